@@ -1,0 +1,1 @@
+"""klog: Kafka's log, in Python."""

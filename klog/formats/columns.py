@@ -1,0 +1,201 @@
+"""Columns that the record kernel fills: batch headers and records of one stretch of a segment.
+
+Both kernels (`_kernel`, compiled, and `_pykernel`, its pure-Python twin) fill the same tables, so
+everything above them is written once. A column is an `array('q')`: random access from Python, one
+contiguous int64 buffer for Arrow and for the compiled kernel. A table is reused from chunk to chunk
+and holds values of one chunk only, so memory does not grow with the file.
+
+All positions named `position` are bytes from the start of the file; `origin` is the file position of
+the first byte of the buffer that a table speaks of.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+# Why a scan stopped.
+STOP_NEED_BYTES: Final = 0  # the buffer ends inside or right after a batch: read on, or end of file
+STOP_BAD_SIZE: Final = 1  # a size field below the smallest record (14): nothing after it can be found
+
+# Attributes of a batch (magic 2), of a message (magic 0 and 1: codec and timestamp type only).
+CODEC_MASK: Final = 0x07
+TIMESTAMP_TYPE_BIT: Final = 0x08
+TRANSACTIONAL_BIT: Final = 0x10
+CONTROL_BIT: Final = 0x20
+DELETE_HORIZON_BIT: Final = 0x40
+
+COUNT_UNKNOWN: Final = -1  # magic 0 and 1 store no record count
+OFFSET_UNKNOWN: Final = -1  # base offset of a compressed magic 0/1 wrapper, until it has been decoded
+
+
+def _column() -> array[int]:
+    return array("q")
+
+
+class BatchTable:
+    """Headers of the whole batches found in one buffer, one row a batch, in file order.
+
+    `position` bytes from the start of the file; `size` bytes including the 12-byte prefix;
+    `crc` as stored (unsigned); `valid` 1/0 and `computed_crc` are filled by `verify`;
+    `base_timestamp` is the delete horizon when DELETE_HORIZON_BIT is set.
+    Fields that a magic does not have hold Kafka's "none" value (-1); `count` may be COUNT_UNKNOWN.
+    """
+
+    COLUMNS: Final = (
+        "position",
+        "size",
+        "base_offset",
+        "last_offset",
+        "magic",
+        "crc",
+        "attributes",
+        "count",
+        "base_timestamp",
+        "max_timestamp",
+        "producer_id",
+        "producer_epoch",
+        "base_sequence",
+        "leader_epoch",
+        "valid",
+        "computed_crc",
+    )
+    __slots__ = (*COLUMNS, "consumed_bytes", "need_bytes", "origin", "stop", "stop_size")
+
+    position: array[int]
+    size: array[int]
+    base_offset: array[int]
+    last_offset: array[int]
+    magic: array[int]
+    crc: array[int]
+    attributes: array[int]
+    count: array[int]
+    base_timestamp: array[int]
+    max_timestamp: array[int]
+    producer_id: array[int]
+    producer_epoch: array[int]
+    base_sequence: array[int]
+    leader_epoch: array[int]
+    valid: array[int]
+    computed_crc: array[int]
+    origin: int
+    consumed_bytes: int
+    need_bytes: int
+    stop: int
+    stop_size: int
+
+    def __init__(self) -> None:
+        for name in self.COLUMNS:
+            setattr(self, name, _column())
+        self.clear(0)
+
+    def clear(self, origin: int) -> None:
+        """Empty the table for a buffer that starts at file position `origin`."""
+        for name in self.COLUMNS:
+            del getattr(self, name)[:]
+        self.origin = origin
+        self.consumed_bytes = 0  # bytes of the buffer that whole batches take
+        self.need_bytes = 0  # bytes from the end of the last whole batch that the next one needs (0: unknown)
+        self.stop = STOP_NEED_BYTES
+        self.stop_size = 0  # the size field that stopped the scan (STOP_BAD_SIZE)
+
+    def __len__(self) -> int:
+        return len(self.position)
+
+
+class RecordTable:
+    """Records of one or more batches, one row a record; spans point into one payload buffer.
+
+    `batch` is the row in the BatchTable; `*_start` bytes from the start of the payload buffer;
+    `key_size`/`value_size` -1 for null; `headers_start` where the first header's key length is
+    (magic 2) and `header_count` how many headers follow; `record_size` as Kafka's `sizeInBytes`;
+    `crc` and `valid` are of inner messages (magic 0 and 1; crc -1 otherwise).
+    `problem` tells why decoding stopped inside batch `problem_batch`; the rows before it are good.
+    """
+
+    COLUMNS: Final = (
+        "batch",
+        "offset",
+        "timestamp",
+        "key_start",
+        "key_size",
+        "value_start",
+        "value_size",
+        "headers_start",
+        "header_count",
+        "record_size",
+        "crc",
+        "valid",
+    )
+    __slots__ = (*COLUMNS, "problem", "problem_batch")
+
+    batch: array[int]
+    offset: array[int]
+    timestamp: array[int]
+    key_start: array[int]
+    key_size: array[int]
+    value_start: array[int]
+    value_size: array[int]
+    headers_start: array[int]
+    header_count: array[int]
+    record_size: array[int]
+    crc: array[int]
+    valid: array[int]
+    problem: str | None
+    problem_batch: int
+
+    def __init__(self) -> None:
+        for name in self.COLUMNS:
+            setattr(self, name, _column())
+        self.clear()
+
+    def clear(self) -> None:
+        """Empty the table."""
+        for name in self.COLUMNS:
+            del getattr(self, name)[:]
+        self.problem = None
+        self.problem_batch = -1
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+class IndexState:
+    """What an index rebuild carries from chunk to chunk of one segment, and the entries it made.
+
+    The rule is the one of Kafka's segment recovery: an entry before the first batch that starts more than
+    `interval_bytes` after the last entry. `offsets`/`positions` make the offset index,
+    `timestamps`/`timestamp_offsets` the time index; offsets are relative to `base_offset`.
+    `max_timestamp` and `max_timestamp_offset` are the largest so far and the last offset of its batch.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_entry",
+        "interval_bytes",
+        "last_index_timestamp",
+        "last_offset",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offsets",
+        "positions",
+        "stopped_at",
+        "timestamp_offsets",
+        "timestamps",
+        "why",
+    )
+
+    def __init__(self, base_offset: int, interval_bytes: int) -> None:
+        self.base_offset = base_offset
+        self.interval_bytes = interval_bytes
+        self.bytes_since_entry = 0
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.last_index_timestamp = -1
+        self.last_offset = -1  # last offset of the last batch taken in
+        self.offsets: array[int] = _column()
+        self.positions: array[int] = _column()
+        self.timestamps: array[int] = _column()
+        self.timestamp_offsets: array[int] = _column()
+        self.stopped_at: int | None = None  # file position of the batch that may not be indexed
+        self.why: str | None = None

@@ -1,0 +1,267 @@
+"""The four codecs of the log, as Kafka and its clients frame them; decompression with a limit.
+
+Rules: `CompressionType` of the record format (attributes bits 0-2). gzip is RFC 1952, possibly of
+several members. snappy comes in two framings: the xerial one that Java clients write, and one raw
+block as librdkafka writes it. lz4 is the LZ4 frame format; for magic 0 its header checksum is computed over
+the wrong bytes (KAFKA-3160), which a standard library refuses: it is mended before reading and broken
+again when writing. zstd is a standard frame, never below magic 2.
+
+What comes out is bounded by `limit_bytes`, whatever the block claims of itself: no length field decides
+how much is allocated.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from typing import Any, Final
+
+from klog.formats.checksums import Bytes
+from klog.formats.errors import CompressionError, DecompressionLimitError, UnsupportedFormatError
+
+NONE: Final = 0
+GZIP: Final = 1
+SNAPPY: Final = 2
+LZ4: Final = 3
+ZSTD: Final = 4
+
+CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+"""Kafka's names by codec id."""
+
+DEFAULT_LIMIT_BYTES: Final = 1 << 30
+"""A batch is at most 2 GiB on disk and Kafka's readers hold one whole: beyond this it is a bomb."""
+
+_CHUNK_BYTES: Final = 256 * 1024
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
+_XERIAL_HEADER_BYTES: Final = 16
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024  # what the Java client's stream writes
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_LZ4_CONTENT_SIZE_BIT: Final = 0x08
+
+_per_thread = threading.local()  # zstd contexts must not be shared between threads
+
+
+def codec_name(codec: int) -> str:
+    """Kafka's name of a codec id; `unknown(5)` for ids that Kafka does not define."""
+    return CODEC_NAMES[codec] if 0 <= codec < len(CODEC_NAMES) else f"unknown({codec})"
+
+
+def decompress(codec: int, data: Bytes, *, magic: int = 2, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """The plain bytes of a compressed block.
+
+    `data` is any buffer; `magic` that of the batch around it. Raises `CompressionError` where the block is
+    damaged, `DecompressionLimitError` where it grows past `limit_bytes`, `UnsupportedFormatError` for codec
+    ids that Kafka does not define.
+    """
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        return _gunzip(data, limit_bytes)
+    if codec == SNAPPY:
+        return _unsnappy(data, limit_bytes)
+    if codec == LZ4:
+        return _unlz4(data, magic, limit_bytes)
+    if codec == ZSTD:
+        return _unzstd(data, limit_bytes)
+    raise UnsupportedFormatError(f"unknown codec {codec}", cure="written by a newer Kafka, or damaged")
+
+
+def compress(codec: int, data: bytes, *, magic: int = 2, level: int | None = None) -> bytes:
+    """A block as Kafka's own producer frames it; `level` is the codec's own scale (gzip, lz4, zstd)."""
+    if codec == NONE:
+        return bytes(data)
+    if codec == GZIP:
+        import gzip
+
+        return gzip.compress(data, 6 if level is None else level, mtime=0)
+    if codec == SNAPPY:
+        return _xerial(data)
+    if codec == LZ4:
+        return _lz4(data, magic, level)
+    if codec == ZSTD:
+        import zstandard
+
+        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+    raise UnsupportedFormatError(f"unknown codec {codec}")
+
+
+def _too_large(limit_bytes: int) -> DecompressionLimitError:
+    return DecompressionLimitError(
+        f"compressed block grows past {limit_bytes} bytes",
+        cure="a decompression bomb, or raise the limit if the data is known to be that large",
+    )
+
+
+def _zlib() -> Any:  # noqa: ANN401 (one of two modules of the same interface)
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        import zlib
+
+        return zlib
+    return isal_zlib
+
+
+def _gunzip(data: Bytes, limit_bytes: int) -> bytes:
+    gz: Any = _zlib()
+    parts: list[bytes] = []
+    total = 0
+    rest = bytes(data)
+    while rest:
+        # wbits 31: gzip header and trailer; one member at a time, as a block may hold several
+        member = gz.decompressobj(wbits=31)
+        while not member.eof:
+            try:
+                part = member.decompress(rest, _CHUNK_BYTES)
+            except gz.error as error:
+                raise CompressionError(f"gzip block is damaged: {error}") from error
+            total += len(part)
+            if total > limit_bytes:
+                raise _too_large(limit_bytes)
+            parts.append(part)
+            rest = member.unconsumed_tail
+            if not part and not rest and not member.eof:
+                raise CompressionError("gzip block ends before its end mark")
+        rest = member.unused_data
+    if not parts:
+        raise CompressionError("gzip block is empty")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _raw_unsnappy(block: Bytes, room_bytes: int, limit_bytes: int) -> bytes:
+    import cramjam
+
+    size = _snappy_length(block)
+    # A snappy copy element makes at most 64 bytes of 2: a block cannot honestly grow more than that.
+    if size > room_bytes:
+        raise _too_large(limit_bytes)
+    if size > len(block) * 64:
+        raise CompressionError(f"snappy block of {len(block)} bytes claims to hold {size}")
+    try:
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise CompressionError(f"snappy block is damaged: {error}") from error
+
+
+def _snappy_length(block: Bytes) -> int:
+    size = shift = 0
+    for byte in bytes(block[:5]):
+        size |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return size
+        shift += 7
+    raise CompressionError("snappy block has no length")
+
+
+def _unsnappy(data: Bytes, limit_bytes: int) -> bytes:
+    view = memoryview(data)
+    if bytes(view[:8]) != _XERIAL_MAGIC:
+        return _raw_unsnappy(view, limit_bytes, limit_bytes)
+    if len(view) < _XERIAL_HEADER_BYTES:
+        raise CompressionError("snappy stream header is cut short")
+    parts: list[bytes] = []
+    total = 0
+    at = _XERIAL_HEADER_BYTES
+    while at < len(view):
+        if at + 4 > len(view):
+            raise CompressionError("snappy stream ends inside a block length")
+        (size,) = struct.unpack_from(">i", view, at)
+        at += 4
+        if size < 0 or at + size > len(view):
+            raise CompressionError(f"snappy stream has a block of {size} bytes with {len(view) - at} left")
+        part = _raw_unsnappy(view[at : at + size], limit_bytes - total, limit_bytes)
+        total += len(part)
+        parts.append(part)
+        at += size
+    return b"".join(parts)
+
+
+def _xerial(data: bytes) -> bytes:
+    import cramjam
+
+    parts = [_XERIAL_MAGIC, struct.pack(">ii", 1, 1)]
+    for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + _XERIAL_BLOCK_BYTES]))
+        parts += (struct.pack(">i", len(block)), block)
+    return b"".join(parts)
+
+
+def _lz4_header_end(frame: Bytes) -> int:
+    """Where the header checksum byte of an LZ4 frame stands; raises if the frame has no room for it."""
+    end = 6 + (8 if len(frame) > 4 and frame[4] & _LZ4_CONTENT_SIZE_BIT else 0)
+    if len(frame) <= end or bytes(frame[:4]) != _LZ4_MAGIC:
+        raise CompressionError("lz4 block does not start with an LZ4 frame header")
+    return end
+
+
+def _lz4_header_checksum(descriptor: Bytes) -> int:
+    import xxhash
+
+    return xxhash.xxh32_intdigest(bytes(descriptor)) >> 8 & 0xFF
+
+
+def _unlz4(data: Bytes, magic: int, limit_bytes: int) -> bytes:
+    import lz4.frame
+
+    frame = memoryview(data)
+    if magic == 0:
+        # Old clients took the checksum over the frame magic too; newer writers of magic 0 may not.
+        end = _lz4_header_end(frame)
+        mended = bytearray(frame)
+        mended[end] = _lz4_header_checksum(frame[4:end])
+        frame = memoryview(mended)
+    context = lz4.frame.LZ4FrameDecompressor()
+    parts: list[bytes] = []
+    total = 0
+    chunk: Any = frame
+    while not context.eof:
+        try:
+            part = context.decompress(chunk, max_length=max(_CHUNK_BYTES, len(frame)))
+        except RuntimeError as error:
+            raise CompressionError(f"lz4 block is damaged: {error}") from error
+        total += len(part)
+        if total > limit_bytes:
+            raise _too_large(limit_bytes)
+        parts.append(part)
+        chunk = b""
+        if not part and context.needs_input and not context.eof:
+            raise CompressionError("lz4 block ends before its end mark")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _lz4(data: bytes, magic: int, level: int | None) -> bytes:
+    import lz4.frame
+
+    frame = bytearray(
+        lz4.frame.compress(
+            data,
+            compression_level=0 if level is None else level,
+            block_size=lz4.frame.BLOCKSIZE_MAX64KB,
+            block_linked=False,
+            store_size=False,
+        )
+    )
+    if magic == 0:
+        end = _lz4_header_end(frame)
+        frame[end] = _lz4_header_checksum(frame[:end])
+    return bytes(frame)
+
+
+def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
+    import zstandard
+
+    context = getattr(_per_thread, "zstd", None)
+    if context is None:
+        context = _per_thread.zstd = zstandard.ZstdDecompressor()
+    parts: list[bytes] = []
+    total = 0
+    try:
+        with context.stream_reader(data, read_across_frames=True, closefd=False) as reader:
+            while part := reader.read(_CHUNK_BYTES):
+                total += len(part)
+                if total > limit_bytes:
+                    raise _too_large(limit_bytes)
+                parts.append(part)
+    except zstandard.ZstdError as error:
+        raise CompressionError(f"zstd block is damaged: {error}") from error
+    return parts[0] if len(parts) == 1 else b"".join(parts)

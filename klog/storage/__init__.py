@@ -1,0 +1,1 @@
+"""Files of a log directory: reading, checking, rebuilding and recovering them."""

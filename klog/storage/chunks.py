@@ -1,0 +1,61 @@
+"""A segment read in chunks: one reused buffer, whole batches, memory that does not grow with the file.
+
+Chunks are read with `readinto` (faster than mapping the file, and a file that shrinks while it is read cannot
+kill the process). The buffer grows only to hold one batch that is larger than it, and never past what
+the file really holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from klog.formats import kernel
+from klog.formats.columns import STOP_BAD_SIZE, BatchTable
+
+CHUNK_BYTES: Final = 1 << 20
+
+
+def chunks(
+    file: BinaryIO,
+    table: BatchTable,
+    *,
+    start_bytes: int = 0,
+    end_bytes: int | None = None,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Iterator[memoryview]:
+    """Scan `file` from `start_bytes` (a batch's position) and yield buffers of whole batches.
+
+    Each time `table` holds the headers of the batches in the yielded buffer, which is valid until the
+    next one is asked for. Where the last yield is over, `table.origin + table.consumed_bytes` is where
+    the sound batches end and `table.stop` says why; the last table may be empty. Reads up to
+    `end_bytes` (the file's end by default; what is appended meanwhile is read too).
+    """
+    file.seek(start_bytes)
+    buffer = bytearray(chunk_bytes)
+    origin = start_bytes
+    held = 0
+    final = False
+    while True:
+        room = len(buffer) - held
+        if end_bytes is not None:
+            room = min(room, end_bytes - origin - held)
+        got = file.readinto(memoryview(buffer)[held : held + room]) if room > 0 else 0  # type: ignore[attr-defined]
+        held += got
+        final = got == 0
+        view = memoryview(buffer)[:held]
+        kernel.scan(view, origin, final, table)
+        if len(table) or final or table.stop == STOP_BAD_SIZE:
+            yield view
+        if final or table.stop == STOP_BAD_SIZE:
+            return
+        rest = held - table.consumed_bytes
+        if table.need_bytes > len(buffer):
+            # Doubling at most: a length field may lie, the bytes that are really read do not.
+            grown = bytearray(min(table.need_bytes, max(2 * held, chunk_bytes)))
+            grown[:rest] = view[table.consumed_bytes :]
+            buffer = grown
+        else:
+            buffer[:rest] = bytes(view[table.consumed_bytes :])
+        origin += table.consumed_bytes
+        held = rest
