@@ -20,7 +20,7 @@ def stdout_bytes() -> BinaryIO:
     return sys.stdout.buffer
 
 
-def _unseen(advanced_bytes: int) -> None:  # noqa: ARG001 (the interface of a progress that nobody sees)
+def _unseen(advanced_bytes: int) -> None:
     pass
 
 
