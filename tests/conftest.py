@@ -1,11 +1,70 @@
-"""What every room's tests share: settings for Hypothesis and the real Kafka that some tests use as their peer."""
+"""What every room's tests share: settings for Hypothesis, and real Kafka as the peer of some tests.
+
+A test that uses the `kafka3` or `kafka4` fixture (and carries the marker `kafka`) is skipped where Kafka
+cannot be had, and the run says so at its end; with `CI=true` and `KLOG_REQUIRE_PEERS=1` it fails instead.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import corpora
+from tests.peers import KAFKA_3, KAFKA_4, DumpServer, KafkaPeer, PeerUnavailableError
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+PEER_SKIP_PREFIX = "KAFKA PEER TESTS SKIPPED"
 
 settings.register_profile("quick", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", parent=settings.get_profile("quick"), max_examples=2000)
 settings.load_profile(os.environ.get("KLOG_HYPOTHESIS_PROFILE", "quick"))
+
+
+def _available_peer(version: str) -> KafkaPeer:
+    peer = KafkaPeer(version)
+    try:
+        assert peer.classpath
+    except PeerUnavailableError as missing:
+        reason = f"{PEER_SKIP_PREFIX}: {missing}"
+        if os.environ.get("CI") == "true" and os.environ.get("KLOG_REQUIRE_PEERS") == "1":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+    return peer
+
+
+@pytest.fixture(scope="session")
+def kafka3() -> KafkaPeer:
+    """Kafka 3.9.1: the version whose behaviour and dump text klog reproduces."""
+    return _available_peer(KAFKA_3)
+
+
+@pytest.fixture(scope="session")
+def kafka4() -> KafkaPeer:
+    """Kafka 4.x: KRaft, transactions v2, the new group coordinators."""
+    return _available_peer(KAFKA_4)
+
+
+@pytest.fixture(scope="session")
+def kafka3_dump(kafka3: KafkaPeer) -> Iterator[DumpServer]:
+    """Kafka 3.9.1's dump tool kept running, with the repository as its working directory."""
+    with DumpServer(kafka3, cwd=corpora.REPOSITORY) as server:
+        yield server
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
+    """One line that nobody overlooks when the peer was not there."""
+    reports = terminalreporter.stats.get("skipped", [])
+    reasons = sorted({report.longrepr[2] for report in reports if PEER_SKIP_PREFIX in str(report.longrepr)})
+    if reasons:
+        count = sum(PEER_SKIP_PREFIX in str(report.longrepr) for report in reports)
+        terminalreporter.section("real Kafka", sep="!", red=True, bold=True)
+        for reason in reasons:
+            terminalreporter.write_line(
+                f"{reason.removeprefix('Skipped: ')} ({count} tests)", red=True, bold=True
+            )

@@ -1,8 +1,9 @@
 """The log directories of `fixtures/`, as tests see them: what real Kafka wrote, and what Kafka says is in it.
 
 A *corpus* is one directory of `fixtures/` with a `manifest.json`. It has one or more log directories (`logs`,
-`logs_unclean`, `logs_0`, ...); each has its `expected*` and `dump*` directory with the same suffix. The layout and the
-fields are described in `fixtures/README.md`. Every reader here hides whether a file is stored gzipped.
+`logs_unclean`, `logs_0`, ...); each has its `expected*` and `dump*` directory with the same suffix. The
+layout and the fields are described in `fixtures/README.md`. Every reader here hides whether a file is stored
+gzipped.
 """
 
 from __future__ import annotations
@@ -101,7 +102,10 @@ class LogDirectory:
         return self.corpus.path / (f"dump_{version}" if version else f"dump{self.suffix}")
 
     def partitions(self) -> list[PartitionDirectory]:
-        """The partition directories, by name. A directory without a dash is none (`.lock` and checkpoints are files)."""
+        """The partition directories, by name.
+
+        A directory without a dash is none (`.lock` and checkpoints are files).
+        """
         names = sorted(entry.name for entry in self.path.iterdir() if entry.is_dir() and "-" in entry.name)
         return [PartitionDirectory(self, name) for name in names]
 
@@ -140,7 +144,10 @@ class PartitionDirectory:
         return stored(self.log_dir.expected_path / f"{self.name}.batches.jsonl") is not None
 
     def expected_batches(self) -> list[JsonObject]:
-        """Every line of `<tp>.batches.jsonl`: batches, and at the end of each file its `fileSize` or `scanError`."""
+        """Every line of `<tp>.batches.jsonl`:
+
+        batches, and at the end of each file its `fileSize` or `scanError`.
+        """
         return read_jsonl(self.log_dir.expected_path / f"{self.name}.batches.jsonl")
 
     def expected_records(self) -> list[JsonObject]:
@@ -153,7 +160,10 @@ class PartitionDirectory:
         return read_jsonl(path) if stored(path) is not None else None
 
     def dump(self, kind: str, version: str = "") -> bytes | None:
-        """Kafka's dump text: kind is `log.deep`, `log.shallow`, `log.decoded` or `index`; None when absent."""
+        """Kafka's dump text:
+
+        kind is `log.deep`, `log.shallow`, `log.decoded` or `index`; None when absent.
+        """
         path = self.log_dir.dump_path(version) / f"{self.name}.{kind}.txt"
         return read_stored(path) if stored(path) is not None else None
 
@@ -165,7 +175,8 @@ class PartitionDirectory:
 def corpora(*prefixes: str) -> tuple[Corpus, ...]:
     """Every corpus, by name; only those whose name starts with one of `prefixes` when any is given.
 
-    Raises AssertionError when that finds none: a test over no corpus would pass without having looked at anything.
+    Raises AssertionError when that finds none: a test over no corpus would pass without having looked at
+    anything.
     """
     found = tuple(
         Corpus(manifest.parent.name)
@@ -182,12 +193,15 @@ def log_dirs(chosen: Sequence[Corpus] | None = None) -> list[LogDirectory]:
 
 
 def partitions(chosen: Sequence[Corpus] | None = None) -> list[PartitionDirectory]:
-    """Every partition directory of the chosen corpora (default: all). Use with `ids=str` in a parametrised test."""
+    """Every partition directory of the chosen corpora (default:
+
+    all). Use with `ids=str` in a parametrised test.
+    """
     return [partition for log_dir in log_dirs(chosen) for partition in log_dir.partitions()]
 
 
 def files(*suffixes: str, chosen: Sequence[Corpus] | None = None) -> Iterator[Path]:
-    """Every file in every partition directory whose name ends with one of `suffixes` (all when none is given)."""
+    """Every file of every partition directory; only those ending with one of `suffixes` when any is given."""
     for partition in partitions(chosen):
         yield from partition.files(*suffixes)
 

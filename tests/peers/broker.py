@@ -1,0 +1,264 @@
+"""A real Kafka broker on 127.0.0.1, for tests in which Kafka itself opens, writes or recovers a directory.
+
+`ZooKeeperBroker` is Kafka 3.9 with the ZooKeeper server that Kafka's own dependencies bring; `KRaftBroker` is
+Kafka 4.x as broker and controller in one process. Both pick free ports, log into their work directory, are
+stopped by the process that started them, and never by name.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer, java_environment
+
+START_TIMEOUT_S = 90
+STOP_TIMEOUT_S = 60
+
+# A broker for a test needs little heap and a quick start; nothing here changes what it writes.
+BROKER_FLAGS = (
+    "-Xms256M",
+    "-Xmx512M",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.awt.headless=true",
+)
+
+Config = Mapping[str, str | int]
+
+# One broker holds every internal topic, and nothing is thrown away by age.
+SINGLE_BROKER: Config = {
+    "num.partitions": 1,
+    "default.replication.factor": 1,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "log.retention.ms": -1,
+    "log.cleaner.dedupe.buffer.size": 4_000_000,
+}
+
+
+class BrokerFailedError(Exception):
+    """A broker or ZooKeeper ended before it was ready, or never got ready. Carries the end of its log."""
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def properties_text(config: Config) -> str:
+    """Java properties, one `key=value` a line. Values must need no escaping (paths and numbers do not)."""
+    return "".join(f"{key}={value}\n" for key, value in config.items())
+
+
+class JavaService:
+    """One Java process with its output in a file; ready when a text appears there."""
+
+    def __init__(self, command: Sequence[str], log: Path, ready_text: str) -> None:
+        self.log_path = log
+        with log.open("ab") as output:
+            start_bytes = output.tell()
+            self._process = subprocess.Popen(
+                command, env=java_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+            )
+        self._wait_until_ready(ready_text.encode(), start_bytes)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def _wait_until_ready(self, ready_text: bytes, start_bytes: int) -> None:
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while ready_text not in self.log_path.read_bytes()[start_bytes:]:
+            if self._process.poll() is not None:
+                raise BrokerFailedError(f"ended with status {self._process.returncode}: {self._log_tail()}")
+            if time.monotonic() > deadline_s:
+                self.kill()
+                raise BrokerFailedError(f"not ready after {START_TIMEOUT_S} s: {self._log_tail()}")
+            time.sleep(0.05)
+
+    def _log_tail(self) -> str:
+        return f"{self.log_path}\n" + self.log_path.read_text("utf-8", "replace")[-4000:]
+
+    def stop(self) -> None:
+        """SIGTERM, and wait: a broker flushes, writes its checkpoints and the clean-shutdown marker."""
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL: the unclean stop."""
+        self._process.kill()
+        self._process.wait()
+
+
+class _Broker:
+    """What both kinds share: `bootstrap`, stop or kill, and being a context manager that stops."""
+
+    def __init__(self, peer: KafkaPeer, work: Path) -> None:
+        self.peer = peer
+        self.work = work
+        self.port = free_port()
+        self._services: list[JavaService] = []
+        work.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log_path(self) -> Path:
+        """The broker's own log (log4j output), kept over restarts."""
+        return self.work / "broker.log"
+
+    def _write_config(self, config: Config) -> Path:
+        path = self.work / "server.properties"
+        path.write_text(properties_text(config))
+        return path
+
+    def _run(
+        self, main_class: str, *args: str, log: Path, ready_text: str, flags: Sequence[str] = ()
+    ) -> None:
+        logging = (
+            "-Dlog4j.configuration=service-log4j.properties",
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        )
+        command = self.peer.command(main_class, *args, jvm_flags=(*BROKER_FLAGS, *logging, *flags))
+        self._services.append(JavaService(command, log, ready_text))
+
+    def stop(self) -> None:
+        """Clean shutdown, last started first."""
+        while self._services:
+            self._services.pop().stop()
+
+    def kill(self) -> None:
+        """Unclean stop of the broker, then of what it used."""
+        while self._services:
+            self._services.pop().kill()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.stop()
+        else:
+            self.kill()
+
+
+class ZooKeeperBroker(_Broker):
+    """Kafka 3.9 in ZooKeeper mode, with a ZooKeeper of its own. `config` overrides the defaults, key by key.
+
+    Raises BrokerFailedError when the broker refuses to start (its log says why), PeerUnavailableError without
+    Kafka.
+    """
+
+    def __init__(self, work: Path, config: Config | None = None, peer: KafkaPeer | None = None) -> None:
+        super().__init__(peer or KafkaPeer(KAFKA_3), work)
+        self.zookeeper_port = free_port()
+        zookeeper_config = work / "zoo.cfg"
+        zookeeper_config.write_text(
+            properties_text(
+                {
+                    "dataDir": f"{work / 'zookeeper'}",
+                    "clientPort": self.zookeeper_port,
+                    "clientPortAddress": "127.0.0.1",
+                    "admin.enableServer": "false",
+                    "tickTime": 200,
+                    "maxSessionTimeout": 60_000,
+                    "maxClientCnxns": 0,
+                }
+            )
+        )
+        self.config: Config = {
+            **SINGLE_BROKER,
+            "broker.id": 0,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}",
+            "log.dirs": f"{work / 'logs'}",
+            **(config or {}),
+        }
+        try:
+            self._run(
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+                str(zookeeper_config),
+                log=work / "zookeeper.log",
+                ready_text="binding to port",
+            )
+            self._run(
+                "kafka.Kafka",
+                str(self._write_config(self.config)),
+                log=self.log_path,
+                ready_text="started (kafka.server.KafkaServer)",
+            )
+        except BrokerFailedError:
+            self.kill()
+            raise
+
+
+class KRaftBroker(_Broker):
+    """Kafka 4.x, broker and controller in one process. `features` are passed to `kafka-storage format` as
+    they are.
+
+    Raises BrokerFailedError when the broker refuses to start (its log says why), PeerUnavailableError without
+    Kafka.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        config: Config | None = None,
+        peer: KafkaPeer | None = None,
+        features: Sequence[str] = (),
+    ) -> None:
+        super().__init__(peer or KafkaPeer(KAFKA_4), work)
+        controller_port = free_port()
+        self.config: Config = {
+            **SINGLE_BROKER,
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "log.dirs": f"{work / 'logs'}",
+            **(config or {}),
+        }
+        path = self._write_config(self.config)
+        self._format(path, features)
+        try:
+            self._run("kafka.Kafka", str(path), log=self.log_path, ready_text="Kafka Server started")
+        except BrokerFailedError:
+            self.kill()
+            raise
+
+    def _format(self, path: Path, features: Sequence[str]) -> None:
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # A leading dash would be read as an option by the tool.
+        cluster_id = cluster_id.replace("-", "A", 1) if cluster_id.startswith("-") else cluster_id
+        args = ["format", "--ignore-formatted", "-t", cluster_id, "-c", str(path)]
+        for feature in features:
+            args += ["--feature", feature]
+        done = self.peer.java("kafka.tools.StorageTool", *args)
+        if done.returncode != 0:
+            raise BrokerFailedError(f"kafka-storage format: {(done.stdout + done.stderr).decode()}")

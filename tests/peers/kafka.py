@@ -1,0 +1,141 @@
+"""One version of real Kafka:
+
+its class path, its programs, and our own small Java programs compiled against it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tests.peers.maven import PeerUnavailableError, cache_directory, kafka_jars, locked, require_program
+
+KAFKA_3 = "3.9.1"
+KAFKA_4 = "4.1.1"
+
+JAVA_SOURCES = Path(__file__).parent / "java"
+
+# Programs of ours that exist in the form of one Kafka major version only.
+_SOURCES_BY_MAJOR = {
+    3: ("DumpServer", "Json", "LogOracle", "RecoverSegment"),
+    4: ("DumpServer", "Json", "LogOracle", "MakeData"),
+}
+
+# What bin/kafka-run-class.sh passes to a tool when nothing is configured: heap, collector, management agent.
+STOCK_TOOL_FLAGS = (
+    "-Xmx256M",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+    "-Dcom.sun.management.jmxremote=true",
+    "-Dcom.sun.management.jmxremote.authenticate=false",
+    "-Dcom.sun.management.jmxremote.ssl=false",
+)
+
+# A JVM encodes its standard streams by the locale; JDK 17 reads the sun.* names, 19 and later the others.
+UTF8_FLAGS = (
+    "-Dfile.encoding=UTF-8",
+    "-Dsun.jnu.encoding=UTF-8",
+    "-Dsun.stdout.encoding=UTF-8",
+    "-Dsun.stderr.encoding=UTF-8",
+    "-Dstdout.encoding=UTF-8",
+    "-Dstderr.encoding=UTF-8",
+)
+
+DUMP_TOOL = "kafka.tools.DumpLogSegments"
+
+
+@dataclass(frozen=True)
+class KafkaPeer:
+    """Real Kafka of one version (`3.9.1`, `4.1.1`). Resolved through Maven on first use."""
+
+    version: str = KAFKA_3
+
+    @property
+    def major(self) -> int:
+        return int(self.version.split(".")[0])
+
+    @cached_property
+    def jars(self) -> Path:
+        """The directory of jars. Raises PeerUnavailableError."""
+        require_program("java")
+        return kafka_jars(self.version)
+
+    @cached_property
+    def classpath(self) -> str:
+        """Kafka, all it needs, and our own programs. Raises PeerUnavailableError."""
+        return os.pathsep.join((str(self.classes), str(self.jars / "*")))
+
+    @cached_property
+    def classes(self) -> Path:
+        """Our own programs, compiled once per version of their text. Raises PeerUnavailableError."""
+        sources = [JAVA_SOURCES / f"{name}.java" for name in _SOURCES_BY_MAJOR[self.major]]
+        resources = sorted(JAVA_SOURCES.glob("*.properties"))
+        digest = _digest([*sources, *resources])
+        classes = cache_directory() / f"kafka-{self.version}" / f"classes-{digest}"
+        with locked(cache_directory() / f"kafka-{self.version}.classes.lock"):
+            if not classes.is_dir():
+                self._compile(sources, resources, classes)
+        return classes
+
+    def _compile(self, sources: Sequence[Path], resources: Sequence[Path], classes: Path) -> None:
+        javac = require_program("javac")
+        classpath = str(self.jars / "*")
+        with tempfile.TemporaryDirectory(prefix="compile-", dir=self.jars.parent) as work:
+            target = Path(work) / "classes"
+            command = [javac, "-cp", classpath, "-d", str(target), *map(str, sources)]
+            done = subprocess.run(command, capture_output=True, check=False, text=True)
+            if done.returncode != 0:
+                raise PeerUnavailableError(f"javac refused {JAVA_SOURCES}: {done.stderr}")
+            for resource in resources:
+                (target / resource.name).write_bytes(resource.read_bytes())
+            target.rename(classes)
+
+    def command(self, main_class: str, *args: str, jvm_flags: Sequence[str] = STOCK_TOOL_FLAGS) -> list[str]:
+        """The command line that runs a main class of Kafka's, or one of ours."""
+        java = require_program("java")
+        return [java, *jvm_flags, *UTF8_FLAGS, "-cp", self.classpath, main_class, *args]
+
+    def java(
+        self,
+        main_class: str,
+        *args: str,
+        cwd: Path | None = None,
+        jvm_flags: Sequence[str] = STOCK_TOOL_FLAGS,
+        stdin: bytes = b"",
+        timeout_s: float = 600,
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Runs a main class to its end; a failure is the caller's to judge by status and output."""
+        return subprocess.run(
+            self.command(main_class, *args, jvm_flags=jvm_flags),
+            cwd=cwd,
+            env=java_environment(),
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=timeout_s,
+        )
+
+    def dump_log(self, files: Sequence[Path | str], *flags: str, cwd: Path | None = None) -> bytes:
+        """What `kafka-dump-log --files ... flags` prints on stdout, in a JVM of its own."""
+        joined = ",".join(map(str, files))
+        return self.java(DUMP_TOOL, *flags, "--files", joined, cwd=cwd).stdout
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
+def java_environment() -> dict[str, str]:
+    """This process's environment, with a locale that lets Java name files in UTF-8."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}

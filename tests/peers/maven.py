@@ -1,0 +1,103 @@
+"""Kafka's jars, resolved by Maven into a cache directory that later runs reuse without any download."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+RESOLVE_TIMEOUT_S = 900
+
+# kafka_2.13 3.9 brings a binding of its own (slf4j-reload4j); 4.x brings none. Two of them would complain on
+# stderr.
+_LOGGING_BINDING = {3: "slf4j-reload4j", 4: "slf4j-simple"}
+
+_POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>klog</groupId>
+  <artifactId>klog-peers</artifactId>
+  <version>{version}</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId><artifactId>{binding}</artifactId><version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+class PeerUnavailableError(Exception):
+    """Real Kafka cannot be had here: no Java, no Maven, or Maven reaches no repository. Says which."""
+
+
+def cache_directory() -> Path:
+    """Where jars and compiled helper programs are kept between runs."""
+    configured = os.environ.get("KLOG_PEER_CACHE")
+    return Path(configured) if configured else Path.home() / ".cache" / "klog-peers"
+
+
+def require_program(name: str) -> str:
+    """The path of a program on PATH. Raises PeerUnavailableError."""
+    found = shutil.which(name)
+    if found is None:
+        raise PeerUnavailableError(f"{name} is not installed (needed: a JDK 17 and Maven)")
+    return found
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Lets one process at a time fill the cache: parallel test workers all ask for it at their start."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def kafka_jars(version: str) -> Path:
+    """The directory with the jars of one Kafka version and all they need; resolved when it is not there yet.
+
+    Raises PeerUnavailableError when Maven is missing or cannot resolve it.
+    """
+    cache = cache_directory()
+    jars = cache / f"kafka-{version}" / "jars"
+    with locked(cache / f"kafka-{version}.lock"):
+        if not jars.is_dir():
+            _resolve(version, jars)
+    return jars
+
+
+def _resolve(version: str, jars: Path) -> None:
+    maven = require_program("mvn")
+    jars.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="resolve-", dir=jars.parent) as work:
+        pom = Path(work) / "pom.xml"
+        pom.write_text(_POM.format(version=version, binding=_LOGGING_BINDING[int(version.partition(".")[0])]))
+        command = [maven, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
+        command += [f"-DoutputDirectory={work}/jars", "-DincludeScope=runtime"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, timeout=RESOLVE_TIMEOUT_S, check=False, text=True
+            )
+        except subprocess.TimeoutExpired as late:
+            raise PeerUnavailableError(
+                f"Maven did not resolve Kafka {version} in {RESOLVE_TIMEOUT_S} s"
+            ) from late
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr).strip().splitlines()
+            raise PeerUnavailableError(
+                f"Maven cannot resolve Kafka {version}: {said[0] if said else 'no reason given'}"
+            )
+        # The rename makes the directory appear whole or not at all.
+        (Path(work) / "jars").rename(jars)
