@@ -1,0 +1,152 @@
+"""What `klog dump-segment` was asked to do: plain values between the options and the renderings.
+
+`dump_segment` builds one `DumpPlan` from the command line; each rendering (`table`, `jsonl`, `kafka`, `parquet`,
+`summary`) is a module with `run(plan, out) -> exit code`, which writes data to `out` and words for people to
+stderr. Nothing here opens a file.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from klog.formats.compression import DEFAULT_LIMIT_BYTES
+from klog.formats.names import FileKind
+
+INT32_MAX = 2**31 - 1
+
+
+class Rows(StrEnum):
+    """What one row of the output is."""
+
+    RECORDS = "records"
+    BATCHES = "batches"
+
+
+class BytesMode(StrEnum):
+    """How keys and values are shown. `NONE` redacts them: their lengths only."""
+
+    AUTO = "auto"
+    UTF8 = "utf8"
+    BASE64 = "base64"
+    HEX = "hex"
+    NONE = "none"
+
+
+class Decoder(StrEnum):
+    """Kafka's decoders of the records of internal topics (at most one is chosen)."""
+
+    OFFSETS = "offsets"
+    TRANSACTION_LOG = "transaction-log"
+    CLUSTER_METADATA = "cluster-metadata"
+    REMOTE_LOG_METADATA = "remote-log-metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """One file to dump.
+
+    `path` opens it and is what is printed, as the user gave it (or as found below the directory that the user
+    gave); a `.gz` copy keeps its `.gz`. `kind` is what its name (less `.gz`) says, or LOG where the user gave a
+    file under a name that Kafka would not. `topic` and `partition` come from the directory's name: None where
+    that is no partition's. `base_offset` is the number in the name: None for kinds without.
+    """
+
+    path: str
+    kind: FileKind
+    topic: str | None = None
+    partition: int | None = None
+    base_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which records (or batches: those that may hold such a record) are wanted; the default is all.
+
+    Offsets are inclusive at both ends. `since_ms` is inclusive, `until_ms` exclusive (milliseconds since the
+    epoch). `key` is the exact key; `grep` is searched for in the key's and the value's text (UTF-8, other
+    bytes as U+FFFD). `limit` counts rows over all files.
+    """
+
+    first_offset: int | None = None
+    last_offset: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    key: bytes | None = None
+    grep: re.Pattern[str] | None = None
+    limit: int | None = None
+
+    @property
+    def by_place(self) -> bool:
+        """Whether offsets or times are restricted."""
+        return not (
+            self.first_offset is None
+            and self.last_offset is None
+            and self.since_ms is None
+            and self.until_ms is None
+        )
+
+    @property
+    def by_content(self) -> bool:
+        """Whether keys or values decide, so that each record has to be looked at."""
+        return self.key is not None or self.grep is not None
+
+    def takes_place(self, offset: int, timestamp_ms: int) -> bool:
+        """Whether a record at this offset with this timestamp is wanted."""
+        return (
+            (self.first_offset is None or offset >= self.first_offset)
+            and (self.last_offset is None or offset <= self.last_offset)
+            and (self.since_ms is None or timestamp_ms >= self.since_ms)
+            and (self.until_ms is None or timestamp_ms < self.until_ms)
+        )
+
+    def takes_content(self, key: bytes | None, value: bytes | None) -> bool:
+        """Whether a record with this key and value is wanted."""
+        if self.key is not None and key != self.key:
+            return False
+        if self.grep is None:
+            return True
+        return any(
+            self.grep.search(part.decode("utf-8", "replace")) for part in (key, value) if part is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaFlags:
+    """The options of Kafka's own dump tool, which `--format kafka` follows.
+
+    Decoder classes are Java class names as the user gave them; None where not given. `max_bytes` and
+    `max_message_size` have Kafka's defaults.
+    """
+
+    print_data_log: bool = False
+    deep_iteration: bool = False
+    skip_record_metadata: bool = False
+    max_bytes: int = INT32_MAX
+    max_message_size: int = 5 * 1024 * 1024
+    key_decoder_class: str | None = None
+    value_decoder_class: str | None = None
+    decoder: Decoder | None = None
+    index_sanity_check: bool = False
+    verify_index_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DumpPlan:
+    """One run of `klog dump-segment`.
+
+    `verify` checks checksums, offsets and indexes on the way; `strict` stops at the first problem instead of
+    reading on. `output` is where parquet goes (text formats: `out` is already open on it).
+    `max_decompressed_bytes` bounds one batch.
+    """
+
+    files: tuple[DumpFile, ...]
+    rows: Rows = Rows.RECORDS
+    bytes_mode: BytesMode = BytesMode.AUTO
+    selection: Selection = field(default_factory=Selection)
+    verify: bool = False
+    strict: bool = False
+    kafka: KafkaFlags = field(default_factory=KafkaFlags)
+    output: str | None = None
+    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
