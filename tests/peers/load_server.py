@@ -1,4 +1,4 @@
-"""Kafka's log loading kept running: what a broker does to a partition directory at its start, in milliseconds."""
+"""Kafka's log loading kept running: what a broker does to a partition directory at its start."""
 
 from __future__ import annotations
 
