@@ -1,8 +1,8 @@
 """What `klog dump-segment` was asked to do: plain values between the options and the renderings.
 
-`dump_segment` builds one `DumpPlan` from the command line; each rendering (`table`, `jsonl`, `kafka`, `parquet`,
-`summary`) is a module with `run(plan, out) -> exit code`, which writes data to `out` and words for people to
-stderr. Nothing here opens a file.
+`dump_segment` builds one `DumpPlan` from the command line; each rendering (`table`, `jsonl`, `kafka`,
+`parquet`, `summary`) is a module with `run(plan, out) -> exit code`, which writes data to `out` and words for
+people to stderr. Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
-from klog.formats.names import FileKind
-
-INT32_MAX = 2**31 - 1
+from klog.formats.constants import INT32_MAX
+from klog.storage.walk import KafkaFile
 
 
 class Rows(StrEnum):
@@ -43,21 +42,8 @@ class Decoder(StrEnum):
     REMOTE_LOG_METADATA = "remote-log-metadata"
 
 
-@dataclass(frozen=True, slots=True)
-class DumpFile:
-    """One file to dump.
-
-    `path` opens it and is what is printed, as the user gave it (or as found below the directory that the user
-    gave); a `.gz` copy keeps its `.gz`. `kind` is what its name (less `.gz`) says, or LOG where the user gave a
-    file under a name that Kafka would not. `topic` and `partition` come from the directory's name: None where
-    that is no partition's. `base_offset` is the number in the name: None for kinds without.
-    """
-
-    path: str
-    kind: FileKind
-    topic: str | None = None
-    partition: int | None = None
-    base_offset: int | None = None
+DumpFile = KafkaFile
+"""One file to dump; its `path` is also what is printed."""
 
 
 @dataclass(frozen=True, slots=True)

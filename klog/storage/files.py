@@ -1,0 +1,230 @@
+"""Files at the edge: opened for reading (plain or gzipped), replaced atomically; every failure a
+`StorageError`.
+
+A file that matters is written as Kafka writes its own: a temporary file beside it, fsync, rename, fsync of
+the directory. What is in the files is the business of the other modules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Final
+
+from klog.formats.errors import StorageError
+
+GZIP_SUFFIX: Final = ".gz"
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+_CURES: Final = {
+    errno.EACCES: "run as the user that owns Kafka's files, or ask for read permission",
+    errno.EPERM: "run as the user that owns Kafka's files, or ask for read permission",
+    errno.ENOENT: "check the path",
+    errno.EISDIR: "name a file, or let the command walk the directory",
+    errno.EIO: "the disk itself fails: copy what can be read (ddrescue) and work on the copy",
+    errno.ENOSPC: "free some space; nothing was changed",
+    errno.EROFS: "the file system is mounted read-only; nothing was changed",
+}
+
+
+def storage_error(what: str, path: str | os.PathLike[str], error: OSError) -> StorageError:
+    """`error` as klog's own, with the path and what the user can do."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    cure = _CURES.get(error.errno) if error.errno is not None else None
+    return StorageError(f"{what}: {reason}", file=os.fspath(path), cure=cure)
+
+
+class _PlainFile(io.FileIO):
+    """A file whose read errors are `StorageError`s. Unbuffered: readers bring their own chunk."""
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
+        try:
+            return super().readinto(buffer) or 0
+        except OSError as error:
+            raise storage_error("cannot be read", str(self.name), error).at(
+                position_bytes=self.tell()
+            ) from error
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        try:
+            return super().read(-1 if size is None else size) or b""
+        except OSError as error:
+            raise storage_error("cannot be read", str(self.name), error) from error
+
+
+class _GzipFile(io.RawIOBase):
+    """The plain bytes of a gzipped copy, decompressed as they are read; positions are those of the plain
+    file.
+
+    Reading on is cheap, going back starts over.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.name = path
+        self._raw = _PlainFile(path, "r")
+        self._stream, self._damage = _gzip_stream(self._raw)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
+        try:
+            return int(self._stream.readinto(buffer) or 0)
+        except self._damage as error:
+            raise self._damaged(error) from error
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        try:
+            return int(self._stream.seek(offset, whence))
+        except self._damage as error:
+            raise self._damaged(error) from error
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+            self._raw.close()
+        super().close()
+
+    def _damaged(self, error: BaseException) -> StorageError:
+        if isinstance(error, EOFError):
+            what = "the gzipped copy ends early"
+        else:
+            what = f"the gzipped copy is damaged: {error}"
+        return StorageError(what, file=self.name, cure="what comes before is read; copy the segment again")
+
+
+def _gzip_stream(raw: BinaryIO) -> tuple[Any, tuple[type[BaseException], ...]]:
+    """A decompressing stream over `raw` (isal's where it is installed), and what it raises on damage."""
+    damage: tuple[type[BaseException], ...] = (EOFError, OSError, zlib.error)
+    try:
+        from isal import igzip, isal_zlib
+    except ImportError:
+        import gzip
+
+        return gzip.GzipFile(fileobj=raw, mode="rb"), damage
+    opened: Any = igzip.GzipFile
+    # isal's error is no subclass of zlib's.
+    return opened(fileobj=raw, mode="rb"), (*damage, isal_zlib.error)
+
+
+def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:
+    """The file at `path` as a seekable stream of plain bytes; a name ending in `.gz` is decompressed.
+
+    Raises `StorageError` where it cannot be opened or is no regular file. The stream's own reads raise
+    nothing else either. A `.gz` that is not gzipped is read as it is.
+    """
+    name = os.fspath(path)
+    try:
+        file = _PlainFile(name, "r")
+    except OSError as error:
+        raise storage_error("cannot be opened", name, error) from error
+    try:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise StorageError(
+                "is not a regular file", file=name, cure="save what it delivers to a file and name that"
+            )
+        gzipped = name.endswith(GZIP_SUFFIX) and file.read(2) == _GZIP_MAGIC
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    if not gzipped:
+        return file
+    file.close()
+    return _GzipFile(name)  # type: ignore[return-value]
+
+
+def read_whole(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a (small) file, decompressed where it is a gzipped copy."""
+    with open_for_reading(path) as file:
+        parts = []
+        buffer = bytearray(1 << 20)
+        while got := file.readinto(buffer):  # type: ignore[attr-defined]
+            parts.append(bytes(buffer[:got]))
+    return b"".join(parts)
+
+
+def size_bytes(path: str | os.PathLike[str]) -> int:
+    """Bytes that the file takes on disk's books (compressed ones for a gzipped copy)."""
+    try:
+        return os.stat(path).st_size
+    except OSError as error:
+        raise storage_error("cannot be looked at", path, error) from error
+
+
+def list_directory(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
+    """The entries of a directory in the order of their names."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        raise storage_error("cannot be listed", path, error) from error
+
+
+@contextlib.contextmanager
+def atomic_output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+
+    Whoever looks at `path` sees the old content or the new, also after a crash. Mode and owner are those of
+    the file that is replaced (for a new one the owner of its directory, as far as we may): a broker must be
+    able to open what an administrator mended as root. Raises `StorageError`.
+    """
+    target = os.fspath(path)
+    temporary = f"{target}.{os.getpid()}.tmp"
+    try:
+        file = open(temporary, "xb")  # noqa: SIM115 (closed below, on every way out)
+    except OSError as error:
+        raise storage_error("cannot be written", target, error) from error
+    try:
+        with file:
+            yield file
+            file.flush()
+            _take_over_owner(file.fileno(), target)
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+        _sync_directory(os.path.dirname(target) or ".")
+    except BaseException as error:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):
+            raise storage_error("cannot be written", target, error) from error
+        raise
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> None:
+    """Make `data` (whole or in parts) the content of `path`, as `atomic_output` does."""
+    with atomic_output(path) as file:
+        file.writelines([data] if isinstance(data, bytes) else data)
+
+
+def _take_over_owner(descriptor: int, target: str) -> None:
+    try:
+        like = os.stat(target)
+        os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+    except FileNotFoundError:
+        like = os.stat(os.path.dirname(target) or ".")
+    mine = os.fstat(descriptor)
+    if (mine.st_uid, mine.st_gid) != (like.st_uid, like.st_gid):
+        # Only root may give files away; for everybody else the file stays their own.
+        with contextlib.suppress(PermissionError):
+            os.fchown(descriptor, like.st_uid, like.st_gid)
+
+
+def _sync_directory(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
