@@ -116,7 +116,8 @@ def _gzip_stream(raw: BinaryIO) -> tuple[Any, tuple[type[BaseException], ...]]:
         return gzip.GzipFile(fileobj=raw, mode="rb"), damage
     opened: Any = igzip.GzipFile
     # isal's error is no subclass of zlib's.
-    return opened(fileobj=raw, mode="rb"), (*damage, isal_zlib.error)
+    error_of_isal: Any = isal_zlib.error
+    return opened(fileobj=raw, mode="rb"), (*damage, error_of_isal)
 
 
 def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:

@@ -13,6 +13,7 @@ from enum import StrEnum
 
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.constants import INT32_MAX
+from klog.storage.select import Bounds
 from klog.storage.walk import KafkaFile
 
 
@@ -47,45 +48,21 @@ DumpFile = KafkaFile
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Bounds):
     """Which records (or batches: those that may hold such a record) are wanted; the default is all.
 
-    Offsets are inclusive at both ends. `since_ms` is inclusive, `until_ms` exclusive (milliseconds since the
-    epoch). `key` is the exact key; `grep` is searched for in the key's and the value's text (UTF-8, other
-    bytes as U+FFFD). `limit` counts rows over all files.
+    To the bounds of offset and time: `key` is the exact key; `grep` is searched for in the key's and the
+    value's text (UTF-8, other bytes as U+FFFD). `limit` counts rows over all files.
     """
 
-    first_offset: int | None = None
-    last_offset: int | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
     key: bytes | None = None
     grep: re.Pattern[str] | None = None
     limit: int | None = None
 
     @property
-    def by_place(self) -> bool:
-        """Whether offsets or times are restricted."""
-        return not (
-            self.first_offset is None
-            and self.last_offset is None
-            and self.since_ms is None
-            and self.until_ms is None
-        )
-
-    @property
     def by_content(self) -> bool:
         """Whether keys or values decide, so that each record has to be looked at."""
         return self.key is not None or self.grep is not None
-
-    def takes_place(self, offset: int, timestamp_ms: int) -> bool:
-        """Whether a record at this offset with this timestamp is wanted."""
-        return (
-            (self.first_offset is None or offset >= self.first_offset)
-            and (self.last_offset is None or offset <= self.last_offset)
-            and (self.since_ms is None or timestamp_ms >= self.since_ms)
-            and (self.until_ms is None or timestamp_ms < self.until_ms)
-        )
 
     def takes_content(self, key: bytes | None, value: bytes | None) -> bool:
         """Whether a record with this key and value is wanted."""
