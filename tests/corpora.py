@@ -209,3 +209,39 @@ def files(*suffixes: str, chosen: Sequence[Corpus] | None = None) -> Iterator[Pa
 def fixture_id(path: Path) -> str:
     """A short test id: the path below `fixtures/`."""
     return path.relative_to(FIXTURES).as_posix()
+
+
+@dataclass(frozen=True)
+class DumpFlagsCase:
+    """One run of Kafka 3.9.1's dump tool with unusual flags or files, from `fixtures/dump-flags/`."""
+
+    name: str
+    log_dir: Path
+    """The working directory of that run; file arguments are relative to it."""
+    args: tuple[str, ...]
+    status: int
+    thrown: str | None
+    """The exception that ended the run, or None."""
+    stdout: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@cache
+def dump_flags_cases() -> tuple[DumpFlagsCase, ...]:
+    """Every case of `fixtures/dump-flags/`, by name."""
+    directory = FIXTURES / "dump-flags"
+    cases = tuple(
+        DumpFlagsCase(
+            name=case["name"],
+            log_dir=FIXTURES / case["log_dir"],
+            args=tuple(case["args"]),
+            status=case["status"],
+            thrown=case["thrown"],
+            stdout=read_stored(directory / case["stdout"]),
+        )
+        for case in json.loads((directory / "cases.json").read_text("utf-8"))
+    )
+    assert cases
+    return cases

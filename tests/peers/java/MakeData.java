@@ -9,6 +9,7 @@ import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Random;
 import java.util.Set;
 import org.apache.kafka.clients.admin.Admin;
@@ -28,7 +29,9 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AccessControlEntry;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclOperation;
@@ -42,6 +45,14 @@ import org.apache.kafka.common.resource.ResourcePattern;
 import org.apache.kafka.common.resource.ResourceType;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
+import org.apache.kafka.server.log.remote.metadata.storage.serialization.RemoteLogMetadataSerde;
+import org.apache.kafka.server.log.remote.storage.RemoteLogMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentId;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadata;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentMetadataUpdate;
+import org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState;
+import org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteMetadata;
+import org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteState;
 
 /**
  * Fills a Kafka 4.x broker with the data of one fixture, through Kafka's own clients.
@@ -73,6 +84,9 @@ public final class MakeData {
                 break;
             case "groups":
                 make.groups();
+                break;
+            case "remote":
+                make.remoteMetadata();
                 break;
             case "kraft":
                 make.metadata();
@@ -178,6 +192,7 @@ public final class MakeData {
         }
         useGroup(Map.of("group.id", "classic-group", "client.id", "klient-ä"), "classic");
         useGroup(Map.of("group.id", "classic-static", "group.instance.id", "instance-1"), "classic");
+        useGroup(Map.of("group.id", "classic-deleted"), "classic");
         useGroup(Map.of("group.id", "consumer-group", "group.remote.assignor", "range"), "consumer");
         useGroup(Map.of("group.id", "consumer-static", "group.instance.id", "instance-2"), "consumer");
         useGroup(Map.of("group.id", "группа"), "consumer");
@@ -189,7 +204,7 @@ public final class MakeData {
         }
         try (Admin admin = admin()) {
             admin.deleteConsumerGroupOffsets("classic-group", Set.of(new TopicPartition("g-in", 0))).all().get();
-            admin.deleteConsumerGroups(Set.of("classic-static")).all().get();
+            admin.deleteConsumerGroups(Set.of("classic-deleted")).all().get();
         }
         useShareGroup();
     }
@@ -207,6 +222,36 @@ public final class MakeData {
                 seen += consumer.poll(POLL).count();
             }
             consumer.commitSync();
+        }
+    }
+
+    /** What a broker with tiered storage writes: upload started and finished, deletion of the segment and partition. */
+    private void remoteMetadata() throws Exception {
+        String topic = "__remote_log_metadata";
+        createTopic(topic, 1, smallSegments());
+        TopicIdPartition partition = new TopicIdPartition(new Uuid(1, 2), new TopicPartition("tiered", 3));
+        RemoteLogSegmentId id = new RemoteLogSegmentId(partition, new Uuid(3, 4));
+        RemoteLogSegmentMetadata started = new RemoteLogSegmentMetadata(id, 100, 199, FIRST_TIMESTAMP_MS, 1,
+                FIRST_TIMESTAMP_MS + 1, 4096, Map.of(0, 0L, 2, 150L));
+        List<RemoteLogMetadata> story = List.of(
+                started,
+                new RemoteLogSegmentMetadataUpdate(id, FIRST_TIMESTAMP_MS + 2,
+                        Optional.of(new RemoteLogSegmentMetadata.CustomMetadata(bytes("custom"))),
+                        RemoteLogSegmentState.COPY_SEGMENT_FINISHED, 1),
+                new RemotePartitionDeleteMetadata(partition, RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+                        FIRST_TIMESTAMP_MS + 3, 1),
+                new RemoteLogSegmentMetadataUpdate(id, FIRST_TIMESTAMP_MS + 4, Optional.empty(),
+                        RemoteLogSegmentState.DELETE_SEGMENT_STARTED, 1),
+                new RemoteLogSegmentMetadataUpdate(id, FIRST_TIMESTAMP_MS + 5, Optional.empty(),
+                        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, 1),
+                new RemotePartitionDeleteMetadata(partition, RemotePartitionDeleteState.DELETE_PARTITION_FINISHED,
+                        FIRST_TIMESTAMP_MS + 6, 1));
+        RemoteLogMetadataSerde serde = new RemoteLogMetadataSerde();
+        try (KafkaProducer<byte[], byte[]> producer = producer(Map.of())) {
+            for (RemoteLogMetadata metadata : story) {
+                byte[] value = serde.serialize(metadata);
+                producer.send(new ProducerRecord<>(topic, null, metadata.eventTimestampMs(), null, value));
+            }
         }
     }
 
@@ -228,7 +273,7 @@ public final class MakeData {
             alterConfig(ConfigResource.Type.GROUP, "a-group", "consumer.session.timeout.ms", "50000");
             admin.alterClientQuotas(List.of(
                     new ClientQuotaAlteration(new ClientQuotaEntity(quotaEntity("user", "Zoë", "client-id", null)),
-                            List.of(new ClientQuotaAlteration.Op("producer_byte_rate", 1_048_576.5))),
+                            List.of(new ClientQuotaAlteration.Op("producer_byte_rate", 1_048_576.0))),
                     new ClientQuotaAlteration(new ClientQuotaEntity(quotaEntity("ip", "127.0.0.9")),
                             List.of(new ClientQuotaAlteration.Op("connection_creation_rate", 10.0))))).all().get();
             admin.alterUserScramCredentials(List.of(
@@ -296,7 +341,7 @@ public final class MakeData {
 
     /** Since Kafka 4.0 segment.bytes is at least 1 MiB; this config, meant for Kafka's own tests, is not bounded. */
     private static Map<String, String> smallSegments() {
-        return new HashMap<>(Map.of("internal.segment.bytes", "16384", "segment.index.bytes", "16384",
+        return new HashMap<>(Map.of("internal.segment.bytes", "6000", "segment.index.bytes", "16384",
                 "index.interval.bytes", "1024"));
     }
 
