@@ -199,3 +199,32 @@ class IndexState:
         self.timestamp_offsets: array[int] = _column()
         self.stopped_at: int | None = None  # file position of the batch that may not be indexed
         self.why: str | None = None
+
+
+class SpanColumn:
+    """Variable-sized values gathered into one buffer, laid out as Arrow's binary arrays are.
+
+    Value n takes the bytes of `data` from `ends[n]` to `ends[n + 1]`, and is null where bit n of `valid`
+    (least significant bit first) is 0.
+    """
+
+    __slots__ = ("data", "ends", "valid")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self.ends: array[int] = array("i", (0,))
+        self.valid = bytearray()
+
+    def __len__(self) -> int:
+        return len(self.ends) - 1
+
+
+class HeadersColumn:
+    """Headers of records: those of record n are the keys and values from `ends[n]` to `ends[n + 1]`."""
+
+    __slots__ = ("ends", "keys", "values")
+
+    def __init__(self) -> None:
+        self.ends: array[int] = array("i", (0,))
+        self.keys = SpanColumn()
+        self.values = SpanColumn()

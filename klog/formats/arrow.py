@@ -1,0 +1,291 @@
+"""Decoded records as Arrow: columns asked for are gathered from record tables into record batches.
+
+Column names and meanings are those of the JSON Lines records (`klog dump-segment --format jsonl`), typed
+for analysis: keys, values and header values are `binary` (nothing is guessed about their encoding), times
+are `timestamp[ms, UTC]`. Where Kafka stores -1 for "no timestamp" the column is null; other fields keep
+Kafka's -1. Header keys are `string`; bytes that are not UTF-8 become U+FFFD, as in Kafka's own reader.
+
+    builder = ArrowBuilder(["offset", "timestamp", "value"])
+    for payload, batches, records in decoded:        # as the record kernel makes them
+        if not builder.has_room(payload): yield builder.finish()
+        builder.append(payload, batches, records)    # copies: tables and payload may be reused at once
+        if builder.nbytes >= ROW_GROUP_BYTES: yield builder.finish()
+    if builder.rows: yield builder.finish()
+
+Only columns asked for are built. What a builder holds is bounded by when its user calls `finish`;
+where files and row groups begin and end is the caller's business.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from klog.formats.checksums import Bytes
+from klog.formats.columns import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchTable,
+    HeadersColumn,
+    RecordTable,
+    SpanColumn,
+)
+from klog.formats.compression import codec_name
+from klog.formats.constants import INT32_MAX
+from klog.formats.errors import UsageError
+from klog.formats.gather import gather, gather_headers, take
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS: Final = (
+    "offset",
+    "timestamp",
+    "timestampType",
+    "key",
+    "value",
+    "headers",
+    "magic",
+    "codec",
+    "isTransactional",
+    "isControl",
+    "producerId",
+    "producerEpoch",
+    "sequence",
+    "leaderEpoch",
+    "batchBaseOffset",
+    "batchPosition",
+    "recordSize",
+)
+"""Every column there is, in the order of the JSON Lines records."""
+
+DEFAULT_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
+"""What a consumer of the topic would see."""
+
+ROW_GROUP_BYTES: Final = 32 << 20
+"""A row group this large is worth writing, and small enough to keep memory flat."""
+
+_TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime", "NoTimestampType")
+
+# Which fields of the record table, and which of the batch table, each column is made of.
+_OF_RECORD: Final[dict[str, tuple[str, ...]]] = {
+    "offset": ("offset",),
+    "timestamp": ("timestamp",),
+    "sequence": ("offset",),
+    "recordSize": ("record_size",),
+}
+_OF_BATCH: Final[dict[str, tuple[str, ...]]] = {
+    "timestampType": ("magic", "attributes"),
+    "magic": ("magic",),
+    "codec": ("attributes",),
+    "isTransactional": ("magic", "attributes"),
+    "isControl": ("magic", "attributes"),
+    "producerId": ("producer_id",),
+    "producerEpoch": ("producer_epoch",),
+    "sequence": ("base_sequence", "base_offset"),
+    "leaderEpoch": ("leader_epoch",),
+    "batchBaseOffset": ("base_offset",),
+    "batchPosition": ("position",),
+}
+
+
+def schema(columns: Sequence[str] = DEFAULT_COLUMNS) -> pa.Schema:
+    """The Arrow schema of `columns`. Raises UsageError for a name that is not in COLUMNS."""
+    import pyarrow as pa
+
+    header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+    types: dict[str, Any] = {
+        "offset": pa.int64(),
+        "timestamp": pa.timestamp("ms", "UTC"),
+        "timestampType": pa.string(),
+        "key": pa.binary(),
+        "value": pa.binary(),
+        "headers": pa.list_(pa.field("item", header, nullable=False)),
+        "magic": pa.int8(),
+        "codec": pa.string(),
+        "isTransactional": pa.bool_(),
+        "isControl": pa.bool_(),
+        "producerId": pa.int64(),
+        "producerEpoch": pa.int16(),
+        "sequence": pa.int32(),
+        "leaderEpoch": pa.int32(),
+        "batchBaseOffset": pa.int64(),
+        "batchPosition": pa.int64(),
+        "recordSize": pa.int32(),
+    }
+    nullable = {"timestamp", "key", "value"}
+    _check(columns)
+    return pa.schema([pa.field(name, types[name], nullable=name in nullable) for name in columns])
+
+
+def _check(columns: Iterable[str]) -> None:
+    for name in columns:
+        if name not in COLUMNS:
+            raise UsageError(f"no column {name!r}", cure=f"one of {', '.join(COLUMNS)}")
+
+
+class ArrowBuilder:
+    """Gathers records into one Arrow record batch of chosen columns; not for two threads at a time.
+
+    `columns`: names of COLUMNS, in the order wanted. Raises UsageError for an unknown name.
+    """
+
+    def __init__(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> None:
+        _check(columns)
+        self.columns = tuple(columns)
+        self._record_fields = sorted({field for name in columns for field in _OF_RECORD.get(name, ())})
+        self._batch_fields = sorted({field for name in columns for field in _OF_BATCH.get(name, ())})
+        self._clear()
+
+    def _clear(self) -> None:
+        self.rows = 0
+        """Records gathered since the last `finish`."""
+        self._of_record: dict[str, array[int]] = {name: array("q") for name in self._record_fields}
+        self._of_batch: dict[str, array[int]] = {name: array("q") for name in self._batch_fields}
+        self._spans: dict[str, SpanColumn] = {
+            name: SpanColumn() for name in ("key", "value") if name in self.columns
+        }
+        self._headers = HeadersColumn() if "headers" in self.columns else None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the gathered columns take in memory, nearly."""
+        total = self.rows * 8 * (len(self._of_record) + len(self._of_batch))
+        total += sum(len(spans.data) + 4 * self.rows for spans in self._spans.values())
+        if self._headers is not None:
+            keys, values = self._headers.keys, self._headers.values
+            total += len(keys.data) + len(values.data) + 8 * len(keys) + 4 * self.rows
+        return total
+
+    def has_room(self, payload: Bytes) -> bool:
+        """Whether the records of `payload` surely fit beside what is gathered (Arrow's 32-bit offsets)."""
+        return self.nbytes + len(payload) <= INT32_MAX
+
+    def append(
+        self,
+        payload: Bytes,
+        table: BatchTable,
+        records: RecordTable,
+        first: int = 0,
+        last: int | None = None,
+    ) -> None:
+        """Copy the rows `first` to `last` (exclusive; default: all) of `records` in.
+
+        `payload` is the buffer that `records` point into, `table` the batches that they belong to. Raises
+        UsageError, with nothing copied, where they do not belong together or the columns would outgrow
+        Arrow's 32-bit offsets (see `has_room`).
+        """
+        stop = len(records) if last is None else last
+        if not 0 <= first <= stop <= len(records):
+            raise UsageError(f"rows {first} to {stop} of a table of {len(records)}")
+        if not self.has_room(payload):
+            raise UsageError("a row group of more than 2 GiB", cure="finish the row group earlier")
+        for name, spans in self._spans.items():
+            starts, sizes = getattr(records, f"{name}_start"), getattr(records, f"{name}_size")
+            gather(payload, starts, sizes, first, stop, spans)
+        if self._headers is not None:
+            gather_headers(payload, records.headers_start, records.header_count, first, stop, self._headers)
+        for name, column in self._of_batch.items():
+            take(getattr(table, name), records.batch, first, stop, column)
+        for name, column in self._of_record.items():
+            values: array[int] = getattr(records, name)
+            column.extend(values if stop - first == len(values) else values[first:stop])
+        self.rows += stop - first
+
+    def finish(self) -> pa.RecordBatch:
+        """The gathered records, which the builder then forgets."""
+        import pyarrow as pa
+
+        wanted = schema(self.columns)
+        arrays = [_finished(self, field.name, field.type) for field in wanted]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
+        self._clear()
+        return batch
+
+
+def _finished(builder: ArrowBuilder, name: str, kind: pa.DataType) -> pa.Array:
+    spans = builder._spans.get(name)
+    if spans is not None:
+        return _binary(spans, kind)
+    if builder._headers is not None and name == "headers":
+        return _header_lists(builder._headers, kind)
+    fields = {
+        field: _int64(values)
+        for sources, needed in ((builder._of_record, _OF_RECORD), (builder._of_batch, _OF_BATCH))
+        for field, values in sources.items()
+        if field in needed.get(name, ())
+    }
+    if name == "timestamp":
+        return _timestamps(fields["timestamp"], kind)
+    if name in {"timestampType", "codec", "isTransactional", "isControl"}:
+        return _from_attributes(name, fields)
+    if name == "sequence":
+        return _sequences(fields).cast(kind)
+    (values,) = fields.values()
+    return values.cast(kind)
+
+
+def _int64(values: array[int]) -> pa.Array:
+    import pyarrow as pa
+
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)], null_count=0)
+
+
+def _binary(spans: SpanColumn, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    buffers = [pa.py_buffer(spans.valid), pa.py_buffer(spans.ends), pa.py_buffer(spans.data)]
+    return pa.Array.from_buffers(kind, len(spans), buffers)
+
+
+def _timestamps(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing = pc.equal(values, -1)
+    return pc.if_else(missing, pa.scalar(None, pa.int64()), values).cast(kind)
+
+
+def _from_attributes(name: str, fields: dict[str, pa.Array]) -> pa.Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    attributes = fields["attributes"]
+    if name == "codec":
+        names = pa.array([codec_name(codec) for codec in range(CODEC_MASK + 1)])
+        return names.take(pc.bit_wise_and(attributes, CODEC_MASK))
+    magic = fields["magic"]
+    if name == "timestampType":
+        append_time = pc.not_equal(pc.bit_wise_and(attributes, TIMESTAMP_TYPE_BIT), 0).cast(pa.int64())
+        kinds = pc.if_else(pc.equal(magic, 0), pa.scalar(2, pa.int64()), append_time)
+        return pa.array(_TIMESTAMP_TYPES).take(kinds)
+    bit = TRANSACTIONAL_BIT if name == "isTransactional" else CONTROL_BIT
+    return pc.and_(pc.not_equal(pc.bit_wise_and(attributes, bit), 0), pc.greater_equal(magic, 2))
+
+
+def _sequences(fields: dict[str, pa.Array]) -> pa.Array:
+    """Base sequence plus the record's place in its batch, wrapping inside 0..2^31-1 as Kafka's does."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    base = fields["base_sequence"]
+    delta = pc.subtract(fields["offset"], fields["base_offset"])
+    wrapped = pc.bit_wise_and(pc.add(base, delta), INT32_MAX)
+    return pc.if_else(pc.less(base, 0), pa.scalar(-1, pa.int64()), wrapped)
+
+
+def _header_lists(column: HeadersColumn, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    header = kind.value_type
+    keys = _binary(column.keys, pa.binary())
+    try:
+        keys = keys.cast(pa.string())
+    except pa.ArrowInvalid:  # some key is not UTF-8
+        keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+    pairs = pa.StructArray.from_arrays([keys, _binary(column.values, pa.binary())], fields=list(header))
+    buffers = [None, pa.py_buffer(column.ends)]
+    return pa.Array.from_buffers(kind, len(column.ends) - 1, buffers, null_count=0, children=[pairs])
