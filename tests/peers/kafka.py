@@ -23,7 +23,7 @@ JAVA_SOURCES = Path(__file__).parent / "java"
 
 # Programs of ours that exist in the form of one Kafka major version only.
 _SOURCES_BY_MAJOR = {
-    3: ("DumpServer", "Json", "LoadServer", "LogOracle", "RecoverSegment"),
+    3: ("ConfigList", "DumpServer", "Json", "LoadServer", "LogOracle", "RecoverSegment"),
     4: ("DumpServer", "Json", "LogOracle", "MakeData"),
 }
 

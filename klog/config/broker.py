@@ -1,0 +1,149 @@
+"""The configs of one broker: properties, command-line overrides and dynamic overrides over Kafka's defaults.
+
+Precedence (KIP-226): per-broker dynamic, cluster-wide dynamic, properties file with the command line's
+overrides over it, default.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from klog.config import (
+    broker_cluster,
+    broker_groups,
+    broker_log,
+    broker_network,
+    broker_replication,
+    broker_security,
+    broker_unused,
+)
+from klog.config.keys import ConfigError, ConfigKey, Dynamic, Value, text_of
+
+_MODULES: Final = (
+    broker_cluster,
+    broker_groups,
+    broker_log,
+    broker_network,
+    broker_replication,
+    broker_security,
+    broker_unused,
+)
+KEYS_BY_NAME: Final[Mapping[str, ConfigKey]] = {
+    key.name: key for key in sorted((key for part in _MODULES for key in part.KEYS), key=lambda key: key.name)
+}
+
+
+class Source(IntEnum):
+    """Where a value comes from; the number is the wire's (DescribeConfigs, KIP-226)."""
+
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class Setting(NamedTuple):
+    """One value of a config and where it comes from."""
+
+    name: str
+    text: str | None
+    source: Source
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """All configs of one broker, immutable: a dynamic change makes a new one.
+
+    The three maps hold texts by name, as they were given; unknown names are kept (they may belong to a plugin
+    or be a mistake: see `unknown`) and have no effect.
+    """
+
+    static: Mapping[str, str]
+    cluster: Mapping[str, str] = field(default_factory=dict)
+    per_broker: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for given in (self.static, self.cluster, self.per_broker):
+            for name, text in given.items():
+                key = KEYS_BY_NAME.get(name)
+                if key is not None:
+                    key.parse(text)
+
+    def settings(self, name: str) -> list[Setting]:
+        """Every value that a config has, the one in force first."""
+        found = [
+            Setting(name, given[name], source)
+            for given, source in (
+                (self.per_broker, Source.DYNAMIC_BROKER),
+                (self.cluster, Source.DYNAMIC_DEFAULT_BROKER),
+                (self.static, Source.STATIC_BROKER),
+            )
+            if name in given
+        ]
+        key = KEYS_BY_NAME.get(name)
+        if key is not None and key.default is not None:
+            found.append(Setting(name, text_of(key.default), Source.DEFAULT))
+        return found
+
+    def explicit(self, name: str) -> Value:
+        """The value that somebody set, or None."""
+        for given in (self.per_broker, self.cluster, self.static):
+            if name in given:
+                return KEYS_BY_NAME[name].parse(given[name])
+        return None
+
+    def __getitem__(self, name: str) -> Value:
+        """The value in force."""
+        found = self.explicit(name)
+        return KEYS_BY_NAME[name].default if found is None else found
+
+    def number(self, name: str) -> int:
+        """The value in force of a whole-number config that always has one."""
+        value = self[name]
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ConfigError(name, str(value), "it must be set")
+        return value
+
+    def flag(self, name: str) -> bool:
+        """The value in force of a true/false config."""
+        return self[name] is True
+
+    def text(self, name: str) -> str | None:
+        """The value in force of a text config."""
+        value = self[name]
+        return None if value is None else text_of(value)
+
+    def changed(
+        self, *, cluster: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        """The configs after the dynamic ones have changed. Raises `ConfigError`."""
+        return replace(
+            self,
+            cluster=self.cluster if cluster is None else dict(cluster),
+            per_broker=self.per_broker if per_broker is None else dict(per_broker),
+        )
+
+    def unknown(self) -> dict[str, str | None]:
+        """Names in the file that Kafka does not know -> the known name they most resemble, if any."""
+        return {
+            name: next(iter(difflib.get_close_matches(name, KEYS_BY_NAME, n=1, cutoff=0.75)), None)
+            for name in self.static
+            if name not in KEYS_BY_NAME and not name.startswith("listener.name.")
+        }
+
+
+def check_dynamic(name: str, text: str, *, per_broker: bool) -> None:
+    """Whether a broker config may be set to `text` while brokers run. Raises `ConfigError`."""
+    key = KEYS_BY_NAME.get(name)
+    if key is None:
+        return
+    if key.dynamic is Dynamic.READ_ONLY:
+        raise ConfigError(name, text, "Cannot update this config dynamically")
+    if key.dynamic is Dynamic.PER_BROKER and not per_broker:
+        raise ConfigError(name, text, "Cannot update this config at default cluster level")
+    key.parse(text)

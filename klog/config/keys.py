@@ -1,0 +1,198 @@
+"""What one config is: its name, type, default and limits; texts to values and back.
+
+Texts are parsed and written as Kafka's `ConfigDef` does, so that a value read from a properties file, a znode
+or a request means the same here as there, and comes back in the same spelling.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Any, Final
+
+from klog.formats.errors import UsageError
+
+INT16_MAX: Final = 2**15 - 1
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+DOUBLE_MAX: Final = 1.7976931348623157e308
+
+Value = bool | int | float | str | tuple[str, ...] | None
+Validator = Callable[[Any], str | None]
+
+
+class Type(IntEnum):
+    """The type of a config's value; the number is the wire's (DescribeConfigs, KIP-226)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Dynamic(Enum):
+    """Where a broker config may be changed while the broker runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER = "cluster-wide"
+
+
+class ConfigError(UsageError):
+    """A config whose value cannot be used; `key` is its name."""
+
+    def __init__(self, key: str, value: str, why: str, *, cure: str | None = None) -> None:
+        super().__init__(f"Invalid value {value} for configuration {key}: {why}", cure=cure)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One config. `validate` says what is wrong with a value, or None; Kafka documents no `internal` one."""
+
+    name: str
+    type: Type
+    default: Value
+    validate: Validator | None = None
+    dynamic: Dynamic = Dynamic.READ_ONLY
+    internal: bool = False
+
+    @property
+    def sensitive(self) -> bool:
+        """Whether its value must never be shown."""
+        return self.type is Type.PASSWORD
+
+    def parse(self, text: str) -> Value:
+        """The value that a text means. Raises `ConfigError`."""
+        value = _PARSERS[self.type](self.name, text)
+        wrong = self.validate(value) if self.validate is not None else None
+        if wrong is not None:
+            raise ConfigError(self.name, text, wrong)
+        return value
+
+
+def text_of(value: Value) -> str | None:
+    """A value in Kafka's spelling, as DescribeConfigs shows it; None for a config without one."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, float):
+        return "1.7976931348623157E308" if value == DOUBLE_MAX else repr(value)
+    return str(value)
+
+
+def _parse_boolean(key: str, text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered not in ("true", "false"):
+        raise ConfigError(key, text, "Expected value to be either true or false")
+    return lowered == "true"
+
+
+def _integer(maximum: int, word: str) -> Callable[[str, str], int]:
+    def parse(key: str, text: str) -> int:
+        stripped = text.strip()
+        if re.fullmatch(r"[+-]?[0-9]+", stripped) is None or not -maximum - 1 <= int(stripped) <= maximum:
+            raise ConfigError(key, text, f"Not a number of type {word}")
+        return int(stripped)
+
+    return parse
+
+
+def _parse_double(key: str, text: str) -> float:
+    try:
+        return float(text.strip())
+    except ValueError:
+        raise ConfigError(key, text, "Not a number of type DOUBLE") from None
+
+
+def _parse_list(_key: str, text: str) -> tuple[str, ...]:
+    stripped = text.strip()
+    return tuple(re.split(r"\s*,\s*", stripped)) if stripped else ()
+
+
+def _parse_text(_key: str, text: str) -> str:
+    return text.strip()
+
+
+_PARSERS: Final[dict[Type, Callable[[str, str], Value]]] = {
+    Type.BOOLEAN: _parse_boolean,
+    Type.STRING: _parse_text,
+    Type.INT: _integer(INT32_MAX, "INT"),
+    Type.SHORT: _integer(INT16_MAX, "SHORT"),
+    Type.LONG: _integer(INT64_MAX, "LONG"),
+    Type.DOUBLE: _parse_double,
+    Type.LIST: _parse_list,
+    Type.CLASS: _parse_text,
+    Type.PASSWORD: _parse_text,
+}
+
+
+def at_least(minimum: float) -> Validator:
+    """Refuses numbers below `minimum`."""
+    return lambda value: f"Value must be at least {minimum}" if value < minimum else None
+
+
+def between(minimum: float, maximum: float) -> Validator:
+    """Refuses numbers outside `minimum` to `maximum`."""
+
+    def validate(value: float) -> str | None:
+        if value < minimum:
+            return f"Value must be at least {minimum}"
+        return f"Value must be no more than {maximum}" if value > maximum else None
+
+    return validate
+
+
+def one_of(*allowed: str, ignore_case: bool = False) -> Validator:
+    """Refuses strings that are none of `allowed`."""
+
+    def validate(value: str) -> str | None:
+        found = value.upper() if ignore_case else value
+        return None if found in allowed else f"String must be one of: {', '.join(allowed)}"
+
+    return validate
+
+
+def all_of(*allowed: str) -> Validator:
+    """Refuses lists with a member that is none of `allowed`."""
+
+    def validate(values: Iterable[str]) -> str | None:
+        wrong = [value for value in values if value not in allowed]
+        return f"String must be one of: {', '.join(allowed)}" if wrong else None
+
+    return validate
+
+
+def not_empty(value: str) -> str | None:
+    """Refuses an empty string."""
+    return None if value else "String must be non-empty"
+
+
+def gzip_level(value: int) -> str | None:
+    """Refuses what is no level of gzip: 1 to 9, or -1 for the default."""
+    return None if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1"
+
+
+def kafka_version(value: str) -> str | None:
+    """Refuses what is no version of Kafka (`2.8`, `3.0-IV1`, `0.10.2.1`)."""
+    if re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+){0,2}(-IV[0-9]+)?", value):
+        return None
+    return f"Version {value} is not a valid version"
+
+
+def throttled_replicas(values: Iterable[str]) -> str | None:
+    """Refuses what is neither `*` nor a list of `partition:broker`."""
+    members = list(values)
+    if members == ["*"] or all(re.fullmatch(r"[0-9]+:[0-9]+", member) for member in members):
+        return None
+    return f"{','.join(members)} must be the literal '*' or a list of replicas in the form partition:broker"

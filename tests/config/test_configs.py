@@ -1,0 +1,84 @@
+"""Values, precedence and complaints of broker and topic configs."""
+
+from __future__ import annotations
+
+import pytest
+
+from klog.config.broker import KEYS_BY_NAME, BrokerConfig, Source, check_dynamic
+from klog.config.keys import ConfigError
+from klog.config.topic import (
+    SYNONYMS,
+    TOPIC_CONFIG_OF,
+    default_topic_config,
+    defaults,
+    parse_overrides,
+    topic_config,
+)
+from klog.formats.errors import UsageError
+
+
+def test_a_dynamic_value_wins_over_the_file_and_the_file_over_the_default() -> None:
+    config = BrokerConfig({"log.retention.ms": "1000"})
+    assert config["log.retention.ms"] == 1000
+    config = config.changed(cluster={"log.retention.ms": "2000"})
+    assert config["log.retention.ms"] == 2000
+    config = config.changed(per_broker={"log.retention.ms": "3000"})
+    assert config["log.retention.ms"] == 3000
+    assert [setting.source for setting in config.settings("log.retention.ms")] == [
+        Source.DYNAMIC_BROKER,
+        Source.DYNAMIC_DEFAULT_BROKER,
+        Source.STATIC_BROKER,
+    ]
+
+
+def test_a_bad_value_is_an_error_that_names_its_key() -> None:
+    with pytest.raises(ConfigError, match=r"num\.io\.threads") as caught:
+        BrokerConfig({"num.io.threads": "many"})
+    assert caught.value.key == "num.io.threads"
+    with pytest.raises(ConfigError, match="at least 1"):
+        BrokerConfig({"num.io.threads": "0"})
+    with pytest.raises(ConfigError, match="LONG"):
+        BrokerConfig({"log.retention.ms": str(2**63)})
+
+
+def test_an_unknown_name_is_kept_and_the_nearest_known_one_is_named() -> None:
+    config = BrokerConfig({"log.retention.mss": "1", "quite.different.thing": "x"})
+    assert config.unknown() == {"log.retention.mss": "log.retention.ms", "quite.different.thing": None}
+
+
+def test_a_read_only_config_may_not_be_changed_while_running() -> None:
+    check_dynamic("num.io.threads", "4", per_broker=False)
+    with pytest.raises(ConfigError, match="dynamically"):
+        check_dynamic("broker.id", "4", per_broker=True)
+    with pytest.raises(ConfigError, match="default cluster level"):
+        check_dynamic("listeners", "PLAINTEXT://:1", per_broker=False)
+
+
+def test_topic_defaults_follow_the_first_broker_synonym_that_is_set_in_its_unit() -> None:
+    broker = BrokerConfig({"log.retention.hours": "2", "log.roll.ms": "5"})
+    values = defaults(broker.__getitem__)
+    assert values["retention.ms"] == 2 * 3_600_000
+    assert values["segment.ms"] == 5
+    minutes = broker.changed(cluster={"log.retention.minutes": "3"})
+    assert defaults(minutes.__getitem__)["retention.ms"] == 3 * 60_000
+
+
+def test_every_synonym_names_a_broker_config_and_back() -> None:
+    assert SYNONYMS["retention.ms"][0].broker_config == "log.retention.ms"
+    for synonyms in SYNONYMS.values():
+        for synonym in synonyms:
+            assert synonym.broker_config in KEYS_BY_NAME
+    assert TOPIC_CONFIG_OF["log.roll.hours"] == "segment.ms"
+
+
+def test_topic_overrides_are_checked() -> None:
+    assert default_topic_config({"cleanup.policy": "compact,delete"}).compact
+    with pytest.raises(UsageError, match="Unknown topic config name: retention"):
+        parse_overrides({"retention": "1"})
+    with pytest.raises(ConfigError, match=r"max\.compaction\.lag\.ms"):
+        topic_config(defaults(lambda _: None) | {"min.compaction.lag.ms": 10, "max.compaction.lag.ms": 5})
+
+
+def test_a_compacted_log_rolls_within_its_maximum_lag() -> None:
+    assert default_topic_config({"cleanup.policy": "compact", "max.compaction.lag.ms": "7"}).roll_ms == 7
+    assert default_topic_config({"max.compaction.lag.ms": "7"}).roll_ms == 604_800_000
