@@ -19,6 +19,7 @@ from klog.storage.indexes import read_offset_index, read_time_index
 
 _LARGEST_CHECKED_BYTES: Final = 4 << 20
 _ENTRIES_TRIED: Final = 3
+_FAR: Final = 1 << 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,15 @@ class Bounds:
 
     def keep(self, records: RecordTable, first_row: int = 0) -> None:
         """Drop the rows of `records` from `first_row` on that are not wanted."""
+        lowest = -_FAR if self.first_offset is None else self.first_offset
+        highest = _FAR if self.last_offset is None else self.last_offset
+        since = -_FAR if self.since_ms is None else self.since_ms
+        until = _FAR if self.until_ms is None else self.until_ms
+        places = zip(records.offset[first_row:], records.timestamp[first_row:], strict=True)
         wanted = [
             row
-            for row in range(first_row, len(records))
-            if self.takes_place(records.offset[row], records.timestamp[row])
+            for row, (offset, timestamp) in enumerate(places, first_row)
+            if lowest <= offset <= highest and since <= timestamp < until
         ]
         if len(wanted) < len(records) - first_row:
             compact(records, wanted, first_row)

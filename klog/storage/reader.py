@@ -1,0 +1,257 @@
+"""One pass over a segment: chunks of batch headers, and their records decoded as columns.
+
+This is the way that every reader of records takes (library, dump, Arrow, Parquet, summary). What cannot be
+read is handed to `on_problem` as the error that it is, and reading goes on behind it; an `on_problem` that
+raises stops the pass (`raise_problem`). A batch with a bad checksum is reported and its records still come,
+as far as they decode: what to make of them is the caller's choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Final
+
+from klog.formats import kernel
+from klog.formats.checksums import Bytes
+from klog.formats.columns import CODEC_MASK, OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.formats.compression import DEFAULT_LIMIT_BYTES, decompress
+from klog.formats.constants import MIN_MESSAGE_SIZE
+from klog.formats.errors import CorruptRecordError, FormatError, KlogError, UnsupportedFormatError
+from klog.storage.chunks import CHUNK_BYTES, chunks
+from klog.storage.select import Bounds, start_position
+
+OnProblem = Callable[[KlogError], None]
+
+NEWEST_MAGIC: Final = 2
+_MEND: Final = "`klog recover` cuts the log there as Kafka would and keeps what it cuts"
+_EVERYTHING: Final = Bounds()
+
+
+def raise_problem(problem: KlogError) -> None:
+    """The `on_problem` of strict readers."""
+    raise problem
+
+
+class SegmentReader:
+    """A pass over the open segment `file`; `path` and `base_offset` (None: unknown) are what its name says.
+
+    `batches` holds the headers of the chunk at hand, `records` the records of the run at hand: both are
+    reused, so take what you need before asking for the next. `verify` checks checksums and the order of
+    offsets.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        path: str,
+        base_offset: int | None = None,
+        *,
+        bounds: Bounds = _EVERYTHING,
+        verify: bool = True,
+        on_problem: OnProblem = raise_problem,
+        max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self.path = path
+        self.batches = BatchTable()
+        self.records = RecordTable()
+        self._file = file
+        self._base_offset = base_offset
+        self._bounds = bounds
+        self._verify = verify
+        self._on_problem = on_problem
+        self._max_decompressed_bytes = max_decompressed_bytes
+        self._chunk_bytes = chunk_bytes
+        self._next_offset = -1 if base_offset is None else base_offset
+
+    def chunks(self) -> Iterator[memoryview]:
+        """Buffers of whole batches, `batches` filled for each; the last may hold none.
+
+        Starts where the bounds let it and ends once they are passed, at the end of the file, or where
+        nothing more can be found (which is a problem, as is a tail that is no batch).
+        """
+        table = self.batches
+        try:
+            start = start_position(self._file, self.path, self._base_offset, self._bounds)
+            if start:
+                self._next_offset = -1
+            for data in chunks(self._file, table, start_bytes=start, chunk_bytes=self._chunk_bytes):
+                self._check(data)
+                yield data
+                if self._bounds.ends_before(table):
+                    return
+                rest = data[table.consumed_bytes :]
+        except KlogError as error:
+            # Reading itself fails (a bad disk, a damaged gzipped copy): what came before is good.
+            self._on_problem(error.at(self.path))
+            return
+        problem = tail_problem(table, rest)
+        if problem is not None:
+            self._on_problem(problem.at(self.path))
+
+    def runs(self) -> Iterator[Bytes]:
+        """Payload buffers, `records` filled for each with spans into it; their batches are in `batches`.
+
+        Only records within the bounds come. A run is all uncompressed batches that stand together in a
+        chunk, or one compressed batch.
+        """
+        for data in self.chunks():
+            yield from self.decode(data)
+
+    def decode(self, data: Bytes) -> Iterator[Bytes]:
+        """The runs of the chunk at hand."""
+        batches = self.batches
+        by_place = self._bounds.by_place
+        first = None
+        for row, attributes in enumerate(batches.attributes):
+            compressed = attributes & CODEC_MASK
+            wanted = not by_place or self._bounds.may_hold(batches, row)
+            if wanted and not compressed:
+                first = row if first is None else first
+                continue
+            if first is not None:
+                yield from self._plain(data, first, row)
+                first = None
+            if wanted:
+                yield from self._compressed(data, row)
+        if first is not None:
+            yield from self._plain(data, first, len(batches))
+
+    def _plain(self, data: Bytes, first: int, last: int) -> Iterator[Bytes]:
+        records = self.records
+        records.clear()
+        while first < last:
+            first = kernel.decode(data, self.batches, first, last, records)
+            if first < last:
+                self._report_undecoded(first)
+                first += 1
+        if self._bounds.by_place:
+            self._bounds.keep(records)
+        if len(records):
+            yield data
+
+    def _compressed(self, data: Bytes, row: int) -> Iterator[Bytes]:
+        batches, records = self.batches, self.records
+        records.clear()
+        start, size = kernel.payload_span(data, batches, row)
+        try:
+            if size < 0:
+                raise CorruptRecordError("compressed message has no value")
+            payload = decompress(
+                batches.attributes[row] & CODEC_MASK,
+                memoryview(data)[start : start + size],
+                magic=batches.magic[row],
+                limit_bytes=self._max_decompressed_bytes,
+            )
+        except KlogError as error:
+            self._on_problem(error.at(self.path, batches.position[row]))
+            return
+        if not kernel.decode_payload(payload, batches, row, records):
+            self._report_undecoded(row)
+        if self._verify and 0 in records.valid:
+            self._report_inner(row)
+        if self._bounds.by_place:
+            self._bounds.keep(records)
+        if len(records):
+            yield payload
+
+    def _report_undecoded(self, row: int) -> None:
+        what = self.records.problem or "batch does not decode"
+        self.records.problem = None
+        self._on_problem(
+            CorruptRecordError(
+                what,
+                file=self.path,
+                position_bytes=self.batches.position[row],
+                cure="the records before are read; those after it in this batch cannot be found",
+            )
+        )
+
+    def _report_inner(self, row: int) -> None:
+        records = self.records
+        bad = [offset for offset, valid in zip(records.offset, records.valid, strict=True) if not valid]
+        self._on_problem(
+            CorruptRecordError(
+                f"message at offset {bad[0]} in a compressed set fails its checksum ({len(bad)} in this set)",
+                file=self.path,
+                position_bytes=self.batches.position[row],
+                cure="its key or value may be damaged",
+            )
+        )
+
+    def _check(self, data: Bytes) -> None:
+        table = self.batches
+        if (len(table) and max(table.magic) > NEWEST_MAGIC) or (len(table) and min(table.magic) < 0):
+            self._report_magic()
+        if not self._verify:
+            return
+        if kernel.verify(data, table):
+            self._report_checksums()
+        for row, last in enumerate(table.last_offset):
+            base = table.base_offset[row]
+            if (last if base == OFFSET_UNKNOWN else base) < self._next_offset:
+                self._report_order(row)
+            self._next_offset = last + 1
+
+    def _report_magic(self) -> None:
+        for row, magic in enumerate(self.batches.magic):
+            if not 0 <= magic <= NEWEST_MAGIC:
+                problem = UnsupportedFormatError(
+                    f"batch has magic {magic}, known are 0 to {NEWEST_MAGIC}",
+                    cure="read as the nearest known one, as Kafka's reader does",
+                )
+                self._on_problem(problem.at(self.path, self.batches.position[row]))
+
+    def _report_checksums(self) -> None:
+        table = self.batches
+        for row, valid in enumerate(table.valid):
+            if not valid:
+                what = (
+                    f"batch with offsets {table.base_offset[row]} to {table.last_offset[row]} "
+                    f"fails its checksum (stored {table.crc[row]}, computed {table.computed_crc[row]})"
+                )
+                problem = CorruptRecordError(what, cure=_MEND)
+                self._on_problem(problem.at(self.path, table.position[row]))
+
+    def _report_order(self, row: int) -> None:
+        base = self.batches.base_offset[row]
+        offset = self.batches.last_offset[row] if base == OFFSET_UNKNOWN else base
+        problem = CorruptRecordError(
+            f"batch starts at offset {offset} where at least {self._next_offset} is due",
+            cure="the offset was damaged (magic 2 checksums do not cover it) or the file is misnamed",
+        )
+        self._on_problem(problem.at(self.path, self.batches.position[row]))
+
+
+def tail_problem(table: BatchTable, rest: Bytes) -> KlogError | None:
+    """What is wrong with the bytes after the last batch of a scan that has ended; None where there are none.
+
+    `rest` is what the last buffer holds after that batch.
+    """
+    position = table.origin + table.consumed_bytes
+    if not len(rest):
+        return None
+    if position == 0 and not _looks_like_batch(rest):
+        return FormatError(
+            "does not start with a Kafka record batch: this is no segment, or its first bytes are lost",
+            position_bytes=0,
+            cure="check that the file is a .log of Kafka; a compressed copy must end in .gz",
+        )
+    if not any(rest):
+        what = "zero bytes follow the last batch"
+        return CorruptRecordError(what, position_bytes=position, cure=f"left by an unclean stop; {_MEND}")
+    if table.stop == STOP_BAD_SIZE:
+        what = f"size field {table.stop_size} is below the smallest, {MIN_MESSAGE_SIZE}: no batch can follow"
+    elif table.need_bytes:
+        what = f"last batch needs {table.need_bytes} bytes, {len(rest)} are left"
+    else:
+        what = f"{len(rest)} bytes follow the last batch, too few for another"
+    return CorruptRecordError(what, position_bytes=position, cure=_MEND)
+
+
+def _looks_like_batch(data: Bytes) -> bool:
+    """Whether the first bytes could be a batch's, or all zero as in a pre-allocated segment."""
+    head = bytes(data[:17])
+    if not any(head):
+        return True
+    return len(head) < 17 or (head[16] <= NEWEST_MAGIC and head[0] < 128)
