@@ -1,0 +1,132 @@
+"""A hierarchical timing wheel: any number of timeouts at O(1) to start and to cancel.
+
+Design: Kafka's request purgatory ("Apache Kafka, Purgatory, and Hierarchical Timing Wheels") after
+Varghese and Lauck. A wheel has `wheel_size` buckets of `tick_ms` each; what lies beyond its span goes to
+the next wheel, whose tick is the span of this one and which is made when it is first needed. A heap of
+the filled buckets' due times tells when something is due, so an idle wheel costs nothing. Not safe for
+threads: `purgatory.Timer` guards it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Final
+
+TICK_MS: Final = 1
+WHEEL_SIZE: Final = 20
+
+
+class TimerTask:
+    """Something to do at `due_ms`, unless it is cancelled before; a node of its bucket's ring."""
+
+    __slots__ = ("_next", "_previous", "bucket", "due_ms")
+
+    def __init__(self, due_ms: int) -> None:
+        self.due_ms = due_ms
+        self.bucket: _Bucket | None = None
+        self._next: TimerTask = self
+        self._previous: TimerTask = self
+
+    def run(self) -> None:
+        """Do it. Called once, when the task is due."""
+        raise RuntimeError(f"{type(self).__name__} does not say what to do when it is due")
+
+    def unlink(self) -> None:
+        """Leave the bucket; the task can be started again."""
+        if self.bucket is not None:
+            self.bucket.count -= 1
+            self.bucket = None
+            self._previous._next = self._next
+            self._next._previous = self._previous
+            self._next = self._previous = self
+
+
+class _Bucket:
+    """The tasks of one tick of one wheel: a ring around a sentinel."""
+
+    __slots__ = ("_ring", "count", "due_ms")
+
+    def __init__(self) -> None:
+        self._ring = TimerTask(-1)
+        self.count = 0
+        self.due_ms = -1  # -1: not in the heap
+
+    def add(self, task: TimerTask) -> None:
+        ring = self._ring
+        task._previous, task._next = ring._previous, ring
+        ring._previous._next = task
+        ring._previous = task
+        task.bucket = self
+        self.count += 1
+
+    def drain(self) -> Iterator[TimerTask]:
+        while self._ring._next is not self._ring:
+            task = self._ring._next
+            task.unlink()
+            yield task
+
+
+class _Wheel:
+    __slots__ = ("buckets", "now_ms", "overflow", "span_ms", "tick_ms")
+
+    def __init__(self, tick_ms: int, wheel_size: int, now_ms: int) -> None:
+        self.tick_ms = tick_ms
+        self.span_ms = tick_ms * wheel_size
+        self.buckets = [_Bucket() for _ in range(wheel_size)]
+        self.now_ms = now_ms - now_ms % tick_ms
+        self.overflow: _Wheel | None = None
+
+
+class TimingWheel:
+    """Tasks by due time. `add` and `advance` are the whole of it; the time comes from the caller."""
+
+    def __init__(self, now_ms: int, tick_ms: int = TICK_MS, wheel_size: int = WHEEL_SIZE) -> None:
+        self._lowest = _Wheel(tick_ms, wheel_size, now_ms)
+        self._wheel_size = wheel_size
+        self._due: list[tuple[int, int, _Bucket]] = []
+        self._sequence = 0  # makes the heap's order total: buckets cannot be compared
+
+    def add(self, task: TimerTask) -> bool:
+        """Start a task; False (and not started) when it is due already."""
+        wheel = self._lowest
+        if task.due_ms < wheel.now_ms + wheel.tick_ms:
+            return False
+        while task.due_ms >= wheel.now_ms + wheel.span_ms:
+            if wheel.overflow is None:
+                wheel.overflow = _Wheel(wheel.span_ms, self._wheel_size, wheel.now_ms)
+            wheel = wheel.overflow
+        slot = task.due_ms // wheel.tick_ms
+        bucket = wheel.buckets[slot % self._wheel_size]
+        bucket.add(task)
+        due_ms = slot * wheel.tick_ms
+        if bucket.due_ms != due_ms:
+            bucket.due_ms = due_ms
+            self._sequence += 1
+            heapq.heappush(self._due, (due_ms, self._sequence, bucket))
+        return True
+
+    def next_due_ms(self) -> int | None:
+        """When `advance` has something to do next (too early at worst); None when no task is waiting."""
+        while self._due and not self._due[0][2].count:
+            _, _, bucket = heapq.heappop(self._due)
+            bucket.due_ms = -1
+        return self._due[0][0] if self._due else None
+
+    def advance(self, now_ms: int) -> list[TimerTask]:
+        """Move the clock on; returns the tasks that have become due, in the order of their ticks."""
+        expired: list[TimerTask] = []
+        while self._due and self._due[0][0] <= now_ms:
+            due_ms, _, bucket = heapq.heappop(self._due)
+            bucket.due_ms = -1
+            self._move_clock(due_ms)
+            # What is not due yet came from a higher wheel: it drops to a lower one.
+            expired.extend(task for task in bucket.drain() if not self.add(task))
+        self._move_clock(now_ms)
+        return expired
+
+    def _move_clock(self, now_ms: int) -> None:
+        wheel: _Wheel | None = self._lowest
+        while wheel is not None and now_ms >= wheel.now_ms + wheel.tick_ms:
+            wheel.now_ms = now_ms - now_ms % wheel.tick_ms
+            wheel = wheel.overflow

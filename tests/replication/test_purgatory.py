@@ -1,0 +1,136 @@
+"""Delayed operations complete once: by their condition, by an event, or by their timeout."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from klog.replication.purgatory import DelayedOperation, Purgatory, Timer
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Countdown(DelayedOperation):
+    """Complete when `missing` is empty."""
+
+    __slots__ = ("answers", "expirations", "missing", "tries")
+
+    def __init__(self, due_ms: int, missing: set[str]) -> None:
+        super().__init__(due_ms)
+        self.missing = missing
+        self.answers = 0
+        self.expirations = 0
+        self.tries = 0
+
+    def try_complete(self) -> bool:
+        self.tries += 1
+        return not self.missing and self.force_complete()
+
+    def on_complete(self) -> None:
+        self.answers += 1
+
+    def on_expiration(self) -> None:
+        self.expirations += 1
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timer(clock: Clock) -> Timer:
+    return Timer(clock, wake=lambda: None)
+
+
+def test_an_operation_whose_condition_holds_completes_at_once(clock: Clock, timer: Timer) -> None:
+    purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
+    operation = Countdown(clock.now_ms + 100, set())
+    assert purgatory.try_complete_else_watch(operation, ["t-0"])
+    assert (operation.answers, purgatory.waiting, purgatory.watched, len(timer)) == (1, 0, 0, 0)
+
+
+def test_an_event_completes_what_waits_on_its_key_and_stops_the_timeout(clock: Clock, timer: Timer) -> None:
+    purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
+    operation = Countdown(clock.now_ms + 100, {"t-0", "t-1"})
+    assert not purgatory.try_complete_else_watch(operation, ["t-0", "t-1"])
+    assert (purgatory.waiting, purgatory.watched, len(timer)) == (1, 2, 1)
+    operation.missing.discard("t-0")
+    assert purgatory.check_and_complete("t-0") == 0
+    operation.missing.discard("t-1")
+    assert purgatory.check_and_complete("t-1") == 1
+    assert (operation.answers, operation.expirations, purgatory.waiting, len(timer)) == (1, 0, 0, 0)
+
+
+def test_the_timeout_completes_what_nothing_else_did(clock: Clock, timer: Timer) -> None:
+    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
+    operation = Countdown(clock.now_ms + 100, {"bytes"})
+    purgatory.try_complete_else_watch(operation, ["t-0"])
+    clock.now_ms += 99
+    assert timer.advance() == 0
+    clock.now_ms += 1
+    assert timer.advance() == 1
+    assert (operation.answers, operation.expirations, purgatory.waiting) == (1, 1, 0)
+    assert purgatory.check_and_complete("t-0") == 1  # complete already: only dropped from the list
+    assert (operation.answers, purgatory.watched) == (1, 0)
+
+
+def test_a_timeout_of_nothing_expires_at_once(clock: Clock, timer: Timer) -> None:
+    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
+    operation = Countdown(clock.now_ms, {"bytes"})
+    assert purgatory.try_complete_else_watch(operation, ["t-0"])
+    assert (operation.answers, operation.expirations) == (1, 1)
+
+
+def test_an_event_between_the_first_try_and_the_watching_is_not_missed(clock: Clock, timer: Timer) -> None:
+    class Late(Countdown):
+        def try_complete(self) -> bool:
+            done = super().try_complete()
+            self.missing.clear()  # the event happens right after the first look
+            return done
+
+    purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
+    operation = Late(clock.now_ms + 100, {"t-0"})
+    assert purgatory.try_complete_else_watch(operation, ["t-0"])
+    assert (operation.tries, operation.answers, purgatory.waiting, len(timer)) == (2, 1, 0, 0)
+
+
+def test_lists_stay_bounded_when_operations_complete_through_other_keys(clock: Clock, timer: Timer) -> None:
+    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer, purge_interval=10)
+    for number in range(1000):
+        operation = Countdown(clock.now_ms + 60_000, {"x"})
+        purgatory.try_complete_else_watch(operation, ["busy", f"idle-{number % 5}"])
+        operation.missing.clear()
+        purgatory.check_and_complete("busy")
+    assert purgatory.watched <= 20
+    assert (purgatory.waiting, len(timer)) == (0, 0)
+
+
+def test_many_threads_complete_each_operation_once(clock: Clock, timer: Timer) -> None:
+    purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
+    operations = [Countdown(clock.now_ms + 60_000, {"x"}) for _ in range(300)]
+
+    def watch() -> None:
+        for operation in operations[::2]:
+            purgatory.try_complete_else_watch(operation, ["k"])
+
+    def complete() -> None:
+        for operation in operations:
+            operation.missing.clear()
+            purgatory.check_and_complete("k")
+
+    threads = [threading.Thread(target=watch), *(threading.Thread(target=complete) for _ in range(3))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    purgatory.check_and_complete("k")
+    assert [operation.answers for operation in operations[::2]] == [1] * 150
+    assert (purgatory.waiting, len(timer)) == (0, 0)
