@@ -1,0 +1,36 @@
+"""The programs that are measured:
+
+klog's commands, Kafka's tools as their scripts start them, and the plain limits.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks.measure import Contestant
+from tests.peers import KafkaPeer
+from tests.peers.kafka import DUMP_TOOL
+
+KAFKA = KafkaPeer()
+_KLOG = Path(sys.executable).with_name("klog")
+
+
+def klog(*args: str) -> Contestant:
+    """A klog command, from the environment that runs the benchmarks."""
+    return Contestant(f"klog {args[0]}", (str(_KLOG), *args))
+
+
+def kafka_dump(file: Path, *flags: str) -> Contestant:
+    """`kafka-dump-log` 3.9.1 with the JVM flags of its script."""
+    return Contestant("kafka-dump-log", KAFKA.command(DUMP_TOOL, *flags, "--files", str(file)))
+
+
+def kafka_recover(partition: Path) -> Contestant:
+    """Kafka 3.9.1's LogSegment.recover on the segment at offset 0, as a process."""
+    return Contestant("LogSegment.recover", KAFKA.command("RecoverSegment", str(partition), "0"))
+
+
+def program(label: str, module: str, *args: str) -> Contestant:
+    """One of the small programs of this package."""
+    return Contestant(label, (sys.executable, "-m", f"benchmarks.{module}", *args))

@@ -1,0 +1,135 @@
+"""Segments for the benchmarks: large, made in a second or two, and real to Kafka down to every checksum.
+
+Records are of 100 bytes (a 10-byte key, a 90-byte JSON value), in batches of about 16 KiB, as a producer with
+default settings makes them. A pool of distinct batch bodies repeats through the file with offsets and
+timestamps of its own, so that a gigabyte does not take minutes. Only the standard library and klog's own
+codecs are used to write them.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import lz4.frame
+import zstandard
+from crc32c import crc32c
+
+KEY_BYTES = 10
+VALUE_BYTES = 90
+BATCH_TARGET_BYTES = 16 * 1024
+POOL_SIZE = 256
+FIRST_TIMESTAMP_MS = 1_700_000_000_000
+PARTITION = "bench-0"
+
+# partitionLeaderEpoch, magic, crc come between baseOffset/batchLength and what the checksum covers.
+_PREFIX = struct.Struct(">qiibI")
+# attributes, lastOffsetDelta, baseTimestamp, maxTimestamp, producerId, producerEpoch, baseSequence, count
+_CHECKED = struct.Struct(">hiqqqhii")
+_LENGTH_FROM_BYTES = 12
+
+_WORDS = ("click", "view", "cart", "order", "return", "login", "logout", "search", "refund", "ship")
+
+
+@dataclass(frozen=True)
+class Body:
+    """The records of one batch, compressed or not."""
+
+    records: bytes
+    count: int
+
+
+def _uncompressed(records: bytes) -> bytes:
+    return records
+
+
+_CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
+    "none": (0, _uncompressed),
+    "lz4": (3, lz4.frame.compress),
+    "zstd": (4, zstandard.ZstdCompressor().compress),
+}
+
+
+def segment(directory: Path, size_bytes: int, codec: str = "none") -> Path:
+    """Writes `directory/bench-0/0...0.log`:
+
+    batches of `codec` until their uncompressed size reaches `size_bytes`.
+    """
+    attributes, compress = _CODECS[codec]
+    chosen = random.Random(7)
+    pool = [_body(chosen) for _ in range(POOL_SIZE)]
+    packed = [compress(body.records) for body in pool]
+    path = directory / PARTITION / f"{0:020d}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    offset = written_bytes = index = 0
+    with path.open("wb", buffering=1 << 20) as log:
+        while written_bytes < size_bytes:
+            body, records = pool[index % POOL_SIZE], packed[index % POOL_SIZE]
+            log.write(_batch(offset, body.count, attributes, records))
+            offset += body.count
+            written_bytes += len(body.records) + _PREFIX.size + _CHECKED.size
+            index += 1
+    return path
+
+
+def _batch(base_offset: int, count: int, attributes: int, records: bytes) -> bytes:
+    base_timestamp_ms = FIRST_TIMESTAMP_MS + base_offset
+    checked = _CHECKED.pack(
+        attributes, count - 1, base_timestamp_ms, base_timestamp_ms + count - 1, -1, -1, -1, count
+    )
+    checksum = crc32c(records, crc32c(checked))
+    length_bytes = _PREFIX.size - _LENGTH_FROM_BYTES + len(checked) + len(records)
+    return b"".join((_PREFIX.pack(base_offset, length_bytes, 0, 2, checksum), checked, records))
+
+
+def _body(chosen: random.Random) -> Body:
+    records: list[bytes] = []
+    size_bytes = _PREFIX.size + _CHECKED.size
+    while True:
+        record = _record(len(records), chosen)
+        if size_bytes + len(record) > BATCH_TARGET_BYTES:
+            return Body(b"".join(records), len(records))
+        records.append(record)
+        size_bytes += len(record)
+
+
+def _record(delta: int, chosen: random.Random) -> bytes:
+    """One record:
+
+    attributes, timestamp and offset delta, key, value, no headers; lengths and deltas zigzag varints.
+    """
+    key = b"%0*d" % (KEY_BYTES, chosen.randrange(10**KEY_BYTES))
+    value = b'{"id":%d,"event":"%s","user":"u%06d","session":"%012x","amount":%d' % (
+        chosen.randrange(10**9),
+        chosen.choice(_WORDS).encode(),
+        chosen.randrange(10**6),
+        chosen.getrandbits(48),
+        chosen.randrange(10**4),
+    )
+    value = value.ljust(VALUE_BYTES - 1, b" ") + b"}"
+    fields = (
+        b"\0",
+        _varint(delta),
+        _varint(delta),
+        _varint(len(key)),
+        key,
+        _varint(len(value)),
+        value,
+        _varint(0),
+    )
+    content = b"".join(fields)
+    return _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    """A zigzag varint. Only small, not negative numbers occur here."""
+    rest = value << 1
+    encoded = bytearray()
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)

@@ -1,0 +1,63 @@
+"""Runs benchmarks and prints what they found: `python -m benchmarks.run [--rounds N] [--scratch DIR]
+[NAME...]`.
+
+Needs a JDK 17 and Maven (Kafka's jars come through it once), about 3 GiB of disk below --scratch, and a quiet
+machine: figures of runs that share it with other work say little, though both sides run in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.contestants import KAFKA
+from benchmarks.measure import MIB, BenchmarkError
+from benchmarks.suite import SUITE, Bench
+from tests.peers import PeerUnavailableError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__)
+    names = ", ".join(SUITE)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {names}")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each side runs (default 5)")
+    parser.add_argument(
+        "--scratch", type=Path, help="keep generated files here (default: a temporary directory)"
+    )
+    parser.add_argument("--mib", type=int, default=256, help="size of the segment in MiB (default 256)")
+    chosen = parser.parse_args()
+    unknown = sorted(set(chosen.names) - set(SUITE))
+    if unknown:
+        parser.error(f"no benchmark is called {', '.join(unknown)}; there are {names}")
+    try:
+        assert KAFKA.classpath
+    except PeerUnavailableError as missing:
+        sys.stderr.write(f"no peer to compare with: {missing}\n")
+        return 1
+    machine = f"{os.cpu_count()} CPUs, {platform.machine()}"
+    print(f"Python {platform.python_version()}, Kafka {KAFKA.version}, {machine}")
+    with tempfile.TemporaryDirectory(prefix="klog-bench-") as temporary:
+        scratch: Path = chosen.scratch or Path(temporary)
+        scratch.mkdir(parents=True, exist_ok=True)
+        sizes = {"segment_bytes": chosen.mib * MIB, "large_segment_bytes": 4 * chosen.mib * MIB}
+        return run_all(chosen.names or list(SUITE), Bench(scratch.resolve(), chosen.rounds, **sizes))
+
+
+def run_all(names: list[str], bench: Bench) -> int:
+    """Runs the named benchmarks one after the other; 1 when any of them could not be measured."""
+    failed = 0
+    for name in names:
+        try:
+            print(f"\n{name}: {SUITE[name](bench)}", flush=True)
+        except BenchmarkError as error:
+            failed = 1
+            print(f"\n{name}: NOT MEASURED: {error}", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""The benchmarks, by name.
+
+Each returns the text it prints; what they must show is in `aim`, and is judged beside it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import generate
+from benchmarks.contestants import kafka_dump, kafka_recover, klog, program
+from benchmarks.measure import (
+    MIB,
+    BenchmarkError,
+    Contestant,
+    Medians,
+    in_turns,
+    limit_note,
+    medians,
+    ratio_note,
+    require_same_output,
+    run_once,
+    table,
+)
+
+DEEP = ("--print-data-log", "--deep-iteration")
+MEMORY_LIMIT_BYTES = 150 * MIB
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where the generated files are, how large they are, and how often everything runs."""
+
+    scratch: Path
+    rounds: int
+    segment_bytes: int = 256 * MIB
+    large_segment_bytes: int = 1024 * MIB
+
+    def segment(self, codec: str = "none") -> Path:
+        return self._made(f"segment-{codec}", self.segment_bytes, codec)
+
+    @property
+    def large_segment(self) -> Path:
+        return self._made("large", self.large_segment_bytes, "none")
+
+    @property
+    def tiny_segment(self) -> Path:
+        return self._made("tiny", 4 * generate.BATCH_TARGET_BYTES, "none")
+
+    @cached_property
+    def output(self) -> Path:
+        path = self.scratch / "output"
+        path.mkdir(exist_ok=True)
+        return path
+
+    def _made(self, name: str, size_bytes: int, codec: str) -> Path:
+        path = self.scratch / name / generate.PARTITION / f"{0:020d}.log"
+        return path if path.exists() else generate.segment(self.scratch / name, size_bytes, codec)
+
+
+def _against_dump_tool(bench: Bench, title: str, file: Path, flags: tuple[str, ...], wanted: float) -> str:
+    """Kafka's text format, same bytes out."""
+    contestants = [klog("dump-segment", "--format", "kafka", *flags, str(file)), kafka_dump(file, *flags)]
+    size_bytes = require_same_output(contestants, bench.scratch)
+    ours, peer = in_turns(contestants, bench.rounds)
+    notes = {"klog": ratio_note(ours, peer, wanted), "output": f"{size_bytes / MIB:.1f} MiB, the same bytes"}
+    return table(title, [ours, peer], notes)
+
+
+def text(bench: Bench) -> str:
+    return _against_dump_tool(bench, "all records as Kafka's text", bench.segment(), DEEP, 10)
+
+
+def text_lz4(bench: Bench) -> str:
+    return _against_dump_tool(bench, "all records as Kafka's text, lz4", bench.segment("lz4"), DEEP, 5)
+
+
+def text_zstd(bench: Bench) -> str:
+    return _against_dump_tool(bench, "all records as Kafka's text, zstd", bench.segment("zstd"), DEEP, 5)
+
+
+def batches(bench: Bench) -> str:
+    return _against_dump_tool(bench, "batches only, as Kafka's text", bench.segment(), (), 2)
+
+
+def tiny(bench: Bench) -> str:
+    return _against_dump_tool(bench, "a file of four batches", bench.tiny_segment, DEEP, 4)
+
+
+def jsonl(bench: Bench) -> str:
+    """JSON Lines with every key and value in base64, against the tool's text: it has no machine format."""
+    file = bench.segment()
+    contestant = klog("dump-segment", "--format", "jsonl", "--bytes", "base64", str(file))
+    ours, peer = in_turns([contestant, kafka_dump(file, *DEEP)], bench.rounds)
+    notes = {"klog": ratio_note(ours, peer, 5)}
+    return table("all records as JSON Lines (klog) and as Kafka's text", [ours, peer], notes)
+
+
+def index(bench: Bench) -> str:
+    """Each side rebuilds the indexes beside its own link to the segment; both must end as the same bytes."""
+    source = bench.large_segment
+    ours_at, peer_at = (_linked_partition(bench.output / name, source) for name in ("klog", "kafka"))
+    contestants = [
+        klog("rebuild-index", "--force", str(ours_at)),
+        kafka_recover(peer_at),
+        program("checksum pass", "checksum_pass", str(source)),
+    ]
+    for contestant in contestants:
+        run_once(contestant)
+    ours, peer, limit = in_turns(contestants, bench.rounds)
+    for suffix in (".index", ".timeindex"):
+        name = source.with_suffix(suffix).name
+        if (ours_at / name).read_bytes() != (peer_at / name).read_bytes():
+            raise BenchmarkError(f"{name} differs from the one that Kafka rebuilt")
+    notes = {
+        "klog": ratio_note(ours, peer, 2.5),
+        "to the checksum pass": limit_note(ours, limit, 1.5),
+        "indexes": "the same bytes",
+    }
+    return table("indexes of a large segment", [ours, peer, limit], notes)
+
+
+def _linked_partition(directory: Path, log: Path) -> Path:
+    shutil.rmtree(directory, ignore_errors=True)
+    partition = directory / generate.PARTITION
+    partition.mkdir(parents=True)
+    (partition / log.name).hardlink_to(log)
+    return partition
+
+
+def arrow(bench: Bench) -> str:
+    """Decoding to Arrow on one core; the program times the decoding itself, without the start of Python."""
+    lines = [f"decoding to Arrow, one core (medians of {bench.rounds})"]
+    for codec in ("none", "lz4", "zstd"):
+        output = bench.output / "decode.txt"
+        contestant = program("klog, Arrow", "decode", str(bench.segment(codec)))
+        run_once(contestant)
+        rates = []
+        for _ in range(bench.rounds):
+            run_once(contestant, output)
+            rates.append(float(output.read_text()))
+        rate = sorted(rates)[len(rates) // 2]
+        aim = f" (aim: 20, {'met' if rate >= 20e6 else 'MISSED'})" if codec == "none" else ""
+        lines.append(f"  {codec:5} {rate / 1e6:6.1f} million records/s{aim}")
+    return "\n".join(lines)
+
+
+def parquet(bench: Bench) -> str:
+    """klog reads, decodes and writes; pyarrow only writes the very table that klog wrote, ready in memory."""
+    file = bench.segment()
+    ready = bench.output / "table.arrow"
+    written = [str(bench.output / f"{name}.parquet") for name in ("klog", "pyarrow")]
+    contestants = [
+        klog("dump-segment", "--format", "parquet", "--output", written[0], str(file)),
+        program("pyarrow", "parquet_limit", str(ready), written[1]),
+    ]
+    run_once(contestants[0])
+    _parquet_to_arrow(Path(written[0]), ready)
+    run_once(contestants[1])
+    ours, limit = in_turns(contestants, bench.rounds)
+    sizes = " and ".join(f"{Path(path).stat().st_size / MIB:.1f} MiB" for path in written)
+    notes = {"klog": limit_note(ours, limit, 1.3), "files": sizes}
+    return table("to Parquet (zstd)", [ours, limit], notes)
+
+
+def _parquet_to_arrow(source: Path, target: Path) -> None:
+    rows = pq.read_table(source)
+    with pa.OSFile(str(target), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows)
+
+
+def memory(bench: Bench) -> str:
+    """Peak resident memory on the small and on the large segment: it must not follow the file's size."""
+    results: list[Medians] = []
+    output = str(bench.output / "memory.parquet")
+    for file in (bench.segment(), bench.large_segment):
+        partition = _linked_partition(bench.output / "memory", file)
+        log = str(partition / file.name)
+        for contestant in (
+            klog("dump-segment", "--format", "kafka", *DEEP, log),
+            klog("dump-segment", "--format", "jsonl", "--bytes", "base64", log),
+            klog("dump-segment", "--format", "parquet", "--output", output, log),
+            klog("rebuild-index", "--force", str(partition)),
+            klog("verify", str(partition)),
+        ):
+            words = [word for word in contestant.command[1:] if not word.startswith(("/", "--"))]
+            label = f"{' '.join(words)}, {file.stat().st_size // MIB} MiB"
+            # verify may judge a segment with one odd thing to say; its memory is what counts here.
+            once = run_once(Contestant(label, contestant.command, accepted=(0, 1)))
+            results.append(medians(label, [once]))
+    peak_bytes = max(result.peak_rss_bytes for result in results)
+    verdict = "met" if peak_bytes < MEMORY_LIMIT_BYTES else "MISSED"
+    notes = {"largest": f"{peak_bytes / MIB:.0f} MiB (limit: {MEMORY_LIMIT_BYTES // MIB}, {verdict})"}
+    return table("memory", results, notes)
+
+
+SUITE: dict[str, Callable[[Bench], str]] = {
+    "tiny": tiny,
+    "batches": batches,
+    "text": text,
+    "text-lz4": text_lz4,
+    "text-zstd": text_zstd,
+    "jsonl": jsonl,
+    "index": index,
+    "arrow": arrow,
+    "parquet": parquet,
+    "memory": memory,
+}
