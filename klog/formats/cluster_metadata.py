@@ -1,0 +1,38 @@
+"""Records of `__cluster_metadata`, KRaft's metadata log, and of its snapshots (KIP-500, KIP-631).
+
+The topic's data records have no key; the value is a frame (see `frames`) around one of the records of
+`metadata_records`. The quorum's own records in that log are control records.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import construct as c
+
+from klog.formats import binary, frames
+from klog.formats.metadata_records import RECORDS
+from klog.formats.values import Bytes
+
+TITLE: Final = "metadata record"
+
+TYPE_NAMES: Final[dict[int, str]] = {kind: record.name for kind, record in RECORDS.items()}
+"""Kafka's names of the record types by number; a number that is not here was given up or is newer."""
+
+MetadataRecord: Final = frames.frame(RECORDS)
+
+
+def parse(value: Bytes) -> c.Container:
+    """The value of one data record. Raises `FormatError`."""
+    record: c.Container = binary.parse_all(MetadataRecord, value, TITLE)
+    return record
+
+
+def build(record: c.Container) -> bytes:
+    """The value of one data record."""
+    return binary.build(MetadataRecord, record, TITLE)
+
+
+def type_name(kind: int) -> str:
+    """Kafka's name of a record type; `UnknownRecord(99)` for numbers that it does not define."""
+    return TYPE_NAMES.get(kind, f"UnknownRecord({kind})")

@@ -1,0 +1,73 @@
+"""The frame of records that say their own type: KRaft's metadata log and the log of remote segments.
+
+Rules: Kafka's `AbstractApiMessageSerde` and its message schemas. Three unsigned varints (frame version,
+type, version of the type) stand before the record's fields, which are all flexible (KIP-482). A type or
+version that is not defined keeps its fields as raw bytes.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import construct as c
+
+from klog.formats import primitives as p
+from klog.formats import schema
+from klog.formats.schema import Field
+from klog.formats.values import Value
+
+FRAME_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """One record type: Kafka's name, the versions there are, and the fields of all of them."""
+
+    name: str
+    versions: range
+    fields: tuple[Field, ...]
+
+
+def record_type(name: str, last_version: int, *fields: Field) -> RecordType:
+    """A record type with versions 0 to `last_version`."""
+    return RecordType(name, range(last_version + 1), fields)
+
+
+class FieldsByType(c.Construct):  # type: ignore[misc]
+    """The fields of the record's type and version; raw bytes where that pair is not defined."""
+
+    def __init__(self, records: Mapping[int, RecordType]) -> None:
+        super().__init__()
+        self.type_name = "fields of the type and version"
+        self.size_text = "n"
+        self.fields = {
+            (kind, version): schema.fields_of(version, 0, *record.fields)
+            for kind, record in records.items()
+            for version in record.versions
+        }
+        self.cases = {
+            f"{kind} {records[kind].name} version {version}": fields
+            for (kind, version), fields in self.fields.items()
+        }
+
+    def _of(self, context: c.Container) -> c.Construct:
+        return self.fields.get((context["type"], context["version"]), c.GreedyBytes)
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        return self._of(context)._parsereport(stream, context, path)
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        return self._of(context)._build(obj, stream, context, path)
+
+
+def frame(records: Mapping[int, RecordType]) -> c.Struct:
+    """The definition of a framed record of these types."""
+    return c.Struct(
+        "frameVersion" / c.Const(FRAME_VERSION, p.UVarInt) * "1; 0 was a preview in 2.8",
+        "type" / p.UVarInt * "of the record",
+        "version" / p.UVarInt * "of the type",
+        "fields" / FieldsByType(records),
+    )

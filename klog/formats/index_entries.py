@@ -1,0 +1,74 @@
+"""What offset and time index share: fixed-size entries without checksum, then perhaps a pre-allocated tail.
+
+Rules: Kafka's `AbstractIndex`. The index files of the active segment are pre-allocated to
+`segment.index.bytes`, zero filled, and trimmed on roll or clean close. After a crash they are still
+full size, so the entries end at the first all-zero entry after entry 0 (entry 0 may be zero in earnest).
+"""
+
+from __future__ import annotations
+
+import io
+
+import construct as c
+
+from klog.formats import binary
+from klog.formats.errors import FormatError
+from klog.formats.primitives import Variable, remaining_bytes
+from klog.formats.values import Bytes, Value
+
+
+class EntriesToZeroTail(Variable):
+    """Fixed-size entries up to the end or to the first all-zero one after entry 0."""
+
+    def __init__(self, subcon: c.Construct) -> None:
+        super().__init__(subcon)
+        self.entry_bytes = int(subcon.sizeof())
+        self.type_name = "repeated to the end or zeros"
+        self.size_text = f"{self.entry_bytes} * n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> c.ListContainer:
+        entries = c.ListContainer()
+        zero = bytes(self.entry_bytes)
+        while remaining_bytes(stream) >= self.entry_bytes:
+            start = stream.tell()
+            if stream.read(self.entry_bytes) == zero and entries:
+                stream.seek(start)
+                break
+            stream.seek(start)
+            entries.append(self.subcon._parsereport(stream, context, path))
+        return entries
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        for entry in obj:
+            self.subcon._build(entry, stream, context, path)
+        return obj
+
+
+def index_of(entry: c.Construct) -> c.Struct:
+    """The definition of an index file of such entries."""
+    return c.Struct(
+        "entries" / EntriesToZeroTail(entry),
+        "tail"
+        / c.GreedyBytes
+        * "zero bytes of a pre-allocated index; empty once the segment was rolled or closed",
+    )
+
+
+def parse(definition: c.Struct, data: Bytes, what: str) -> c.Container:
+    """An index file, all of it. Raises `FormatError` where the tail is not zero, or cuts an entry."""
+    index: c.Container = binary.parse_all(definition, data, what)
+    entry_bytes = int(definition.subcons[0].subcon.subcon.sizeof())
+    cure = "an index holds nothing that the segment does not: `klog rebuild-index` makes it anew"
+    if len(data) % entry_bytes:
+        raise FormatError(
+            f"{what}: {len(data)} bytes are no whole number of {entry_bytes}-byte entries",
+            position_bytes=len(data) - len(data) % entry_bytes,
+            cure=cure,
+        )
+    garbage = len(index.tail) - len(index.tail.lstrip(b"\0"))
+    if garbage < len(index.tail):
+        at = len(data) - len(index.tail) + garbage
+        raise FormatError(
+            f"{what}: entries end before byte {at}, but it is not zero", position_bytes=at, cure=cure
+        )
+    return index

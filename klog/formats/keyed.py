@@ -1,0 +1,45 @@
+"""Records whose key says what their value is: control records, and those of the internal topics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import construct as c
+
+from klog.formats import binary
+from klog.formats.errors import FormatError
+from klog.formats.values import Bytes, Value
+
+
+class KeyValue(NamedTuple):
+    """A decoded record: its key's fields and its value's (None: a tombstone; raw bytes: an unknown type)."""
+
+    key: c.Container
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Definition of a key and, chosen by it, of the value; `values` lists the choices to be drawn."""
+
+    key: c.Construct
+    choose: Callable[[c.Container], c.Construct]
+    values: Mapping[Any, c.Construct]
+
+    def parse(self, key: Bytes | None, value: Bytes | None, what: str) -> KeyValue:
+        """Both parts of a record. Raises `FormatError`."""
+        if key is None:
+            raise FormatError(f"{what}: the key is null", cure="the record is none of this topic's kinds")
+        parsed_key = binary.parse_all(self.key, key, f"{what} key")
+        if value is None:
+            return KeyValue(parsed_key, None)
+        return KeyValue(parsed_key, binary.parse_all(self.choose(parsed_key), value, f"{what} value"))
+
+    def build(self, record: KeyValue, what: str) -> tuple[bytes, bytes | None]:
+        """The bytes of both parts. Raises `FormatError`."""
+        key = binary.build(self.key, record.key, f"{what} key")
+        if record.value is None:
+            return key, None
+        return key, binary.build(self.choose(record.key), record.value, f"{what} value")

@@ -1,0 +1,145 @@
+"""Messages of magic 0 (Kafka 0.8, 0.9) and magic 1 (0.10; KIP-31, KIP-32), and wrapped sets of them.
+
+Rules: Kafka's documentation, "Old Message Format". A compressed message is a *wrapper*: its key is null
+and its value is a compressed set of whole messages (`inner` opens it). What the wrapper's offset means
+differs: in magic 0 inner offsets are absolute, in magic 1 they count from 0 and the wrapper has the
+offset of the last one, so that a broker can assign offsets without compressing anew.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Final
+
+import construct as c
+
+from klog.formats import binary
+from klog.formats import primitives as p
+from klog.formats.checksums import crc32
+from klog.formats.compression import DEFAULT_LIMIT_BYTES, compress, decompress
+from klog.formats.constants import CODECS, ENTRY_PREFIX_BYTES, MESSAGE_CRC_FROM, MIN_MESSAGE_SIZE
+from klog.formats.errors import CorruptRecordError, UnsupportedFormatError
+from klog.formats.record_batch import Codec, TimestampType
+from klog.formats.values import Bytes
+
+TITLE: Final = "message"
+
+Attributes: Final = c.BitStruct(
+    "unused" / c.BitsInteger(4) * "zero",
+    "timestampType" / TimestampType * "magic 1; LogAppendTime: inner messages take the wrapper's timestamp",
+    "codec" / Codec * "how the value, a set of messages, is compressed; zstd is not allowed here",
+)
+
+Message: Final = c.Struct(
+    "offset"
+    / c.Int64sb
+    * "of the message; of the last inner message in a wrapper; inside a magic 1 wrapper, relative",
+    "size" / c.Int32sb * "bytes after this field",
+    "body"
+    / p.Bounded(
+        lambda this: this.size,
+        c.Struct(
+            "crc" / c.Int32ub * "CRC-32 of everything after it",
+            "magic" / c.OneOf(c.Int8sb, [0, 1]) * "0 or 1",
+            "attributes" / Attributes,
+            "timestamp" / c.If(lambda this: this.magic == 1, c.Int64sb) * "magic 1 only (ms), -1 for none",
+            "key" / p.SizedBytes(c.Int32sb, null=True) * "null in a wrapper",
+            "value" / p.SizedBytes(c.Int32sb, null=True) * "a wrapper's is a compressed set of messages",
+        ),
+    ),
+)
+
+
+def parse(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> c.Container:
+    """One message, all of `data`. Raises `FormatError`; `CorruptRecordError` where the crc does not match."""
+    if check_crc:
+        demand_crc(data, position_bytes)
+    message: c.Container = binary.parse_all(Message, data, TITLE, position_bytes)
+    return message
+
+
+def demand_crc(data: Bytes, position_bytes: int) -> None:
+    """Raise `CorruptRecordError` if the message in `data` has not its own crc (too few bytes pass)."""
+    if len(data) < ENTRY_PREFIX_BYTES + MIN_MESSAGE_SIZE:
+        return
+    stored = int.from_bytes(data[ENTRY_PREFIX_BYTES:MESSAGE_CRC_FROM], "big")
+    computed = crc32(memoryview(data)[MESSAGE_CRC_FROM:])
+    if computed != stored:
+        raise CorruptRecordError(
+            f"{TITLE}: crc is {stored}, but its bytes give {computed}",
+            position_bytes=position_bytes + ENTRY_PREFIX_BYTES,
+            cure="the message was altered after it was written; a replica may have it whole",
+        )
+
+
+def build(message: c.Container) -> bytes:
+    """The bytes of a message as its fields say, size and crc included (`sealed` computes those)."""
+    return binary.build(Message, message, TITLE)
+
+
+def sealed(offset: int, body: dict[str, Any]) -> c.Container:
+    """A message whose size and crc are as its body (magic, attributes, timestamp, key, value) demands."""
+    value = c.Container(offset=offset, size=0, body=c.Container(crc=0, **body))
+    overhead = MIN_MESSAGE_SIZE + (8 if body["magic"] == 1 else 0)
+    value["size"] = overhead + len(body["key"] or b"") + len(body["value"] or b"")
+    value["body"]["crc"] = crc32(build(value)[MESSAGE_CRC_FROM:])
+    return value
+
+
+def is_wrapper(message: c.Container) -> bool:
+    """Whether the value is a compressed set of messages."""
+    return bool(message.body.attributes.codec != "none")
+
+
+def open_block(message: c.Container, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
+    """The decompressed set of messages in a wrapper, as bytes. Raises `CompressionError`."""
+    if message.body.value is None:
+        raise CorruptRecordError(f"{TITLE} at offset {message.offset}: compressed, but its value is null")
+    return decompress(
+        _codec_number(message), message.body.value, magic=message.body.magic, limit_bytes=limit_bytes
+    )
+
+
+def close_block(magic: int, codec: str, block: bytes) -> bytes:
+    """A set of messages compressed as a wrapper of this magic has it."""
+    return compress(int(Codec.encmapping[codec]), block, magic=magic)
+
+
+def _codec_number(message: c.Container) -> int:
+    codec = message.body.attributes.codec
+    number = int(Codec.encmapping.get(codec, codec))
+    if number >= len(CODECS) or codec == "zstd":
+        raise UnsupportedFormatError(
+            f"{TITLE} at offset {message.offset}: codec {codec} is not allowed in magic 0 and 1"
+        )
+    return number
+
+
+def iterate_set(block: Bytes, *, position_bytes: int = 0) -> Iterator[c.Container]:
+    """Messages one after the other until the bytes end. Raises `FormatError` where the damage is reached."""
+    stream = io.BytesIO(block)
+    while p.remaining_bytes(stream):
+        start = stream.tell()
+        message = binary.parse_next(Message, stream, TITLE, position_bytes)
+        demand_crc(memoryview(block)[start : stream.tell()], position_bytes + start)
+        yield message
+
+
+def inner(message: c.Container, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[c.Container]:
+    """The messages of a wrapper with the offsets as stored. Raises `FormatError` and `CompressionError`."""
+    found = list(iterate_set(open_block(message, limit_bytes=limit_bytes)))
+    if not found:
+        raise CorruptRecordError(f"{TITLE} at offset {message.offset}: wrapper without messages")
+    return found
+
+
+def absolute_offsets(message: c.Container, messages: list[c.Container]) -> list[int]:
+    """The log's offsets of a wrapper's messages: as stored (magic 0), or counted back from it (magic 1)."""
+    shift = message.offset - messages[-1].offset if message.body.magic == 1 and messages else 0
+    return [found.offset + shift for found in messages]
+
+
+def build_set(messages: list[c.Container]) -> bytes:
+    """Messages one after the other, as they stand in a wrapper before compression."""
+    return b"".join(build(message) for message in messages)

@@ -1,0 +1,35 @@
+"""The offset index (`.index`) of a segment: where in the `.log` to start looking for an offset.
+
+Rules: Kafka's `OffsetIndex`. Not every batch has an entry (`index.interval.bytes`), so a lookup takes
+the largest entry at or below the offset and scans on from there. Brokers before 2.x stored the first
+offset of the batch they index, later ones the last: a reader must take both.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import construct as c
+
+from klog.formats import binary, index_entries
+from klog.formats.values import Bytes
+
+TITLE: Final = "offset index"
+
+Entry: Final = c.Struct(
+    "relativeOffset"
+    / c.Int32sb
+    * "offset minus the segment's base offset; last of its batch (of the first, before 2.x)",
+    "position" / c.Int32sb * "byte of the .log where the batch starts",
+)
+OffsetIndex: Final = index_entries.index_of(Entry)
+
+
+def parse(data: Bytes) -> c.Container:
+    """`entries` and the pre-allocated `tail`. Raises `FormatError`."""
+    return index_entries.parse(OffsetIndex, data, TITLE)
+
+
+def build(index: c.Container) -> bytes:
+    """The bytes of an offset index."""
+    return binary.build(OffsetIndex, index, TITLE)

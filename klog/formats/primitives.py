@@ -1,0 +1,471 @@
+"""Building blocks of the binary definitions: what Kafka's wire types are in Construct.
+
+Rules: Kafka's protocol guide, "Protocol Primitive Types" (varints, nullable, compact and classic strings,
+bytes and arrays; tagged fields, KIP-482), and the record format's own varint lengths (KIP-98).
+
+Every length and count is held against the bytes really there before anything is allocated. What a block
+accepts it writes back byte for byte, so there is no second spelling of a value: a varint with needless
+bytes, which Kafka's reader would take and no known writer makes, is refused here.
+
+Each class of this module says `type_name` (its row in a drawn layout) and `size_text` (bytes it takes).
+"""
+
+# ruff: noqa: ARG002 - the signatures are Construct's
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Final
+
+import construct as c
+
+from klog.formats import names
+from klog.formats.errors import FormatError
+from klog.formats.values import Value
+
+
+def remaining_bytes(stream: io.BytesIO) -> int:
+    """Bytes of a stream after its position."""
+    here = stream.tell()
+    end = stream.seek(0, io.SEEK_END)
+    stream.seek(here)
+    return end - here
+
+
+def _take(stream: io.BytesIO, size: int, path: str, what: str) -> bytes:
+    left = remaining_bytes(stream)
+    if size > left:
+        raise c.StreamError(f"{what} of {size} bytes, but only {left} are left", path=path)
+    return stream.read(size)
+
+
+class VarUInt(c.Construct):  # type: ignore[misc]
+    """Unsigned base-128 number of at most `bits` bits, lowest seven bits first."""
+
+    def __init__(self, bits: int, type_name: str = "uvarint") -> None:
+        super().__init__()
+        self.bits = bits
+        self.max_bytes = (bits + 6) // 7
+        self.type_name = type_name
+        self.size_text = f"1-{self.max_bytes}"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> int:
+        value = 0
+        for index in range(self.max_bytes):
+            byte = _take(stream, 1, path, self.type_name)[0]
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                if byte == 0 and index > 0:
+                    raise c.IntegerError(f"{self.type_name} with needless bytes", path=path)
+                if value >> self.bits:
+                    break
+                return self.decode(value)
+        raise c.IntegerError(f"{self.type_name} does not fit in {self.bits} bits", path=path)
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        if not isinstance(obj, int) or isinstance(obj, bool):
+            raise c.IntegerError(f"{self.type_name} must be a whole number, not {obj!r}", path=path)
+        value = self.encode(obj)
+        if not 0 <= value < 1 << self.bits:
+            raise c.IntegerError(f"{obj} does not fit in a {self.type_name}", path=path)
+        out = bytearray()
+        while value > 0x7F:
+            out.append(value & 0x7F | 0x80)
+            value >>= 7
+        out.append(value)
+        stream.write(out)
+        return obj
+
+    def decode(self, value: int) -> int:
+        """The number that the bits stand for."""
+        return value
+
+    def encode(self, value: int) -> int:
+        """The bits that stand for a number."""
+        return value
+
+
+class ZigZag(VarUInt):
+    """Signed base-128 number: 0, -1, 1, -2, ... are stored as 0, 1, 2, 3, ..."""
+
+    def decode(self, value: int) -> int:
+        return (value >> 1) ^ -(value & 1)
+
+    def encode(self, value: int) -> int:
+        return value << 1 if value >= 0 else (-value << 1) - 1
+
+
+class PlusOne(c.Adapter):  # type: ignore[misc]
+    """A length stored as itself plus one, so that 0 can say null (the compact types of KIP-482)."""
+
+    def __init__(self, subcon: VarUInt) -> None:
+        super().__init__(subcon)
+        self.type_name = "uvarint of length + 1"
+        self.size_text = subcon.size_text
+
+    def _decode(self, obj: int, context: c.Container, path: str) -> int:
+        return obj - 1
+
+    def _encode(self, obj: int, context: c.Container, path: str) -> int:
+        return obj + 1
+
+
+UVarInt: Final = VarUInt(32)
+VarInt: Final = ZigZag(32, "varint")
+VarLong: Final = ZigZag(64, "varlong")
+CompactLength: Final = PlusOne(UVarInt)
+
+_LENGTH_NAMES: Final = {
+    id(c.Int16sb): "int16",
+    id(c.Int32sb): "int32",
+    id(VarInt): "varint",
+    id(CompactLength): "compact",
+}
+
+
+def length_name(length: c.Construct) -> str:
+    """How a layout calls the type of a length field."""
+    return _LENGTH_NAMES.get(id(length)) or str(getattr(length, "type_name", "int"))
+
+
+def _read_length(
+    length: c.Construct, stream: io.BytesIO, context: c.Container, path: str, null: bool
+) -> int | None:
+    size = int(length._parsereport(stream, context, path))
+    if size >= 0:
+        return size
+    if size == -1 and null:
+        return None
+    raise c.IntegerError(f"length {size}", path=path)
+
+
+class Variable(c.Subconstruct):  # type: ignore[misc]
+    """A field around another whose size does not follow from the other's."""
+
+    def _sizeof(self, context: c.Container, path: str) -> int:
+        raise c.SizeofError(path=path)
+
+
+class SizedBytes(c.Construct):  # type: ignore[misc]
+    """Bytes after their length; length -1 is None where `null` allows it."""
+
+    def __init__(self, length: c.Construct, *, null: bool = False, type_name: str = "bytes") -> None:
+        super().__init__()
+        self.length = length
+        self.null = null
+        self.type_name = f"{'nullable ' if null else ''}{type_name} ({length_name(length)} length)"
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        size = _read_length(self.length, stream, context, path, self.null)
+        return None if size is None else self.decode(_take(stream, size, path, "length"))
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        if obj is None and self.null:
+            self.length._build(-1, stream, context, path)
+            return obj
+        try:
+            raw = self.encode(obj)
+        except (AttributeError, TypeError, UnicodeError) as error:
+            raise c.FormatFieldError(f"{obj!r} is no {self.type_name}", path=path) from error
+        self.length._build(len(raw), stream, context, path)
+        stream.write(raw)
+        return obj
+
+    def decode(self, raw: bytes) -> Value:
+        """The value that the bytes after the length stand for."""
+        return raw
+
+    def encode(self, value: Value) -> bytes:
+        """The bytes after the length."""
+        return bytes(memoryview(value))
+
+
+class SizedString(SizedBytes):
+    """UTF-8 after its length in bytes.
+
+    Bytes that are no UTF-8 become lone surrogates (PEP 383) and are written back as they were: a name
+    that a foreign client garbled must not make its record unreadable.
+    """
+
+    def __init__(self, length: c.Construct, *, null: bool = False) -> None:
+        super().__init__(length, null=null, type_name="string")
+
+    def decode(self, raw: bytes) -> str:
+        return raw.decode("utf-8", "surrogateescape")
+
+    def encode(self, value: str) -> bytes:
+        return value.encode("utf-8", "surrogateescape")
+
+
+class SizedArray(Variable):
+    """Items after their count; count -1 is None where `null` allows it. Every item takes a byte at least."""
+
+    def __init__(self, length: c.Construct, subcon: c.Construct, *, null: bool = False) -> None:
+        super().__init__(subcon)
+        self.length = length
+        self.null = null
+        self.type_name = f"{'nullable ' if null else ''}array ({length_name(length)} count)"
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        count = _read_length(self.length, stream, context, path, self.null)
+        if count is None:
+            return None
+        return _parse_items(self.subcon, count, stream, context, path)
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        if obj is None and self.null:
+            self.length._build(-1, stream, context, path)
+            return obj
+        _demand_list(obj, path)
+        self.length._build(len(obj), stream, context, path)
+        for item in obj:
+            self.subcon._build(item, stream, context, path)
+        return obj
+
+
+class CountedArray(Variable):
+    """Items whose count stands elsewhere: `count` is the name of an earlier field."""
+
+    def __init__(self, count: str, subcon: c.Construct) -> None:
+        super().__init__(subcon)
+        self.count = count
+        self.type_name = f"array of {count}"
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        return _parse_items(self.subcon, int(context[self.count]), stream, context, path)
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        _demand_list(obj, path)
+        if len(obj) != context[self.count]:
+            raise c.RangeError(f"{len(obj)} items, but {self.count} is {context[self.count]}", path=path)
+        for item in obj:
+            self.subcon._build(item, stream, context, path)
+        return obj
+
+
+def _demand_list(obj: Value, path: str) -> None:
+    if not isinstance(obj, (list, tuple)):
+        raise c.RangeError(f"an array must be a list, not {type(obj).__name__}", path=path)
+
+
+def _parse_items(
+    item: c.Construct, count: int, stream: io.BytesIO, context: c.Container, path: str
+) -> c.ListContainer:
+    left = remaining_bytes(stream)
+    if not 0 <= count <= left:
+        raise c.RangeError(f"count of {count} items, but only {left} bytes are left", path=path)
+    return c.ListContainer(item._parsereport(stream, context, path) for _ in range(count))
+
+
+class Sized(Variable):
+    """A field after its size in bytes, which it must fill to the last byte."""
+
+    def __init__(self, length: c.Construct, subcon: c.Construct) -> None:
+        super().__init__(subcon)
+        self.length = length
+        self.type_name = f"({length_name(length)} size)"
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        size = _read_length(self.length, stream, context, path, null=False) or 0
+        return parse_within(self.subcon, size, stream, context, path)
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        inner = io.BytesIO()
+        self.subcon._build(obj, inner, context, path)
+        raw = inner.getvalue()
+        self.length._build(len(raw), stream, context, path)
+        stream.write(raw)
+        return obj
+
+
+class Bounded(Variable):
+    """A field of exactly the size that `size` computes from earlier fields."""
+
+    def __init__(self, size: Callable[[c.Container], int], subcon: c.Construct) -> None:
+        super().__init__(subcon)
+        self.size = size
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        size = self.size(context)
+        if size < 0:
+            raise c.IntegerError(f"size {size}", path=path)
+        return parse_within(self.subcon, size, stream, context, path)
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        start = stream.tell()
+        self.subcon._build(obj, stream, context, path)
+        written, size = stream.tell() - start, self.size(context)
+        if written != size:
+            raise c.IntegerError(f"{written} bytes, but the size field leaves {size}", path=path)
+        return obj
+
+
+def parse_within(
+    subcon: c.Construct, size: int, stream: io.BytesIO, context: c.Container, path: str
+) -> Value:
+    """Parse a field in the next `size` bytes, all of them; a failure leaves the stream where it happened."""
+    start = stream.tell()
+    inner = io.BytesIO(_take(stream, size, path, "size"))
+    try:
+        value = subcon._parsereport(inner, context, path)
+        left = remaining_bytes(inner)
+        if left:
+            raise c.TerminatedError(f"{left} of {size} bytes are left over", path=path)
+    except c.ConstructError:
+        stream.seek(start + inner.tell())
+        raise
+    return value
+
+
+class UuidField(c.Adapter):  # type: ignore[misc]
+    """16 bytes, shown as Kafka shows ids: 22 characters of URL-safe base64."""
+
+    def __init__(self) -> None:
+        super().__init__(c.Bytes(16))
+        self.type_name = "uuid"
+        self.size_text = "16"
+
+    def _decode(self, obj: bytes, context: c.Container, path: str) -> str:
+        return names.encode_uuid(obj)
+
+    def _encode(self, obj: str, context: c.Container, path: str) -> bytes:
+        try:
+            return names.decode_uuid(obj)
+        except (FormatError, TypeError) as error:
+            raise c.FormatFieldError(f"{obj!r} is no uuid", path=path) from error
+
+
+class BoolField(c.Adapter):  # type: ignore[misc]
+    """One byte, 0 or 1. Kafka reads any other byte as true too; nobody writes one."""
+
+    def __init__(self) -> None:
+        super().__init__(c.Int8ub)
+        self.type_name = "bool"
+        self.size_text = "1"
+
+    def _decode(self, obj: int, context: c.Container, path: str) -> bool:
+        if obj > 1:
+            raise c.IntegerError(f"bool of {obj}", path=path)
+        return bool(obj)
+
+    def _encode(self, obj: bool, context: c.Container, path: str) -> int:
+        return int(obj)
+
+
+class NullableStruct(Variable):
+    """A byte, 1 before the fields or `null_mark` instead of them (0 in a tagged field, else -1)."""
+
+    def __init__(self, subcon: c.Construct, null_mark: int = -1) -> None:
+        super().__init__(subcon)
+        self.null_mark = null_mark
+        self.type_name = f"nullable struct (int8: 1, or {null_mark} for null)"
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        mark = c.Int8sb._parsereport(stream, context, path)
+        if mark not in (1, self.null_mark):
+            raise c.IntegerError(f"null mark {mark}", path=path)
+        return None if mark != 1 else self.subcon._parsereport(stream, context, path)
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        c.Int8sb._build(self.null_mark if obj is None else 1, stream, context, path)
+        if obj is not None:
+            self.subcon._build(obj, stream, context, path)
+        return obj
+
+
+class TaggedFields(c.Construct):  # type: ignore[misc]
+    """Optional fields of a flexible version (KIP-482): a count, then of each tag, size, value; tags ascend.
+
+    The value is a list of containers `tag, name, value`; an unknown tag has name None and its raw bytes.
+    """
+
+    def __init__(self, known: dict[int, c.Renamed]) -> None:
+        super().__init__()
+        self.known = known
+        self.type_name = "tagged fields"
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> c.ListContainer:
+        count = UVarInt._parsereport(stream, context, path)
+        left = remaining_bytes(stream)
+        if count > left // 2:
+            raise c.RangeError(f"{count} tagged fields, but only {left} bytes are left", path=path)
+        fields = c.ListContainer()
+        last = -1
+        for _ in range(count):
+            tag = UVarInt._parsereport(stream, context, path)
+            if tag <= last:
+                raise c.IntegerError(f"tag {tag} after tag {last}", path=path)
+            last = tag
+            size = UVarInt._parsereport(stream, context, path)
+            field = self.known.get(tag, c.GreedyBytes)
+            value = parse_within(field, size, stream, context, path)
+            fields.append(c.Container(tag=tag, name=field.name, value=value))
+        return fields
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        UVarInt._build(len(obj), stream, context, path)
+        for field in obj:
+            UVarInt._build(field["tag"], stream, context, path)
+            raw = self.known.get(field["tag"], c.GreedyBytes).build(field["value"])
+            UVarInt._build(len(raw), stream, context, path)
+            stream.write(raw)
+        return obj
+
+
+class Versioned(c.Construct):  # type: ignore[misc]
+    """A version (int16) and the fields of that version, as one container that starts with `version`."""
+
+    def __init__(self, title: str, versions: dict[int, c.Construct]) -> None:
+        super().__init__()
+        self.title = title
+        self.versions = versions
+        self.type_name = "int16 version, then its fields"
+        self.size_text = "n"
+
+    def fields(self, version: int, path: str) -> c.Construct:
+        """The fields of a version; raises Construct's SwitchError for one that is not defined."""
+        found = self.versions.get(version)
+        if found is None:
+            known = ", ".join(map(str, self.versions))
+            raise c.SwitchError(f"{self.title} version {version} is not defined (known: {known})", path=path)
+        return found
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> c.Container:
+        version = int(c.Int16sb._parsereport(stream, context, path))
+        parsed = self.fields(version, path)._parsereport(stream, context, path)
+        return c.Container({"version": version, **parsed})
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        version = obj["version"]
+        c.Int16sb._build(version, stream, context, path)
+        self.fields(version, path)._build(obj, stream, context, path)
+        return obj
+
+
+class Filled(Variable):
+    """Items up to the end, the last one whole."""
+
+    def __init__(self, subcon: c.Construct) -> None:
+        super().__init__(subcon)
+        self.type_name = "repeated to the end"
+        self.size_text = "n"
+
+    def _parse(self, stream: io.BytesIO, context: c.Container, path: str) -> c.ListContainer:
+        items = c.ListContainer()
+        while remaining_bytes(stream):
+            items.append(self.subcon._parsereport(stream, context, path))
+        return items
+
+    def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
+        _demand_list(obj, path)
+        for item in obj:
+            self.subcon._build(item, stream, context, path)
+        return obj

@@ -1,0 +1,129 @@
+"""How a text format is defined: the kinds of lines it has, each a template of typed fields.
+
+One definition serves reading, writing and the drawn layout, as Construct does for the binary formats. A
+space in a template stands for any white space when reading, as Kafka's readers split, and for one space
+when writing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from klog.formats import names
+from klog.formats.constants import INT32_MAX, INT64_MAX
+from klog.formats.errors import FormatError
+from klog.formats.values import Bytes, Value
+
+_FIELD = re.compile(r"\{(\w+)\}")
+_LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+class TextType(NamedTuple):
+    """How one field looks in text: its pattern, and the value that it stands for."""
+
+    name: str
+    pattern: str
+    read: Callable[[str], Any]
+
+
+def _within(limit: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text)
+        if not -limit - 1 <= number <= limit:
+            raise ValueError(f"{text} does not fit")
+        return number
+
+    return read
+
+
+INT32: Final = TextType("int32", r"[+-]?[0-9]{1,19}", _within(INT32_MAX))
+INT64: Final = TextType("int64", r"[+-]?[0-9]{1,19}", _within(INT64_MAX))
+WORD: Final = TextType("word", r"\S+", str)
+UUID: Final = TextType("uuid", r"\S+", lambda text: names.encode_uuid(names.decode_uuid(text)))
+
+
+class TextField(NamedTuple):
+    """A field of a line."""
+
+    name: str
+    type: TextType
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One kind of line: `template` holds its fields in braces, `occurs` says how often it comes."""
+
+    template: str
+    occurs: str
+    fields: tuple[TextField, ...]
+    meaning: str = ""
+
+    def read(self, text: str, what: str, position_bytes: int) -> dict[str, Value]:
+        """The fields of a line. Raises `FormatError` where the line does not fit."""
+        types = {field.name: field.type for field in self.fields}
+        match = re.fullmatch(self._pattern(types), text, re.ASCII)
+        try:
+            if match is not None:
+                return {name: kind.read(match[name]) for name, kind in types.items()}
+        except (ValueError, FormatError) as error:
+            raise self._misfit(text, what, position_bytes, f": {error}") from error
+        raise self._misfit(text, what, position_bytes)
+
+    def _misfit(self, text: str, what: str, position_bytes: int, why: str = "") -> FormatError:
+        return FormatError(
+            f"{what}: line {text[:80]!r} is not {self.shape!r}{why}",
+            position_bytes=position_bytes,
+            cure="the file was cut, edited or overwritten; a broker takes its log directory offline",
+        )
+
+    def _pattern(self, types: dict[str, TextType]) -> str:
+        parts = _FIELD.split(self.template)
+        pattern = "".join(
+            f"(?P<{part}>{types[part].pattern})" if index % 2 else re.escape(part).replace(r"\ ", r"\s+")
+            for index, part in enumerate(parts)
+        )
+        # Splitting at white space drops what trails; a line of one field is not split.
+        return pattern + (r"\s*" if " " in self.template else "")
+
+    @property
+    def shape(self) -> str:
+        """The template as people read it."""
+        return self.template.replace("{{", "{").replace("}}", "}")
+
+    def write(self, **values: Value) -> str:
+        """The line of these fields."""
+        return self.template.format(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """A text format: its title and its kinds of lines, in order; `notes` says what lines cannot."""
+
+    title: str
+    lines: tuple[Line, ...]
+    notes: str = ""
+
+    def split(self, data: Bytes, encoding: str = "utf-8") -> list[tuple[int, str]]:
+        """The lines with the bytes they start at, ends cut off as Java's readers do. Raises `FormatError`."""
+        try:
+            text = str(data, encoding)
+        except UnicodeDecodeError as error:
+            raise FormatError(
+                f"{self.title}: byte 0x{error.object[error.start]:02x} is no {encoding} text",
+                position_bytes=error.start,
+                cure="the file is damaged, or is none of this format",
+            ) from error
+        found = []
+        start = at = 0
+        for end in _LINE_END.finditer(text):
+            line = text[start : end.start()]
+            found.append((at, line))
+            at += len(line.encode(encoding)) + end.end() - end.start()
+            start = end.end()
+        if start < len(text):
+            found.append((at, text[start:]))
+        return found
