@@ -1,0 +1,457 @@
+# Records out of batches: the decoding half of `_kernel`; `_pydecode` states the meaning and the rules.
+
+cdef enum Fault:
+    SOUND
+    NEGATIVE_COUNT
+    BATCH_ENDS
+    BAD_LENGTH
+    BAD_FIELDS
+    BYTES_REMAIN
+    BAD_MESSAGE
+    INNER_COMPRESSED
+
+
+cdef struct Trouble:
+    Fault fault
+    int64_t number
+    int64_t count
+    int64_t length
+    int64_t left
+
+
+cdef str described(const Trouble *trouble):
+    if trouble.fault == NEGATIVE_COUNT:
+        return f"batch has a record count of {trouble.count}"
+    if trouble.fault == BATCH_ENDS:
+        return f"batch ends after {trouble.number} of {trouble.count} records"
+    if trouble.fault == BAD_LENGTH:
+        where = f"record {trouble.number} of {trouble.count}"
+        return f"{where} is {trouble.length} bytes long with {trouble.left} left"
+    if trouble.fault == BAD_FIELDS:
+        return f"record {trouble.number} of {trouble.count} has fields that do not fit its length"
+    if trouble.fault == BYTES_REMAIN:
+        return f"{trouble.left} bytes remain after the {trouble.count} records that the batch declares"
+    if trouble.fault == BAD_MESSAGE:
+        return "message has a key or value that does not fit it"
+    return "inner message is compressed itself"
+
+
+cdef int fail(records, Py_ssize_t row, str problem) except -1:
+    records.problem = problem
+    records.problem_batch = row
+    return 0
+
+
+cdef inline Py_ssize_t most_records(int64_t count, int64_t left) noexcept nogil:
+    """How many records can be there: what is declared, or what the bytes have room for."""
+    cdef int64_t fitting = left // SMALLEST_RECORD
+    if count <= 0:
+        return 0
+    return count if count < fitting else fitting
+
+
+def decode(data, table, Py_ssize_t first, Py_ssize_t last, records):
+    cdef Buffer buffer
+    cdef Batches batches
+    cdef Records out
+    cdef Trouble trouble
+    cdef Py_ssize_t row, room = 0
+    cdef int64_t at, end
+    open_batches(&batches, table)
+    if not 0 <= first <= last <= batches.rows:
+        raise UsageError(f"batches {first} to {last} of a table of {batches.rows}")
+    open_buffer(&buffer, data)
+    try:
+        for row in range(first, last):
+            at = batch_at(&buffer, &batches, row)
+            if batches.attributes[row] & CODEC_MASK and batches.count[row] != 0:
+                last = row + 1
+                break
+            room += 1 if batches.magic[row] < 2 else most_records(batches.count[row], batches.size[row])
+        open_records(&out, records, room)
+        trouble.fault = SOUND
+        row = first
+        try:
+            while row < last:
+                if batches.attributes[row] & CODEC_MASK and batches.count[row] != 0:
+                    break
+                at = batch_at(&buffer, &batches, row)
+                end = at + batches.size[row]
+                if batches.magic[row] < 2:
+                    decode_message(
+                        &buffer, at, end, batches.magic[row], row, batches.last_offset[row],
+                        batches.max_timestamp[row], &out, &trouble,
+                    )
+                else:
+                    at = at + V2_BYTES if batches.size[row] > V2_BYTES else end
+                    decode_v2(buffer.start, at, end, &batches, row, &out, &trouble)
+                if trouble.fault != SOUND:
+                    fail(records, row, described(&trouble))
+                    break
+                row += 1
+        finally:
+            close_records(&out, records)
+    finally:
+        PyBuffer_Release(&buffer.view)
+    return row
+
+
+def decode_payload(payload, table, Py_ssize_t row, records):
+    cdef Buffer buffer
+    cdef Batches batches
+    cdef Records out
+    cdef Trouble trouble
+    open_batches(&batches, table)
+    if not 0 <= row < batches.rows:
+        raise UsageError(f"batch {row} of a table of {batches.rows}")
+    open_buffer(&buffer, payload)
+    try:
+        if batches.magic[row] < 2:
+            decode_inner(&buffer, &batches, row, records)
+        else:
+            trouble.fault = SOUND
+            open_records(&out, records, most_records(batches.count[row], buffer.size))
+            decode_v2(buffer.start, 0, buffer.size, &batches, row, &out, &trouble)
+            close_records(&out, records)
+            if trouble.fault != SOUND:
+                fail(records, row, described(&trouble))
+    finally:
+        PyBuffer_Release(&buffer.view)
+    return records.problem is None
+
+
+def payload_span(data, table, Py_ssize_t row):
+    cdef Buffer buffer
+    cdef Batches batches
+    cdef Fields fields
+    cdef int64_t at, end
+    open_batches(&batches, table)
+    if not 0 <= row < batches.rows:
+        raise UsageError(f"batch {row} of a table of {batches.rows}")
+    open_buffer(&buffer, data)
+    try:
+        at = batch_at(&buffer, &batches, row)
+        end = at + batches.size[row]
+        if batches.magic[row] >= 2:
+            if end - at <= V2_BYTES:
+                return end, 0
+            return at + V2_BYTES, end - at - V2_BYTES
+        if not read_fields(buffer.start, at, end, batches.magic[row], &fields):
+            return at, -1
+        return fields.value_start, fields.value_size
+    finally:
+        PyBuffer_Release(&buffer.view)
+
+
+def headers(payload, int64_t start, int64_t count):
+    cdef Buffer buffer
+    cdef const uint8_t *p
+    cdef const uint8_t *stop
+    cdef int32_t size
+    cdef list found = []
+    cdef bytes key
+    open_buffer(&buffer, payload)
+    try:
+        stop = buffer.start + buffer.size
+        p = buffer.start + start if 0 <= start <= buffer.size else stop
+        while count > 0:
+            count -= 1
+            p = varint32(p, stop, &size)
+            if p == NULL or size < 0 or size > stop - p:
+                raise CorruptRecordError("headers do not fit the payload")
+            key = PyBytes_FromStringAndSize(<const char *>p, size)
+            p = varint32(p + size, stop, &size)
+            if p == NULL or size > stop - p:
+                raise CorruptRecordError("headers do not fit the payload")
+            if size < 0:
+                found.append((key, None))
+                continue
+            found.append((key, PyBytes_FromStringAndSize(<const char *>p, size)))
+            p += size
+    finally:
+        PyBuffer_Release(&buffer.view)
+    return found
+
+
+# Magic 0 and 1
+
+
+cdef struct Fields:
+    int64_t key_start
+    int64_t key_size
+    int64_t value_start
+    int64_t value_size
+
+
+cdef bint read_fields(
+    const uint8_t *data, int64_t at, int64_t end, int64_t magic, Fields *fields
+) noexcept nogil:
+    """False where key and value do not fit the message that takes the bytes from `at` to `end`."""
+    cdef int64_t cursor = at + (18 if magic == 0 else 26)
+    if cursor + 4 > end:
+        return False
+    fields.key_size = <int32_t>be32(data + cursor)
+    fields.key_start = cursor + 4
+    if fields.key_size < 0:
+        fields.key_size = -1
+    cursor = fields.key_start + (fields.key_size if fields.key_size > 0 else 0)
+    if cursor + 4 > end:
+        return False
+    fields.value_size = <int32_t>be32(data + cursor)
+    fields.value_start = cursor + 4
+    if fields.value_size < 0:
+        fields.value_size = -1
+    return fields.value_start <= end and fields.value_size <= end - fields.value_start
+
+
+cdef bint decode_message(
+    const Buffer *buffer,
+    int64_t at,
+    int64_t end,
+    int64_t magic,
+    Py_ssize_t row,
+    int64_t offset,
+    int64_t timestamp,
+    Records *out,
+    Trouble *trouble,
+) except -1:
+    cdef Fields fields
+    cdef Py_ssize_t n = out.rows
+    cdef Span span
+    cdef int64_t computed
+    if not read_fields(buffer.start, at, end, magic, &fields):
+        trouble.fault = BAD_MESSAGE
+        return False
+    span = Span.__new__(Span)
+    span.point(buffer.start + at + MESSAGE_CRC_FROM, end - at - MESSAGE_CRC_FROM)
+    computed = crc32(span)
+    out.batch[n] = row
+    out.offset[n] = offset
+    out.timestamp[n] = timestamp
+    out.key_start[n] = fields.key_start
+    out.key_size[n] = fields.key_size
+    out.value_start[n] = fields.value_start
+    out.value_size[n] = fields.value_size
+    out.headers_start[n] = end
+    out.header_count[n] = 0
+    out.record_size[n] = end - at
+    out.crc[n] = be32(buffer.start + at + 12)
+    out.valid[n] = computed == out.crc[n]
+    out.rows += 1
+    return True
+
+
+cdef struct Inner:
+    int64_t stop  # where the whole messages end
+    int64_t last_offset
+    Py_ssize_t messages
+    bint bad_size
+    int64_t follows
+
+
+cdef Inner walk_inner(const Buffer *buffer) noexcept nogil:
+    cdef Inner found
+    cdef int64_t follows
+    found.stop = 0
+    found.last_offset = -1
+    found.messages = 0
+    found.bad_size = False
+    while buffer.size - found.stop >= PREFIX_BYTES:
+        follows = <int32_t>be32(buffer.start + found.stop + 8)
+        if follows < SMALLEST_FOLLOWS:
+            found.bad_size = True
+            found.follows = follows
+            break
+        if buffer.size - found.stop < follows + PREFIX_BYTES:
+            break
+        found.last_offset = <int64_t>be64(buffer.start + found.stop)
+        found.messages += 1
+        found.stop += follows + PREFIX_BYTES
+    return found
+
+
+cdef int decode_inner(const Buffer *buffer, Batches *batches, Py_ssize_t row, records) except -1:
+    cdef Inner inner
+    cdef Records out
+    cdef Trouble trouble
+    cdef int64_t magic = batches.magic[row], wrapper_offset = batches.last_offset[row], shift = 0
+    cdef Py_ssize_t first
+    cdef str problem = None
+    if magic < 0:
+        return fail(records, row, f"compressed message set of magic {magic}")
+    inner = walk_inner(buffer)
+    if inner.bad_size:
+        problem = f"inner message of {inner.follows} bytes, the smallest has {SMALLEST_FOLLOWS}"
+    elif inner.messages == 0:
+        problem = "compressed message set holds no message"
+    if problem is not None and magic == 1:
+        return fail(records, row, problem)
+    if magic == 1 and wrapper_offset != 0:
+        if wrapper_offset < inner.last_offset:
+            problem = f"wrapper offset {wrapper_offset} is below its last inner offset {inner.last_offset}"
+            return fail(records, row, problem)
+        shift = <int64_t>(<uint64_t>wrapper_offset - <uint64_t>inner.last_offset)
+    trouble.fault = SOUND
+    open_records(&out, records, inner.messages)
+    first = out.rows
+    try:
+        append_inner(buffer, inner.stop, shift, batches, row, &out, &trouble)
+        if out.rows > first:
+            batches.base_offset[row] = out.offset[first]
+    finally:
+        close_records(&out, records)
+    if trouble.fault != SOUND:
+        problem = described(&trouble)
+    return fail(records, row, problem) if problem is not None else 0
+
+
+cdef int append_inner(
+    const Buffer *buffer,
+    int64_t stop,
+    int64_t shift,
+    const Batches *batches,
+    Py_ssize_t row,
+    Records *out,
+    Trouble *trouble,
+) except -1:
+    """`stop`: where `walk_inner` found the whole messages to end."""
+    cdef bint log_append_time = batches.magic[row] == 1 and batches.attributes[row] & TIMESTAMP_TYPE_BIT
+    cdef int64_t at = 0, end, offset, timestamp
+    cdef uint8_t magic
+    cdef const uint8_t *p
+    while at < stop:
+        p = buffer.start + at
+        end = at + <int64_t><int32_t>be32(p + 8) + PREFIX_BYTES
+        magic = p[MAGIC_AT]
+        if p[MAGIC_AT + 1] & CODEC_MASK:
+            trouble.fault = INNER_COMPRESSED
+            return 0
+        timestamp = -1
+        if magic == 1 and log_append_time:
+            timestamp = batches.max_timestamp[row]
+        elif magic != 0:
+            timestamp = <int64_t>be64(p + 18)
+        offset = wrapping_sum(<int64_t>be64(p), shift)
+        if not decode_message(buffer, at, end, magic, row, offset, timestamp, out, trouble):
+            return 0
+        at = end
+    return 0
+
+
+# Magic 2
+
+
+cdef bint headers_fit(const uint8_t *p, const uint8_t *stop, int32_t count) noexcept nogil:
+    """Whether `count` headers fill exactly the bytes up to `stop`."""
+    cdef int32_t size
+    if count < 0 or count > stop - p:
+        return False
+    while count > 0:
+        count -= 1
+        p = varint32(p, stop, &size)
+        if p == NULL or size < 0 or size > stop - p:
+            return False
+        p = varint32(p + size, stop, &size)
+        if p == NULL or size > stop - p:
+            return False
+        if size > 0:
+            p += size
+    return p == stop
+
+
+cdef inline bint decode_record(
+    const uint8_t *data,
+    const uint8_t *p,
+    const uint8_t *stop,
+    int64_t base_offset,
+    int64_t base_timestamp,
+    Records *out,
+    Py_ssize_t n,
+) noexcept nogil:
+    """Write row `n` from the record body between `p` and `stop`; False where its fields do not fill it."""
+    cdef int64_t timestamp_delta
+    cdef int32_t offset_delta, key_size, value_size, header_count
+    cdef const uint8_t *key
+    cdef const uint8_t *value
+    if p == stop:
+        return False
+    p = varint64(p + 1, stop, &timestamp_delta)
+    if p == NULL:
+        return False
+    p = varint32(p, stop, &offset_delta)
+    if p == NULL:
+        return False
+    key = varint32(p, stop, &key_size)
+    if key == NULL or key_size > stop - key:
+        return False
+    value = varint32(key + (key_size if key_size > 0 else 0), stop, &value_size)
+    if value == NULL or value_size > stop - value:
+        return False
+    p = varint32(value + (value_size if value_size > 0 else 0), stop, &header_count)
+    if p == NULL:
+        return False
+    if header_count != 0 or p != stop:
+        if not headers_fit(p, stop, header_count):
+            return False
+    out.offset[n] = wrapping_sum(base_offset, offset_delta)
+    out.timestamp[n] = wrapping_sum(base_timestamp, timestamp_delta)
+    out.key_start[n] = key - data
+    out.key_size[n] = key_size if key_size > -1 else -1
+    out.value_start[n] = value - data
+    out.value_size[n] = value_size if value_size > -1 else -1
+    out.headers_start[n] = p - data
+    out.header_count[n] = header_count
+    return True
+
+
+cdef void decode_v2(
+    const uint8_t *data,
+    int64_t at,
+    int64_t end,
+    const Batches *batches,
+    Py_ssize_t row,
+    Records *records,
+    Trouble *trouble,
+) noexcept nogil:
+    """The records between `at` and `end`; `records` has room for `most_records` of them."""
+    cdef Records out = records[0]  # a copy that the compiler may keep in registers
+    cdef const uint8_t *p = data + at
+    cdef const uint8_t *stop = data + end
+    cdef const uint8_t *body
+    cdef int64_t base_offset = batches.base_offset[row], base_timestamp = batches.base_timestamp[row]
+    cdef int64_t count = batches.count[row], number = 0
+    cdef Py_ssize_t first = out.rows, n = out.rows, i
+    cdef int32_t length = 0
+    trouble.count = count
+    if count < 0:
+        trouble.fault = NEGATIVE_COUNT
+        return
+    while number < count:
+        body = varint32(p, stop, &length)
+        if body == NULL:
+            trouble.fault = BATCH_ENDS
+            break
+        if length < 0 or length > stop - body:
+            trouble.fault = BAD_LENGTH
+            trouble.length = length
+            trouble.left = stop - body
+            break
+        if not decode_record(data, body, body + length, base_offset, base_timestamp, &out, n):
+            trouble.fault = BAD_FIELDS
+            break
+        out.record_size[n] = varint_size(length) + length
+        p = body + length
+        n += 1
+        number += 1
+    trouble.number = number
+    if trouble.fault == SOUND and p != stop and count:
+        trouble.fault = BYTES_REMAIN
+        trouble.left = stop - p
+    for i in range(first, n):
+        out.batch[i] = row
+        out.crc[i] = -1
+        out.valid[i] = 1
+    if batches.attributes[row] & TIMESTAMP_TYPE_BIT:
+        for i in range(first, n):
+            out.timestamp[i] = batches.max_timestamp[row]
+    records.rows = n

@@ -1,0 +1,334 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The record kernel, compiled. `_pykernel` and `_pydecode` state what each function means.
+
+Every read is inside the buffer: a position is compared with the end before it is read, and sizes are compared
+with the bytes left (never added to a position first, which could overflow). Columns grow by what the
+bytes can hold (a magic 2 record takes 7 bytes or more), never by what a count field says.
+"""
+
+from cpython cimport array
+from cpython.buffer cimport (
+    Py_buffer,
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from klog.formats.checksums import crc32, crc32c
+from klog.formats.errors import CorruptRecordError, UsageError
+
+IMPLEMENTATION = "cython"
+
+include "_columns.pxi"
+
+cdef enum:
+    PREFIX_BYTES = 12
+    MAGIC_AT = 16
+    SMALLEST_FOLLOWS = 14  # of a magic 0 message after the prefix
+    SMALLEST_ENTRY = 26
+    V2_BYTES = 61
+    V2_CRC_FROM = 21
+    MESSAGE_CRC_FROM = 16
+    SMALLEST_RECORD = 7  # seven fields of a byte each
+    CODEC_MASK = 7
+    TIMESTAMP_TYPE_BIT = 8
+
+cdef int64_t INT32_MAX = 0x7FFFFFFF
+
+
+# Numbers
+
+
+cdef inline uint16_t be16(const uint8_t *p) noexcept nogil:
+    return (<uint16_t>p[0] << 8) | p[1]
+
+
+cdef inline uint32_t be32(const uint8_t *p) noexcept nogil:
+    return (<uint32_t>p[0] << 24) | (<uint32_t>p[1] << 16) | (<uint32_t>p[2] << 8) | p[3]
+
+
+cdef inline uint64_t be64(const uint8_t *p) noexcept nogil:
+    return (<uint64_t>be32(p) << 32) | be32(p + 4)
+
+
+cdef inline int64_t wrapping_sum(int64_t a, int64_t b) noexcept nogil:
+    return <int64_t>(<uint64_t>a + <uint64_t>b)
+
+
+cdef const uint8_t *long_varint32(const uint8_t *p, const uint8_t *stop, int32_t *out) noexcept nogil:
+    cdef uint32_t value = 0
+    cdef uint8_t byte
+    cdef int shift = 0
+    while p < stop and shift < 35:
+        byte = p[0]
+        p += 1
+        value |= <uint32_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            out[0] = <int32_t>((value >> 1) ^ (0 - (value & 1)))
+            return p
+        shift += 7
+    return NULL
+
+
+cdef inline const uint8_t *varint32(const uint8_t *p, const uint8_t *stop, int32_t *out) noexcept nogil:
+    """Zig-zag varint of at most 5 bytes; NULL where it does not end before `stop`."""
+    if p < stop and p[0] < 0x80:
+        out[0] = <int32_t>(p[0] >> 1) ^ -<int32_t>(p[0] & 1)
+        return p + 1
+    return long_varint32(p, stop, out)
+
+
+cdef inline const uint8_t *varint64(const uint8_t *p, const uint8_t *stop, int64_t *out) noexcept nogil:
+    """Zig-zag varint of at most 10 bytes; NULL where it does not end before `stop`."""
+    cdef uint64_t value = 0
+    cdef uint8_t byte
+    cdef int shift = 0
+    while p < stop and shift < 70:
+        byte = p[0]
+        p += 1
+        value |= <uint64_t>(byte & 0x7F) << shift
+        if byte < 0x80:
+            out[0] = <int64_t>((value >> 1) ^ (0 - (value & 1)))
+            return p
+        shift += 7
+    return NULL
+
+
+cdef inline int64_t varint_size(uint32_t length) noexcept nogil:
+    """Bytes that a length of 0 or more takes as a zig-zag varint."""
+    if length < 1 << 6:
+        return 1
+    if length < 1 << 13:
+        return 2
+    if length < 1 << 20:
+        return 3
+    return 4 if length < 1 << 27 else 5
+
+
+# Batches
+
+
+cdef struct Walk:
+    Py_ssize_t batches
+    int64_t consumed
+    int64_t need
+    bint bad_size
+    int32_t size_field
+
+
+cdef Walk walk(const uint8_t *data, int64_t end, bint final) noexcept nogil:
+    """Find the whole batches of a buffer."""
+    cdef Walk found
+    cdef int64_t at = 0, size, need
+    cdef int32_t follows
+    found.batches = 0
+    found.need = 0
+    found.bad_size = False
+    found.size_field = 0
+    while end - at > MAGIC_AT + 1:
+        follows = <int32_t>be32(data + at + 8)
+        if follows < SMALLEST_FOLLOWS:
+            found.bad_size = True
+            found.size_field = follows
+            break
+        size = <int64_t>follows + PREFIX_BYTES
+        need = size
+        if <int8_t>data[at + MAGIC_AT] >= 2 and need < V2_BYTES:
+            need = V2_BYTES
+        if end - at < size or (end - at < need and not final):
+            found.need = need
+            break
+        found.batches += 1
+        at += size
+    found.consumed = at
+    return found
+
+
+def scan(data, int64_t origin, bint final, table):
+    cdef Buffer buffer
+    cdef Walk found
+    cdef Batches batches
+    cdef const uint8_t *p
+    cdef uint8_t header[V2_BYTES]
+    cdef int64_t at = 0
+    cdef Py_ssize_t row
+    cdef int i
+    table.clear(origin)
+    open_buffer(&buffer, data)
+    try:
+        found = walk(buffer.start, buffer.size, final)
+        resize_batches(table, found.batches)
+        open_batches(&batches, table)
+        for row in range(found.batches):
+            p = buffer.start + at
+            batches.position[row] = origin + at
+            batches.size[row] = <int64_t><int32_t>be32(p + 8) + PREFIX_BYTES
+            batches.magic[row] = <int8_t>p[MAGIC_AT]
+            at += batches.size[row]
+            if batches.magic[row] < 2:
+                put_legacy(&batches, row, p)
+                continue
+            if p - buffer.start > buffer.size - V2_BYTES:
+                # The file ends inside the header of a batch that claims to be shorter than it.
+                for i in range(V2_BYTES):
+                    header[i] = p[i] if p + i < buffer.start + buffer.size else 0
+                p = header
+            put_v2(&batches, row, p)
+    finally:
+        PyBuffer_Release(&buffer.view)
+    table.consumed_bytes = found.consumed
+    table.need_bytes = found.need
+    if found.bad_size:
+        table.stop = 1
+        table.stop_size = found.size_field
+
+
+cdef inline void put_v2(Batches *batches, Py_ssize_t row, const uint8_t *p) noexcept nogil:
+    """`p`: the 61 bytes of a header."""
+    batches.base_offset[row] = <int64_t>be64(p)
+    batches.last_offset[row] = wrapping_sum(<int64_t>be64(p), <int32_t>be32(p + 23))
+    batches.crc[row] = be32(p + 17)
+    batches.attributes[row] = <int16_t>be16(p + 21)
+    batches.count[row] = <int32_t>be32(p + 57)
+    batches.base_timestamp[row] = <int64_t>be64(p + 27)
+    batches.max_timestamp[row] = <int64_t>be64(p + 35)
+    batches.producer_id[row] = <int64_t>be64(p + 43)
+    batches.producer_epoch[row] = <int16_t>be16(p + 51)
+    batches.base_sequence[row] = <int32_t>be32(p + 53)
+    batches.leader_epoch[row] = <int32_t>be32(p + 12)
+
+
+cdef inline void put_legacy(Batches *batches, Py_ssize_t row, const uint8_t *p) noexcept nogil:
+    """`p`: the 26 bytes or more of a message."""
+    cdef int64_t timestamp = -1
+    if batches.magic[row] != 0:
+        timestamp = <int64_t>be64(p + 18)
+    batches.last_offset[row] = <int64_t>be64(p)
+    batches.base_offset[row] = -1 if p[17] & CODEC_MASK else batches.last_offset[row]
+    batches.crc[row] = be32(p + 12)
+    batches.attributes[row] = p[17]
+    batches.count[row] = -1
+    batches.base_timestamp[row] = timestamp
+    batches.max_timestamp[row] = timestamp
+    batches.producer_id[row] = -1
+    batches.producer_epoch[row] = -1
+    batches.base_sequence[row] = -1
+    batches.leader_epoch[row] = -1
+
+
+cdef inline int64_t batch_at(const Buffer *buffer, const Batches *batches, Py_ssize_t row) except -1:
+    """Where batch `row` starts in the buffer; raises unless all of it lies there."""
+    cdef int64_t at = <int64_t>(<uint64_t>batches.position[row] - <uint64_t>batches.origin)
+    cdef int64_t size = batches.size[row]
+    if at < 0 or size < SMALLEST_ENTRY or at > buffer.size or size > buffer.size - at:
+        raise UsageError(f"batch {row} of the table does not lie in the buffer")
+    return at
+
+
+def verify(data, table):
+    cdef Buffer buffer
+    cdef Batches batches
+    cdef Py_ssize_t row = 0
+    cdef int64_t at, size
+    cdef int64_t computed
+    cdef bint good
+    cdef Py_ssize_t bad = 0
+    cdef Span span = Span.__new__(Span)
+    cdef object of_message = crc32, of_batch = crc32c
+    cdef array.array valid = column(table, "valid"), computed_crc = column(table, "computed_crc")
+    resize_column(valid, 0)
+    resize_column(computed_crc, 0)
+    resize_column(valid, len(table))
+    resize_column(computed_crc, len(table))
+    open_buffer(&buffer, data)
+    try:
+        open_batches(&batches, table)
+        while row < batches.rows:
+            at = batch_at(&buffer, &batches, row)
+            size = batches.size[row]
+            if batches.magic[row] < 2:
+                span.point(buffer.start + at + MESSAGE_CRC_FROM, size - MESSAGE_CRC_FROM)
+                computed = of_message(span)
+                good = computed == batches.crc[row]
+            else:
+                span.point(buffer.start + at + V2_CRC_FROM, size - V2_CRC_FROM)
+                computed = of_batch(span)
+                good = size >= V2_BYTES and computed == batches.crc[row]
+            valid.data.as_longlongs[row] = good
+            computed_crc.data.as_longlongs[row] = computed
+            bad += not good
+            row += 1
+    except BaseException:
+        resize_column(valid, row)
+        resize_column(computed_crc, row)
+        raise
+    finally:
+        PyBuffer_Release(&buffer.view)
+    return bad
+
+
+def index(table, state):
+    cdef Batches batches
+    cdef array.array valid = column(table, "valid")
+    cdef array.array offsets = column(state, "offsets"), positions = column(state, "positions")
+    cdef array.array timestamps = column(state, "timestamps")
+    cdef array.array timestamp_offsets = column(state, "timestamp_offsets")
+    cdef Py_ssize_t entries = len(offsets), times = len(timestamps), row
+    cdef int64_t base = state.base_offset, interval = state.interval_bytes
+    cdef int64_t since = state.bytes_since_entry
+    cdef int64_t largest = state.max_timestamp, largest_offset = state.max_timestamp_offset
+    cdef int64_t last_time = state.last_index_timestamp, last_taken = state.last_offset, last
+    cdef str why = None
+    open_batches(&batches, table)
+    if len(valid) != batches.rows:
+        raise UsageError("index of a table that was not verified")
+    if len(positions) != entries or len(timestamp_offsets) != times:
+        raise UsageError("columns of unequal length")
+    for one in (offsets, positions):
+        resize_column(one, entries + batches.rows)
+    for one in (timestamps, timestamp_offsets):
+        resize_column(one, times + batches.rows)
+    row = 0
+    while row < batches.rows:
+        last = batches.last_offset[row]
+        if not valid.data.as_longlongs[row]:
+            why = "checksum"
+            break
+        if last < base or <uint64_t>last - <uint64_t>base > <uint64_t>INT32_MAX:
+            why = "offset"
+            break
+        if batches.max_timestamp[row] > largest:
+            largest = batches.max_timestamp[row]
+            largest_offset = last
+        if since > interval:
+            offsets.data.as_longlongs[entries] = last - base
+            positions.data.as_longlongs[entries] = batches.position[row]
+            entries += 1
+            if largest > last_time:
+                timestamps.data.as_longlongs[times] = largest
+                timestamp_offsets.data.as_longlongs[times] = largest_offset - base
+                times += 1
+                last_time = largest
+            since = 0
+        since += batches.size[row]
+        last_taken = last
+        row += 1
+    for one in (offsets, positions):
+        resize_column(one, entries)
+    for one in (timestamps, timestamp_offsets):
+        resize_column(one, times)
+    state.bytes_since_entry = since
+    state.max_timestamp = largest
+    state.max_timestamp_offset = largest_offset
+    state.last_index_timestamp = last_time
+    state.last_offset = last_taken
+    if why is not None:
+        state.stopped_at = batches.position[row]
+        state.why = why
+    return why is None
+
+
+include "_decode.pxi"
