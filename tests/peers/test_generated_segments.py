@@ -1,4 +1,4 @@
-"""The segments that the benchmarks generate are segments to Kafka too: else the figures would mean nothing."""
+"""The segments that the benchmarks generate are segments to Kafka too: else figures would mean nothing."""
 
 from __future__ import annotations
 
