@@ -1,1 +1,102 @@
-"""klog: Kafka's log, in Python."""
+"""klog: Kafka's log, in Python. What a library user may rely on is what `__all__` names.
+
+    import klog
+
+    partition = klog.open("/var/lib/kafka/orders-0")
+    for record in partition.records(start_offset=1000):
+        print(record.offset, record.key, record.value)
+
+`klog.open` returns a `Segment`, a `PartitionDirectory` or a `LogDirectory`, by what is at the path. All of
+them are read lazily and never changed. `to_arrow` and `arrow_batches` give Arrow tables (pyarrow is
+imported then). Every error that a bad file can cause is a `KlogError`.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+# Type checkers take this name for true; importing `typing` for it would be most of what `import klog` costs.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from klog.formats.errors import (
+        CompressionError,
+        CorruptRecordError,
+        DecompressionLimitError,
+        FormatError,
+        KlogError,
+        StorageError,
+        UnsupportedFormatError,
+        UsageError,
+    )
+    from klog.formats.names import TopicPartition
+    from klog.storage.partition import LogDirectory, PartitionDirectory
+    from klog.storage.partition import open_path as open  # noqa: A004 (klog.open, as gzip.open)
+    from klog.storage.segment import DamagedDataWarning, Segment
+    from klog.storage.values import Batch, Header, Record, TimestampType
+
+    __version__: str
+
+_HOMES = {
+    "Batch": "klog.storage.values",
+    "CompressionError": "klog.formats.errors",
+    "CorruptRecordError": "klog.formats.errors",
+    "DamagedDataWarning": "klog.storage.segment",
+    "DecompressionLimitError": "klog.formats.errors",
+    "FormatError": "klog.formats.errors",
+    "Header": "klog.storage.values",
+    "KlogError": "klog.formats.errors",
+    "LogDirectory": "klog.storage.partition",
+    "PartitionDirectory": "klog.storage.partition",
+    "Record": "klog.storage.values",
+    "Segment": "klog.storage.segment",
+    "StorageError": "klog.formats.errors",
+    "TimestampType": "klog.storage.values",
+    "TopicPartition": "klog.formats.names",
+    "UnsupportedFormatError": "klog.formats.errors",
+    "UsageError": "klog.formats.errors",
+}
+"""Public name -> the module that defines it, imported when the name is first used."""
+
+__all__ = [
+    "Batch",
+    "CompressionError",
+    "CorruptRecordError",
+    "DamagedDataWarning",
+    "DecompressionLimitError",
+    "FormatError",
+    "Header",
+    "KlogError",
+    "LogDirectory",
+    "PartitionDirectory",
+    "Record",
+    "Segment",
+    "StorageError",
+    "TimestampType",
+    "TopicPartition",
+    "UnsupportedFormatError",
+    "UsageError",
+    "__version__",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for)
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("klog")
+    elif name == "open":
+        value = importlib.import_module("klog.storage.partition").open_path
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'klog' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,94 @@
+"""How Java and Scala do what shows in Kafka's dump: numbers in names, paths, and the order of hash tables.
+
+Rules: the API documentation of `java.io.File`, `Long.parseLong` and `String.hashCode`; the order in which
+`scala.collection.mutable.HashMap` and `HashSet` (2.13) hand out what is in them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+from klog.formats.errors import FormatError
+
+T = TypeVar("T")
+
+INT32_MAX: Final = 2**31 - 1
+_LONG: Final = re.compile(r"[+-]?[0-9]+")
+_TABLE_SIZE: Final = 16
+_LOAD_FACTOR: Final = 0.75
+
+
+def parse_long(text: str, file: str, bits: int = 64) -> int:
+    """The number that a file name holds. Raises FormatError where Java's parser would refuse it."""
+    number = int(text) if _LONG.fullmatch(text) else None
+    if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise FormatError(
+            f"file name holds '{text}' where an offset is due",
+            file=file,
+            cure="give it the name that Kafka gave it: the 20-digit base offset",
+        )
+    return number
+
+
+def java_path(path: str) -> str:
+    """How `java.io.File` shows a path: without doubled slashes and without one at the end."""
+    shown = re.sub("/+", "/", path)
+    return shown.rstrip("/") or "/" if shown else ""
+
+
+def absolute_path(path: str) -> str:
+    """`File.getAbsolutePath`: below the working directory, with `.` and `..` left as they are."""
+    shown = java_path(path)
+    return shown if shown.startswith("/") else java_path(f"{os.getcwd()}/{shown}")
+
+
+def hash_of_string(text: str) -> int:
+    """`String.hashCode`, over UTF-16."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for at in range(0, len(units), 2):
+        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFF_FFFF
+    return value
+
+
+class ScalaOrder:
+    """The order in which Scala's mutable hash map or set hands out its keys, given the order of insertion."""
+
+    def __init__(self) -> None:
+        self._length = _TABLE_SIZE
+        self._hashes: dict[object, int] = {}
+
+    def reserve(self, more: int) -> None:
+        """What adding a collection of `more` elements at once does before the first of them."""
+        wanted = int((more + 1) / _LOAD_FACTOR)
+        target = 1 << max(wanted - 1, 4).bit_length() if wanted > 1 else _TABLE_SIZE
+        while target // 2 >= max(wanted, _TABLE_SIZE):
+            target //= 2
+        self._length = max(self._length, target)
+
+    def add(self, key: object, hash_code: int) -> None:
+        """Insert `key` with the value of its `hashCode`."""
+        if len(self._hashes) + 1 >= int(self._length * _LOAD_FACTOR):
+            self._length *= 2
+        if key not in self._hashes:
+            self._hashes[key] = hash_code ^ (hash_code >> 16)
+
+    def sorted(self) -> list[object]:
+        """The keys, bucket by bucket; within one by (signed) hash, then as inserted."""
+
+        def place(key: object) -> tuple[int, int]:
+            improved = self._hashes[key]
+            return improved & (self._length - 1), improved - (improved >> 31 << 32)
+
+        return sorted(self._hashes, key=place)
+
+
+def in_scala_order(items: Iterable[T], hash_code: Callable[[T], int]) -> list[T]:
+    """`items`, inserted one by one into a mutable hash map, in the order it hands them out."""
+    order = ScalaOrder()
+    for item in items:
+        order.add(item, hash_code(item))
+    return order.sorted()  # type: ignore[return-value]

@@ -1,0 +1,174 @@
+"""One batch as Kafka's own reader iterates it, where the fast path does not apply.
+
+The kernel decodes sound batches. Kafka's tool dies of damaged ones, but only after it has shown what it had
+read by then: a record at a time in an uncompressed batch of magic 2, none of a compressed one, and so on.
+Rules: what `DefaultRecordBatch`, `AbstractLegacyRecordBatch` and `LegacyRecord` of Kafka 3.9 do, as observed.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from klog.formats import kernel
+from klog.formats.checksums import Bytes, crc32
+from klog.formats.columns import CODEC_MASK, TIMESTAMP_TYPE_BIT, BatchTable, RecordTable
+from klog.formats.compression import decompress
+from klog.formats.errors import CorruptRecordError, KlogError
+
+ZSTD: Final = 4
+_PREFIX: Final = struct.Struct(">qi")
+_SMALLEST_BYTES: Final = 14
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+
+
+@dataclass(slots=True)
+class Iterated:
+    """What iterating a batch gives: rows `first` to `last` of `records` over `payload`, then `problem` if any."""
+
+    payload: Bytes
+    records: RecordTable
+    first: int
+    last: int
+    problem: KlogError | None = None
+
+
+def damaged(what: str) -> CorruptRecordError:
+    """The error that ends a dump as Kafka's tool ends it."""
+    return CorruptRecordError(
+        what, cure="Kafka's own tool stops here, too; the other formats of this command read on"
+    )
+
+
+def iterate(data: Bytes, table: BatchTable, row: int, limit_bytes: int) -> Iterated:
+    """The records of batch `row`, scanned from `data`, as far as Kafka's tool gets to see them."""
+    records = RecordTable()
+    if table.magic[row] < 2:
+        if table.attributes[row] & CODEC_MASK:
+            return _legacy_set(data, table, row, limit_bytes)
+        return _legacy_message(data, table, row)
+    if table.size[row] < 61:
+        return Iterated(data, records, 0, 0, damaged("batch is shorter than its header"))
+    if table.count[row] == 0:
+        return Iterated(data, records, 0, 0)
+    if table.attributes[row] & CODEC_MASK:
+        return _compressed(data, table, row, limit_bytes)
+    kernel.decode(data, table, row, row + 1, records)
+    if records.problem is None:
+        return Iterated(data, records, 0, len(records))
+    # The size of the whole is checked when the last record has been read, but before it is handed out.
+    seen = len(records) - 1 if len(records) == table.count[row] else len(records)
+    return Iterated(data, records, 0, seen, damaged(records.problem))
+
+
+def _compressed(data: Bytes, table: BatchTable, row: int, limit_bytes: int) -> Iterated:
+    records = RecordTable()
+    try:
+        payload = _decompressed(data, table, row, limit_bytes)
+    except KlogError as error:
+        return Iterated(data, records, 0, 0, error)
+    if kernel.decode_payload(payload, table, row, records):
+        return Iterated(payload, records, 0, len(records))
+    return Iterated(payload, records, 0, 0, damaged(records.problem or "batch does not decode"))
+
+
+def _decompressed(data: Bytes, table: BatchTable, row: int, limit_bytes: int) -> Bytes:
+    start, size = kernel.payload_span(data, table, row)
+    if size < 0:
+        raise damaged("compressed message has no value")
+    codec = table.attributes[row] & CODEC_MASK
+    block = memoryview(data)[start : start + size]
+    return decompress(codec, block, magic=table.magic[row], limit_bytes=limit_bytes)
+
+
+def _legacy_message(data: Bytes, table: BatchTable, row: int) -> Iterated:
+    at = table.position[row] - table.origin
+    records = RecordTable()
+    timestamp = table.max_timestamp[row]
+    message = memoryview(data)[at : at + table.size[row]]
+    problem = _append_message(records, row, message, at, table.last_offset[row], timestamp)
+    return Iterated(data, records, 0, len(records), problem)
+
+
+def _append_message(
+    records: RecordTable, row: int, message: memoryview, at: int, offset: int, timestamp: int
+) -> KlogError | None:
+    """Append a message of magic 0 or 1 that starts at `at` of the payload; what Kafka says of its sizes, if bad.
+
+    Sizes are shown before they are believed: a value that does not fit is found out when it is read, which
+    `value_size` larger than the payload tells the caller.
+    """
+    key_at = 18 if message[16] == 0 else 26
+    if key_at + 4 > len(message):
+        return damaged("message ends before its key")
+    (key_size,) = _INT32.unpack_from(message, key_at)
+    value_at = key_at + 4 + max(key_size, 0)
+    if value_at + 4 > len(message):
+        return damaged(f"message has a key of {key_size} bytes that does not fit it")
+    (value_size,) = _INT32.unpack_from(message, value_at)
+    crc = int.from_bytes(message[12:16], "big")
+    records.batch.append(row)
+    records.offset.append(offset)
+    records.timestamp.append(timestamp)
+    records.key_start.append(at + key_at + 4)
+    records.key_size.append(key_size)
+    records.value_start.append(at + value_at + 4)
+    records.value_size.append(value_size)
+    records.headers_start.append(at + len(message))
+    records.header_count.append(0)
+    records.record_size.append(len(message))
+    records.crc.append(crc)
+    records.valid.append(1 if crc32(message[16:]) == crc else 0)
+    return None
+
+
+def _legacy_set(data: Bytes, table: BatchTable, row: int, limit_bytes: int) -> Iterated:
+    """The messages of a wrapper. Kafka cuts all of them apart before it hands out the first."""
+    records = RecordTable()
+    magic = table.magic[row]
+    if magic < 0 or table.attributes[row] & CODEC_MASK == ZSTD:
+        return Iterated(data, records, 0, 0, damaged(f"magic {magic} does not go with this compression"))
+    try:
+        payload = memoryview(_decompressed(data, table, row, limit_bytes))
+        spans, base = _cut(payload, magic, table.last_offset[row])
+    except KlogError as error:
+        return Iterated(data, records, 0, 0, error)
+    log_append_time = magic == 1 and table.attributes[row] & TIMESTAMP_TYPE_BIT
+    for at, size, offset in spans:
+        message = payload[at : at + size]
+        if message[17] & CODEC_MASK:
+            problem: KlogError | None = damaged("inner message is compressed itself")
+        else:
+            timestamp = -1 if message[16] == 0 else _INT64.unpack_from(message.tobytes().ljust(26), 18)[0]
+            if log_append_time and message[16] == 1:
+                timestamp = table.max_timestamp[row]
+            shown = offset + base if magic == 1 else offset
+            problem = _append_message(records, row, message, at, shown, timestamp)
+        if problem is not None:
+            return Iterated(payload, records, 0, len(records), problem)
+    return Iterated(payload, records, 0, len(records))
+
+
+def _cut(payload: memoryview, magic: int, last_offset: int) -> tuple[list[tuple[int, int, int]], int]:
+    """Start, size and own offset of each inner message, and what turns these offsets into absolute ones."""
+    spans: list[tuple[int, int, int]] = []
+    at = 0
+    while len(payload) - at >= _PREFIX.size:
+        offset, follows = _PREFIX.unpack_from(payload, at)
+        if follows < _SMALLEST_BYTES:
+            raise damaged(f"inner message of {follows} bytes, the smallest has {_SMALLEST_BYTES}")
+        size = follows + _PREFIX.size
+        if len(payload) - at < size:
+            break
+        spans.append((at, size, offset))
+        at += size
+    if not spans:
+        raise damaged("compressed message set holds no message")
+    last_inner = spans[-1][2]
+    if magic == 0 or last_offset == 0:
+        return spans, 0
+    if last_offset < last_inner:
+        raise damaged(f"wrapper has offset {last_offset}, its last inner message {last_inner}")
+    return spans, last_offset - last_inner

@@ -1,0 +1,362 @@
+"""`.log` and `.checkpoint` files as Kafka 3.9's `kafka-dump-log` prints them, byte for byte.
+
+Sound batches go through the kernels by the chunk. A batch that Kafka's tool would die of is handed to
+`kafka_batch`, which says what the tool has shown by then; then the dump ends with an error, as the tool does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import BinaryIO, Final
+
+from klog.commands.dump import java
+from klog.commands.dump.kafka_batch import Iterated, damaged, iterate
+from klog.commands.dump.kafka_parsers import MessageParser, control_text
+from klog.commands.dump.pen import Pen
+from klog.commands.dump.plan import KafkaFlags
+from klog.formats import kernel, text
+from klog.formats.checksums import Bytes
+from klog.formats.columns import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    STOP_BAD_SIZE,
+    BatchTable,
+    RecordTable,
+)
+from klog.formats.errors import FormatError, KlogError
+from klog.storage.chunks import chunks
+
+HEADER_BYTES: Final = 61
+UP_TO_MAGIC_BYTES: Final = 17
+_NEWEST_CODEC: Final = 4
+_PIECE_RECORDS: Final = 1 << 14
+_PIECE_BYTES: Final = 4 << 20
+_NO_OFFSET: Final = -1
+
+Gaps = list[tuple[int, int]]
+
+
+class LogDump:
+    """The dump of one file. `gaps` collects the neighbouring offsets that do not follow on each other."""
+
+    def __init__(
+        self, path: str, flags: KafkaFlags, parser: MessageParser | None, pen: Pen, limit_bytes: int
+    ) -> None:
+        self.gaps: Gaps = []
+        self._path = path
+        self._flags = flags
+        self._parser = parser  # None: keys and values as text, which the text kernel does
+        self._print_data = prints_data(flags)
+        self._deep = self._print_data or flags.deep_iteration
+        self._pen = pen
+        self._limit_bytes = limit_bytes
+        self._table = BatchTable()
+        self._records = RecordTable()
+        self._previous = _NO_OFFSET
+        self._file_bytes = 0
+
+    def run(self, file: BinaryIO, name: str, size_bytes: int) -> None:
+        """Print the file `name` (its base name). Raises KlogError where Kafka's tool dies."""
+        self._pen.write(_title(name, self._path))
+        if size_bytes > java.INT32_MAX:
+            raise FormatError(
+                f"segment of {size_bytes} bytes is larger than Kafka's tool reads", cure="use another --format"
+            )
+        if self._flags.max_bytes < 0:
+            raise FormatError(f"--max-bytes {self._flags.max_bytes} is negative")
+        self._file_bytes = size_bytes
+        end_bytes = min(size_bytes, self._flags.max_bytes)
+        table = self._table
+        for data in chunks(file, table, end_bytes=end_bytes):
+            kernel.verify(data, table)
+            self._chunk(file, data)
+            self._pen.turn()
+        valid_bytes = table.origin + table.consumed_bytes
+        # The size of what follows is only looked at when more than a header up to its magic is left.
+        if table.stop == STOP_BAD_SIZE and end_bytes - valid_bytes > UP_TO_MAGIC_BYTES:
+            raise damaged(f"size field {table.stop_size} is below the smallest, 14").at(
+                position_bytes=valid_bytes
+            )
+        if end_bytes > valid_bytes and self._flags.max_bytes == java.INT32_MAX:
+            self._pen.write(f"Found {end_bytes - valid_bytes} invalid bytes at the end of {name}\n")
+
+    def _chunk(self, file: BinaryIO, data: memoryview) -> None:
+        table = self._table
+        first = 0
+        for row in _odd_rows(table):
+            self._sound(data, first, row)
+            self._odd(file, data, row)
+            first = row + 1
+        self._sound(data, first, len(table))
+
+    def _odd(self, file: BinaryIO, data: Bytes, row: int) -> None:
+        """A batch whose header alone needs care."""
+        table, pen = self._table, self._pen
+        position = table.position[row]
+        if table.magic[row] < 0:
+            # Read as a message of magic 1, timestamp and all.
+            at = position - table.origin
+            timestamp = int.from_bytes(data[at + 18 : at + 26], "big", signed=True)
+            table.max_timestamp[row] = table.base_timestamp[row] = timestamp
+        elif table.magic[row] >= 2 and table.size[row] < HEADER_BYTES:
+            if position + HEADER_BYTES > self._file_bytes:
+                raise damaged("file ends inside of a batch's header").at(position_bytes=position)
+            if position + HEADER_BYTES > table.origin + len(data):
+                # Cut by --max-bytes, but Kafka reads the header past it.
+                file.seek(position)
+                data = memoryview(file.read(HEADER_BYTES))
+                kernel.scan(data, position, True, table)
+                kernel.verify(data, table)
+                row = 0
+        if table.attributes[row] & CODEC_MASK > _NEWEST_CODEC:
+            start = pen.used
+            pen.used = text.kafka_batches(table, row, row + 1, pen.page, start)
+            line = bytes(pen.page[start : pen.used])
+            pen.used = start + line.index(b" position: ")
+            codec = table.attributes[row] & CODEC_MASK
+            raise damaged(f"batch has an unknown codec, {codec}").at(position_bytes=position)
+        self._one(data, row)
+
+    def _sound(self, data: Bytes, first: int, last: int) -> None:
+        """Batches whose headers are in order."""
+        pen, table = self._pen, self._table
+        if not self._deep:
+            pen.used = text.kafka_batches(table, first, last, pen.page, pen.used)
+            return
+        compressed = [row for row in range(first, last) if table.attributes[row] & CODEC_MASK]
+        for row in compressed:
+            self._plain(data, first, row)
+            self._one(data, row)
+            first = row + 1
+        self._plain(data, first, last)
+
+    def _plain(self, data: Bytes, first: int, last: int) -> None:
+        """Uncompressed batches, decoded all at once."""
+        table, records = self._table, self._records
+        while first < last:
+            records.clear()
+            stop = kernel.decode(data, table, first, last, records)
+            special = self._parser is not None or self._has_odd_control(first, stop, data)
+            if special or table.position[stop - 1] - table.position[first] > _PIECE_BYTES:
+                stop = first
+            else:
+                self._render(data, first, stop)
+            if stop < last:
+                self._one(data, stop)
+                stop += 1
+            first = stop
+
+    def _has_odd_control(self, first: int, last: int, data: Bytes) -> bool:
+        if self._flags.skip_record_metadata or first == last:
+            return False
+        attributes = set(self._table.attributes[first:last])
+        if not any(bits & CONTROL_BIT for bits in attributes):
+            return False
+        rows = _rows_of(self._records, first, last)
+        return text.odd_control(self._table, self._records, *rows, data) < rows[1]
+
+    def _render(self, data: Bytes, first: int, last: int) -> None:
+        pen, records = self._pen, self._records
+        end = _rows_of(records, first, last)[1]
+        if end < len(records):
+            _drop_rows(records, end)
+        pen.used = text.kafka_deep(
+            self._table,
+            first,
+            last,
+            records,
+            0,
+            data,
+            self._print_data,
+            self._flags.skip_record_metadata,
+            pen.page,
+            pen.used,
+        )
+        self._note_gaps(records, 0, end)
+        pen.turn()
+
+    def _note_gaps(self, records: RecordTable, first: int, last: int) -> None:
+        found, self._previous = text.offset_gaps(records, first, last, self._previous)
+        self.gaps.extend(found)
+
+    def _one(self, data: Bytes, row: int) -> None:
+        """One batch by itself: compressed, large, damaged, or with records that need a parser."""
+        table, pen = self._table, self._pen
+        pen.used = text.kafka_batches(table, row, row + 1, pen.page, pen.used)
+        if not self._deep:
+            return
+        iterated = iterate(data, table, row, self._limit_bytes)
+        control = table.magic[row] >= 2 and table.attributes[row] & CONTROL_BIT
+        try:
+            if control and not self._flags.skip_record_metadata:
+                self._each(iterated, self._control_line)
+            elif self._parser is not None and not control:
+                self._each(iterated, self._parsed_line)
+            else:
+                self._pieces(iterated)
+            if iterated.problem is not None:
+                raise iterated.problem
+        except KlogError as error:
+            raise error.at(position_bytes=table.position[row]) from None
+
+    def _pieces(self, iterated: Iterated) -> None:
+        records, pen = iterated.records, self._pen
+        last = self._readable(iterated)
+        first = iterated.first
+        while first < last:
+            stop = min(first + _PIECE_RECORDS, last)
+            pen.used = text.kafka_records(
+                self._table,
+                records,
+                first,
+                stop,
+                iterated.payload,
+                self._print_data,
+                self._flags.skip_record_metadata,
+                pen.page,
+                pen.used,
+            )
+            self._note_gaps(records, first, stop)
+            first = stop
+            pen.turn()
+        if last < iterated.last:
+            self._each(Iterated(iterated.payload, records, last, last + 1), self._unreadable_line)
+
+    def _readable(self, iterated: Iterated) -> int:
+        """The first row whose value does not fit the payload: legacy messages show sizes before they are believed."""
+        records, room = iterated.records, len(iterated.payload)
+        if not iterated.last or self._table.magic[records.batch[0]] >= 2:
+            return iterated.last
+        for row in range(iterated.first, iterated.last):
+            end = records.headers_start[row]
+            if records.value_start[row] + records.value_size[row] > min(end, room):
+                return row
+        return iterated.last
+
+    def _each(self, iterated: Iterated, show: Callable[[Iterated, int], None]) -> None:
+        for row in range(iterated.first, iterated.last):
+            # The tool compares offsets before it prints anything of the record.
+            self._note_gaps(iterated.records, row, row + 1)
+            show(iterated, row)
+            self._pen.turn()
+
+    def _metadata(self, iterated: Iterated, row: int) -> None:
+        """The record's line without key, value and end of line."""
+        pen = self._pen
+        pen.used = text.kafka_records(
+            self._table,
+            iterated.records,
+            row,
+            row + 1,
+            iterated.payload,
+            False,
+            self._flags.skip_record_metadata,
+            pen.page,
+            pen.used,
+        )
+        pen.used -= 1
+
+    def _control_line(self, iterated: Iterated, row: int) -> None:
+        self._metadata(iterated, row)
+        records, payload = iterated.records, iterated.payload
+        if text.odd_control(self._table, records, row, row + 1, payload) == row:
+            key = _span(payload, records.key_start[row], records.key_size[row])
+            value = _span(payload, records.value_start[row], records.value_size[row])
+            self._pen.write(control_text(key, value))
+        self._pen.write("\n")
+
+    def _parsed_line(self, iterated: Iterated, row: int) -> None:
+        self._metadata(iterated, row)
+        if self._parser is None:
+            raise damaged("no decoder")
+        records, payload = iterated.records, iterated.payload
+        key = _span(payload, records.key_start[row], records.key_size[row])
+        value = _span(payload, records.value_start[row], records.value_size[row])
+        key_text, value_text = self._parser(key, value, records.offset[row])
+        prefix = "|" if self._flags.skip_record_metadata else ""
+        if key_text is not None:
+            self._pen.write(f"{prefix} key: {key_text}")
+        if value_text is not None:
+            self._pen.write(f" payload: {value_text}")
+        self._pen.write("\n")
+
+    def _unreadable_line(self, iterated: Iterated, row: int) -> None:
+        records = iterated.records
+        size = records.value_size[row]
+        records.value_size[row] = -1
+        start = self._pen.used
+        self._metadata(iterated, row)
+        line = bytes(self._pen.page[start : self._pen.used]).decode("utf-8", "surrogateescape")
+        self._pen.used = start
+        self._pen.write(line.replace(" valueSize: -1 ", f" valueSize: {size} ", 1))
+        if self._print_data:
+            raise damaged(f"message has a value of {size} bytes that does not fit it")
+        self._pen.write("\n")
+
+
+def prints_data(flags: KafkaFlags) -> bool:
+    """Whether keys and values are shown: each decoder option implies it."""
+    return (
+        flags.print_data_log
+        or flags.decoder is not None
+        or flags.key_decoder_class is not None
+        or flags.value_decoder_class is not None
+    )
+
+
+def _title(name: str, path: str) -> str:
+    if name.endswith(".log"):
+        return f"Log starting offset: {java.parse_long(name.split('.')[0], path)}\n"
+    if name == "bootstrap.checkpoint":
+        return "KRaft bootstrap snapshot\n"
+    end_offset = java.parse_long(name[:20], path)
+    epoch = java.parse_long(name[21:31], path, bits=32)
+    return f"Snapshot end offset: {end_offset}, epoch: {epoch}\n"
+
+
+def _odd_rows(table: BatchTable) -> list[int]:
+    """Batches with a negative magic, an unknown codec, or less bytes than a header has."""
+    if not len(table):
+        return []
+    codecs_known = all(bits & CODEC_MASK <= _NEWEST_CODEC for bits in set(table.attributes))
+    if codecs_known and min(table.magic) >= 0 and (max(table.magic) < 2 or min(table.size) >= HEADER_BYTES):
+        return []
+    return [
+        row
+        for row in range(len(table))
+        if table.magic[row] < 0
+        or (table.magic[row] >= 2 and table.size[row] < HEADER_BYTES)
+        or table.attributes[row] & CODEC_MASK > _NEWEST_CODEC
+    ]
+
+
+def _rows_of(records: RecordTable, first: int, last: int) -> tuple[int, int]:
+    """The rows of the records of batches `first` to `last`: a run was decoded from `first` on."""
+    if not len(records) or records.batch[-1] < last:
+        return 0, len(records)
+    end = len(records)
+    while end and records.batch[end - 1] >= last:
+        end -= 1
+    return 0, end
+
+
+def _drop_rows(records: RecordTable, end: int) -> None:
+    for name in RecordTable.COLUMNS:
+        del getattr(records, name)[end:]
+
+
+def _span(payload: Bytes, start: int, size: int) -> bytes | None:
+    if size < 0:
+        return None
+    data = bytes(memoryview(payload)[start : start + size])
+    if len(data) < size:
+        raise damaged(f"message has a key or value of {size} bytes that does not fit it")
+    return data
+
+
+def size_of(file: BinaryIO) -> int:
+    """Bytes in the open file."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return size

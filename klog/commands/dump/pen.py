@@ -1,0 +1,43 @@
+"""The output buffer of the text renderings: the text kernels append to it, large pieces are written at once."""
+
+from __future__ import annotations
+
+from typing import BinaryIO, Final
+
+FLUSH_BYTES: Final = 1 << 20
+
+
+class Pen:
+    """Collects text for `out` in one reused buffer.
+
+    A text kernel is called with `pen.page` and `pen.used` and its result stored in `pen.used`; `turn` writes
+    the page out when it is full enough. `close` writes the rest.
+    """
+
+    __slots__ = ("_out", "page", "used")
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self.page = bytearray(FLUSH_BYTES)
+        self.used = 0
+
+    def write(self, text: str) -> None:
+        """Append `text` in UTF-8."""
+        data = text.encode("utf-8", "surrogateescape")
+        self.page[self.used : self.used + len(data)] = data
+        self.used += len(data)
+
+    def turn(self) -> None:
+        """Write the page out if it is full."""
+        if self.used >= FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the page out."""
+        if self.used:
+            with memoryview(self.page) as page, page[: self.used] as text:
+                written = 0
+                while written < len(text):
+                    written += self._out.write(text[written:]) or 0
+            self.used = 0
+        self._out.flush()
