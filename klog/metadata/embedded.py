@@ -1,0 +1,146 @@
+"""The metadata store of a broker that stands alone: the tree in memory, kept in one SQLite file.
+
+Every write is durable (fsync through SQLite's write-ahead log) before it is visible or answered. One process
+at a time holds the file; its one session, and so every ephemeral node, ends with it, however it ends.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from klog.metadata.errors import StoreFailedError, StoreLockedError
+from klog.metadata.local import SharedTree, TreeSession
+from klog.metadata.store import NodeStat
+from klog.metadata.tree import Commit, NodeRecord, NodeTree
+from klog.metadata.watches import Dispatcher
+
+FILE_NAME = "klog-metadata.sqlite"
+_SCHEMA_VERSION = 1
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS node (
+    path TEXT PRIMARY KEY,
+    data BLOB,
+    version INTEGER NOT NULL,
+    created_zxid INTEGER NOT NULL,
+    modified_zxid INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    ephemeral_owner INTEGER NOT NULL,
+    child_changes INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS tree (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 0),
+    last_zxid INTEGER NOT NULL
+);
+INSERT OR IGNORE INTO tree VALUES (0, 0);
+"""
+
+
+def _wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class EmbeddedStore(TreeSession):
+    """A MetadataStore in one file (`FILE_NAME` in the first log directory, by custom).
+
+    Raises StoreLockedError when another process has it open, StoreFailedError when it cannot be opened or
+    is no such file.
+    """
+
+    def __init__(self, file: Path, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
+        self._journal = SqliteJournal(file)
+        try:
+            shared = SharedTree(self._journal, now_ms)
+            self._dispatcher = Dispatcher("klog-metadata-watches")
+            super().__init__(shared, self._dispatcher.deliver)
+        except StoreFailedError:
+            self._journal.close()
+            raise
+
+    def close(self) -> None:
+        """Ends the session; what was told to watches before is delivered first."""
+        super().close()
+        self._dispatcher.stop()
+        self._journal.close()
+
+
+class SqliteJournal:
+    """The tree's records in SQLite, one row a node, under an exclusive lock for as long as it is open."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        try:
+            self._database = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        try:
+            # Exclusive from the first statement: a second process is refused, not queued.
+            self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
+            self._database.execute("PRAGMA journal_mode = WAL")
+            self._database.execute("PRAGMA synchronous = FULL")
+            self._prepare()
+        except sqlite3.Error as error:
+            self._database.close()
+            raise self._failure(error) from error
+        except StoreFailedError:
+            self._database.close()
+            raise
+
+    def _prepare(self) -> None:
+        version = self._database.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, _SCHEMA_VERSION):
+            raise StoreFailedError(
+                f"{self._file} was written by another klog (schema {version})",
+                cure="use that version of klog",
+            )
+        self._database.executescript(f"BEGIN EXCLUSIVE; {_SCHEMA} COMMIT")
+        self._database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        try:
+            self._database.execute("BEGIN IMMEDIATE")
+            yield
+            self._database.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            raise self._failure(error) from error
+
+    def _roll_back(self) -> None:
+        # After a full disk or an I/O error SQLite has rolled back by itself, and says so here.
+        with suppress(sqlite3.Error):
+            self._database.execute("ROLLBACK")
+
+    def write(self, commit: Commit) -> None:
+        """Inside `batch`, which turns SQLite's errors into StoreFailedError."""
+        execute = self._database.execute
+        for path, record in commit.changes.items():
+            if record is None:
+                execute("DELETE FROM node WHERE path = ?", (path,))
+            else:
+                row = (path, record.data, *record.stat, record.child_changes)
+                execute("INSERT OR REPLACE INTO node VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        execute("UPDATE tree SET last_zxid = ?", (commit.zxid,))
+
+    def load(self) -> NodeTree:
+        try:
+            rows = self._database.execute("SELECT * FROM node").fetchall()
+            last_zxid = self._database.execute("SELECT last_zxid FROM tree").fetchone()[0]
+        except sqlite3.Error as error:
+            raise self._failure(error) from error
+        records = {path: NodeRecord(data, NodeStat(*stat), changes) for path, data, *stat, changes in rows}
+        return NodeTree(records, last_zxid)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _failure(self, error: sqlite3.Error) -> StoreLockedError | StoreFailedError:
+        if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return StoreLockedError(
+                f"{self._file} is in use by another broker", cure="stop it, or use other log.dirs"
+            )
+        return StoreFailedError(f"{self._file}: {error}", cure="check the disk and the file's permissions")

@@ -1,0 +1,229 @@
+"""The tree inside one process: sessions share it, a journal keeps it, watches tell of it.
+
+`EmbeddedStore` is one session on a tree that SQLite keeps; tests put many sessions on a tree that nothing
+keeps, and end or cut them off as they like.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
+from typing import Protocol, cast
+
+from klog.metadata.errors import NodeExistsError, NoNodeError, StoreClosedError, StoreError
+from klog.metadata.store import (
+    ANY_VERSION,
+    Create,
+    Delete,
+    MultiResult,
+    Node,
+    NodeStat,
+    Operation,
+    SessionListener,
+    SessionState,
+    SetData,
+    Watch,
+    missing_parents,
+)
+from klog.metadata.tree import Commit, NodeTree
+from klog.metadata.watches import Delivery, WatchRegistry
+
+Deliver = Callable[[Iterable[Delivery]], None]
+
+
+class Journal(Protocol):
+    """Makes commits durable before they are true."""
+
+    def batch(self) -> AbstractContextManager[None]:
+        """Commits written inside are durable together when it ends without an error."""
+
+    def write(self, commit: Commit) -> None:
+        """Raises StoreFailedError; nothing of the batch is kept then."""
+
+    def load(self) -> NodeTree:
+        """The tree as it was last durable."""
+
+
+class NoJournal:
+    """Keeps nothing: for a tree that lives as long as its process."""
+
+    def batch(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def write(self, commit: Commit) -> None:
+        pass
+
+    def load(self) -> NodeTree:
+        return NodeTree()
+
+
+class SharedTree:
+    """A tree with its journal and the sessions that look at it. Thread-safe."""
+
+    def __init__(self, journal: Journal, now_ms: Callable[[], int]) -> None:
+        self.lock = threading.RLock()
+        self._journal = journal
+        self._now_ms = now_ms
+        self._sessions: dict[int, TreeSession] = {}
+        self.tree = journal.load()
+        # Sessions end with their process: what is ephemeral here belongs to one that is gone.
+        leftovers = self.tree.ephemerals()
+        if leftovers:
+            self.commit_many([[Delete(path) for path in leftovers]], session_id=0)
+
+    def join(self, session: TreeSession) -> int:
+        """A new session's id."""
+        with self.lock:
+            session_id = self.tree.last_zxid + 1
+            empty = Commit(session_id, {}, [], ())
+            with self._journal.batch():
+                self._journal.write(empty)
+            self.tree.apply(empty)
+            self._sessions[session_id] = session
+            return session_id
+
+    def leave(self, session_id: int) -> None:
+        """Ends a session: its ephemeral nodes go, the others' watches see it."""
+        with self.lock:
+            if self._sessions.pop(session_id, None) is not None:
+                owned = self.tree.ephemerals(session_id)
+                if owned:
+                    self.commit_many([[Delete(path) for path in owned]], session_id)
+
+    def commit_many(
+        self, multis: Sequence[Sequence[Operation]], session_id: int
+    ) -> list[MultiResult | StoreError]:
+        """Each multi for itself, all durable together."""
+        with self.lock:
+            outcomes: list[MultiResult | StoreError] = []
+            commits: list[Commit] = []
+            try:
+                with self._journal.batch():
+                    for operations in multis:
+                        try:
+                            commit = self.tree.plan(operations, session_id, self._now_ms())
+                        except StoreError as error:
+                            outcomes.append(error)
+                            continue
+                        self._journal.write(commit)
+                        self.tree.apply(commit)
+                        commits.append(commit)
+                        outcomes.append(commit.results)
+            except StoreError:
+                self.tree = self._journal.load()
+                raise
+            for commit in commits:
+                self._notify(commit)
+            return outcomes
+
+    def _notify(self, commit: Commit) -> None:
+        for session in list(self._sessions.values()):
+            for event in commit.events:
+                session.deliver(session.watches.take(event))
+
+
+class TreeSession:
+    """A MetadataStore on a SharedTree. `deliver` is how its watches and listeners are called."""
+
+    def __init__(self, shared: SharedTree, deliver: Deliver) -> None:
+        self._shared = shared
+        self.deliver = deliver
+        self.watches = WatchRegistry()
+        self._listeners: list[SessionListener] = []
+        self._open = True
+        self._session_id = shared.join(self)
+
+    @property
+    def session_id(self) -> int:
+        return self._session_id
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        if make_parents:
+            for parent in missing_parents(path):
+                with suppress(NodeExistsError):
+                    self.multi([Create(parent)])
+        return cast(str, self.multi([Create(path, data, ephemeral, sequential)])[0])
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        with self._tree() as tree:
+            node = tree.find(path)
+            if node is None:
+                raise NoNodeError(f"no node {path}", path=path)
+            if watch is not None:
+                self.watches.add_data(path, watch)
+            return node
+
+    def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        with self._tree() as tree:
+            node = tree.find(path)
+            if watch is not None:
+                self.watches.add_data(path, watch)
+            return None if node is None else node.stat
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        with self._tree() as tree:
+            names = tree.child_names(path)
+            if watch is not None:
+                self.watches.add_children(path, watch)
+            return names
+
+    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
+        return cast(NodeStat, self.multi([SetData(path, data, version)])[0])
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self.multi([Delete(path, version)])
+
+    def multi(self, operations: Sequence[Operation]) -> MultiResult:
+        outcome = self.multi_many([operations])[0]
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return outcome
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        with self._tree() as tree:
+            return [tree.find(path) for path in paths]
+
+    def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
+        with self._tree():
+            return self._shared.commit_many(multis, self._session_id)
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        self._listeners.append(listener)
+
+    def wait_connected(self, timeout_ms: int | None = None) -> None:  # noqa: ARG002 - always connected
+        with self._tree():
+            return
+
+    def expire(self) -> None:
+        """Ends the session as a server does that has not heard of it; a new one follows at once."""
+        with self._tree():
+            self.watches.clear()
+            self._shared.leave(self._session_id)
+            self._session_id = self._shared.join(self)
+            for state in (SessionState.EXPIRED, SessionState.CONNECTED):
+                self.deliver([partial(listener, state) for listener in self._listeners])
+
+    def close(self) -> None:
+        with self._shared.lock:
+            if self._open:
+                self._open = False
+                self.watches.clear()
+                self._shared.leave(self._session_id)
+
+    @contextmanager
+    def _tree(self) -> Iterator[NodeTree]:
+        """The tree under its lock. Raises StoreClosedError."""
+        with self._shared.lock:
+            if not self._open:
+                raise StoreClosedError("the metadata store is closed")
+            yield self._shared.tree

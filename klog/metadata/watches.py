@@ -1,0 +1,89 @@
+"""Which watches wait for what, and how they are called: in order, one at a time, on one thread.
+
+A data watch (set by `get` and `exists`) sees a node created, changed or deleted; a child watch (set by
+`children`) sees children come and go, and the node deleted. Each fires once.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from klog.metadata.store import Watch, WatchEvent, WatchKind
+
+Delivery = Callable[[], None]
+
+
+class WatchRegistry:
+    """The waiting watches of one session. The same watch set twice on a node waits once."""
+
+    def __init__(self) -> None:
+        # Dictionaries without values: sets that keep their order.
+        self._data: dict[str, dict[Watch, None]] = {}
+        self._children: dict[str, dict[Watch, None]] = {}
+
+    def add_data(self, path: str, watch: Watch) -> None:
+        self._data.setdefault(path, {})[watch] = None
+
+    def add_children(self, path: str, watch: Watch) -> None:
+        self._children.setdefault(path, {})[watch] = None
+
+    def discard(self, path: str, watch: Watch) -> None:
+        """Takes a watch back whose read failed."""
+        for waiting in (self._data, self._children):
+            watches = waiting.get(path, {})
+            watches.pop(watch, None)
+            if not watches:
+                waiting.pop(path, None)
+
+    def take(self, event: WatchEvent) -> list[Delivery]:
+        """Removes the watches that the event fires, and returns the calls to make."""
+        fired: dict[Watch, None] = {}
+        if event.kind is not WatchKind.CHILDREN_CHANGED:
+            fired.update(self._data.pop(event.path, {}))
+        if event.kind in (WatchKind.CHILDREN_CHANGED, WatchKind.DELETED):
+            fired.update(self._children.pop(event.path, {}))
+        return [partial(watch, event) for watch in fired]
+
+    def take_all(self) -> list[Delivery]:
+        """Removes all watches as if everything they wait for had changed."""
+        calls: list[Delivery] = [
+            partial(watch, WatchEvent(kind, path))
+            for kind, waiting in (
+                (WatchKind.DATA_CHANGED, self._data),
+                (WatchKind.CHILDREN_CHANGED, self._children),
+            )
+            for path, watches in waiting.items()
+            for watch in watches
+        ]
+        self.clear()
+        return calls
+
+    def clear(self) -> None:
+        self._data.clear()
+        self._children.clear()
+
+
+class Dispatcher:
+    """Calls deliveries in order on a thread of its own, until it is stopped."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def deliver(self, deliveries: Iterable[Delivery]) -> None:
+        for delivery in deliveries:
+            self._queue.put(delivery)
+
+    def stop(self) -> None:
+        """Ends the thread after what is queued; waits for it unless called from it."""
+        self._queue.put(None)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while (delivery := self._queue.get()) is not None:
+            delivery()

@@ -1,0 +1,315 @@
+"""The metadata store on a ZooKeeper ensemble, through kazoo.
+
+kazoo drops watches when the connection breaks; here they fire then, so that nobody misses a change: an owner
+reads again anyway. A new session follows an expired one by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+
+from klog.metadata._kazoo import (
+    SESSION_STATES,
+    WATCH_KINDS,
+    multi_outcome,
+    node_stat,
+    request,
+    store_error,
+)
+from klog.metadata.errors import (
+    ConnectionLossError,
+    NodeExistsError,
+    NoNodeError,
+    StoreClosedError,
+    StoreError,
+)
+from klog.metadata.store import (
+    ANY_VERSION,
+    MultiResult,
+    Node,
+    NodeStat,
+    Operation,
+    SessionListener,
+    SessionState,
+    SetData,
+    Watch,
+    WatchEvent,
+)
+from klog.metadata.watches import Dispatcher, WatchRegistry
+
+if TYPE_CHECKING:
+    from kazoo.protocol.states import WatchedEvent, ZnodeStat
+
+DEFAULT_SESSION_TIMEOUT_MS = 18_000
+# How many requests are under way at once at most (Kafka's zookeeper.max.in.flight.requests).
+MAX_IN_FLIGHT = 10
+
+_Result = TypeVar("_Result")
+_Answer_co = TypeVar("_Answer_co", covariant=True)
+
+
+class _Pending(Protocol[_Answer_co]):
+    """What kazoo's asynchronous calls return."""
+
+    def get(self) -> _Answer_co: ...
+
+
+class ZooKeeperStore:
+    """A MetadataStore on `hosts` (`host:port,host:port/chroot`, as in `zookeeper.connect`).
+
+    The chroot is created when it is missing. Reads wait up to a session timeout for the connection to come
+    back. Raises ConnectionLossError when no server answers within `connect_timeout_ms`.
+    """
+
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+        connect_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+    ) -> None:
+        from kazoo.client import KazooClient
+        from kazoo.handlers.threading import KazooTimeoutError
+
+        servers, slash, root = hosts.partition("/")
+        # Paths are prefixed here: kazoo's own chroot handling leaves multis' results unprefixed.
+        self._root = slash + root.rstrip("/") if root else ""
+        self._session_timeout_ms = session_timeout_ms
+        self._watches = WatchRegistry()
+        self._lock = threading.Lock()
+        self._listeners: list[SessionListener] = []
+        self._connected = threading.Event()
+        self._closed = False
+        self._client = KazooClient(servers, timeout=session_timeout_ms / 1000)
+        self._client.add_listener(self._on_state)
+        self._dispatcher = Dispatcher("klog-zookeeper-watches")
+        try:
+            self._client.start(timeout=connect_timeout_ms / 1000)
+        except KazooTimeoutError as late:
+            self._dispatcher.stop()
+            raise ConnectionLossError(
+                f"no ZooKeeper server of {servers} answered within {connect_timeout_ms} ms",
+                cure="check zookeeper.connect",
+            ) from late
+        if self._root:
+            self._create_root()
+
+    def _create_root(self) -> None:
+        prefix, self._root = self._root, ""
+        if self.exists(prefix) is None:
+            with suppress(NodeExistsError):
+                self.create(prefix, make_parents=True)
+        self._root = prefix
+
+    @property
+    def session_id(self) -> int:
+        identity = self._client.client_id
+        return identity[0] if identity else 0
+
+    def create(
+        self,
+        path: str,
+        data: bytes | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> str:
+        created: str = self._write(
+            path,
+            lambda: self._client.create_async(
+                self._root + path, data, ephemeral=ephemeral, sequence=sequential, makepath=make_parents
+            ),
+        )
+        return created[len(self._root) :]
+
+    def get(self, path: str, watch: Watch | None = None) -> Node:
+        def send() -> _Pending[tuple[bytes | None, ZnodeStat]]:
+            pending: _Pending[tuple[bytes | None, ZnodeStat]] = self._client.get_async(
+                self._root + path, self._data_watch(path, watch)
+            )
+            return pending
+
+        data, stat = self._read(path, watch, send)
+        return Node(data, node_stat(stat))
+
+    def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
+        def send() -> _Pending[ZnodeStat | None]:
+            pending: _Pending[ZnodeStat | None] = self._client.exists_async(
+                self._root + path, self._data_watch(path, watch)
+            )
+            return pending
+
+        stat = self._read(path, watch, send)
+        return None if stat is None else node_stat(stat)
+
+    def children(self, path: str, watch: Watch | None = None) -> list[str]:
+        def send() -> _Pending[list[str]]:
+            pending: _Pending[list[str]] = self._client.get_children_async(
+                self._root + path, self._child_watch(path, watch)
+            )
+            return pending
+
+        return sorted(self._read(path, watch, send))
+
+    def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
+        return cast(NodeStat, self.multi([SetData(path, data, version)])[0])
+
+    def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        self._write(path, lambda: self._client.delete_async(self._root + path, version))
+
+    def multi(self, operations: Sequence[Operation]) -> MultiResult:
+        outcome = self.multi_many([operations])[0]
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return outcome
+
+    def get_many(self, paths: Sequence[str]) -> list[Node | None]:
+        nodes: list[Node | None] = []
+        for start in range(0, len(paths), MAX_IN_FLIGHT):
+            some = paths[start : start + MAX_IN_FLIGHT]
+            nodes += self._retried(partial(self._get_some, some))
+        return nodes
+
+    def _get_some(self, paths: Sequence[str]) -> list[Node | None]:
+        pending = [self._client.get_async(self._root + path) for path in paths]
+        nodes: list[Node | None] = []
+        for path, result in zip(paths, pending, strict=True):
+            try:
+                data, stat = self._await(path, result)
+                nodes.append(Node(data, node_stat(stat)))
+            except NoNodeError:
+                nodes.append(None)
+        return nodes
+
+    def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
+        outcomes: list[MultiResult | StoreError] = []
+        for start in range(0, len(multis), MAX_IN_FLIGHT):
+            some = multis[start : start + MAX_IN_FLIGHT]
+            self._check_open()
+            pending = [self._send_multi(operations) for operations in some]
+            outcomes += [self._multi_outcome(ops, result) for ops, result in zip(some, pending, strict=True)]
+        return outcomes
+
+    def _send_multi(self, operations: Sequence[Operation]) -> _Pending[list[object]]:
+        transaction = self._client.transaction()
+        transaction.operations.extend(request(operation, self._root) for operation in operations)
+        pending: _Pending[list[object]] = transaction.commit_async()
+        return pending
+
+    def _multi_outcome(
+        self, operations: Sequence[Operation], result: _Pending[list[object]]
+    ) -> MultiResult | StoreError:
+        try:
+            answers = self._await(None, result)
+        except StoreError as error:
+            return error
+        return multi_outcome(operations, answers, len(self._root))
+
+    def add_session_listener(self, listener: SessionListener) -> None:
+        with self._lock:
+            self._listeners.append(listener)
+
+    def wait_connected(self, timeout_ms: int | None = None) -> None:
+        self._connected.wait(None if timeout_ms is None else timeout_ms / 1000)
+        self._check_open()
+        if not self._connected.is_set():
+            raise ConnectionLossError(f"no ZooKeeper server could be reached for {timeout_ms} ms")
+
+    def close(self) -> None:
+        """Ends the session at the server, so that its ephemeral nodes go at once."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._watches.clear()
+            self._listeners.clear()
+        self._connected.set()
+        self._client.stop()
+        self._client.close()
+        self._dispatcher.stop()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError("the metadata store is closed")
+
+    def _read(self, path: str, watch: Watch | None, send: Callable[[], _Pending[_Result]]) -> _Result:
+        def read() -> _Result:
+            try:
+                return self._await(path, send())
+            except StoreError:
+                if watch is not None:
+                    with self._lock:
+                        self._watches.discard(path, watch)
+                raise
+
+        return self._retried(read)
+
+    def _retried(self, read: Callable[[], _Result]) -> _Result:
+        """Repeats a read over losses of the connection, for one session timeout."""
+        deadline_s = time.monotonic() + self._session_timeout_ms / 1000
+        while True:
+            self._check_open()
+            try:
+                return read()
+            except ConnectionLossError:
+                left_ms = int((deadline_s - time.monotonic()) * 1000)
+                if left_ms <= 0:
+                    raise
+                self.wait_connected(left_ms)
+
+    def _write(self, path: str, send: Callable[[], _Pending[_Result]]) -> _Result:
+        self._check_open()
+        return self._await(path, send())
+
+    def _await(self, path: str | None, result: _Pending[_Result]) -> _Result:
+        """The answer. Raises a StoreError in place of kazoo's."""
+        from kazoo.exceptions import KazooException
+
+        try:
+            return result.get()
+        except KazooException as error:
+            self._check_open()
+            raise store_error(error, path) from error
+
+    def _data_watch(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
+        if watch is None:
+            return None
+        with self._lock:
+            self._watches.add_data(path, watch)
+        return self._on_event
+
+    def _child_watch(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
+        if watch is None:
+            return None
+        with self._lock:
+            self._watches.add_children(path, watch)
+        return self._on_event
+
+    def _on_event(self, event: WatchedEvent) -> None:
+        kind = WATCH_KINDS.get(event.type)
+        # A session event says nothing of the node; `_on_state` deals with those.
+        if kind is not None:
+            seen = WatchEvent(kind, event.path[len(self._root) :] or "/")
+            with self._lock:
+                self._dispatcher.deliver(self._watches.take(seen))
+
+    def _on_state(self, kazoo_state: str) -> None:
+        state = SESSION_STATES[kazoo_state]
+        with self._lock:
+            if self._closed:
+                return
+            if state is SessionState.CONNECTED:
+                # A change while nobody was connected would be missed: every watch fires.
+                self._dispatcher.deliver(self._watches.take_all())
+                self._connected.set()
+            else:
+                self._connected.clear()
+            if state is SessionState.EXPIRED:
+                self._watches.clear()
+            self._dispatcher.deliver([partial(listener, state) for listener in self._listeners])

@@ -1,0 +1,86 @@
+"""A TCP proxy that a test tells when to break: between a store and its ZooKeeper server."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class Proxy:
+    """Forwards 127.0.0.1:`port` to a server. `cut` breaks every connection, `refuse` keeps new ones out,
+    `lose_next_reply` lets the next request through and breaks the connection in place of its answer."""
+
+    def __init__(self, server_port: int) -> None:
+        self._server_port = server_port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._lock = threading.Lock()
+        self._open: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._refusing = False
+        self._armed = False
+        self._requested = False
+        self._start(self._accept)
+
+    def cut(self) -> None:
+        with self._lock:
+            sockets, self._open = self._open, []
+        for each in sockets:
+            _shut(each)
+
+    def refuse(self, refusing: bool) -> None:
+        self._refusing = refusing
+        if refusing:
+            self.cut()
+
+    def lose_next_reply(self) -> None:
+        self._requested = False
+        self._armed = True
+
+    def close(self) -> None:
+        _shut(self._listener)
+        self.cut()
+        for thread in self._threads:
+            thread.join()
+
+    def _start(self, target: object, *args: object) -> None:
+        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                if self._refusing:
+                    client.close()
+                    continue
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._server_port))
+                except OSError:
+                    client.close()
+                    continue
+                with self._lock:
+                    self._open += [client, server]
+                self._start(self._pump, client, server, True)
+                self._start(self._pump, server, client, False)
+
+    def _pump(self, source: socket.socket, target: socket.socket, requests: bool) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                if requests and self._armed:
+                    self._requested = True
+                elif not requests and self._armed and self._requested:
+                    self._armed = False
+                    break
+                target.sendall(data)
+        for each in (source, target):
+            _shut(each)
+
+
+def _shut(each: socket.socket) -> None:
+    # Shut before close: a thread that waits in recv or accept wakes up.
+    with suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+    each.close()

@@ -1,0 +1,146 @@
+"""The store in one file: what survives, what does not, and who may open it."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.errors import StoreError, StoreFailedError, StoreLockedError
+from klog.metadata.store import Check, Create, Delete, Operation, SetData
+from klog.metadata.tree import NodeTree
+
+
+def test_nodes_survive_a_restart_with_their_versions(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    first = EmbeddedStore(file)
+    first.create("/a/b", b"0", make_parents=True)
+    first.set("/a/b", b"1")
+    before = first.get("/a/b")
+    first.close()
+    second = EmbeddedStore(file)
+    assert second.get("/a/b") == before
+    assert second.children("/a") == ["b"]
+    assert second.set("/a/b", b"2").modified_zxid > before.stat.modified_zxid
+    second.close()
+
+
+def test_a_restart_ends_the_session_of_the_process_before(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    script = (
+        "import os, sys; from pathlib import Path; from klog.metadata.embedded import EmbeddedStore\n"
+        "store = EmbeddedStore(Path(sys.argv[1]))\n"
+        "store.create('/kept', b'acknowledged')\n"
+        "store.create('/gone', b'', ephemeral=True)\n"
+        "print(store.session_id, flush=True)\n"
+        f"os.kill(os.getpid(), {int(signal.SIGKILL)})\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    store = EmbeddedStore(file)
+    assert store.get("/kept").data == b"acknowledged"
+    assert store.exists("/gone") is None
+    assert store.session_id > int(done.stdout)
+    store.close()
+
+
+def test_sequence_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
+    names = []
+    for _ in range(2):
+        store = EmbeddedStore(tmp_path / FILE_NAME)
+        names.append(store.create("/n_", b"", sequential=True))
+        store.delete(names[-1])
+        store.close()
+    assert names[0] < names[1]
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    store = EmbeddedStore(file)
+    store.create("/a", b"")
+    with pytest.raises(StoreLockedError, match="in use"):
+        EmbeddedStore(file)
+    script = (
+        "import sys; from pathlib import Path; from klog.metadata.embedded import EmbeddedStore\n"
+        "from klog.metadata.errors import StoreLockedError\n"
+        "try:\n    EmbeddedStore(Path(sys.argv[1]))\nexcept StoreLockedError:\n    sys.exit(42)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script, str(file)], check=False).returncode == 42
+    assert store.set("/a", b"still ours").version == 1
+    store.close()
+    EmbeddedStore(file).close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    file.write_bytes(b"not a database" * 100)
+    with pytest.raises(StoreFailedError, match="not a database"):
+        EmbeddedStore(file)
+
+
+def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / FILE_NAME
+    database = sqlite3.connect(file)
+    database.execute("PRAGMA user_version = 99")
+    database.close()
+    with pytest.raises(StoreFailedError, match="another klog"):
+        EmbeddedStore(file)
+
+
+def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailedError, match="unable to open"):
+        EmbeddedStore(tmp_path / "missing" / FILE_NAME)
+
+
+def test_a_write_that_cannot_be_kept_did_not_happen(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / FILE_NAME)
+    store.create("/a", b"small")
+    # A full disk, as SQLite sees it: no more pages.
+    pages = store._journal._database.execute("PRAGMA page_count").fetchone()[0]
+    store._journal._database.execute(f"PRAGMA max_page_count = {pages}")
+    seen: list[object] = []
+    store.exists("/b", seen.append)
+    with pytest.raises(StoreFailedError, match="full"):
+        store.multi([SetData("/a", b"x" * 100_000), Create("/b")])
+    assert store.get("/a").data == b"small"
+    assert store.exists("/b") is None
+    store._journal._database.execute("PRAGMA max_page_count = 1000000")
+    store.set("/a", b"y" * 100_000)
+    store.close()
+    assert seen == []
+    again = EmbeddedStore(tmp_path / FILE_NAME)
+    assert again.get("/a").data == b"y" * 100_000
+    again.close()
+
+
+_paths = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/deep"])
+_versions = st.integers(-1, 3)
+_operations = st.one_of(
+    st.builds(Check, _paths, _versions),
+    st.builds(Create, _paths, st.none() | st.binary(max_size=3), st.booleans(), st.booleans()),
+    st.builds(SetData, _paths, st.binary(max_size=3), _versions),
+    st.builds(Delete, _paths, _versions),
+)
+
+
+@given(st.lists(st.lists(_operations, max_size=4), max_size=20))
+def test_what_the_file_keeps_is_what_the_tree_says(multis: list[list[Operation]]) -> None:
+    store = EmbeddedStore(Path(":memory:"))
+    for operations in multis:
+        with suppress(StoreError):
+            store.multi(operations)
+    kept, true = store._journal.load(), store._shared.tree
+    assert _content(kept) == _content(true)
+    store.close()
+
+
+def _content(tree: NodeTree) -> object:
+    return tree._records, {path: sorted(names) for path, names in tree._children.items()}, tree.last_zxid

@@ -1,0 +1,168 @@
+"""What only a store behind a network does: lost connections, lost replies, expired sessions."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from klog.metadata.errors import ConnectionLossError, NodeExistsError, StoreClosedError
+from klog.metadata.store import Create, SessionState, WatchEvent, WatchKind
+from klog.metadata.zookeeper import ZooKeeperStore
+from tests.metadata.proxy import Proxy
+from tests.metadata.test_store import SOON_S, Seen
+from tests.peers.broker import free_port
+from tests.peers.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.kafka
+
+SESSION_TIMEOUT_MS = 1_200
+
+
+@pytest.fixture
+def proxy(zookeeper: ZooKeeperServer) -> Iterator[Proxy]:
+    proxy = Proxy(zookeeper.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def direct(zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperStore]:
+    """A session that nothing disturbs, on an empty tree."""
+    store = ZooKeeperStore(f"{zookeeper.hosts}/direct{time.time_ns()}", session_timeout_ms=10_000)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def disturbed(proxy: Proxy, direct: ZooKeeperStore) -> Iterator[ZooKeeperStore]:
+    """A session on the same tree, through the proxy."""
+    hosts = f"127.0.0.1:{proxy.port}{direct._root}"
+    store = ZooKeeperStore(hosts, session_timeout_ms=SESSION_TIMEOUT_MS)
+    yield store
+    store.close()
+
+
+class States(queue.SimpleQueue[SessionState]):
+    def __call__(self, state: SessionState) -> None:
+        self.put(state)
+
+    def wait_for(self, wanted: SessionState) -> None:
+        while self.get(timeout=SOON_S) is not wanted:
+            pass
+
+
+def test_a_session_survives_a_broken_connection(disturbed: ZooKeeperStore, proxy: Proxy) -> None:
+    states = States()
+    disturbed.add_session_listener(states)
+    session_id = disturbed.session_id
+    disturbed.create("/mine", b"", ephemeral=True)
+    proxy.cut()
+    states.wait_for(SessionState.SUSPENDED)
+    states.wait_for(SessionState.CONNECTED)
+    assert disturbed.session_id == session_id
+    assert disturbed.get("/mine").stat.ephemeral_owner == session_id
+
+
+def test_reads_wait_for_the_connection_to_come_back(
+    disturbed: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
+) -> None:
+    direct.create("/a", b"x")
+    for _ in range(3):
+        proxy.cut()
+        assert disturbed.get("/a").data == b"x"
+        assert [node and node.data for node in disturbed.get_many(["/a", "/b"])] == [b"x", None]
+
+
+def test_a_change_while_disconnected_is_not_missed(
+    disturbed: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
+) -> None:
+    direct.create("/a", b"0")
+    seen, states = Seen(), States()
+    disturbed.add_session_listener(states)
+    disturbed.get("/a", seen)
+    disturbed.children("/", seen)
+    proxy.refuse(True)
+    states.wait_for(SessionState.SUSPENDED)
+    direct.set("/a", b"1")
+    direct.create("/b")
+    proxy.refuse(False)
+    events = {seen.next(), seen.next()}
+    assert events == {WatchEvent(WatchKind.DATA_CHANGED, "/a"), WatchEvent(WatchKind.CHILDREN_CHANGED, "/")}
+
+
+def test_a_write_without_reply_is_an_open_question(
+    disturbed: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
+) -> None:
+    # The request reaches the server, the answer is lost: only reading back tells.
+    proxy.lose_next_reply()
+    with pytest.raises(ConnectionLossError):
+        disturbed.multi([Create("/a", b"written"), Create("/b")])
+    disturbed.wait_connected(SOON_S * 1000)
+    assert disturbed.get("/a").data == b"written"
+    with pytest.raises(NodeExistsError):
+        disturbed.create("/b")
+
+
+def test_a_silent_client_loses_its_session(
+    disturbed: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
+) -> None:
+    states, old_watch, gone = States(), Seen(), Seen()
+    disturbed.add_session_listener(states)
+    old_session = disturbed.session_id
+    disturbed.create("/mine", b"", ephemeral=True)
+    disturbed.exists("/later", old_watch)
+    direct.exists("/mine", gone)
+    proxy.refuse(True)
+    assert gone.next() == WatchEvent(WatchKind.DELETED, "/mine")
+    proxy.refuse(False)
+    states.wait_for(SessionState.EXPIRED)
+    states.wait_for(SessionState.CONNECTED)
+    assert disturbed.session_id not in (0, old_session)
+    # The old session's watches are gone with it; the new session works as the first did.
+    direct.create("/later")
+    new_watch = Seen()
+    disturbed.get("/later", new_watch)
+    direct.delete("/later")
+    assert new_watch.next().kind is WatchKind.DELETED
+    assert old_watch.empty()
+
+
+def test_the_server_comes_back_with_the_session(zookeeper: ZooKeeperServer, direct: ZooKeeperStore) -> None:
+    session_id = direct.session_id
+    direct.create("/mine", b"kept", ephemeral=True)
+    zookeeper.kill()
+    zookeeper.start()
+    assert direct.get("/mine").data == b"kept"
+    assert direct.session_id == session_id
+
+
+def test_no_server_is_said_plainly() -> None:
+    with pytest.raises(ConnectionLossError, match=r"zookeeper\.connect"):
+        ZooKeeperStore(f"127.0.0.1:{free_port()}", connect_timeout_ms=300)
+
+
+def test_closing_wakes_who_waits_for_a_connection(disturbed: ZooKeeperStore, proxy: Proxy) -> None:
+    states = States()
+    disturbed.add_session_listener(states)
+    proxy.refuse(True)
+    states.wait_for(SessionState.SUSPENDED)
+    with pytest.raises(ConnectionLossError):
+        disturbed.wait_connected(50)
+    disturbed.close()
+    with pytest.raises(StoreClosedError):
+        disturbed.wait_connected()
+
+
+def test_paths_are_relative_to_the_chroot(zookeeper: ZooKeeperServer, direct: ZooKeeperStore) -> None:
+    direct.create("/in/here", b"", make_parents=True)
+    above = ZooKeeperStore(zookeeper.hosts)
+    assert above.exists(direct._root + "/in/here") is not None
+    above.close()
+    seen = Seen()
+    direct.get("/in/here", seen)
+    assert direct.create("/in/n_", b"", sequential=True).startswith("/in/n_0")
+    direct.delete("/in/here")
+    assert seen.next().path == "/in/here"
