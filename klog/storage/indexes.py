@@ -14,9 +14,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
+from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES
 from klog.storage.files import read_whole
 
+_OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 
 
@@ -45,6 +46,24 @@ class TimeIndexEntries(NamedTuple):
         return None if row < 0 else (self.timestamps_ms[row], self.relative_offsets[row])
 
 
+def offset_index_entries(data: bytes) -> Iterator[tuple[int, int]]:
+    """All entries (relative offset, position) of an offset index up to its zero tail, sound or not."""
+    yield from _to_zero_tail(_OFFSET_ENTRY, data)
+
+
+def time_index_entries(data: bytes) -> Iterator[tuple[int, int]]:
+    """All entries (timestamp in ms, relative offset) of a time index up to its zero tail, sound or not."""
+    yield from _to_zero_tail(_TIME_ENTRY, data)
+
+
+def _to_zero_tail(entry: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:
+    whole = memoryview(data)[: len(data) // entry.size * entry.size]
+    for row, (first, second) in enumerate(entry.iter_unpack(whole)):
+        if row and not first and not second:
+            return
+        yield first, second
+
+
 def read_offset_index(path: str) -> OffsetIndexEntries:
     """The entries of an offset index file that ascend. Raises `StorageError` where it cannot be read."""
     data = read_whole(path)
@@ -62,9 +81,7 @@ def read_time_index(path: str) -> TimeIndexEntries:
     """The entries of a time index file that ascend. Raises `StorageError` where it cannot be read."""
     data = read_whole(path)
     timestamps, offsets = array("q"), array("q")
-    for timestamp, offset in _TIME_ENTRY.iter_unpack(
-        data[: len(data) // TIME_INDEX_ENTRY_BYTES * TIME_INDEX_ENTRY_BYTES]
-    ):
+    for timestamp, offset in time_index_entries(data):
         if timestamps and (timestamp <= timestamps[-1] or offset < offsets[-1]):
             break
         timestamps.append(timestamp)

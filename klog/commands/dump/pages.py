@@ -1,0 +1,162 @@
+"""Tables that stream: pages of rows with steady column widths, by rich on a terminal, as plain text
+elsewhere.
+
+Nothing is held but one page, whatever the number of rows.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+
+from klog.commands.dump.cells import Cell
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PAGE_ROWS: Final = 200
+PLAIN_ROOM: Final = 80
+"""Characters of a key or value where no terminal limits them."""
+
+
+class Column(NamedTuple):
+    """A column's heading; numbers stand right; `wide` ones share the room that the others leave."""
+
+    title: str
+    right: bool = False
+    wide: bool = False
+
+
+Row = list[Cell]
+
+
+class Pages:
+    """Writes sections and tables to `out`. Close it (or leave its block) before using `out` otherwise."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._text = io.TextIOWrapper(out, encoding="utf-8", errors="replace", newline="\n")
+        self._console = _console(self._text) if out.isatty() else None
+        self._sections = 0
+
+    def __enter__(self) -> Pages:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._text.flush()
+        self._text.detach()
+
+    @property
+    def room(self) -> int:
+        """Characters that a wide cell may take."""
+        return PLAIN_ROOM if self._console is None else max(20, self._console.width)
+
+    def section(self, title: str, note: str = "") -> None:
+        """A heading, apart from what came before."""
+        if self._sections:
+            self.line()
+        self._sections += 1
+        if self._console is None:
+            self._text.write(f"{title}  {note}\n" if note else f"{title}\n")
+            return
+        from rich.text import Text
+
+        self._console.print(Text.assemble((title, "bold"), "  ", (note, "dim")), soft_wrap=True)
+
+    def line(self, text: str = "", style: str = "") -> None:
+        """One line as it is."""
+        if self._console is None:
+            self._text.write(f"{text}\n")
+            return
+        from rich.text import Text
+
+        self._console.print(Text(text, style), soft_wrap=True)
+
+    def table(self, columns: list[Column], rows: Iterable[Row]) -> int:
+        """The rows, page by page; returns how many there were. Columns without any text on page one are
+        left out."""
+        count = 0
+        widths: list[int] = []
+        shown: list[int] = []
+        for page in _pages(rows):
+            if not count:
+                shown = [place for place in range(len(columns)) if any(row[place].text for row in page)]
+            kept = [columns[place] for place in shown]
+            picked = [[row[place] for place in shown] for row in page]
+            widths = _widths(kept, picked, widths)
+            if self._console is None:
+                self._plain(kept, picked, widths, heading=not count)
+            else:
+                _rich(self._console, kept, picked, widths, heading=not count)
+            count += len(page)
+        return count
+
+    def _plain(self, columns: list[Column], rows: list[Row], widths: list[int], *, heading: bool) -> None:
+        lines = [[Cell(column.title) for column in columns], *rows] if heading else rows
+        for row in lines:
+            parts = [
+                _padded(cell.text, column, width)
+                for cell, column, width in zip(row, columns, widths, strict=True)
+            ]
+            self._text.write("  ".join(parts).rstrip() + "\n")
+
+
+def _padded(text: str, column: Column, width: int) -> str:
+    from rich.cells import cell_len
+
+    blank = " " * (width - cell_len(text))  # characters of the East take two places
+    return blank + text if column.right else text + blank
+
+
+def _console(text: Any) -> Console:  # noqa: ANN401 (rich takes any text stream)
+    from rich.console import Console
+
+    return Console(file=text, highlight=False, emoji=False, markup=False)
+
+
+def _pages(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    rows = iter(rows)
+    while page := list(islice(rows, PAGE_ROWS)):
+        yield page
+
+
+def _widths(columns: list[Column], rows: list[Row], before: list[int]) -> list[int]:
+    """Widths that hold the page and are never smaller than on the page before, so that columns stay put."""
+    from rich.cells import cell_len
+
+    smallest = before or [len(column.title) for column in columns]
+    return [max(least, *(cell_len(row[place].text) for row in rows)) for place, least in enumerate(smallest)]
+
+
+def _rich(
+    console: Console, columns: list[Column], rows: list[Row], widths: list[int], *, heading: bool
+) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_header=heading, header_style="bold", pad_edge=False, expand=False)
+    fixed = sum(width for width, column in zip(widths, columns, strict=True) if not column.wide)
+    wide = [place for place, column in enumerate(columns) if column.wide]
+    left = max(12 * len(wide), console.width - fixed - 3 * len(columns))
+    for column, width in zip(columns, _shared(widths, wide, left), strict=True):
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            width=width,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for row in rows:
+        table.add_row(*(Text(cell.text, cell.style, no_wrap=True, overflow="ellipsis") for cell in row))
+    console.print(table)
+
+
+def _shared(widths: list[int], wide: list[int], left: int) -> list[int]:
+    """Widths where the wide columns take no more than `left` together, narrow ones among them first."""
+    shared = list(widths)
+    for taken, place in enumerate(sorted(wide, key=lambda place: widths[place])):
+        shared[place] = min(widths[place], left // (len(wide) - taken))
+        left -= shared[place]
+    return shared
