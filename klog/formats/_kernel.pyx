@@ -23,6 +23,8 @@ from klog.formats.errors import CorruptRecordError, UsageError
 IMPLEMENTATION = "cython"
 
 include "_columns.pxi"
+include "_records.pxi"
+include "_varint.pxi"
 
 cdef enum:
     PREFIX_BYTES = 12
@@ -56,29 +58,6 @@ cdef inline uint64_t be64(const uint8_t *p) noexcept nogil:
 
 cdef inline int64_t wrapping_sum(int64_t a, int64_t b) noexcept nogil:
     return <int64_t>(<uint64_t>a + <uint64_t>b)
-
-
-cdef const uint8_t *long_varint32(const uint8_t *p, const uint8_t *stop, int32_t *out) noexcept nogil:
-    cdef uint32_t value = 0
-    cdef uint8_t byte
-    cdef int shift = 0
-    while p < stop and shift < 35:
-        byte = p[0]
-        p += 1
-        value |= <uint32_t>(byte & 0x7F) << shift
-        if byte < 0x80:
-            out[0] = <int32_t>((value >> 1) ^ (0 - (value & 1)))
-            return p
-        shift += 7
-    return NULL
-
-
-cdef inline const uint8_t *varint32(const uint8_t *p, const uint8_t *stop, int32_t *out) noexcept nogil:
-    """Zig-zag varint of at most 5 bytes; NULL where it does not end before `stop`."""
-    if p < stop and p[0] < 0x80:
-        out[0] = <int32_t>(p[0] >> 1) ^ -<int32_t>(p[0] & 1)
-        return p + 1
-    return long_varint32(p, stop, out)
 
 
 cdef inline const uint8_t *varint64(const uint8_t *p, const uint8_t *stop, int64_t *out) noexcept nogil:
