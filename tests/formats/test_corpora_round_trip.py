@@ -1,0 +1,140 @@
+"""Every file that real Kafka wrote parses and is built again, byte for byte."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from klog.formats import catalogue, message_set, names, offset_index, record_batch, segment
+from klog.formats.errors import CorruptRecordError, FormatError, UnsupportedFormatError
+from tests import corpora
+
+
+def _files(log_dir: corpora.LogDirectory) -> Iterator[Path]:
+    return (path for path in sorted(log_dir.path.rglob("*")) if path.is_file())
+
+
+def _is_damaged(path: Path) -> bool:
+    """Whether the file may be one of those that were damaged on purpose, or lie in a crash's wake."""
+    top = path.relative_to(corpora.FIXTURES).parts[0]
+    return top.startswith("corrupt-") or top == "k39-unclean"
+
+
+def _opened(entry: segment.Located) -> tuple[int, int]:
+    """Records of an entry, built again from what they parse to; and the bytes compared."""
+    if entry.magic == 2:
+        found = record_batch.records(entry.value, position_bytes=entry.position_bytes)
+        if entry.value.attributes.codec == "none" or not found:
+            return len(found), 0
+        block = record_batch.open_block(entry.value)
+        assert record_batch.build_records(found) == block
+        return len(found), len(block)
+    if not message_set.is_wrapper(entry.value):
+        return 1, 0
+    block = message_set.open_block(entry.value)
+    inner = message_set.inner(entry.value)
+    assert message_set.build_set(inner) == block
+    return len(inner), len(block)
+
+
+@pytest.mark.parametrize("log_dir", corpora.log_dirs(), ids=str)
+def test_every_file_of_a_log_directory_builds_the_bytes_that_it_parsed(log_dir: corpora.LogDirectory) -> None:
+    seen: Counter[str] = Counter()
+    for path in _files(log_dir):
+        assert str(names.parse_file(path.name)) == path.name
+        entry = catalogue.of_file(path.name)
+        assert entry is not None, path
+        data = path.read_bytes()
+        if entry.name == "segment":
+            _segment_round_trip(path, data, seen)
+            continue
+        try:
+            value = entry.parse(data)
+        except FormatError as error:
+            assert _is_damaged(path), error
+            assert error.position_bytes is not None
+            seen["damaged"] += 1
+            continue
+        assert entry.build(value) == data, path
+        seen[entry.name] += 1
+    # The directory was read: a log directory has segments, and Kafka left indexes with them.
+    assert seen["segment"]
+    assert seen["offset-index"]
+
+
+def _segment_round_trip(path: Path, data: bytes, seen: Counter[str]) -> None:
+    whole = []
+    try:
+        for entry in segment.entries(data):
+            whole.append(entry)  # noqa: PERF402 - what came before the damage counts too
+    except FormatError as error:
+        assert _is_damaged(path), error
+        assert isinstance(error, (CorruptRecordError, UnsupportedFormatError))
+        assert error.position_bytes is not None
+        seen["damaged"] += 1
+    end = whole[-1].position_bytes + whole[-1].size_bytes if whole else 0
+    assert segment.build(whole) == data[:end], path
+    for entry in whole:
+        records, _ = _opened(entry)
+        seen["records"] += records
+    seen["segment"] += 1
+    seen["batches"] += len(whole)
+
+
+@pytest.mark.parametrize(
+    "partition", corpora.partitions(corpora.corpora("k0", "k2", "k3", "k4", "up-")), ids=str
+)
+def test_batches_stand_where_kafkas_reader_finds_them(partition: corpora.PartitionDirectory) -> None:
+    if not partition.has_expected:
+        assert not partition.files(".log")
+        return
+    expected: dict[str, list[tuple[int, int, int, int]]] = {}
+    for line in partition.expected_batches():
+        if "position" in line:
+            place = (line["position"], line["size"], line["magic"], line["checksum"])
+            expected.setdefault(line["file"], []).append(place)
+    for path in partition.files(".log"):
+        found = []
+        try:
+            for entry in segment.entries(path.read_bytes()):
+                crc = entry.value.crc if entry.magic == 2 else entry.value.body.crc
+                found.append((entry.position_bytes, entry.size_bytes, entry.magic, crc))
+        except FormatError:
+            assert _is_damaged(path)
+        assert found == expected.get(path.name, [])
+
+
+def test_the_corpora_have_every_magic_codec_and_format() -> None:
+    magics: Counter[tuple[int, str]] = Counter()
+    for path in corpora.files(".log"):
+        try:
+            for entry in segment.entries(path.read_bytes()):
+                attributes = entry.value.attributes if entry.magic == 2 else entry.value.body.attributes
+                magics[entry.magic, str(attributes.codec)] += 1
+        except FormatError:
+            assert _is_damaged(path)
+    legacy = {(magic, codec) for magic in (0, 1) for codec in ("none", "gzip", "snappy", "lz4")}
+    assert set(magics) == legacy | {(2, codec) for codec in ("none", "gzip", "snappy", "lz4", "zstd")}
+    kinds = {
+        found.name
+        for log_dir in corpora.log_dirs()
+        for path in _files(log_dir)
+        if (found := catalogue.of_file(path.name)) is not None
+    }
+    assert kinds == {entry.name for entry in catalogue.FORMATS if entry.kind == "file"}
+
+
+def test_a_preallocated_index_ends_at_its_zero_tail() -> None:
+    tails = [
+        (path, offset_index.parse(path.read_bytes()))
+        for path in corpora.files(".index")
+        if not _is_damaged(path) or "k39-unclean" in path.as_posix()
+    ]
+    with_tail = [(path, index) for path, index in tails if index.tail]
+    assert with_tail
+    for path, index in with_tail:
+        assert len(index.entries) * 8 + len(index.tail) == path.stat().st_size
+        assert not any(index.tail)

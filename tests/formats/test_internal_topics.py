@@ -1,0 +1,212 @@
+"""Records of the internal topics say what Kafka's own dump tool says about them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from klog.formats import (
+    cluster_metadata,
+    consumer_offsets,
+    control_records,
+    record_batch,
+    remote_log_metadata,
+    schema,
+    segment,
+    share_group_state,
+    transaction_state,
+)
+from klog.formats.errors import FormatError, UnsupportedFormatError
+from tests import corpora
+
+_RECORD = re.compile(r"\| offset: (\d+) .*?(?:key: (.*?) )?payload: ?(.*)")
+
+
+def _topic(name: str) -> list[corpora.PartitionDirectory]:
+    found = [
+        partition
+        for partition in corpora.partitions()
+        if partition.name.startswith(f"{name}-") and not partition.corpus.is_corrupt
+    ]
+    assert found
+    return found
+
+
+def _records(partition: corpora.PartitionDirectory, *suffixes: str) -> Iterator[tuple[int, bool, Any]]:
+    for path in partition.files(*(suffixes or (".log",))):
+        for entry in segment.entries(path.read_bytes()):
+            if entry.magic != 2:
+                continue
+            for record in record_batch.records(entry.value):
+                offset = entry.value.baseOffset + record.offsetDelta
+                yield offset, entry.value.attributes.isControl, record
+
+
+def _decoded(partition: corpora.PartitionDirectory, version: str = "") -> dict[int, tuple[str, str]]:
+    text = partition.dump("log.decoded", version)
+    lines = (text or b"").decode("utf-8").splitlines()
+    matches = (_RECORD.match(line) for line in lines)
+    return {int(found[1]): (found[2] or "", found[3]) for found in matches if found}
+
+
+@pytest.mark.parametrize("partition", _topic("__transaction_state"), ids=str)
+def test_transaction_records_say_what_kafkas_dump_says(partition: corpora.PartitionDirectory) -> None:
+    decoded = _decoded(partition)
+    compared = 0
+    for offset, is_control, record in _records(partition):
+        found = transaction_state.parse(record.key, record.value)
+        assert transaction_state.build(found) == (record.key, record.value)
+        assert not is_control
+        # Kafka's 3.9 prints the keys that 4.1 wrote, but its values have other tagged fields there.
+        if offset not in decoded or found.value is None:
+            continue
+        key, payload = decoded[offset]
+        if "transactionalId=" in key:
+            assert key == f"transaction_metadata::transactionalId={found.key.transactionalId}"
+            value = found.value
+            assert f"producerId:{value.producerId},producerEpoch:{value.producerEpoch}," in payload
+            assert f"state={transaction_state.state_name(value.transactionStatus)}," in payload
+            assert payload.endswith(
+                f"txnLastUpdateTimestamp={value.transactionLastUpdateTimestampMs},"
+                f"txnTimeoutMs={value.transactionTimeoutMs}"
+            )
+            listed = set(re.search(r"partitions=\[(.*?)\]", payload)[1].split(",")) - {""}
+            assert listed == {
+                f"{topic.topic}-{number}"
+                for topic in value.transactionPartitions or ()
+                for number in topic.partitionIds
+            }
+            compared += 1
+    if decoded and partition.corpus.name.startswith("k39"):
+        assert compared
+
+
+def _json_names(value: Any) -> Any:
+    """A parsed message as Kafka's JSON has it, as far as the two can be compared: no tagged fields, no version."""
+    if isinstance(value, dict):
+        return {
+            name: _json_names(field)
+            for name, field in value.items()
+            if name not in ("version", "taggedFields") and not name.startswith("_")
+        }
+    if isinstance(value, list):
+        return [_json_names(item) for item in value]
+    return value
+
+
+@pytest.mark.parametrize("partition", _topic("__consumer_offsets"), ids=str)
+def test_group_records_say_what_kafkas_dump_says(partition: corpora.PartitionDirectory) -> None:
+    decoded = _decoded(partition)
+    kinds: Counter[int] = Counter()
+    for offset, is_control, record in _records(partition):
+        if is_control:
+            found = control_records.parse(record.key, record.value)
+            assert str(found.key.type) in ("COMMIT", "ABORT")
+            assert control_records.build(found) == (record.key, record.value)
+            continue
+        found = consumer_offsets.parse(record.key, record.value)
+        assert consumer_offsets.build(found) == (record.key, record.value)
+        kinds[found.key.version] += 1
+        key, payload = decoded.get(offset, ("", ""))
+        if key.startswith("offset_commit::"):
+            assert f"group={found.key.group},partition={found.key.topic}-{found.key.partition}" in key
+            if found.value is not None:
+                assert payload == f"offset={found.value.offset}" or payload.startswith(
+                    f"offset={found.value.offset},"
+                )
+        elif key.startswith("{"):
+            told = json.loads(key)
+            assert int(told["type"]) == found.key.version
+            assert _json_names(found.key) == {
+                ("group" if name == "groupId" else name): field for name, field in told["data"].items()
+            }
+            if payload.startswith("{") and found.value is not None:
+                assert json.loads(payload)["version"] == str(found.value.version)
+    assert kinds or not partition.files(".log") or not decoded
+
+
+def test_the_corpora_have_commits_and_groups_of_both_coordinators() -> None:
+    seen = {
+        (found.key.version, None if found.value is None else found.value.version)
+        for partition in _topic("__consumer_offsets")
+        for _, is_control, record in _records(partition)
+        if not is_control
+        for found in [consumer_offsets.parse(record.key, record.value)]
+    }
+    assert {(1, 1), (1, 3), (1, 4), (1, None), (2, 1), (2, 3)} <= seen
+    assert {(kind, 0) for kind in (3, 5, 6, 7, 8, 10, 11, 12, 13, 14, 15, 16)} <= seen
+
+
+@pytest.mark.parametrize("partition", _topic("__cluster_metadata"), ids=str)
+def test_metadata_records_say_what_kafkas_dump_says(partition: corpora.PartitionDirectory) -> None:
+    decoded = _decoded(partition, "4.1") or _decoded(partition)
+    compared = 0
+    for offset, is_control, record in _records(partition):
+        if is_control:
+            continue
+        found = cluster_metadata.parse(record.value)
+        assert cluster_metadata.build(found) == record.value
+        told = json.loads(decoded[offset][1])
+        name = re.sub(r"(?<!^)([A-Z])", r"_\1", cluster_metadata.type_name(found.type)).upper()
+        assert told["type"] == name
+        assert told["version"] == found.version
+        data = {key.lower(): value for key, value in told["data"].items()}
+        for key, value in _json_names(found.fields).items():
+            if isinstance(value, (int, str)) and not isinstance(value, bool):
+                assert data[key.lower()] == value
+        compared += 1
+    assert compared
+
+
+def test_metadata_snapshots_are_segments_between_their_header_and_footer() -> None:
+    snapshots = [path for path in corpora.FIXTURES.glob("*/logs*/**/*.checkpoint") if path.is_file()]
+    assert snapshots
+    for path in snapshots:
+        types = []
+        for entry in segment.entries(path.read_bytes()):
+            for record in record_batch.records(entry.value):
+                if entry.value.attributes.isControl:
+                    found = control_records.parse(record.key, record.value)
+                    assert control_records.build(found) == (record.key, record.value)
+                    types.append(str(found.key.type))
+                else:
+                    value = cluster_metadata.parse(record.value)
+                    assert cluster_metadata.build(value) == record.value
+                    assert not isinstance(value.fields, bytes)
+        assert (types[0], types[-1]) == ("SNAPSHOT_HEADER", "SNAPSHOT_FOOTER")
+
+
+def test_share_group_and_remote_segment_records_round_trip() -> None:
+    kinds: Counter[tuple[str, int]] = Counter()
+    for partition in _topic("__share_group_state"):
+        for _, _, record in _records(partition):
+            found = share_group_state.parse(record.key, record.value)
+            assert share_group_state.build(found) == (record.key, record.value)
+            kinds["share", found.key.version] += 1
+    for partition in _topic("__remote_log_metadata"):
+        for _, _, record in _records(partition):
+            value = remote_log_metadata.parse(record.value)
+            assert remote_log_metadata.build(value) == record.value
+            assert not isinstance(value.fields, bytes)
+            kinds["remote", value.type] += 1
+    assert set(kinds) == {("share", 0), ("share", 1), ("remote", 0), ("remote", 1), ("remote", 2)}
+
+
+def test_a_record_type_that_is_not_defined_is_unsupported_rather_than_damaged() -> None:
+    with pytest.raises(UnsupportedFormatError, match="version 77"):
+        consumer_offsets.parse(b"\x00\x4d\x00\x01g", None)
+    with pytest.raises(UnsupportedFormatError, match="version 9"):
+        transaction_state.parse(b"\x00\x00\x00\x01t", b"\x00\x09")
+    with pytest.raises(FormatError, match="key is null"):
+        transaction_state.parse(None, b"")
+
+
+def test_a_tagged_field_is_found_by_name_and_absent_is_none() -> None:
+    value = consumer_offsets.VALUES[3].versions[0].parse(bytes.fromhex("00000007 01 00 08 0000000000000009"))
+    assert schema.tagged(value, "metadataHash") == 9
+    assert schema.tagged(value, "other") is None
