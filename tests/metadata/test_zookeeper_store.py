@@ -31,7 +31,7 @@ def proxy(zookeeper: ZooKeeperServer) -> Iterator[Proxy]:
 @pytest.fixture
 def direct(zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperStore]:
     """A session that nothing disturbs, on an empty tree."""
-    store = ZooKeeperStore(f"{zookeeper.hosts}/direct{time.time_ns()}", session_timeout_ms=10_000)
+    store = ZooKeeperStore(f"{zookeeper.hosts}/direct{time.time_ns()}", session_timeout_ms=40_000)
     yield store
     store.close()
 

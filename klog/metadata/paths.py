@@ -1,0 +1,76 @@
+"""Where Kafka 3.9 keeps what in the tree. What the nodes hold is `znodes`' matter."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klog.formats.names import TopicPartition
+
+CONTROLLER: Final = "/controller"
+CONTROLLER_EPOCH: Final = "/controller_epoch"
+BROKER_IDS: Final = "/brokers/ids"
+BROKER_SEQUENCE: Final = "/brokers/seqid"
+TOPICS: Final = "/brokers/topics"
+CONFIG: Final = "/config"
+CONFIG_CHANGES: Final = "/config/changes"
+CONFIG_CHANGE_PREFIX: Final = "/config/changes/config_change_"
+DELETE_TOPICS: Final = "/admin/delete_topics"
+PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
+REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
+ISR_CHANGES: Final = "/isr_change_notification"
+LOG_DIR_EVENTS: Final = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
+PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
+CLUSTER_ID: Final = "/cluster/id"
+FEATURE: Final = "/feature"
+MIGRATION: Final = "/migration"
+
+CONFIG_ENTITY_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
+DEFAULT_ENTITY: Final = "<default>"
+
+# Every broker makes sure at its start that these are there, in this order.
+PERSISTENT: Final = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIR_EVENTS,
+    *(f"{CONFIG}/{entity_type}" for entity_type in CONFIG_ENTITY_TYPES),
+)
+
+
+def broker(broker_id: int) -> str:
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    return f"{TOPICS}/{name}"
+
+
+def partitions(topic_name: str) -> str:
+    return f"{topic(topic_name)}/partitions"
+
+
+def partition(where: TopicPartition) -> str:
+    return f"{partitions(where.topic)}/{where.partition}"
+
+
+def partition_state(where: TopicPartition) -> str:
+    return f"{partition(where)}/state"
+
+
+def config(entity_path: str) -> str:
+    """`topics/t1`, `brokers/0`, `brokers/<default>`, `users/alice/clients/c1`: names already sanitised."""
+    return f"{CONFIG}/{entity_path}"
+
+
+def topic_config(topic_name: str) -> str:
+    return config(f"topics/{topic_name}")
+
+
+def delete_topic(name: str) -> str:
+    return f"{DELETE_TOPICS}/{name}"

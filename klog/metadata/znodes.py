@@ -1,0 +1,392 @@
+"""The JSON of every znode, field for field as Kafka 3.9 writes it (its class ZkData), parsed and built.
+
+Older versions of a node that 3.9 still reads are read here too; unknown fields are passed over. A node that
+does not say what it must raises InvalidZnodeError naming it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeAlias
+from urllib.parse import quote, unquote
+
+from klog.formats.names import TopicPartition
+from klog.metadata import paths
+from klog.metadata.errors import InvalidZnodeError
+from klog.metadata.store import Node
+from klog.metadata.values import (
+    BrokerRegistration,
+    ControllerRegistration,
+    Endpoint,
+    FinalizedFeatures,
+    LeaderAndIsr,
+    LeaderRecoveryState,
+    PartitionState,
+    ProducerIdBlock,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+
+BROKER_VERSION: Final = 5
+_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_LOG_DIR_FAILURE: Final = 1
+
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
+
+
+def _encode(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+class _Fields:
+    """A node's JSON object, whose fields are taken with their types checked."""
+
+    def __init__(self, data: bytes | None, path: str) -> None:
+        self._path = path
+        try:
+            value: Json = json.loads(data or b"null")
+        except ValueError as error:
+            raise self.invalid(f"is no JSON: {error}") from error
+        if not isinstance(value, dict):
+            raise self.invalid("holds no JSON object")
+        self._value = value
+
+    def invalid(self, what: str) -> InvalidZnodeError:
+        return InvalidZnodeError(f"znode {self._path} {what}")
+
+    def raw(self, name: str) -> Json:
+        return self._value.get(name)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        return self.as_integer(self._value.get(name, default), name)
+
+    def as_integer(self, value: Json, name: str) -> int:
+        """Numbers that are too long for a Java int are written as text."""
+        if isinstance(value, str) and value.lstrip("-").isdigit():
+            return int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise self.invalid(f"needs an integer {name}, not {value!r}")
+        return value
+
+    def text(self, name: str) -> str:
+        value = self._value.get(name)
+        if not isinstance(value, str):
+            raise self.invalid(f"needs a text {name}, not {value!r}")
+        return value
+
+    def optional_text(self, name: str) -> str | None:
+        return None if self._value.get(name) is None else self.text(name)
+
+    def mapping(self, name: str) -> dict[str, Json]:
+        value = self._value.get(name, {})
+        if not isinstance(value, dict):
+            raise self.invalid(f"needs an object {name}, not {value!r}")
+        return value
+
+    def items(self, name: str) -> list[Json]:
+        value = self._value.get(name)
+        if not isinstance(value, list):
+            raise self.invalid(f"needs a list {name}, not {value!r}")
+        return value
+
+    def broker_ids(self, value: Json, name: str) -> tuple[int, ...]:
+        if not isinstance(value, list):
+            raise self.invalid(f"needs a list of broker ids {name}, not {value!r}")
+        return tuple(self.as_integer(each, name) for each in value)
+
+
+# --- brokers and the controller ---
+
+
+def encode_broker(broker: BrokerRegistration) -> bytes:
+    """Host and port of the first PLAINTEXT endpoint stand on top for clients that know no endpoints."""
+    plaintext = next((each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"), None)
+    fields: dict[str, object] = {
+        "features": {name: dict(versions) for name, versions in broker.features.items()},
+        "listener_security_protocol_map": {
+            each.listener: each.security_protocol for each in broker.endpoints
+        },
+        "endpoints": [f"{each.listener}://{_url_host(each.host)}:{each.port}" for each in broker.endpoints],
+    }
+    if broker.rack is not None:
+        fields["rack"] = broker.rack
+    fields |= {
+        "jmx_port": broker.jmx_port,
+        "port": plaintext.port if plaintext else -1,
+        "host": plaintext.host if plaintext else None,
+        "version": BROKER_VERSION,
+        "timestamp": str(broker.timestamp_ms),
+    }
+    return _encode(fields)
+
+
+def decode_broker(broker_id: int, node: Node) -> BrokerRegistration:
+    fields = _Fields(node.data, paths.broker(broker_id))
+    if fields.integer("version") < 1:
+        raise fields.invalid("has a version below 1")
+    return BrokerRegistration(
+        broker_id=broker_id,
+        endpoints=_endpoints(fields),
+        rack=fields.optional_text("rack"),
+        epoch=node.stat.created_zxid,
+        features={name: _feature(fields, name, each) for name, each in fields.mapping("features").items()},
+        jmx_port=fields.integer("jmx_port", -1),
+        timestamp_ms=fields.integer("timestamp", -1),
+    )
+
+
+def _feature(fields: _Fields, name: str, versions: Json) -> dict[str, int]:
+    if not isinstance(versions, dict):
+        raise fields.invalid(f"needs the versions of feature {name}, not {versions!r}")
+    return {label: fields.as_integer(version, label) for label, version in versions.items()}
+
+
+def _endpoints(fields: _Fields) -> tuple[Endpoint, ...]:
+    if fields.integer("version") == 1:
+        return (Endpoint("PLAINTEXT", "PLAINTEXT", fields.text("host"), fields.integer("port")),)
+    protocols: dict[str, Json] = {name: name for name in _SECURITY_PROTOCOLS}
+    protocols |= fields.mapping("listener_security_protocol_map")
+    endpoints = []
+    for text in fields.items("endpoints"):
+        listener, scheme, address = str(text).partition("://")
+        host, colon, port = address.rpartition(":")
+        protocol = protocols.get(listener)
+        if not (scheme and colon and port.lstrip("-").isdigit() and isinstance(protocol, str)):
+            raise fields.invalid(f"has an endpoint that is none: {text!r}")
+        endpoints.append(Endpoint(listener, protocol, host.strip("[]"), int(port)))
+    return tuple(endpoints)
+
+
+def _url_host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def encode_controller(controller: ControllerRegistration) -> bytes:
+    return _encode(
+        {
+            "version": 2,
+            "brokerid": controller.broker_id,
+            "timestamp": str(controller.timestamp_ms),
+            "kraftControllerEpoch": controller.kraft_controller_epoch,
+        }
+    )
+
+
+def decode_controller(data: bytes | None) -> ControllerRegistration:
+    fields = _Fields(data, paths.CONTROLLER)
+    return ControllerRegistration(
+        fields.integer("brokerid"),
+        fields.integer("timestamp", -1),
+        fields.integer("kraftControllerEpoch", -1),
+    )
+
+
+def encode_epoch(epoch: int) -> bytes:
+    return str(epoch).encode()
+
+
+def decode_epoch(data: bytes | None) -> int:
+    text = (data or b"").decode("ascii", "replace")
+    if not text.isdigit():
+        raise InvalidZnodeError(f"znode {paths.CONTROLLER_EPOCH} holds {text!r}, not an epoch")
+    return int(text)
+
+
+# --- topics ---
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    replicas = {str(number): list(each.replicas) for number, each in assignment.partitions.items()}
+    adding = {str(number): list(each.adding) for number, each in assignment.partitions.items() if each.adding}
+    removing = {
+        str(number): list(each.removing) for number, each in assignment.partitions.items() if each.removing
+    }
+    fields: dict[str, object] = {"partitions": replicas}
+    if assignment.topic_id is not None:
+        fields["topic_id"] = assignment.topic_id
+    fields |= {"adding_replicas": adding, "removing_replicas": removing, "version": 3}
+    return _encode(fields)
+
+
+def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
+    fields = _Fields(data, paths.topic(topic))
+    adding, removing = fields.mapping("adding_replicas"), fields.mapping("removing_replicas")
+    partitions = {}
+    for number, replicas in fields.mapping("partitions").items():
+        partitions[fields.as_integer(number, "partitions")] = ReplicaAssignment(
+            fields.broker_ids(replicas, "partitions"),
+            fields.broker_ids(adding.get(number, []), "adding_replicas"),
+            fields.broker_ids(removing.get(number, []), "removing_replicas"),
+        )
+    return TopicAssignment(topic, fields.optional_text("topic_id"), partitions)
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    current = state.leader_and_isr
+    fields: dict[str, object] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": current.leader,
+        "version": 1,
+        "leader_epoch": current.leader_epoch,
+        "isr": list(current.isr),
+    }
+    if current.recovery_state is not LeaderRecoveryState.RECOVERED:
+        fields["leader_recovery_state"] = int(current.recovery_state)
+    return _encode(fields)
+
+
+def decode_partition_state(where: TopicPartition, node: Node) -> PartitionState:
+    """The znode's version becomes the partition epoch."""
+    fields = _Fields(node.data, paths.partition_state(where))
+    recovery = fields.integer("leader_recovery_state", 0)
+    if recovery not in list(LeaderRecoveryState):
+        raise fields.invalid(f"has a leader_recovery_state that is none: {recovery}")
+    return PartitionState(
+        LeaderAndIsr(
+            leader=fields.integer("leader"),
+            leader_epoch=fields.integer("leader_epoch"),
+            isr=fields.broker_ids(fields.raw("isr"), "isr"),
+            recovery_state=LeaderRecoveryState(recovery),
+            partition_epoch=node.stat.version,
+        ),
+        fields.integer("controller_epoch"),
+    )
+
+
+# --- configs ---
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return _encode({"version": 1, "config": dict(config)})
+
+
+def decode_config(entity_path: str, data: bytes | None) -> dict[str, str]:
+    """An empty node holds no config."""
+    if not data:
+        return {}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in _Fields(data, paths.config(entity_path)).mapping("config").items()
+    }
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    return _encode({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(path: str, data: bytes | None) -> str:
+    """The entity's path. Version 1 named type and entity apart, for topics and clients."""
+    fields = _Fields(data, path)
+    version = fields.integer("version")
+    if version == 1:
+        return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
+    if version != 2:
+        raise fields.invalid(f"has version {version}, not 1 or 2")
+    return fields.text("entity_path")
+
+
+def sanitize(name: str) -> str:
+    """An entity's name as part of a path: percent-encoded, as Kafka's Sanitizer does; `<default>` stays."""
+    return name if name == paths.DEFAULT_ENTITY else quote(name, safe="").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    return name if name == paths.DEFAULT_ENTITY else unquote(name)
+
+
+# --- admin, notifications, the rest ---
+
+
+def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
+    """The list of `/admin/preferred_replica_election` and of the ISR change notes."""
+    return _encode(
+        {
+            "version": 1,
+            "partitions": [{"topic": each.topic, "partition": each.partition} for each in partitions],
+        }
+    )
+
+
+def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
+    fields = _Fields(data, path)
+    found = []
+    for item in fields.items("partitions"):
+        if not (isinstance(item, dict) and isinstance(item.get("topic"), str)):
+            raise fields.invalid(f"lists no partition: {item!r}")
+        found.append(
+            TopicPartition(str(item["topic"]), fields.as_integer(item.get("partition"), "partition"))
+        )
+    return found
+
+
+def encode_reassignments(reassignments: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
+    """The legacy `/admin/reassign_partitions`."""
+    listed = [
+        {"topic": where.topic, "partition": where.partition, "replicas": list(replicas)}
+        for where, replicas in reassignments.items()
+    ]
+    return _encode({"version": 1, "partitions": listed})
+
+
+def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
+    fields = _Fields(data, paths.REASSIGN_PARTITIONS)
+    partitions = decode_partitions(paths.REASSIGN_PARTITIONS, data)
+    replicas = [
+        item.get("replicas") if isinstance(item, dict) else None for item in fields.items("partitions")
+    ]
+    return {
+        where: fields.broker_ids(each, "replicas") for where, each in zip(partitions, replicas, strict=True)
+    }
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    return _encode({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
+
+
+def decode_log_dir_event(path: str, data: bytes | None) -> int:
+    return _Fields(data, path).integer("broker")
+
+
+def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
+    """Producer ids are 64 bits wide: they are text, so that no JSON reader rounds them."""
+    return _encode(
+        {
+            "version": 1,
+            "broker": block.broker_id,
+            "block_start": str(block.first),
+            "block_end": str(block.last),
+        }
+    )
+
+
+def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock:
+    fields = _Fields(data, paths.PRODUCER_ID_BLOCK)
+    return ProducerIdBlock(
+        fields.integer("broker"), fields.integer("block_start"), fields.integer("block_end")
+    )
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes | None) -> str:
+    return _Fields(data, paths.CLUSTER_ID).text("id")
+
+
+def encode_features(finalized: FinalizedFeatures) -> bytes:
+    features = {name: {"max_version_level": level} for name, level in finalized.features.items()}
+    return _encode({"features": features, "version": finalized.version, "status": finalized.status})
+
+
+def decode_features(data: bytes | None) -> FinalizedFeatures:
+    fields = _Fields(data, paths.FEATURE)
+    version = fields.integer("version")
+    if version not in (1, 2):
+        raise fields.invalid(f"has version {version}, not 1 or 2")
+    levels = {
+        name: _feature(fields, name, each).get("max_version_level", -1)
+        for name, each in fields.mapping("features").items()
+    }
+    return FinalizedFeatures(levels, fields.integer("status"), version)
