@@ -7,6 +7,8 @@ stopped by the process that started them, and never by name.
 
 from __future__ import annotations
 
+import json
+import shutil
 import socket
 import subprocess
 import time
@@ -16,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from kazoo.client import KazooClient
 
 from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer, java_environment
 
@@ -63,6 +67,12 @@ def free_port() -> int:
 def properties_text(config: Config) -> str:
     """Java properties, one `key=value` a line. Values must need no escaping (paths and numbers do not)."""
     return "".join(f"{key}={value}\n" for key, value in config.items())
+
+
+def read_properties(path: Path, separator: str = "=") -> dict[str, str]:
+    """The plain `key=value` (or `key: value`) lines of a file that Kafka wrote."""
+    pairs = (line.partition(separator) for line in path.read_text().splitlines() if not line.startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 class JavaService:
@@ -173,7 +183,13 @@ class ZooKeeperBroker(_Broker):
     Kafka.
     """
 
-    def __init__(self, work: Path, config: Config | None = None, peer: KafkaPeer | None = None) -> None:
+    def __init__(
+        self,
+        work: Path,
+        config: Config | None = None,
+        peer: KafkaPeer | None = None,
+        znodes: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(peer or KafkaPeer(KAFKA_3), work)
         self.zookeeper_port = free_port()
         zookeeper_config = work / "zoo.cfg"
@@ -205,6 +221,8 @@ class ZooKeeperBroker(_Broker):
                 log=work / "zookeeper.log",
                 ready_text="binding to port",
             )
+            if znodes:
+                self._create(znodes)
             self._run(
                 "kafka.Kafka",
                 str(self._write_config(self.config)),
@@ -214,6 +232,48 @@ class ZooKeeperBroker(_Broker):
         except BrokerFailedError:
             self.kill()
             raise
+
+    def _create(self, znodes: Mapping[str, str]) -> None:
+        client = KazooClient(f"127.0.0.1:{self.zookeeper_port}")
+        client.start(timeout=START_TIMEOUT_S)
+        try:
+            for path, text in znodes.items():
+                client.create(path, text.encode(), makepath=True)
+        finally:
+            client.stop()
+            client.close()
+
+    @classmethod
+    def on_log_directory(cls, original: Path, work: Path, config: Config | None = None) -> Self:
+        """A broker on a copy (in `work/logs`) of a log directory that another broker or klog wrote.
+
+        The cluster's tree is made to fit: cluster id, broker id, and every partition found there, with its topic
+        id, led by this broker alone. Nothing is cleaned or deleted.
+        """
+        logs = work / "logs"
+        shutil.copytree(original, logs)
+        meta = read_properties(logs / "meta.properties")
+        znodes = {"/cluster/id": json.dumps({"version": "1", "id": meta["cluster.id"]})}
+        partitions: dict[str, list[int]] = {}
+        for directory in sorted(logs.glob("*-*/")):
+            topic, _, number = directory.name.rpartition("-")
+            if number.isdigit():
+                partitions.setdefault(topic, []).append(int(number))
+        broker_id = int(meta["broker.id"])
+        for topic, numbers in partitions.items():
+            identity = read_properties(logs / f"{topic}-{numbers[0]}" / "partition.metadata", ":")
+            state = {
+                "version": 3,
+                "topic_id": read_properties(logs / f"{topic}-{numbers[0]}" / "partition.metadata", ":")[
+                    "topic_id"
+                ],
+                "partitions": {str(number): [broker_id] for number in numbers},
+                "adding_replicas": {},
+                "removing_replicas": {},
+            }
+            znodes[f"/brokers/topics/{topic}"] = json.dumps(state)
+        settings = {"broker.id": broker_id, "log.cleaner.enable": "false", **(config or {})}
+        return cls(work, settings, znodes=znodes)
 
 
 class KRaftBroker(_Broker):

@@ -23,8 +23,8 @@ JAVA_SOURCES = Path(__file__).parent / "java"
 
 # Programs of ours that exist in the form of one Kafka major version only.
 _SOURCES_BY_MAJOR = {
-    3: ("ConfigList", "DumpServer", "Json", "LoadServer", "LogOracle", "RecoverSegment"),
-    4: ("DumpServer", "Json", "LogOracle", "MakeData"),
+    3: ("ConfigList", "Consume", "DumpServer", "Json", "LoadServer", "LogOracle", "RecoverSegment"),
+    4: ("Consume", "DumpServer", "Json", "LogOracle", "MakeData"),
 }
 
 # What bin/kafka-run-class.sh passes to a tool when nothing is configured: heap, collector, management agent.

@@ -24,12 +24,12 @@ from pathlib import Path
 
 from tests.peers import KAFKA_3, KAFKA_4, DumpServer, KafkaPeer, KRaftBroker
 from tests.peers.broker import Config
+from tests.peers.oracle import consume, describe_partitions, run_program
 
 # Larger text files are stored gzipped, as in the other fixtures.
 GZIP_ABOVE_BYTES = 58_000
 
 FILL_TIMEOUT_S = 300
-CLIENT_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 
 METADATA_PARTITION = "__cluster_metadata-0"
 
@@ -142,7 +142,7 @@ def make(name: str, story: Story, output: Path, work: Path) -> None:
     for lock in corpus.glob("logs/.lock"):
         lock.unlink()
     partitions = sorted(entry for entry in (corpus / "logs").iterdir() if entry.is_dir())
-    ask_oracle(partitions, corpus / "expected")
+    describe_partitions(KafkaPeer(KAFKA_4), partitions, corpus / "expected")
     for version, directory in ((KAFKA_3, "dump"), (KAFKA_4, "dump_4.1")):
         dump(version, partitions, corpus / directory)
     write_manifest(name, story, broker, topics, corpus, partitions)
@@ -154,40 +154,24 @@ def make(name: str, story: Story, output: Path, work: Path) -> None:
 
 def fill(broker: KRaftBroker, story: Story, corpus: Path) -> dict[str, int]:
     """Runs the story against the broker, reads every partition of its topics; returns {topic: partitions}."""
-    run_client(broker, story.fill)
+    run_program(broker.peer, "MakeData", broker.bootstrap, story.fill)
     deadline_s = time.monotonic() + FILL_TIMEOUT_S
     while not story.is_over(corpus / "logs"):
         if time.monotonic() > deadline_s:
             raise TimeoutError(f"{corpus}: the story is not over after {FILL_TIMEOUT_S} s")
         time.sleep(0.2)
     topics: dict[str, int] = {}
+    partitions: list[str] = []
     for entry in sorted((corpus / "logs").iterdir()):
         topic, dash, number = entry.name.rpartition("-")
         if not (entry.is_dir() and dash and number.isdigit()) or topic.startswith("__"):
             continue
         topics[topic] = max(topics.get(topic, 0), int(number) + 1)
-        for isolation in ("read_uncommitted", "read_committed"):
-            if isolation == "read_uncommitted" or story.fill == "txn":
-                target = corpus / "expected" / f"{entry.name}.consumer.{isolation}.jsonl"
-                run_client(broker, "consume", topic, number, isolation, str(target))
+        partitions.append(entry.name)
+    isolations = ("read_uncommitted", "read_committed") if story.fill == "txn" else ("read_uncommitted",)
+    for isolation in isolations if partitions else ():
+        consume(broker.peer, broker.bootstrap, partitions, corpus / "expected", isolation)
     return topics
-
-
-def run_client(broker: KRaftBroker, *args: str) -> None:
-    done = broker.peer.java("MakeData", broker.bootstrap, *args, jvm_flags=CLIENT_FLAGS)
-    if done.returncode != 0:
-        raise RuntimeError(f"MakeData {args}: {done.stderr.decode()}")
-
-
-def ask_oracle(partitions: Sequence[Path], expected: Path) -> None:
-    """Writes `<tp>.batches.jsonl` and `<tp>.records.jsonl` by Kafka's own reader."""
-    args = []
-    for partition in partitions:
-        stem = expected / partition.name
-        args += [str(partition), f"{stem}.batches.jsonl", f"{stem}.records.jsonl"]
-    done = KafkaPeer(KAFKA_4).java("LogOracle", *args)
-    if done.returncode != 0:
-        raise RuntimeError(f"LogOracle: {done.stderr.decode()}")
 
 
 def dump(version: str, partitions: Sequence[Path], target: Path) -> None:

@@ -1,10 +1,6 @@
-import java.io.BufferedWriter;
 import java.nio.charset.StandardCharsets;
-import java.nio.file.Files;
-import java.nio.file.Paths;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Base64;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
@@ -21,8 +17,6 @@ import org.apache.kafka.clients.admin.ScramCredentialInfo;
 import org.apache.kafka.clients.admin.ScramMechanism;
 import org.apache.kafka.clients.admin.UserScramCredentialDeletion;
 import org.apache.kafka.clients.admin.UserScramCredentialUpsertion;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
-import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
@@ -37,7 +31,6 @@ import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclOperation;
 import org.apache.kafka.common.acl.AclPermissionType;
 import org.apache.kafka.common.config.ConfigResource;
-import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.resource.PatternType;
@@ -57,7 +50,7 @@ import org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteState;
 /**
  * Fills a Kafka 4.x broker with the data of one fixture, through Kafka's own clients.
  *
- * <p>Arguments: {@code bootstrap story}, or {@code bootstrap consume topic partition isolation file}.
+ * <p>Arguments: {@code bootstrap story}.
  */
 public final class MakeData {
     private static final long FIRST_TIMESTAMP_MS = 1_600_000_000_000L;
@@ -90,9 +83,6 @@ public final class MakeData {
                 break;
             case "kraft":
                 make.metadata();
-                break;
-            case "consume":
-                make.consume(new TopicPartition(args[2], Integer.parseInt(args[3])), args[4], args[5]);
                 break;
             default:
                 throw new IllegalArgumentException("no story " + args[1]);
@@ -366,40 +356,6 @@ public final class MakeData {
         }
     }
 
-    private void consume(TopicPartition partition, String isolation, String file) throws Exception {
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer(Map.of("isolation.level", isolation));
-                BufferedWriter out = Files.newBufferedWriter(Paths.get(file), StandardCharsets.UTF_8)) {
-            consumer.assign(List.of(partition));
-            consumer.seekToBeginning(List.of(partition));
-            long begin = consumer.beginningOffsets(List.of(partition)).get(partition);
-            long end = consumer.endOffsets(List.of(partition)).get(partition);
-            while (consumer.position(partition) < end) {
-                ConsumerRecords<byte[], byte[]> records = consumer.poll(POLL);
-                for (ConsumerRecord<byte[], byte[]> record : records) {
-                    out.write(consumedLine(record));
-                    out.newLine();
-                }
-            }
-            out.write(new Json().put("beginningOffset", begin).put("endOffset", end)
-                    .put("position", consumer.position(partition)).toString());
-            out.newLine();
-        }
-    }
-
-    private static String consumedLine(ConsumerRecord<byte[], byte[]> record) {
-        List<String> headers = new ArrayList<>();
-        for (Header header : record.headers()) {
-            headers.add("[" + Json.quote(base64(bytes(header.key()))) + ","
-                    + (header.value() == null ? "null" : Json.quote(base64(header.value()))) + "]");
-        }
-        return new Json().put("offset", record.offset()).put("timestamp", record.timestamp())
-                .put("timestampType", record.timestampType().name)
-                .put("key", record.key() == null ? null : base64(record.key()))
-                .put("value", record.value() == null ? null : base64(record.value()))
-                .putRaw("headers", "[" + String.join(",", headers) + "]")
-                .put("leaderEpoch", record.leaderEpoch().isPresent() ? record.leaderEpoch().get() : null).toString();
-    }
-
     // ---- records
 
     private void sendRecords(KafkaProducer<byte[], byte[]> producer, String topic, int count, int perBatch) {
@@ -462,9 +418,5 @@ public final class MakeData {
 
     private static byte[] bytes(String text) {
         return text.getBytes(StandardCharsets.UTF_8);
-    }
-
-    private static String base64(byte[] value) {
-        return Base64.getEncoder().encodeToString(value);
     }
 }

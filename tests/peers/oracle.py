@@ -1,0 +1,45 @@
+"""Kafka's word on data, as the JSON Lines of the fixtures: its reader's on files, its consumer's on a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.peers.kafka import KafkaPeer
+
+CLIENT_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+
+
+class OracleFailedError(Exception):
+    """One of our Java programs ended with an error. Carries its stderr."""
+
+
+def describe_partitions(peer: KafkaPeer, partitions: Sequence[Path], output: Path) -> None:
+    """Writes `output/<tp>.batches.jsonl` and `output/<tp>.records.jsonl` for each partition directory."""
+    args = []
+    for partition in partitions:
+        stem = output / partition.name
+        args += [str(partition), f"{stem}.batches.jsonl", f"{stem}.records.jsonl"]
+    run_program(peer, "LogOracle", *args)
+
+
+def consume(
+    peer: KafkaPeer,
+    bootstrap: str,
+    partitions: Sequence[str],
+    output: Path,
+    isolation: str = "read_uncommitted",
+) -> None:
+    """Reads each partition (`topic-0`) to its end and writes `output/<tp>.consumer.<isolation>.jsonl`."""
+    args = []
+    for partition in partitions:
+        topic, _, number = partition.rpartition("-")
+        args += [topic, number, str(output / f"{partition}.consumer.{isolation}.jsonl")]
+    run_program(peer, "Consume", bootstrap, isolation, *args)
+
+
+def run_program(peer: KafkaPeer, main_class: str, *args: str) -> None:
+    """Runs one of our Java programs. Raises OracleFailedError."""
+    done = peer.java(main_class, *args, jvm_flags=CLIENT_FLAGS)
+    if done.returncode != 0:
+        raise OracleFailedError(f"{main_class} {args}: {done.stderr.decode('utf-8', 'replace')}")
