@@ -1,0 +1,46 @@
+"""The lock that a running broker holds on each of its log directories, respected and taken.
+
+Rules: Kafka's `FileLock` on `.lock`: Java's `FileChannel.tryLock`, which on POSIX is an fcntl record lock
+on the whole file. Holding it keeps a broker from starting while klog changes the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+
+from klog.formats.errors import StorageError
+from klog.formats.names import FileKind
+from klog.storage.files import storage_error
+
+
+@contextlib.contextmanager
+def locked(log_directory: str) -> Iterator[None]:
+    """Hold the lock of `log_directory` in the block. Raises `StorageError` where a broker holds it.
+
+    A directory that shows no trace of a broker (neither `.lock` nor `meta.properties`) is somebody's copy:
+    it is not locked, and no file is left in it.
+    """
+    path = os.path.join(log_directory, FileKind.LOCK)
+    marked = os.path.exists(os.path.join(log_directory, FileKind.META_PROPERTIES))
+    if not marked and not os.path.exists(path):
+        yield
+        return
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise storage_error("cannot be locked", path, error) from error
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StorageError(
+                "a running broker holds this log directory",
+                file=log_directory,
+                cure="stop the broker first, or work on a copy of the directory",
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,96 @@
+"""The few ways in which recovery changes a disk, behind one small interface that tests can make fail.
+
+Each is durable when it returns (fsync of file and directory), so the order of calls is the order on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Final
+
+from klog.storage.files import storage_error, write_atomically
+
+_COPY_BYTES: Final = 1 << 20
+_NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
+
+
+class Disk:
+    """The real thing. All methods raise `StorageError`; all may be repeated after a crash."""
+
+    def make_directories(self, path: str) -> None:
+        """Create a directory and its parents where they are missing."""
+        with _reported("cannot be created", path):
+            os.makedirs(path, exist_ok=True)
+            _sync(os.path.dirname(path) or ".")
+
+    def move(self, source: str, target: str) -> None:
+        """Move a file; into another file system by copying it before the source goes."""
+        with _reported("cannot be moved", source):
+            try:
+                os.rename(source, target)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                _copy(source, target)
+                os.unlink(source)
+            _sync(os.path.dirname(target))
+            _sync(os.path.dirname(source))
+
+    def preserve(self, source: str, target: str) -> None:
+        """Keep what a file holds now under another name as well, by a link or else a copy."""
+        with _reported("cannot be kept", source):
+            try:
+                os.link(source, target)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                _copy(source, target)
+            _sync(os.path.dirname(target))
+
+    def save_tail(self, source: str, start_bytes: int, target: str) -> None:
+        """Copy what a file holds from `start_bytes` on into a new file."""
+        with _reported("cannot be saved", source):
+            _copy(source, target, start_bytes)
+            _sync(os.path.dirname(target))
+
+    def truncate(self, path: str, size_bytes: int) -> None:
+        """End a file at `size_bytes`."""
+        with _reported("cannot be truncated", path), open(path, "rb+", buffering=0) as file:
+            file.truncate(size_bytes)
+            os.fsync(file.fileno())
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Make `data` the content of `path`."""
+        write_atomically(path, data)
+
+
+@contextlib.contextmanager
+def _reported(what: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(what, path, error) from error
+
+
+def _copy(source: str, target: str, start_bytes: int = 0) -> None:
+    """A durable copy, which appears under its name only when it is whole; holes stay cheap enough."""
+    part = f"{target}.{os.getpid()}.tmp"
+    with open(source, "rb") as old, open(part, "xb") as new:
+        old.seek(start_bytes)
+        shutil.copyfileobj(old, new, _COPY_BYTES)
+        new.flush()
+        shutil.copystat(source, part)
+        os.fsync(new.fileno())
+    os.rename(part, target)
+
+
+def _sync(directory: str) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

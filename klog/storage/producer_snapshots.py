@@ -1,0 +1,139 @@
+"""Producer snapshots of a partition while it is recovered, in memory: which there are, which are to be
+written.
+
+Rules: Kafka's `ProducerStateManager` (loading, `takeSnapshot`, `removeStraySnapshots`, `truncateAndReload`)
+and `UnifiedLog.rebuildProducerState`. Nothing is written here: the recovery plan takes what this class ends
+up with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from klog.formats.columns import BatchTable
+from klog.formats.errors import FormatError
+from klog.storage.chunks import chunks
+from klog.storage.files import open_for_reading, read_whole
+from klog.storage.producer_state import ProducerState, pack_snapshot, unpack_snapshot
+
+OnBadSnapshot = Callable[[int, FormatError], None]
+
+
+def replay(state: ProducerState, path: str, start_offset: int = 0) -> None:
+    """Follow the batches of the segment at `path` from the one that holds `start_offset` on.
+
+    Checksums are not looked at, and a control batch that does not decode is passed over.
+    """
+    table = BatchTable()
+    with open_for_reading(path) as file:
+        for data in chunks(file, table):
+            row = 0
+            while row < len(table) and table.last_offset[row] < start_offset:
+                row += 1
+            while row < len(table):
+                row = state.take(data, table, row)
+                if row < len(table):
+                    row += 1
+
+
+class Snapshots:
+    """The snapshots of one partition: those on disk (`paths` by offset), less those dropped, plus those
+    taken.
+
+    `now_ms` and `expiration_ms` decide which idle producers are forgotten when a snapshot is loaded.
+    """
+
+    def __init__(
+        self,
+        paths: Mapping[int, str],
+        *,
+        now_ms: int,
+        expiration_ms: int,
+        on_bad: OnBadSnapshot | None = None,
+    ) -> None:
+        self._paths = dict(paths)
+        self._now_ms = now_ms
+        self._expiration_ms = expiration_ms
+        self._on_bad = on_bad
+        self._taken: dict[int, bytes] = {}
+        self._present: set[int] = set(paths)
+
+    @property
+    def offsets(self) -> list[int]:
+        return sorted(self._present)
+
+    @property
+    def taken(self) -> dict[int, bytes]:
+        """Content of the snapshots that were taken and are still there, by offset."""
+        return {offset: data for offset, data in self._taken.items() if offset in self._present}
+
+    def drop(self, offsets: Collection[int]) -> None:
+        """Forget snapshots."""
+        self._present.difference_update(offsets)
+
+    def take(self, state: ProducerState) -> None:
+        """Take a snapshot at the state's end, unless nothing came after its last one."""
+        if state.end_offset > state.snapshot_offset:
+            self._taken[state.end_offset] = pack_snapshot(state.producers)
+            self._present.add(state.end_offset)
+            state.snapshot_offset = state.end_offset
+
+    def drop_strays(self, base_offsets: Collection[int]) -> None:
+        """Forget those that belong to no segment, but for the last if it lies above all segments."""
+        strays = [offset for offset in self.offsets if offset not in base_offsets]
+        kept = strays[-1:] if strays and base_offsets and strays[-1] >= max(base_offsets) else []
+        self.drop(set(strays) - set(kept))
+
+    def state_at(
+        self, offset: int, *, log_start_offset: int, segments: Mapping[int, str], fresh_end: int = 0
+    ) -> ProducerState:
+        """The producers at `offset`: from the newest sound snapshot, and the `segments` (paths) after it.
+
+        Takes the snapshots that Kafka takes on the way, and drops those outside of the log.
+        """
+        self.drop([at for at in self.offsets if at > offset or at <= log_start_offset])
+        if offset == fresh_end:
+            # Kafka takes a fresh state for one that is up to date.
+            state = ProducerState(max(fresh_end, log_start_offset))
+            state.snapshot_offset = max(self.offsets, default=log_start_offset)
+        else:
+            state = self._newest(log_start_offset)
+            if fresh_end < offset:
+                self._replay(state, offset, log_start_offset, segments)
+        state.end_offset = offset
+        self.take(state)
+        return state
+
+    def _newest(self, log_start_offset: int) -> ProducerState:
+        for offset in reversed(self.offsets):
+            try:
+                data = self._taken[offset] if offset in self._taken else read_whole(self._paths[offset])
+                entries = unpack_snapshot(data)
+            except FormatError as error:
+                self.drop([offset])
+                if self._on_bad is not None:
+                    self._on_bad(offset, error)
+                continue
+            state = ProducerState(offset)
+            state.load(entries, self._now_ms, self._expiration_ms)
+            state.snapshot_offset = offset
+            return state
+        state = ProducerState(log_start_offset)
+        state.snapshot_offset = log_start_offset
+        return state
+
+    def _replay(
+        self, state: ProducerState, offset: int, log_start_offset: int, segments: Mapping[int, str]
+    ) -> None:
+        bases: Sequence[int] = sorted(segments)
+        if not bases or state.end_offset >= offset:
+            return
+        floor = max((base for base in bases if base <= state.end_offset), default=bases[0])
+        for base in bases:
+            if not floor <= base < offset:
+                continue
+            start = max(base, state.end_offset, log_start_offset)
+            state.end_offset = start
+            if base in bases[-2:]:
+                self.take(state)
+            replay(state, segments[base], start)

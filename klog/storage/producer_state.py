@@ -1,0 +1,267 @@
+"""What a log knows of its producers, followed batch by batch: last sequences, open and aborted transactions.
+
+Rules: Kafka's `ProducerStateManager`, `ProducerAppendInfo` and `TransactionIndex` as they act on batches
+that are already in the log (KIP-98: replication origin, so nothing is refused). Kept is what a snapshot
+stores: the last batch of a producer. Time comes from outside. Which snapshot to start from is
+`producer_snapshots`' matter.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from klog.formats import kernel
+from klog.formats.checksums import Bytes, crc32c
+from klog.formats.columns import CONTROL_BIT, TRANSACTIONAL_BIT, BatchTable, RecordTable
+from klog.formats.constants import (
+    INT32_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    SNAPSHOT_CRC_FROM,
+    SNAPSHOT_ENTRY_BYTES,
+    SNAPSHOT_HEADER_BYTES,
+    SNAPSHOT_VERSION,
+    TXN_INDEX_VERSION,
+)
+from klog.formats.errors import FormatError
+
+DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
+
+# Fast writers of what `producer_snapshot` and `transaction_index` define; a test holds them equal.
+SNAPSHOT_HEADER: Final = struct.Struct(">hIi")
+SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
+ABORTED_TXN: Final = struct.Struct(">hqqqq")
+_CONTROL_KEY: Final = struct.Struct(">hh")
+_END_TXN_VALUE: Final = struct.Struct(">hi")
+_ABORT: Final = 0
+_COMMIT: Final = 1
+_TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
+_SMALLEST_MAP: Final = 16
+_NO_OFFSET: Final = -1
+
+
+class ProducerEntry(NamedTuple):
+    """One producer as a snapshot stores it; -1 where there is none of something. Timestamps in ms."""
+
+    producer_id: int
+    epoch: int = NO_PRODUCER_EPOCH
+    last_sequence: int = NO_SEQUENCE
+    last_offset: int = _NO_OFFSET
+    offset_delta: int = 0
+    timestamp: int = NO_TIMESTAMP
+    coordinator_epoch: int = -1
+    txn_first_offset: int = _NO_OFFSET
+
+
+class AbortedTxn(NamedTuple):
+    """One entry of a transaction index; `last_offset` is that of the ABORT marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+class ProducerState:
+    """Producers and open transactions up to `end_offset` (exclusive).
+
+    `aborted` collects the transactions that were aborted since it was last emptied; `complaints` what a
+    broker would not have let into the log (as offset and sentence), after which Kafka refuses to start.
+    """
+
+    def __init__(self, end_offset: int = 0) -> None:
+        self.producers: dict[int, ProducerEntry] = {}
+        self.open_txns: dict[int, int] = {}  # first offset -> producer id
+        self.end_offset = end_offset
+        self.snapshot_offset = 0  # of the newest snapshot that says no more than this state
+        self.aborted: list[AbortedTxn] = []
+        self.complaints: list[tuple[int, str]] = []
+
+    def load(self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int) -> None:
+        """Take over a snapshot's entries, but for producers that were idle too long and have nothing open."""
+        for entry in entries:
+            if entry.txn_first_offset < 0 and now_ms - entry.timestamp >= expiration_ms:
+                continue
+            self.producers[entry.producer_id] = entry
+            if entry.txn_first_offset >= 0:
+                self.open_txns[entry.txn_first_offset] = entry.producer_id
+
+    def take(self, data: Bytes, table: BatchTable, first: int = 0, last: int | None = None) -> int:
+        """Follow the batches `first` to `last` (exclusive) of `table`, scanned from `data`.
+
+        Returns the row after the last batch followed: less than `last` where a control batch does not decode
+        (Kafka ends the log behind it).
+        """
+        last = len(table) if last is None else last
+        if first >= last:
+            return last
+        whole = first == 0 and last == len(table)
+        producer_ids = table.producer_id if whole else table.producer_id[first:last]
+        if max(producer_ids) >= 0:
+            attributes = set(table.attributes if whole else table.attributes[first:last])
+            if self.open_txns or any(value & _TRANSACTION_BITS for value in attributes):
+                return self._take_each(data, table, first, last)
+            self._take_last(table, {pid: row for row, pid in enumerate(producer_ids, first)})
+        self._advance(table, last)
+        return last
+
+    def _advance(self, table: BatchTable, end: int) -> None:
+        """Only magic 2 batches move the end: older ones know of no producers."""
+        for row in range(end - 1, -1, -1):
+            if table.magic[row] >= 2:
+                self.end_offset = table.last_offset[row] + 1
+                return
+
+    def _take_last(self, table: BatchTable, last_row_of: dict[int, int]) -> None:
+        """Without transactions only the last batch of each producer leaves a trace."""
+        for producer_id, row in last_row_of.items():
+            if producer_id >= 0:
+                self._append(table, row, self.producers.get(producer_id) or ProducerEntry(producer_id))
+
+    def _append(self, table: BatchTable, row: int, entry: ProducerEntry) -> None:
+        last_offset = table.last_offset[row]
+        delta = last_offset - table.base_offset[row]
+        self.producers[entry.producer_id] = entry._replace(
+            epoch=table.producer_epoch[row],
+            last_sequence=_last_sequence(table.base_sequence[row], delta),
+            last_offset=last_offset,
+            offset_delta=delta,
+            timestamp=table.max_timestamp[row],
+        )
+
+    def _take_each(self, data: Bytes, table: BatchTable, first: int, last: int) -> int:
+        for row in range(first, last):
+            producer_id = table.producer_id[row]
+            if producer_id >= 0:
+                entry = self.producers.get(producer_id) or ProducerEntry(producer_id)
+                if table.attributes[row] & CONTROL_BIT:
+                    if not self._take_marker(data, table, row, entry):
+                        return row
+                else:
+                    self._take_data(table, row, entry)
+            if table.magic[row] >= 2:
+                self.end_offset = table.last_offset[row] + 1
+        return last
+
+    def _take_data(self, table: BatchTable, row: int, entry: ProducerEntry) -> None:
+        base_offset = table.base_offset[row]
+        if table.attributes[row] & TRANSACTIONAL_BIT:
+            if entry.txn_first_offset < 0:
+                entry = entry._replace(txn_first_offset=base_offset)
+                self.open_txns[base_offset] = entry.producer_id
+        elif entry.txn_first_offset >= 0:
+            what = f"producer {entry.producer_id} wrote outside of its open transaction"
+            self.complaints.append((base_offset, what))
+        self._append(table, row, entry)
+
+    def _take_marker(self, data: Bytes, table: BatchTable, row: int, entry: ProducerEntry) -> bool:
+        """Close the producer's transaction; False where the control batch does not decode."""
+        records = RecordTable()
+        if table.count[row] == 0:
+            return True  # cleaned away with its whole transaction
+        kernel.decode(data, table, row, row + 1, records)
+        marker = _end_marker(data, records)
+        if marker is None:
+            return False
+        kind, coordinator_epoch = marker
+        offset = table.base_offset[row]
+        epoch = table.producer_epoch[row]
+        if entry.txn_first_offset >= 0:
+            self._complete(entry, offset, aborted=kind == _ABORT)
+        # A newer epoch forgets the batches of the older one.
+        kept = entry if entry.epoch == epoch else ProducerEntry(entry.producer_id)
+        self.producers[entry.producer_id] = kept._replace(
+            epoch=epoch,
+            timestamp=records.timestamp[0],
+            coordinator_epoch=coordinator_epoch,
+            txn_first_offset=_NO_OFFSET,
+        )
+        return True
+
+    def _complete(self, entry: ProducerEntry, offset: int, *, aborted: bool) -> None:
+        first_offset = entry.txn_first_offset
+        if aborted:
+            others = [first for first, pid in self.open_txns.items() if pid != entry.producer_id]
+            stable = min(others, default=offset + 1)
+            self.aborted.append(AbortedTxn(entry.producer_id, first_offset, offset, stable))
+        self.open_txns.pop(first_offset, None)
+
+
+def _last_sequence(base_sequence: int, delta: int) -> int:
+    """Sequence of the batch's last record; sequences wrap from 2^31-1 to 0."""
+    if base_sequence == NO_SEQUENCE:
+        return NO_SEQUENCE
+    if base_sequence > INT32_MAX - delta:
+        return delta - (INT32_MAX - base_sequence) - 1
+    return base_sequence + delta
+
+
+def _end_marker(data: Bytes, records: RecordTable) -> tuple[int, int] | None:
+    """Type and coordinator epoch of a decoded ABORT or COMMIT marker; None where it is no such thing."""
+    if not len(records) or records.key_size[0] < _CONTROL_KEY.size:
+        return None
+    version, kind = _CONTROL_KEY.unpack_from(data, records.key_start[0])
+    if version < 0 or kind not in (_ABORT, _COMMIT) or records.value_size[0] < _END_TXN_VALUE.size:
+        return None
+    value_version, coordinator_epoch = _END_TXN_VALUE.unpack_from(data, records.value_start[0])
+    return (kind, coordinator_epoch) if value_version >= 0 else None
+
+
+def pack_aborted(aborted: Iterable[AbortedTxn]) -> bytes:
+    """The bytes of a transaction index."""
+    return b"".join(ABORTED_TXN.pack(TXN_INDEX_VERSION, *txn) for txn in aborted)
+
+
+def pack_snapshot(producers: dict[int, ProducerEntry]) -> bytes:
+    """The bytes of a producer snapshot, entries in the order in which Kafka's hash map would give them."""
+    body = b"".join(SNAPSHOT_ENTRY.pack(*producers[pid]) for pid in hash_map_order(list(producers)))
+    packed = SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, 0, len(producers)) + body
+    crc = crc32c(memoryview(packed)[SNAPSHOT_CRC_FROM:])
+    return SNAPSHOT_HEADER.pack(SNAPSHOT_VERSION, crc, len(producers)) + body
+
+
+def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
+    """The entries of a producer snapshot. Raises `FormatError` where a broker would call it corrupt."""
+    cure = "a broker deletes it and takes the next older one; `klog rebuild-index --snapshots` makes it anew"
+    if len(data) < SNAPSHOT_HEADER_BYTES:
+        raise FormatError(
+            f"snapshot of {len(data)} bytes is shorter than its header", position_bytes=0, cure=cure
+        )
+    version, crc, count = SNAPSHOT_HEADER.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise FormatError(f"snapshot has the unknown version {version}", position_bytes=0, cure=cure)
+    if not 0 <= count <= (len(data) - SNAPSHOT_HEADER_BYTES) // SNAPSHOT_ENTRY_BYTES:
+        raise FormatError(
+            f"snapshot of {len(data)} bytes cannot hold {count} producers", position_bytes=6, cure=cure
+        )
+    computed = crc32c(memoryview(data)[SNAPSHOT_CRC_FROM:])
+    if computed != crc:
+        raise FormatError(
+            f"snapshot's crc is {crc}, but its bytes give {computed}", position_bytes=2, cure=cure
+        )
+    end = SNAPSHOT_HEADER_BYTES + count * SNAPSHOT_ENTRY_BYTES
+    return [
+        ProducerEntry(*fields)
+        for fields in SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[SNAPSHOT_HEADER_BYTES:end])
+    ]
+
+
+def hash_map_order(producer_ids: list[int]) -> list[int]:
+    """`producer_ids` (as first met) in the order of a Java `HashMap` with these keys.
+
+    Kafka stores entries in that order, which means nothing, but equal bytes are easier to trust than bytes
+    that are merely equivalent. A map doubles when it is more than three quarters full.
+    """
+    buckets = _SMALLEST_MAP
+    while len(producer_ids) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(producer_id: int) -> int:
+        bits = producer_id & (1 << 64) - 1
+        hashed = (bits ^ bits >> 32) & (1 << 32) - 1
+        return (hashed ^ hashed >> 16) & buckets - 1
+
+    return sorted(producer_ids, key=bucket)

@@ -1,0 +1,353 @@
+"""Recovery of a partition directory after an unclean stop, decided: what a Kafka broker would do at its
+start.
+
+Rules: Kafka 3.9's `LogLoader` (interrupted cleanings and swaps, orphan indexes, the recovery of each
+segment, the cut), `LogSegment.recover`, `LeaderEpochFileCache` and `ProducerStateManager`. This module
+reads and decides; it changes nothing. Where Kafka would refuse to start, the plan says so and recovers all
+the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs, parse_epochs
+from klog.formats.columns import BatchTable
+from klog.formats.constants import TXN_INDEX_ENTRY_BYTES
+from klog.formats.errors import FormatError, StorageError
+from klog.formats.names import FileKind, segment_file
+from klog.storage.files import open_for_reading, read_whole
+from klog.storage.leader_epochs import LeaderEpochs
+from klog.storage.leftovers import Leftovers, next_offset, sort_leftovers
+from klog.storage.partition_files import PartitionFiles, list_partition
+from klog.storage.producer_snapshots import Snapshots
+from klog.storage.producer_state import ABORTED_TXN, ProducerState, pack_aborted
+from klog.storage.recovery_plan import (
+    REFUSES,
+    Cut,
+    Finding,
+    RecoveryPlan,
+    RecoverySettings,
+    SetAside,
+    Step,
+    Write,
+    WriteIndexes,
+)
+from klog.storage.segment_scan import SegmentScan, is_overlong, scan_segment
+
+INDEX_MEMORY_BYTES: Final = 32 << 20
+"""Rebuilt indexes up to this size stay in the plan; beyond it they are made again when they are written."""
+
+_TRUNCATES = "truncates the segment here at an unclean start and deletes all later segments"
+
+
+@dataclass(slots=True)
+class _Recovered:
+    """A segment that was scanned, with what the scan gave besides."""
+
+    scan: SegmentScan
+    epochs: list[EpochEntry]
+    txn_index: bytes
+    at_load: bool  # recovered while loading, for want of a usable index
+
+    @property
+    def valid_bytes(self) -> int:
+        return 0 if self.scan.disordered else self.scan.valid_bytes
+
+    @property
+    def next_offset(self) -> int:
+        return self.scan.base_offset if self.scan.disordered else self.scan.next_offset
+
+
+@dataclass(slots=True)
+class _Recovery:
+    files: PartitionFiles
+    settings: RecoverySettings
+    leftovers: Leftovers
+    snapshots: Snapshots
+    findings: list[Finding]
+    recovered: dict[int, _Recovered] = field(default_factory=dict)
+    removed: list[int] = field(default_factory=list)
+    unindexed: set[int] = field(default_factory=set)
+    held_bytes: int = 0
+
+    @property
+    def segments(self) -> dict[int, str]:
+        """Paths of the segments that the log keeps, by base offset."""
+        return {base: path for base, path in self.leftovers.segments.items() if base not in self.removed}
+
+
+def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
+    """Decide how to recover the partition directory at `path`. Raises `StorageError`."""
+    files = list_partition(path)
+    findings: list[Finding] = []
+    leftovers = sort_leftovers(files)
+    findings.extend(leftovers.findings)
+
+    def bad_snapshot(offset: int, error: FormatError) -> None:
+        name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
+        findings.append(Finding(name, error.what, "deletes it and takes the next older snapshot"))
+
+    snapshots = Snapshots(
+        leftovers.snapshots,
+        now_ms=settings.now_ms,
+        expiration_ms=settings.producer_expiration_ms,
+        on_bad=bad_snapshot,
+    )
+    work = _Recovery(files, settings, leftovers, snapshots, findings)
+    work.unindexed = {base for base in leftovers.segments if not _loads(work, base)}
+    _recover_segments(work)
+    return _conclude(work)
+
+
+def _loads(work: _Recovery, base: int) -> bool:
+    """Whether Kafka opens the segment without recovering it first: its indexes are there and look usable."""
+    if FileKind.OFFSET_INDEX not in work.leftovers.indexes.get(base, {}):
+        return False
+    txn_index = work.leftovers.indexes[base].get(FileKind.TXN_INDEX)
+    if txn_index is None:
+        return True
+    name = segment_file(FileKind.TXN_INDEX, base)
+    data = read_whole(txn_index)
+    usable = len(data) - len(data) % TXN_INDEX_ENTRY_BYTES
+    for version, _, _, last_offset, _ in ABORTED_TXN.iter_unpack(data[:usable]):
+        if version > 0:
+            work.findings.append(Finding(name, f"entry has the unknown version {version}", REFUSES))
+            return False
+        if last_offset < base:
+            what = f"aborted transaction ends at {last_offset}, before the segment starts"
+            work.findings.append(Finding(name, what, "recovers the segment while loading"))
+            return False
+    return True
+
+
+def _recover_segments(work: _Recovery) -> None:
+    bases = sorted(work.leftovers.segments)
+    floor = max((base for base in bases if base <= work.settings.recovery_point), default=0)
+    for place, base in enumerate(bases):
+        if base < floor and base in work.unindexed:
+            _recover(work, base, {other: work.segments[other] for other in bases[:place]})
+    for place, base in enumerate(bases):
+        if base >= floor:
+            recovered = _recover(work, base, work.segments)
+            if recovered.scan.disordered or (recovered.scan.cut_bytes and not recovered.at_load):
+                work.removed = bases[place + 1 :]
+                # Kafka removes the snapshots that stood there at its start, whoever has written them since.
+                work.snapshots.drop(set(work.removed) & set(work.leftovers.snapshots))
+                return
+
+
+def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered:
+    settings = work.settings
+    state = work.snapshots.state_at(base, log_start_offset=settings.log_start_offset, segments=loaded)
+    state.aborted.clear()
+    epochs: list[EpochEntry] = []
+
+    def follow(data: memoryview, table: BatchTable, rows: int) -> int:
+        followed = state.take(data, table, 0, rows)
+        _note_epochs(table, min(followed + 1, rows), epochs)
+        return followed
+
+    path = work.leftovers.segments[base]
+    with open_for_reading(path) as file:
+        scan = scan_segment(file, base, settings.index, follow=follow)
+    if is_overlong(scan):
+        raise StorageError(
+            f"segment holds offset {scan.out_of_range_offset}, too far from its base for an index",
+            file=path,
+            position_bytes=scan.valid_bytes,
+            cure="a broker before 1.1 wrote it (KAFKA-6264); start Kafka, it splits the segment",
+        )
+    _tell(work, base, scan, state)
+    if not scan.disordered:
+        work.snapshots.take(state)
+    scan = _within_memory(work, scan)
+    aborted = b"" if scan.disordered else pack_aborted(state.aborted)
+    work.recovered[base] = _Recovered(scan, epochs, aborted, base in work.unindexed)
+    return work.recovered[base]
+
+
+def _note_epochs(table: BatchTable, rows: int, epochs: list[EpochEntry]) -> None:
+    """Epochs above those noted before, with the first offset of each."""
+    latest = epochs[-1].epoch if epochs else -1
+    if not rows or max(table.leader_epoch) <= latest:
+        return
+    for row in range(rows):
+        if table.leader_epoch[row] > latest and table.magic[row] >= 2:
+            latest = table.leader_epoch[row]
+            epochs.append(EpochEntry(latest, table.base_offset[row]))
+
+
+def _within_memory(work: _Recovery, scan: SegmentScan) -> SegmentScan:
+    work.held_bytes += len(scan.offset_index) + len(scan.time_index)
+    return scan if work.held_bytes <= INDEX_MEMORY_BYTES else scan.without_indexes()
+
+
+def _tell(work: _Recovery, base: int, scan: SegmentScan, state: ProducerState) -> None:
+    name = segment_file(FileKind.LOG, base)
+    found = work.findings
+    if scan.disordered:
+        what = "offsets go back inside the segment"
+        found.append(Finding(name, what, "empties the segment and deletes all later ones", 0))
+    elif scan.out_of_range_offset is not None:
+        kafka = f"{REFUSES}: Split operation is only permitted for segments with overflow"
+        found.append(Finding(name, scan.problem or "", kafka, scan.valid_bytes))
+    elif scan.problem is not None:
+        found.append(Finding(name, scan.problem, _TRUNCATES, scan.valid_bytes))
+    if scan.full:
+        what = (
+            f"its index would not fit the {work.settings.index.max_bytes} bytes that --index-max-bytes allows"
+        )
+        found.append(Finding(name, what, f"{REFUSES}: Attempt to append to a full index"))
+    for offset, complaint in state.complaints:
+        found.append(Finding(name, f"offset {offset}: {complaint}", f"{REFUSES}: InvalidTxnStateException"))
+
+
+def _conclude(work: _Recovery) -> RecoveryPlan:
+    """Steps 5 to 9 of Kafka's order: the log's start and end, epochs, snapshots; then all steps in order."""
+    start = work.settings.log_start_offset
+    epochs, epoch_file = _epochs(work)
+    kept = sorted(work.segments)
+    end = _next_offset(work, kept[-1]) if kept else start
+    fresh_end = 0
+    if kept and end < start:
+        what = f"the log ends at {end}, before its start {start} in log-start-offset-checkpoint"
+        work.findings.append(Finding("", what, "deletes all segments and starts empty at its log start"))
+        work.removed = sorted(work.leftovers.segments)
+        work.snapshots.drop(work.snapshots.offsets)
+        epochs = LeaderEpochs()
+        kept, end, fresh_end = [], start, start
+    created = start if not kept else None
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(start)
+    bases = kept or [start]
+    segments = work.segments
+    work.snapshots.drop_strays(bases)
+    log_start = max(start, bases[0])
+    work.snapshots.state_at(end, log_start_offset=log_start, segments=segments, fresh_end=fresh_end)
+    steps = [
+        *work.leftovers.steps,
+        *_remove_segments(work),
+        *_cuts(work),
+        *_created(created),
+        *_index_steps(work),
+        *_snapshot_steps(work),
+        *_epoch_steps(epochs, epoch_file),
+    ]
+    return RecoveryPlan(work.files.path, tuple(steps), tuple(work.findings), log_start, end, len(bases))
+
+
+def _next_offset(work: _Recovery, base: int) -> int:
+    if base in work.recovered:
+        return work.recovered[base].next_offset
+    return next_offset(work.segments[base], base)
+
+
+def _epochs(work: _Recovery) -> tuple[LeaderEpochs, bytes | None]:
+    """The epochs as the file and then the recovered segments give them, and the file's bytes (None: no
+    file).
+    """
+    name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
+    data: bytes | None = None
+    epochs = LeaderEpochs()
+    if FileKind.LEADER_EPOCH_CHECKPOINT in work.files.plain:
+        data = read_whole(work.files.named(name))
+        try:
+            epochs = LeaderEpochs(parse_epochs(data).entries)
+        except FormatError as error:
+            work.findings.append(
+                Finding(name, error.what, "takes the log directory offline", error.position_bytes)
+            )
+    # Segments without a usable index come first: Kafka recovers them while it loads the others.
+    ordered = sorted(work.recovered.items(), key=lambda item: (not item[1].at_load, item[0]))
+    for _, recovered in ordered:
+        for entry in recovered.epochs:
+            epochs.assign_newer(entry)
+    return epochs, data
+
+
+def _remove_segments(work: _Recovery) -> list[Step]:
+    """Later segments go, each with all that belongs to it, before the cut makes them look sound."""
+    steps: list[Step] = []
+    for base in work.removed:
+        why = "after the cut" if work.segments else "before the log start"
+        steps.append(SetAside(segment_file(FileKind.LOG, base), why))
+        steps.extend(
+            SetAside(segment_file(kind, base), why) for kind in sorted(work.leftovers.indexes.get(base, {}))
+        )
+    return steps
+
+
+def _cuts(work: _Recovery) -> list[Step]:
+    return [
+        Cut(
+            segment_file(FileKind.LOG, base),
+            recovered.valid_bytes,
+            recovered.scan.size_bytes,
+            recovered.scan.problem or "offsets go back",
+        )
+        for base, recovered in work.recovered.items()
+        if base in work.segments and recovered.valid_bytes < recovered.scan.size_bytes
+    ]
+
+
+def _created(base: int | None) -> list[Step]:
+    if base is None:
+        return []
+    kinds = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+    return [Write(segment_file(kind, base), b"", "a log has at least one segment") for kind in kinds]
+
+
+def _index_steps(work: _Recovery) -> list[Step]:
+    steps: list[Step] = []
+    for base in sorted(work.segments):
+        recovered = work.recovered.get(base)
+        present = work.leftovers.indexes.get(base, {})
+        if recovered is None:
+            if FileKind.TIME_INDEX not in present:
+                steps.append(Write(segment_file(FileKind.TIME_INDEX, base), b"", "missing"))
+            continue
+        scan = recovered.scan
+        if not scan.has_indexes:
+            steps.append(WriteIndexes(base, recovered.valid_bytes, "differs or may differ"))
+        else:
+            empty = scan.disordered
+            wanted = {
+                FileKind.OFFSET_INDEX: b"" if empty else scan.offset_index,
+                FileKind.TIME_INDEX: b"" if empty else scan.time_index,
+            }
+            for kind, data in wanted.items():
+                steps.extend(_write_if_different(segment_file(kind, base), present.get(kind), data))
+        if recovered.txn_index or FileKind.TXN_INDEX in present:
+            name = segment_file(FileKind.TXN_INDEX, base)
+            steps.extend(_write_if_different(name, present.get(FileKind.TXN_INDEX), recovered.txn_index))
+    return steps
+
+
+def _write_if_different(name: str, path: str | None, data: bytes) -> list[Step]:
+    if path is None:
+        return [Write(name, data, "missing")]
+    return [] if read_whole(path) == data else [Write(name, data, "differs from what the segment gives")]
+
+
+def _snapshot_steps(work: _Recovery) -> list[Step]:
+    on_disk = work.leftovers.snapshots
+    taken = work.snapshots.taken
+    wanted = set(work.snapshots.offsets)
+    steps: list[Step] = [
+        SetAside(segment_file(FileKind.PRODUCER_SNAPSHOT, offset), "Kafka keeps no snapshot here")
+        for offset in sorted(set(on_disk) - wanted)
+    ]
+    for offset in sorted(wanted & set(taken)):
+        name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
+        steps.extend(_write_if_different(name, on_disk.get(offset), taken[offset]))
+    return steps
+
+
+def _epoch_steps(epochs: LeaderEpochs, old: bytes | None) -> list[Step]:
+    name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
+    new = build_epochs(EpochCheckpoint(epochs.entries))
+    if not epochs.entries and not old:
+        return [Write(name, b"", "missing")] if old is None else []
+    return [] if old == new else [Write(name, new, "differs from what the batches give")]

@@ -1,0 +1,129 @@
+"""Recovery of a partition directory, carried out: the steps of a plan, one durable change at a time.
+
+What leaves the directory goes into the quarantine first, whose manifest is written before anything moves.
+The order of steps is the plan's; killed anywhere and planned anew from what is there, the end is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from klog.formats.names import FileKind, segment_file
+from klog.storage.files import open_for_reading, size_bytes
+from klog.storage.mutations import Disk
+from klog.storage.quarantine import (
+    MANIFEST_NAME,
+    REPLACED_SUFFIX,
+    TAIL_SUFFIX,
+    Kept,
+    manifest,
+    new_directory,
+)
+from klog.storage.recovery_plan import (
+    Cut,
+    RecoveryPlan,
+    RecoverySettings,
+    SetAside,
+    Step,
+    SwapIn,
+    Write,
+    WriteIndexes,
+)
+from klog.storage.segment_scan import scan_segment
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryResult:
+    """What was done: where the quarantine is (None: nothing needed keeping) and how many files and bytes it
+    took.
+    """
+
+    quarantine: str | None
+    kept: tuple[Kept, ...]
+    kept_bytes: int
+
+
+def run_recovery(
+    plan: RecoveryPlan, settings: RecoverySettings, quarantine_root: str, disk: Disk | None = None
+) -> RecoveryResult:
+    """Carry out `plan`. Raises `StorageError`; whatever was not reached is as it was."""
+    disk = Disk() if disk is None else disk
+    if not plan.steps:
+        return RecoveryResult(None, (), 0)
+    kept = [entry for step in plan.steps for entry in _kept(plan, step)]
+    directory = None
+    kept_bytes = 0
+    if kept:
+        directory = new_directory(quarantine_root, plan.path, settings.now_ms)
+        disk.make_directories(directory)
+        manifest_path = os.path.join(directory, MANIFEST_NAME)
+        disk.replace(manifest_path, manifest(plan.path, settings.now_ms, kept, complete=False))
+    for step in plan.steps:
+        _carry_out(step, plan, settings, directory, disk)
+    if directory is not None:
+        kept_bytes = sum(size_bytes(os.path.join(directory, entry.kept_as)) for entry in kept)
+        disk.replace(manifest_path, manifest(plan.path, settings.now_ms, kept, complete=True))
+    return RecoveryResult(directory, tuple(kept), kept_bytes)
+
+
+def _replaced_names(plan: RecoveryPlan, step: Step) -> list[str]:
+    """Derived files that a step writes and that will stand there already when it does."""
+    names = []
+    if isinstance(step, Write):
+        names = [step.name]
+    elif isinstance(step, WriteIndexes):
+        kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+        names = [segment_file(kind, step.base_offset) for kind in kinds]
+    swapped_in = {other.target for other in plan.steps if isinstance(other, SwapIn)}
+    aside = {other.name for other in plan.steps if isinstance(other, SetAside)}
+    return [
+        name
+        for name in names
+        if name in swapped_in or (os.path.exists(os.path.join(plan.path, name)) and name not in aside)
+    ]
+
+
+def _kept(plan: RecoveryPlan, step: Step) -> list[Kept]:
+    if isinstance(step, SetAside):
+        return [Kept(step.name, step.name, "moved", step.why)]
+    if isinstance(step, Cut):
+        return [Kept(step.name, f"{step.name}{TAIL_SUFFIX}", "tail", step.why, step.valid_bytes)]
+    if isinstance(step, Write | WriteIndexes):
+        names = _replaced_names(plan, step)
+        return [Kept(name, f"{name}{REPLACED_SUFFIX}", "replaced", step.why) for name in names]
+    return []
+
+
+def _carry_out(
+    step: Step, plan: RecoveryPlan, settings: RecoverySettings, quarantine: str | None, disk: Disk
+) -> None:
+    def here(name: str) -> str:
+        return os.path.join(plan.path, name)
+
+    def there(name: str) -> str:
+        return os.path.join(quarantine or "", name)
+
+    if isinstance(step, SetAside):
+        disk.move(here(step.name), there(step.name))
+    elif isinstance(step, SwapIn):
+        disk.move(here(step.name), here(step.target))
+    elif isinstance(step, Cut):
+        disk.save_tail(here(step.name), step.valid_bytes, there(f"{step.name}{TAIL_SUFFIX}"))
+        disk.truncate(here(step.name), step.valid_bytes)
+    elif isinstance(step, Write):
+        for name in _replaced_names(plan, step):
+            disk.preserve(here(name), there(f"{name}{REPLACED_SUFFIX}"))
+        disk.replace(here(step.name), step.data)
+    else:
+        for name in _replaced_names(plan, step):
+            disk.preserve(here(name), there(f"{name}{REPLACED_SUFFIX}"))
+        _write_indexes(step, plan.path, settings, disk)
+
+
+def _write_indexes(step: WriteIndexes, path: str, settings: RecoverySettings, disk: Disk) -> None:
+    log = os.path.join(path, segment_file(FileKind.LOG, step.base_offset))
+    with open_for_reading(log) as file:
+        scan = scan_segment(file, step.base_offset, settings.index, end_bytes=step.valid_bytes, checked=True)
+    disk.replace(os.path.join(path, segment_file(FileKind.OFFSET_INDEX, step.base_offset)), scan.offset_index)
+    disk.replace(os.path.join(path, segment_file(FileKind.TIME_INDEX, step.base_offset)), scan.time_index)
