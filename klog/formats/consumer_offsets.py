@@ -41,8 +41,9 @@ _COMMIT_KEY: Final = (
     Field("topic", STRING, "whose offset is committed"),
     Field("partition", INT32, "whose offset is committed"),
 )
-_GROUP_KEY: Final = (_GROUP,)
-_MEMBER_KEY: Final = (_GROUP, _MEMBER)
+# The new coordinator calls the group by another name.
+_GROUP_ID: Final = Field("groupId", STRING, "group id")
+_MEMBER_KEY: Final = (_GROUP_ID, _MEMBER)
 
 TYPE_NAMES: Final[dict[int, str]] = {
     0: "OffsetCommit",
@@ -70,10 +71,11 @@ TYPE_NAMES: Final[dict[int, str]] = {
     23: "StreamsGroupTopology",
 }
 _KEY_FIELDS: Final[dict[int, tuple[Field, ...]]] = {
-    **dict.fromkeys(TYPE_NAMES, _GROUP_KEY),
+    **dict.fromkeys(TYPE_NAMES, (_GROUP_ID,)),
     **dict.fromkeys((0, 1), _COMMIT_KEY),
+    2: (_GROUP,),
     **dict.fromkeys((5, 7, 8, 10, 13, 14, 19, 21, 22), _MEMBER_KEY),
-    16: (_GROUP, Field("regularExpression", STRING, "that members subscribe by")),
+    16: (_GROUP_ID, Field("regularExpression", STRING, "that members subscribe by")),
 }
 # The key's int16 is called a version, and is the record's type.
 Key: Final = Versioned(
@@ -317,4 +319,4 @@ def build(record: KeyValue) -> tuple[bytes, bytes | None]:
 
 def group_of(key: c.Container) -> str:
     """The group that a record is about."""
-    return str(key.group)
+    return str(key["group"] if "group" in key else key["groupId"])
