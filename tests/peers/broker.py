@@ -247,8 +247,8 @@ class ZooKeeperBroker(_Broker):
     def on_log_directory(cls, original: Path, work: Path, config: Config | None = None) -> Self:
         """A broker on a copy (in `work/logs`) of a log directory that another broker or klog wrote.
 
-        The cluster's tree is made to fit: cluster id, broker id, and every partition found there, with its topic
-        id, led by this broker alone. Nothing is cleaned or deleted.
+        The cluster's tree is made to fit: cluster id, broker id, and every partition found there, with its
+        topic id, led by this broker alone. Nothing is cleaned or deleted.
         """
         logs = work / "logs"
         shutil.copytree(original, logs)
@@ -264,9 +264,7 @@ class ZooKeeperBroker(_Broker):
             identity = read_properties(logs / f"{topic}-{numbers[0]}" / "partition.metadata", ":")
             state = {
                 "version": 3,
-                "topic_id": read_properties(logs / f"{topic}-{numbers[0]}" / "partition.metadata", ":")[
-                    "topic_id"
-                ],
+                "topic_id": identity["topic_id"],
                 "partitions": {str(number): [broker_id] for number in numbers},
                 "adding_replicas": {},
                 "removing_replicas": {},

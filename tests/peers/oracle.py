@@ -1,4 +1,4 @@
-"""Kafka's word on data, as the JSON Lines of the fixtures: its reader's on files, its consumer's on a broker."""
+"""Kafka's word on data, as the fixtures' JSON Lines: its reader's on files, its consumer's on a broker."""
 
 from __future__ import annotations
 
