@@ -1,13 +1,18 @@
 """The four codecs of the log, as Kafka and its clients frame them; decompression with a limit.
 
-Rules: `CompressionType` of the record format (attributes bits 0-2). gzip is RFC 1952, possibly of
-several members. snappy comes in two framings: the xerial one that Java clients write, and one raw
-block as librdkafka writes it. lz4 is the LZ4 frame format; for magic 0 its header checksum is computed over
-the wrong bytes (KAFKA-3160), which a standard library refuses: it is mended before reading and broken
-again when writing. zstd is a standard frame, never below magic 2.
+Rules: `CompressionType` of the record format (attributes bits 0-2), and what Kafka's readers in Java make of
+odd streams, which is what is accepted here:
 
-What comes out is bounded by `limit_bytes`, whatever the block claims of itself: no length field decides
-how much is allocated.
+- gzip is RFC 1952, possibly of several members; bytes after a member that start no other are ignored.
+- snappy comes in two framings: the xerial one that Java clients write (possibly several streams, one after
+  the other), and one raw block as librdkafka writes it.
+- lz4 is one LZ4 frame, what follows it is ignored. Kafka looks neither at its content size nor at its content
+  checksum. For magic 0 its header checksum is computed over the wrong bytes (KAFKA-3160), which a standard
+  library refuses: it is mended before reading and broken again when writing.
+- zstd is one or more standard frames, never below magic 2.
+
+What comes out is bounded by `limit_bytes`, and by what that many compressed bytes can honestly hold: no
+length field decides how much is allocated.
 """
 
 from __future__ import annotations
@@ -37,6 +42,12 @@ _XERIAL_HEADER_BYTES: Final = 16
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024  # what the Java client's stream writes
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE_BIT: Final = 0x08
+_LZ4_CONTENT_CHECKSUM_BIT: Final = 0x04
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_GZIP_SMALLEST_BYTES: Final = 18  # header and trailer
+_SNAPPY_MOST_RATIO: Final = 22  # a copy element makes at most 64 bytes of 3
+_ZSTD_MOST_RATIO: Final = 32 * 1024  # a run-length block makes 128 KiB of 4 bytes
+_ZSTD_SMALLEST_SLICE_BYTES: Final = 256
 
 _per_thread = threading.local()  # zstd contexts must not be shared between threads
 
@@ -62,6 +73,8 @@ def decompress(codec: int, data: Bytes, *, magic: int = 2, limit_bytes: int = DE
     if codec == LZ4:
         return _unlz4(data, magic, limit_bytes)
     if codec == ZSTD:
+        if magic < 2:
+            raise CompressionError(f"zstd in a message of magic {magic}: the codec came with magic 2")
         return _unzstd(data, limit_bytes)
     raise UnsupportedFormatError(f"unknown codec {codec}", cure="written by a newer Kafka, or damaged")
 
@@ -105,38 +118,38 @@ def _zlib() -> Any:  # noqa: ANN401 (one of two modules of the same interface)
 def _gunzip(data: Bytes, limit_bytes: int) -> bytes:
     gz: Any = _zlib()
     parts: list[bytes] = []
-    total = 0
-    rest = bytes(data)
-    while rest:
+    room = limit_bytes
+    rest: Bytes = data
+    while True:
         # wbits 31: gzip header and trailer; one member at a time, as a block may hold several
         member = gz.decompressobj(wbits=31)
         while not member.eof:
+            # What a step leaves over is copied: steps as large as the input keep that in proportion.
+            step = min(max(_CHUNK_BYTES, 4 * len(rest)), room + 1)
             try:
-                part = member.decompress(rest, _CHUNK_BYTES)
+                part = member.decompress(rest, step)
             except gz.error as error:
                 raise CompressionError(f"gzip block is damaged: {error}") from error
-            total += len(part)
-            if total > limit_bytes:
+            room -= len(part)
+            if room < 0:
                 raise _too_large(limit_bytes)
             parts.append(part)
             rest = member.unconsumed_tail
             if not part and not rest and not member.eof:
                 raise CompressionError("gzip block ends before its end mark")
         rest = member.unused_data
-    if not parts:
-        raise CompressionError("gzip block is empty")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        if len(rest) < _GZIP_SMALLEST_BYTES or bytes(rest[:3]) != _GZIP_MAGIC:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _raw_unsnappy(block: Bytes, room_bytes: int, limit_bytes: int) -> bytes:
     import cramjam
 
     size = _snappy_length(block)
-    # A snappy copy element makes at most 64 bytes of 2: a block cannot honestly grow more than that.
+    if size > len(block) * _SNAPPY_MOST_RATIO:
+        raise CompressionError(f"snappy block of {len(block)} bytes claims to hold {size}")
     if size > room_bytes:
         raise _too_large(limit_bytes)
-    if size > len(block) * 64:
-        raise CompressionError(f"snappy block of {len(block)} bytes claims to hold {size}")
     try:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
@@ -160,20 +173,21 @@ def _unsnappy(data: Bytes, limit_bytes: int) -> bytes:
     if len(view) < _XERIAL_HEADER_BYTES:
         raise CompressionError("snappy stream header is cut short")
     parts: list[bytes] = []
-    total = 0
+    room = limit_bytes
     at = _XERIAL_HEADER_BYTES
-    while at < len(view):
-        if at + 4 > len(view):
-            raise CompressionError("snappy stream ends inside a block length")
+    while len(view) - at >= 4:  # Kafka's reader takes fewer bytes for the end
+        if bytes(view[at : at + 8]) == _XERIAL_MAGIC:
+            at += _XERIAL_HEADER_BYTES
+            continue
         (size,) = struct.unpack_from(">i", view, at)
         at += 4
-        if size < 0 or at + size > len(view):
+        if size < 0 or size > len(view) - at:
             raise CompressionError(f"snappy stream has a block of {size} bytes with {len(view) - at} left")
-        part = _raw_unsnappy(view[at : at + size], limit_bytes - total, limit_bytes)
-        total += len(part)
+        part = _raw_unsnappy(view[at : at + size], room, limit_bytes)
+        room -= len(part)
         parts.append(part)
         at += size
-    return b"".join(parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _xerial(data: bytes) -> bytes:
@@ -201,26 +215,49 @@ def _lz4_header_checksum(descriptor: Bytes) -> int:
 
 
 def _unlz4(data: Bytes, magic: int, limit_bytes: int) -> bytes:
-    import lz4.frame
-
     frame = memoryview(data)
+    end = _lz4_header_end(frame)
     if magic == 0:
         # Old clients took the checksum over the frame magic too; newer writers of magic 0 may not.
-        end = _lz4_header_end(frame)
-        mended = bytearray(frame)
-        mended[end] = _lz4_header_checksum(frame[4:end])
-        frame = memoryview(mended)
+        frame = memoryview(_lz4_with_descriptor(frame, bytes(frame[4:end]), end))
+    try:
+        return _lz4_frame(frame, limit_bytes)
+    except RuntimeError as error:
+        if frame[4] & (_LZ4_CONTENT_SIZE_BIT | _LZ4_CONTENT_CHECKSUM_BIT) and (
+            frame[end] == _lz4_header_checksum(frame[4:end])
+        ):
+            return _unlz4_unchecked(frame, end, limit_bytes)
+        raise CompressionError(f"lz4 block is damaged: {error}") from error
+
+
+def _unlz4_unchecked(frame: memoryview, end: int, limit_bytes: int) -> bytes:
+    """The frame read without its content size and checksum, which Kafka does not compare with anything."""
+    flags = frame[4] & ~(_LZ4_CONTENT_SIZE_BIT | _LZ4_CONTENT_CHECKSUM_BIT)
+    bare = _lz4_with_descriptor(frame, bytes((flags, frame[5])), end)
+    try:
+        return _lz4_frame(memoryview(bare), limit_bytes)
+    except RuntimeError as error:
+        raise CompressionError(f"lz4 block is damaged: {error}") from error
+
+
+def _lz4_with_descriptor(frame: memoryview, descriptor: bytes, end: int) -> bytes:
+    """The frame with another descriptor, and the header checksum that belongs to it."""
+    checksum = _lz4_header_checksum(descriptor)
+    return b"".join((_LZ4_MAGIC, descriptor, bytes((checksum,)), frame[end + 1 :]))
+
+
+def _lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
+    """One frame by the library; what follows is ignored. Raises RuntimeError where the library does."""
+    import lz4.frame
+
     context = lz4.frame.LZ4FrameDecompressor()
     parts: list[bytes] = []
-    total = 0
+    room = limit_bytes
     chunk: Any = frame
     while not context.eof:
-        try:
-            part = context.decompress(chunk, max_length=max(_CHUNK_BYTES, len(frame)))
-        except RuntimeError as error:
-            raise CompressionError(f"lz4 block is damaged: {error}") from error
-        total += len(part)
-        if total > limit_bytes:
+        part = context.decompress(chunk, max_length=min(max(_CHUNK_BYTES, len(frame)), room + 1))
+        room -= len(part)
+        if room < 0:
             raise _too_large(limit_bytes)
         parts.append(part)
         chunk = b""
@@ -253,15 +290,25 @@ def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
     context = getattr(_per_thread, "zstd", None)
     if context is None:
         context = _per_thread.zstd = zstandard.ZstdDecompressor()
+    view = memoryview(data)
     parts: list[bytes] = []
-    total = 0
-    try:
-        with context.stream_reader(data, read_across_frames=True, closefd=False) as reader:
-            while part := reader.read(_CHUNK_BYTES):
-                total += len(part)
-                if total > limit_bytes:
-                    raise _too_large(limit_bytes)
-                parts.append(part)
-    except zstandard.ZstdError as error:
-        raise CompressionError(f"zstd block is damaged: {error}") from error
+    room = limit_bytes
+    frame = None
+    at = 0
+    while at < len(view):
+        frame = context.decompressobj() if frame is None or frame.eof else frame
+        # All that a slice holds comes out at once: no more goes in than what there is room for.
+        slice_bytes = max(room // _ZSTD_MOST_RATIO, _ZSTD_SMALLEST_SLICE_BYTES)
+        taken = view[at : at + slice_bytes]
+        try:
+            part = frame.decompress(taken)
+        except zstandard.ZstdError as error:
+            raise CompressionError(f"zstd block is damaged: {error}") from error
+        room -= len(part)
+        if room < 0:
+            raise _too_large(limit_bytes)
+        parts.append(part)
+        at += len(taken) - len(frame.unused_data)
+    if frame is None or not frame.eof:
+        raise CompressionError("zstd block ends before its end mark")
     return parts[0] if len(parts) == 1 else b"".join(parts)
