@@ -221,7 +221,7 @@ def _finished(builder: ArrowBuilder, name: str, kind: pa.DataType) -> pa.Array:
     if name == "timestamp":
         return _timestamps(fields["timestamp"], kind)
     if name in {"timestampType", "codec", "isTransactional", "isControl"}:
-        return _from_attributes(name, fields)
+        return from_attributes(name, fields)
     if name == "sequence":
         return _sequences(fields).cast(kind)
     (values,) = fields.values()
@@ -249,7 +249,8 @@ def _timestamps(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.if_else(missing, pa.scalar(None, pa.int64()), values).cast(kind)
 
 
-def _from_attributes(name: str, fields: dict[str, pa.Array]) -> pa.Array:
+def from_attributes(name: str, fields: dict[str, pa.Array]) -> pa.Array:
+    """The column `name` (codec, timestampType, isTransactional, isControl) of `attributes` and `magic`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

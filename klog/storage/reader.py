@@ -8,7 +8,7 @@ as far as they decode: what to make of them is the caller's choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, Final
 
 from klog.formats import kernel
@@ -18,7 +18,7 @@ from klog.formats.compression import DEFAULT_LIMIT_BYTES, decompress
 from klog.formats.constants import MIN_MESSAGE_SIZE
 from klog.formats.errors import CorruptRecordError, FormatError, KlogError, UnsupportedFormatError
 from klog.storage.chunks import CHUNK_BYTES, chunks
-from klog.storage.select import Bounds, start_position
+from klog.storage.select import Bounds, compact, start_position
 
 OnProblem = Callable[[KlogError], None]
 
@@ -77,8 +77,9 @@ class SegmentReader:
                 self._next_offset = -1
             for data in chunks(self._file, table, start_bytes=start, chunk_bytes=self._chunk_bytes):
                 self._check(data)
+                ends = self._bounds.ends_before(table)
                 yield data
-                if self._bounds.ends_before(table):
+                if ends:
                     return
                 rest = data[table.consumed_bytes :]
         except KlogError as error:
@@ -116,6 +117,20 @@ class SegmentReader:
                 yield from self._compressed(data, row)
         if first is not None:
             yield from self._plain(data, first, len(batches))
+
+    def decode_rows(self, data: Bytes, rows: Iterable[int]) -> Iterator[Bytes]:
+        """The records of single batches of the chunk at hand, a run each."""
+        for row in rows:
+            if self.batches.attributes[row] & CODEC_MASK:
+                yield from self._compressed(data, row)
+            else:
+                yield from self._plain(data, row, row + 1)
+
+    def drop_unwanted(self) -> None:
+        """Leave in `batches` those only that may hold a wanted record."""
+        if self._bounds.by_place:
+            rows = range(len(self.batches))
+            compact(self.batches, [row for row in rows if self._bounds.may_hold(self.batches, row)])
 
     def _plain(self, data: Bytes, first: int, last: int) -> Iterator[Bytes]:
         records = self.records

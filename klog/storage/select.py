@@ -9,6 +9,7 @@ segment, as Kafka takes them to.
 from __future__ import annotations
 
 import os
+from array import array
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -86,10 +87,12 @@ class Bounds:
             compact(records, wanted, first_row)
 
 
-def compact(records: RecordTable, rows: list[int], first_row: int = 0) -> None:
-    """Make the rows of `records` from `first_row` on those that `rows` names, in that order."""
-    for name in RecordTable.COLUMNS:
-        column = getattr(records, name)
+def compact(table: BatchTable | RecordTable, rows: list[int], first_row: int = 0) -> None:
+    """Make the rows of `table` from `first_row` on those that `rows` names, in that order."""
+    for name in table.COLUMNS:
+        column: array[int] = getattr(table, name)
+        if not column:
+            continue  # the checksums of batches that nobody verified
         values = [column[row] for row in rows]
         del column[first_row:]
         column.extend(values)

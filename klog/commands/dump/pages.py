@@ -73,6 +73,24 @@ class Pages:
 
         self._console.print(Text(text, style), soft_wrap=True)
 
+    def facts(self, facts: Iterable[tuple[str, Cell]]) -> None:
+        """Names and what is to say of each, one a line; a name that repeats is written once."""
+        found = list(facts)
+        width = max((len(name) for name, _ in found), default=0)
+        before = ""
+        for name, cell in found:
+            shown = "" if name == before else name
+            before = name
+            if self._console is None:
+                self._text.write(f"  {shown.ljust(width)}  {cell.text}\n")
+                continue
+            from rich.text import Text
+
+            self._console.print(
+                Text.assemble("  ", (shown.ljust(width), "bold"), "  ", (cell.text, cell.style)),
+                soft_wrap=True,
+            )
+
     def table(self, columns: list[Column], rows: Iterable[Row]) -> int:
         """The rows, page by page; returns how many there were. Columns without any text on page one are
         left out."""
@@ -136,7 +154,9 @@ def _rich(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, show_header=heading, header_style="bold", pad_edge=False, expand=False)
+    table = Table(
+        box=box.SIMPLE_HEAD, show_header=heading, header_style="bold", pad_edge=False, show_edge=False
+    )
     fixed = sum(width for width, column in zip(widths, columns, strict=True) if not column.wide)
     wide = [place for place, column in enumerate(columns) if column.wide]
     left = max(12 * len(wide), console.width - fixed - 3 * len(columns))

@@ -1,0 +1,165 @@
+"""`--format parquet`: the selected records (or batches) as Parquet, zstd-compressed, in bounded memory.
+
+Columns of records: `topic`, `partition`, then those of `klog.formats.arrow.COLUMNS`, which keep keys and
+values as the bytes they are; `--bytes none` leaves keys, values and headers out. `--output FILE` takes
+everything, in order; `--output DIRECTORY` (one that exists, or a name that ends in `/`) gets one file a
+segment, below its partition's name. A file appears when it is complete.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from klog.commands._terminal import Progress, progress
+from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows
+from klog.commands.dump.problems import Problems
+from klog.commands.dump.rows import RECORD_KINDS, reader_of, wanted_runs
+from klog.formats.errors import KlogError, UsageError
+from klog.storage.files import GZIP_SUFFIX, atomic_output, open_for_reading, size_bytes, storage_error
+from klog.storage.reader import SegmentReader
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+ROW_GROUP_BYTES: Final = 16 << 20
+"""Of gathered columns: the writer holds about as much again, and all of it has to stay below 150 MiB."""
+
+
+def run(plan: DumpPlan, out: BinaryIO) -> int:  # noqa: ARG001 (parquet never goes to stdout)
+    """Write the Parquet file or files; 1 when there were problems. Raises `UsageError` and `StorageError`."""
+    if plan.output is None:
+        raise UsageError(
+            "--format parquet cannot go to stdout", cure="add --output FILE or --output DIRECTORY"
+        )
+    if plan.bytes_mode not in (BytesMode.AUTO, BytesMode.NONE):
+        raise UsageError("parquet keeps bytes as they are", cure="leave --bytes away, or say none")
+    files = [file for file in plan.files if file.kind in RECORD_KINDS]
+    problems = Problems(strict=plan.strict)
+    total_bytes = sum(size_bytes(file.path) for file in files)
+    with progress("writing", total_bytes) as advance:
+        left = plan.selection.limit
+        for path, sources in _targets(plan.output, files):
+            left = _write(plan, path, sources, problems, advance, left)
+    return problems.exit_code
+
+
+def _targets(output: str, files: list[DumpFile]) -> Iterator[tuple[str, list[DumpFile]]]:
+    """Each file to write and what goes into it."""
+    if not output.endswith("/") and not os.path.isdir(output):
+        yield output, files
+        return
+    for file in files:
+        directory = output if file.topic is None else os.path.join(output, f"{file.topic}-{file.partition}")
+        try:
+            os.makedirs(directory, exist_ok=True)
+        except OSError as error:
+            raise storage_error("cannot be made", directory, error) from error
+        name = os.path.basename(file.path).removesuffix(GZIP_SUFFIX).removesuffix(".log")
+        yield os.path.join(directory, f"{name}.parquet"), [file]
+
+
+def _write(
+    plan: DumpPlan,
+    path: str,
+    files: list[DumpFile],
+    problems: Problems,
+    advance: Progress,
+    left: int | None,
+) -> int | None:
+    """Write one Parquet file; returns what is left of the limit."""
+    from pyarrow import parquet as pq
+
+    with ExitStack() as stack:
+        out = stack.enter_context(atomic_output(path))
+        writer = stack.enter_context(pq.ParquetWriter(out, _schema(plan), compression="zstd"))
+        for file in files:
+            if left == 0:
+                break
+            try:
+                with open_for_reading(file.path) as opened:
+                    reader = reader_of(plan, file, opened, problems)
+                    written = _write_file(plan, file, reader, writer, advance, left)
+            except KlogError as error:
+                problems(error.at(file.path))
+                continue
+            left = None if left is None else left - written
+    return left
+
+
+def _write_file(
+    plan: DumpPlan,
+    file: DumpFile,
+    reader: SegmentReader,
+    writer: pq.ParquetWriter,
+    advance: Progress,
+    limit: int | None,
+) -> int:
+    batches = _batch_groups if plan.rows is Rows.BATCHES else _record_groups
+    written = 0
+    for group in batches(plan, reader, advance):
+        rows = group if limit is None else group.slice(0, limit - written)
+        writer.write_batch(_placed(rows, file, writer.schema))
+        written += rows.num_rows
+        if written == limit:
+            break
+    return written
+
+
+def _columns(plan: DumpPlan) -> list[str]:
+    from klog.formats.arrow import COLUMNS
+
+    hidden = {"key", "value", "headers"} if plan.bytes_mode is BytesMode.NONE else set()
+    return [name for name in COLUMNS if name not in hidden]
+
+
+def _schema(plan: DumpPlan) -> pa.Schema:
+    import pyarrow as pa
+
+    from klog.formats import arrow, arrow_batches
+
+    rows = arrow_batches.schema() if plan.rows is Rows.BATCHES else arrow.schema(_columns(plan))
+    return pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), *rows])
+
+
+def _placed(rows: pa.RecordBatch, file: DumpFile, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows with the columns that say which partition they are of."""
+    import pyarrow as pa
+
+    topics = pa.repeat(pa.scalar(file.topic, pa.string()), rows.num_rows)
+    partitions = pa.repeat(pa.scalar(file.partition, pa.int32()), rows.num_rows)
+    return pa.RecordBatch.from_arrays([topics, partitions, *rows.columns], schema=schema)
+
+
+def _record_groups(plan: DumpPlan, reader: SegmentReader, advance: Progress) -> Iterator[pa.RecordBatch]:
+    from klog.formats.arrow import ArrowBuilder
+
+    builder = ArrowBuilder(_columns(plan))
+    done_bytes = 0
+    for payload in wanted_runs(reader, plan.selection):
+        if builder.rows and not builder.has_room(payload):
+            yield builder.finish()
+        builder.append(payload, reader.batches, reader.records)
+        if builder.nbytes >= ROW_GROUP_BYTES:
+            yield builder.finish()
+            advance(reader.batches.origin - done_bytes)
+            done_bytes = reader.batches.origin
+    if builder.rows:
+        yield builder.finish()
+    advance(reader.batches.origin + reader.batches.consumed_bytes - done_bytes)
+
+
+def _batch_groups(plan: DumpPlan, reader: SegmentReader, advance: Progress) -> Iterator[pa.RecordBatch]:
+    from klog.formats.arrow_batches import to_arrow
+
+    if plan.selection.by_content:
+        raise UsageError("--batches in parquet cannot be narrowed by --key or --grep", cure="use --offsets")
+    for _ in reader.chunks():
+        consumed_bytes = reader.batches.consumed_bytes
+        reader.drop_unwanted()
+        if len(reader.batches):
+            yield to_arrow(reader.batches)
+        advance(consumed_bytes)
