@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from klog.formats.errors import FormatError
 
@@ -54,12 +54,12 @@ def hash_of_string(text: str) -> int:
     return value
 
 
-class ScalaOrder:
+class ScalaOrder(Generic[T]):
     """The order in which Scala's mutable hash map or set hands out its keys, given the order of insertion."""
 
     def __init__(self) -> None:
         self._length = _TABLE_SIZE
-        self._hashes: dict[object, int] = {}
+        self._hashes: dict[T, int] = {}
 
     def reserve(self, more: int) -> None:
         """What adding a collection of `more` elements at once does before the first of them."""
@@ -69,17 +69,17 @@ class ScalaOrder:
             target //= 2
         self._length = max(self._length, target)
 
-    def add(self, key: object, hash_code: int) -> None:
+    def add(self, key: T, hash_code: int) -> None:
         """Insert `key` with the value of its `hashCode`."""
         if len(self._hashes) + 1 >= int(self._length * _LOAD_FACTOR):
             self._length *= 2
         if key not in self._hashes:
             self._hashes[key] = hash_code ^ (hash_code >> 16)
 
-    def sorted(self) -> list[object]:
+    def sorted(self) -> list[T]:
         """The keys, bucket by bucket; within one by (signed) hash, then as inserted."""
 
-        def place(key: object) -> tuple[int, int]:
+        def place(key: T) -> tuple[int, int]:
             improved = self._hashes[key]
             return improved & (self._length - 1), improved - (improved >> 31 << 32)
 
@@ -88,7 +88,7 @@ class ScalaOrder:
 
 def in_scala_order(items: Iterable[T], hash_code: Callable[[T], int]) -> list[T]:
     """`items`, inserted one by one into a mutable hash map, in the order it hands them out."""
-    order = ScalaOrder()
+    order: ScalaOrder[T] = ScalaOrder()
     for item in items:
         order.add(item, hash_code(item))
-    return order.sorted()  # type: ignore[return-value]
+    return order.sorted()

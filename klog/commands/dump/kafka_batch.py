@@ -26,7 +26,7 @@ _INT64: Final = struct.Struct(">q")
 
 @dataclass(slots=True)
 class Iterated:
-    """What iterating a batch gives: rows `first` to `last` of `records` over `payload`, then `problem` if any."""
+    """What iterating a batch gives: rows `first` to `last` of `records` over `payload`, then `problem`."""
 
     payload: Bytes
     records: RecordTable
@@ -95,7 +95,7 @@ def _legacy_message(data: Bytes, table: BatchTable, row: int) -> Iterated:
 def _append_message(
     records: RecordTable, row: int, message: memoryview, at: int, offset: int, timestamp: int
 ) -> KlogError | None:
-    """Append a message of magic 0 or 1 that starts at `at` of the payload; what Kafka says of its sizes, if bad.
+    """Append a message of magic 0 or 1 that starts at `at` of the payload; what is wrong with its sizes.
 
     Sizes are shown before they are believed: a value that does not fit is found out when it is read, which
     `value_size` larger than the payload tells the caller.

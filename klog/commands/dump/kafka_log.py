@@ -12,7 +12,8 @@ from typing import BinaryIO, Final
 
 from klog.commands.dump import java
 from klog.commands.dump.kafka_batch import Iterated, damaged, iterate
-from klog.commands.dump.kafka_parsers import MessageParser, control_text
+from klog.commands.dump.kafka_messages import MessageParser
+from klog.commands.dump.kafka_parsers import control_text, text_parser
 from klog.commands.dump.pen import Pen
 from klog.commands.dump.plan import KafkaFlags
 from klog.formats import kernel, text
@@ -61,7 +62,8 @@ class LogDump:
         self._pen.write(_title(name, self._path))
         if size_bytes > java.INT32_MAX:
             raise FormatError(
-                f"segment of {size_bytes} bytes is larger than Kafka's tool reads", cure="use another --format"
+                f"segment of {size_bytes} bytes is larger than Kafka's tool reads",
+                cure="use another --format",
             )
         if self._flags.max_bytes < 0:
             raise FormatError(f"--max-bytes {self._flags.max_bytes} is negative")
@@ -120,6 +122,8 @@ class LogDump:
 
     def _sound(self, data: Bytes, first: int, last: int) -> None:
         """Batches whose headers are in order."""
+        if first >= last:
+            return
         pen, table = self._pen, self._table
         if not self._deep:
             pen.used = text.kafka_batches(table, first, last, pen.page, pen.used)
@@ -134,18 +138,30 @@ class LogDump:
     def _plain(self, data: Bytes, first: int, last: int) -> None:
         """Uncompressed batches, decoded all at once."""
         table, records = self._table, self._records
+        if self._parser is not None:
+            for row in range(first, last):
+                self._one(data, row)
+            return
         while first < last:
             records.clear()
             stop = kernel.decode(data, table, first, last, records)
-            special = self._parser is not None or self._has_odd_control(first, stop, data)
-            if special or table.position[stop - 1] - table.position[first] > _PIECE_BYTES:
-                stop = first
-            else:
+            if self._is_large(first, stop) or self._has_odd_control(first, stop, data):
+                for row in range(first, stop):
+                    self._one(data, row)
+            elif first < stop:
                 self._render(data, first, stop)
             if stop < last:
                 self._one(data, stop)
                 stop += 1
             first = stop
+
+    def _is_large(self, first: int, last: int) -> bool:
+        """Too much to render in one piece: a chunk is larger than usual only where one batch is."""
+        table = self._table
+        return (
+            first < last
+            and table.position[last - 1] + table.size[last - 1] - table.position[first] > _PIECE_BYTES
+        )
 
     def _has_odd_control(self, first: int, last: int, data: Bytes) -> bool:
         if self._flags.skip_record_metadata or first == last:
@@ -153,12 +169,12 @@ class LogDump:
         attributes = set(self._table.attributes[first:last])
         if not any(bits & CONTROL_BIT for bits in attributes):
             return False
-        rows = _rows_of(self._records, first, last)
+        rows = _rows_of(self._records, last)
         return text.odd_control(self._table, self._records, *rows, data) < rows[1]
 
     def _render(self, data: Bytes, first: int, last: int) -> None:
         pen, records = self._pen, self._records
-        end = _rows_of(records, first, last)[1]
+        end = _rows_of(records, last)[1]
         if end < len(records):
             _drop_rows(records, end)
         pen.used = text.kafka_deep(
@@ -221,16 +237,15 @@ class LogDump:
             first = stop
             pen.turn()
         if last < iterated.last:
-            self._each(Iterated(iterated.payload, records, last, last + 1), self._unreadable_line)
+            self._each(Iterated(iterated.payload, records, last, iterated.last), self._parsed_line)
 
     def _readable(self, iterated: Iterated) -> int:
-        """The first row whose value does not fit the payload: legacy messages show sizes before they are believed."""
-        records, room = iterated.records, len(iterated.payload)
+        """The first row whose value does not fit: legacy messages show sizes before they are believed."""
+        records = iterated.records
         if not iterated.last or self._table.magic[records.batch[0]] >= 2:
             return iterated.last
         for row in range(iterated.first, iterated.last):
-            end = records.headers_start[row]
-            if records.value_start[row] + records.value_size[row] > min(end, room):
+            if not _value_fits(records, row):
                 return row
         return iterated.last
 
@@ -243,55 +258,50 @@ class LogDump:
 
     def _metadata(self, iterated: Iterated, row: int) -> None:
         """The record's line without key, value and end of line."""
-        pen = self._pen
+        pen, records = self._pen, iterated.records
+        size = records.value_size[row]
+        fits = self._table.magic[records.batch[row]] >= 2 or _value_fits(records, row)
+        records.value_size[row] = size if fits else -1
+        start = pen.used
         pen.used = text.kafka_records(
             self._table,
-            iterated.records,
+            records,
             row,
             row + 1,
             iterated.payload,
             False,
             self._flags.skip_record_metadata,
             pen.page,
-            pen.used,
+            start,
         )
         pen.used -= 1
+        if not fits:
+            records.value_size[row] = size
+            line = bytes(pen.page[start : pen.used]).decode()
+            pen.used = start
+            pen.write(line.replace(" valueSize: -1 ", f" valueSize: {size} ", 1))
 
     def _control_line(self, iterated: Iterated, row: int) -> None:
         self._metadata(iterated, row)
         records, payload = iterated.records, iterated.payload
         if text.odd_control(self._table, records, row, row + 1, payload) == row:
-            key = _span(payload, records.key_start[row], records.key_size[row])
-            value = _span(payload, records.value_start[row], records.value_size[row])
-            self._pen.write(control_text(key, value))
+            self._pen.write(control_text(*_key_and_value(iterated, row)))
         self._pen.write("\n")
 
     def _parsed_line(self, iterated: Iterated, row: int) -> None:
         self._metadata(iterated, row)
-        if self._parser is None:
-            raise damaged("no decoder")
-        records, payload = iterated.records, iterated.payload
-        key = _span(payload, records.key_start[row], records.key_size[row])
-        value = _span(payload, records.value_start[row], records.value_size[row])
-        key_text, value_text = self._parser(key, value, records.offset[row])
-        prefix = "|" if self._flags.skip_record_metadata else ""
-        if key_text is not None:
-            self._pen.write(f"{prefix} key: {key_text}")
-        if value_text is not None:
-            self._pen.write(f" payload: {value_text}")
-        self._pen.write("\n")
-
-    def _unreadable_line(self, iterated: Iterated, row: int) -> None:
-        records = iterated.records
-        size = records.value_size[row]
-        records.value_size[row] = -1
-        start = self._pen.used
-        self._metadata(iterated, row)
-        line = bytes(self._pen.page[start : self._pen.used]).decode("utf-8", "surrogateescape")
-        self._pen.used = start
-        self._pen.write(line.replace(" valueSize: -1 ", f" valueSize: {size} ", 1))
         if self._print_data:
-            raise damaged(f"message has a value of {size} bytes that does not fit it")
+            records = iterated.records
+            if self._table.magic[records.batch[row]] < 2 and not _value_fits(records, row):
+                raise damaged(f"message has a value of {records.value_size[row]} bytes that does not fit it")
+            parser = self._parser or text_parser
+            key, value = _key_and_value(iterated, row)
+            key_text, value_text = parser(key, value, records.offset[row])
+            prefix = "|" if self._flags.skip_record_metadata else ""
+            if key_text is not None:
+                self._pen.write(f"{prefix} key: {key_text}")
+            if value_text is not None:
+                self._pen.write(f" payload: {value_text}")
         self._pen.write("\n")
 
 
@@ -307,7 +317,7 @@ def prints_data(flags: KafkaFlags) -> bool:
 
 def _title(name: str, path: str) -> str:
     if name.endswith(".log"):
-        return f"Log starting offset: {java.parse_long(name.split('.')[0], path)}\n"
+        return f"Log starting offset: {java.parse_long(name.split('.', maxsplit=1)[0], path)}\n"
     if name == "bootstrap.checkpoint":
         return "KRaft bootstrap snapshot\n"
     end_offset = java.parse_long(name[:20], path)
@@ -331,8 +341,8 @@ def _odd_rows(table: BatchTable) -> list[int]:
     ]
 
 
-def _rows_of(records: RecordTable, first: int, last: int) -> tuple[int, int]:
-    """The rows of the records of batches `first` to `last`: a run was decoded from `first` on."""
+def _rows_of(records: RecordTable, last: int) -> tuple[int, int]:
+    """The rows of the records of the batches before `last`."""
     if not len(records) or records.batch[-1] < last:
         return 0, len(records)
     end = len(records)
@@ -346,13 +356,19 @@ def _drop_rows(records: RecordTable, end: int) -> None:
         del getattr(records, name)[end:]
 
 
-def _span(payload: Bytes, start: int, size: int) -> bytes | None:
-    if size < 0:
-        return None
-    data = bytes(memoryview(payload)[start : start + size])
-    if len(data) < size:
-        raise damaged(f"message has a key or value of {size} bytes that does not fit it")
-    return data
+def _value_fits(records: RecordTable, row: int) -> bool:
+    """Whether a legacy message, which ends where headers would start, holds its value."""
+    return records.value_start[row] + records.value_size[row] <= records.headers_start[row]
+
+
+def _key_and_value(iterated: Iterated, row: int) -> tuple[bytes | None, bytes | None]:
+    records, view = iterated.records, memoryview(iterated.payload)
+    key, key_size = records.key_start[row], records.key_size[row]
+    value, value_size = records.value_start[row], records.value_size[row]
+    return (
+        bytes(view[key : key + key_size]) if key_size >= 0 else None,
+        bytes(view[value : value + value_size]) if value_size >= 0 else None,
+    )
 
 
 def size_of(file: BinaryIO) -> int:

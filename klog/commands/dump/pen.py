@@ -1,4 +1,4 @@
-"""The output buffer of the text renderings: the text kernels append to it, large pieces are written at once."""
+"""The output buffer of the text renderings: text kernels append to it, large pieces are written at once."""
 
 from __future__ import annotations
 

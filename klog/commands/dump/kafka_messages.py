@@ -1,0 +1,199 @@
+"""Messages of internal topics read as Kafka's generated classes read them, and their JSON as Kafka writes it.
+
+The definitions are those of `klog.formats`; this walks them in Kafka's way, which differs where bytes are
+wrong: Kafka ignores what follows a message, replaces text that is no UTF-8, and its own words about damage
+are part of what the dump prints.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from base64 import b64encode
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+import construct as c
+
+from klog.formats import primitives as p
+from klog.formats.text import java_text
+
+Json = Any
+
+# (key, value, offset) -> what is shown of key and value; None: nothing. Raises KlogError where the tool dies.
+MessageParser = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
+
+_NO_FIELDS: Final[frozenset[str]] = frozenset()
+_UNDERFLOW: Final = "null"  # a BufferUnderflowException has no message
+
+
+class MessageError(Exception):
+    """What Kafka says about bytes that it cannot read; its tool prints the words and goes on."""
+
+
+class Cursor:
+    """A position in the bytes of one message."""
+
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.at = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that are left."""
+        return len(self.data) - self.at
+
+    def number(self, layout: str) -> Any:  # noqa: ANN401 (int or float, as the layout says)
+        """A number of a fixed size."""
+        size = struct.calcsize(layout)
+        if size > self.left:
+            raise MessageError(_UNDERFLOW)
+        found = struct.unpack_from(layout, self.data, self.at)[0]
+        self.at += size
+        return found
+
+    def uvarint(self) -> int:
+        """An unsigned varint of 32 bits, in Java's int arithmetic."""
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = int(self.number(">B"))
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (value + 2**31) % 2**32 - 2**31
+        raise MessageError(
+            f"Varint is too long, the most significant bit in the 5th byte is set, converted value: {value:x}"
+        )
+
+    def take(self, size: int) -> bytes:
+        """So many bytes."""
+        if size > self.left:
+            raise MessageError(
+                f"Error reading byte array of {size} byte(s): only {self.left} byte(s) available"
+            )
+        data = self.data[self.at : self.at + size]
+        self.at += size
+        return data
+
+
+def read(shape: c.Construct, cursor: Cursor, name: str = "", skip: Collection[str] = _NO_FIELDS) -> Json:
+    """The JSON value of what stands at the cursor; fields in `skip` are unknown to this Kafka.
+
+    Raises MessageError.
+    """
+    while isinstance(shape, c.Renamed):
+        name = shape.name or name
+        shape = shape.subcon
+    if isinstance(shape, c.FormatField):
+        return cursor.number(shape.fmtstr)
+    if isinstance(shape, p.BoolField):
+        return cursor.number(">b") != 0
+    if isinstance(shape, p.UuidField):
+        high, low = cursor.number(">q"), cursor.number(">q")
+        return shape.parse(struct.pack(">qq", high, low))
+    if isinstance(shape, p.SizedString):
+        size = _size(shape, cursor, name)
+        if size is not None and size > 0x7FFF:
+            raise MessageError(f"string field {name} had invalid length {size}")
+        return None if size is None else java_text(cursor.take(size))
+    if isinstance(shape, p.SizedBytes):
+        size = _size(shape, cursor, name)
+        return None if size is None else cursor.take(size)
+    if isinstance(shape, p.SizedArray):
+        return _array(shape, cursor, name, skip)
+    if isinstance(shape, p.NullableStruct):
+        is_null = cursor.uvarint() <= 0 if shape.null_mark == 0 else cursor.number(">b") < 0
+        return None if is_null else read(shape.subcon, cursor, name, skip)
+    return _struct(shape, cursor, skip)
+
+
+def _size(shape: Any, cursor: Cursor, name: str) -> int | None:  # noqa: ANN401 (any sized field)
+    compact = shape.length is p.CompactLength
+    size = cursor.uvarint() - 1 if compact else cursor.number(shape.length.fmtstr)
+    if size >= 0:
+        return int(size)
+    if not shape.null:
+        raise MessageError(f"non-nullable field {name} was serialized as null")
+    return None
+
+
+def _array(shape: p.SizedArray, cursor: Cursor, name: str, skip: Collection[str]) -> Json:
+    count = _size(shape, cursor, name)
+    if count is None:
+        return None
+    if count > cursor.left:
+        raise MessageError(
+            f"Tried to allocate a collection of size {count}, but there are only {cursor.left} bytes"
+            " remaining."
+        )
+    return [read(shape.subcon, cursor, f"{name} element", skip) for _ in range(count)]
+
+
+def _struct(shape: c.Construct, cursor: Cursor, skip: Collection[str]) -> Json:
+    found: dict[str, Json] = {}
+    for part in shape.subcons:
+        inner = part
+        while isinstance(inner, c.Renamed):
+            inner = inner.subcon
+        if isinstance(inner, p.TaggedFields):
+            _tagged(inner, cursor, found, skip)
+        else:
+            found[part.name] = read(part, cursor, part.name, skip)
+    return found
+
+
+def _tagged(shape: p.TaggedFields, cursor: Cursor, found: dict[str, Json], skip: Collection[str]) -> None:
+    for _ in range(cursor.uvarint()):
+        tag, size = cursor.uvarint(), cursor.uvarint()
+        field = shape.known.get(tag)
+        if field is None or field.name in skip:
+            cursor.take(size)
+        else:
+            found[field.name] = read(field, cursor, field.name, skip)
+
+
+def read_version(
+    message: p.Versioned, version: int, cursor: Cursor, skip: Collection[str] = _NO_FIELDS
+) -> Json:
+    """The fields of one version of a message. Raises MessageError."""
+    fields = message.versions.get(version)
+    if fields is None:
+        raise MessageError(f"Can't read version {version} of {message.title}")
+    return read(fields, cursor, message.title, skip)
+
+
+_ESCAPED: Final = re.compile(r"\\u00[0-9a-f]{2}")
+
+
+def json_text(value: Json) -> str:
+    """Compact JSON as Jackson writes it."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json_text(name)}:{json_text(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(json_text, value)) + "]"
+    if isinstance(value, bytes):
+        return f'"{b64encode(value).decode()}"'
+    if isinstance(value, float):
+        return java_double(value)
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
+        return _ESCAPED.sub(lambda found: f"\\u{found[0][2:].upper()}", text)
+    return json.dumps(value)
+
+
+def java_double(value: float) -> str:
+    """`Double.toString`: plain from 0.001 to 10 million, else with an exponent."""
+    if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 (NaN)
+        name = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
+        return f'"{name}"'
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = repr(value)
+        return text if "e" not in text else f"{value:f}"
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    if not exponent:
+        digits = f"{value:.17e}"
+        exponent = digits.partition("e")[2]
+        mantissa = repr(float(f"{value!r}e{-int(exponent)}"))
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"

@@ -1,0 +1,105 @@
+"""Keys and values as Kafka's dump tool shows them through its decoders.
+
+Rules: the decoders of `org.apache.kafka.tools.api` (and their old names in `kafka.serializer`). Records of
+internal topics are `kafka_internal`'s and `kafka_frames`' matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from klog.commands.dump.kafka_messages import MessageParser
+from klog.commands.dump.plan import Decoder, KafkaFlags
+from klog.formats.errors import CorruptRecordError, UsageError
+from klog.formats.text import java_text
+
+_FieldDecoder = Callable[[bytes], str]
+
+_PACKAGE: Final = "org.apache.kafka.tools.api."
+_OLD_PACKAGE: Final = "kafka.serializer."
+_STRING: Final = "StringDecoder"
+
+
+def text_parser(key: bytes | None, value: bytes | None, _offset: int) -> tuple[str | None, str | None]:
+    """Keys and values as UTF-8 text: the tool's default."""
+    return None if key is None else java_text(key), None if value is None else java_text(value)
+
+
+def _integer(data: bytes) -> str:
+    if len(data) < 4:
+        raise CorruptRecordError(f"IntegerDecoder needs 4 bytes, not {len(data)}")
+    return str(int.from_bytes(data[:4], "big", signed=True))
+
+
+def _long(data: bytes) -> str:
+    if len(data) < 8:
+        raise CorruptRecordError(f"LongDecoder needs 8 bytes, not {len(data)}")
+    return str(int.from_bytes(data[:8], "big", signed=True))
+
+
+def _bytes(_data: bytes) -> str:
+    # Java prints the identity of the array, which differs from run to run.
+    return "[B@0"
+
+
+_DECODERS: Final[dict[str, _FieldDecoder]] = {
+    _STRING: java_text,
+    "IntegerDecoder": _integer,
+    "LongDecoder": _long,
+    "DefaultDecoder": _bytes,
+}
+
+
+def parser_of(flags: KafkaFlags) -> tuple[str, MessageParser | None]:
+    """What the tool prints about deprecated names, and the parser; None: `text_parser`.
+
+    Raises UsageError for classes that klog has not.
+    """
+    if flags.decoder is not None:
+        return "", _internal(flags.decoder)
+    notes = ""
+    chosen = []
+    for class_name in (flags.value_decoder_class, flags.key_decoder_class):
+        note, decoder = _decoder(class_name or _PACKAGE + _STRING)
+        notes += note
+        chosen.append(decoder)
+    value_decoder, key_decoder = chosen
+    if value_decoder is java_text and key_decoder is java_text:
+        return notes, None
+
+    def parse(key: bytes | None, value: bytes | None, _offset: int) -> tuple[str | None, str | None]:
+        return (
+            None if key is None else key_decoder(key),
+            None if value is None else value_decoder(value),
+        )
+
+    return notes, parse
+
+
+def _decoder(class_name: str) -> tuple[str, _FieldDecoder]:
+    short = class_name.removeprefix(_PACKAGE)
+    note = ""
+    if class_name.startswith(_OLD_PACKAGE):
+        short = class_name.removeprefix(_OLD_PACKAGE)
+        note = f"{class_name} is deprecated. Please use {_PACKAGE}{short} instead\n"
+    if short not in _DECODERS or short == class_name:
+        raise UsageError(
+            f"decoder class {class_name} is Java, which klog does not run",
+            cure=f"klog has {_PACKAGE}{{{','.join(_DECODERS)}}}",
+        )
+    return note, _DECODERS[short]
+
+
+def _internal(decoder: Decoder) -> MessageParser:
+    # Imported here: the definitions are not needed for other dumps.
+    from klog.commands.dump import kafka_internal
+
+    return kafka_internal.PARSERS[decoder]
+
+
+def control_text(key: bytes | None, value: bytes | None) -> str:
+    """What the tool prints of a control record that is no plain marker. Raises CorruptRecordError."""
+    from klog.commands.dump import kafka_internal
+
+    return kafka_internal.control_text(key, value)

@@ -1,0 +1,366 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""JSON Lines, compiled: whole ranges of batches and records a call.
+
+The same functions as in `_pyjsontext`, which states their meaning; tests hold the two equal.
+"""
+
+include "_output.pxi"
+include "_tables.pxi"
+
+IMPLEMENTATION = "cython"
+
+cdef enum Mode:
+    AUTO = 0
+    UTF8 = 1
+    BASE64 = 2
+    HEX = 3
+    NONE = 4
+
+
+cdef inline bint plain_word(uint64_t word) noexcept:
+    """No byte of the word needs an escape in a JSON string."""
+    cdef uint64_t quote = word ^ (ONES * 0x22)
+    cdef uint64_t backslash = word ^ (ONES * 0x5C)
+    return not (
+        ((word - ONES * 0x20) & ~word | (quote - ONES) & ~quote | (backslash - ONES) & ~backslash) & ASCII_MASK
+    )
+
+
+cdef const char *HEX_DIGITS = "0123456789abcdef"
+
+
+cdef int put_escaped(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
+    """Well-formed UTF-8 as the inside of a JSON string."""
+    cdef Py_ssize_t run
+    cdef uint8_t byte
+    while True:
+        run = 0
+        while size - run >= 8 and plain_word(load64(p + run)):
+            run += 8
+        while run < size and p[run] >= 0x20 and p[run] != 0x22 and p[run] != 0x5C:
+            run += 1
+        reserve(o, run + 6)
+        memcpy(o.at, p, run)
+        o.at += run
+        if run == size:
+            return 0
+        byte = p[run]
+        if byte == 0x22:
+            put(o, b'\\"')
+        elif byte == 0x5C:
+            put(o, b"\\\\")
+        elif byte == 0x0A:
+            put(o, b"\\n")
+        elif byte == 0x0D:
+            put(o, b"\\r")
+        elif byte == 0x09:
+            put(o, b"\\t")
+        elif byte == 0x08:
+            put(o, b"\\b")
+        elif byte == 0x0C:
+            put(o, b"\\f")
+        else:
+            put(o, b"\\u00")
+            o.at[0] = HEX_DIGITS[byte >> 4]
+            o.at[1] = HEX_DIGITS[byte & 15]
+            o.at += 2
+        p += run + 1
+        size -= run + 1
+
+
+cdef uint16_t[4096] BASE64_PAIRS
+_alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+for _number in range(4096):
+    (<uint8_t *>&BASE64_PAIRS[_number])[0] = _alphabet[_number >> 6]
+    (<uint8_t *>&BASE64_PAIRS[_number])[1] = _alphabet[_number & 63]
+
+
+cdef int put_base64(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
+    """Base64 with padding (RFC 4648), two characters a table look-up."""
+    cdef uint32_t bits
+    cdef char *at
+    reserve(o, (size // 3 + 1) * 4)
+    at = o.at
+    while size >= 3:
+        bits = <uint32_t>p[0] << 16 | <uint32_t>p[1] << 8 | p[2]
+        memcpy(at, &BASE64_PAIRS[bits >> 12], 2)
+        memcpy(at + 2, &BASE64_PAIRS[bits & 0xFFF], 2)
+        at += 4
+        p += 3
+        size -= 3
+    if size:
+        bits = <uint32_t>p[0] << 16 | (<uint32_t>p[1] << 8 if size == 2 else 0)
+        memcpy(at, &BASE64_PAIRS[bits >> 12], 2)
+        memcpy(at + 2, &BASE64_PAIRS[bits & 0xFFF], 2)
+        at[3] = 61
+        if size == 1:
+            at[2] = 61
+        at += 4
+    o.at = at
+    return 0
+
+
+cdef int put_hex(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
+    cdef Py_ssize_t number
+    reserve(o, 2 * size)
+    for number in range(size):
+        o.at[0] = HEX_DIGITS[p[number] >> 4]
+        o.at[1] = HEX_DIGITS[p[number] & 15]
+        o.at += 2
+    return 0
+
+
+cdef int put_json_lossy(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
+    cdef Py_ssize_t run
+    while True:
+        run = well_formed(p, size)
+        put_escaped(o, p, run)
+        if run == size:
+            return 0
+        reserve(o, 3)
+        put(o, b"\xef\xbf\xbd")
+        p += run
+        size -= run
+        run = ill_formed(p, size)
+        p += run
+        size -= run
+
+
+cdef int put_json_bytes(Out *o, const uint8_t *p, long long size, Mode mode) except -1:
+    """A key or value (null where size is negative) as the mode shows it. Leaves room of 512 bytes."""
+    reserve(o, 64)
+    if size < 0:
+        put(o, "null")
+    elif mode == NONE:
+        put(o, '{"size":')
+        put_int(o, size)
+        put(o, "}")
+    elif mode == BASE64 or mode == HEX:
+        put(o, '"')
+        if mode == BASE64:
+            put_base64(o, p, size)
+        else:
+            put_hex(o, p, size)
+        reserve(o, 1)
+        put(o, '"')
+    elif mode == UTF8 or well_formed(p, size) == size:
+        put(o, '"')
+        put_json_lossy(o, p, size)
+        reserve(o, 1)
+        put(o, '"')
+    else:
+        put(o, '{"base64":"')
+        put_base64(o, p, size)
+        reserve(o, 2)
+        put(o, '"}')
+    reserve(o, 512)
+    return 0
+
+
+cdef int put_json_headers(Out *o, const Payload *p, Py_ssize_t at, long long count, Mode mode) except -1:
+    cdef long long number = 0
+    cdef long long size
+    while number < count:
+        at = varint(p.data, at, p.size, &size)
+        if at < 0 or size < 0 or size > p.size - at:
+            raise FormatError("a header's key lies outside of its payload")
+        put(o, ",[" if number else "[")
+        put_json_bytes(o, p.data + at, size, mode)
+        put(o, ",")
+        at = varint(p.data, at + size, p.size, &size)
+        if at < 0 or size > p.size - at:
+            raise FormatError("a header's value lies outside of its payload")
+        put_json_bytes(o, p.data + at, size, mode)
+        put(o, "]")
+        at += size if size > 0 else 0
+        number += 1
+    return 0
+
+
+cdef const char *control_name(long long kind) noexcept:
+    if kind == 0:
+        return '"ABORT"'
+    if kind == 1:
+        return '"COMMIT"'
+    if kind == 2:
+        return '"LEADER_CHANGE"'
+    if kind == 3:
+        return '"SNAPSHOT_HEADER"'
+    if kind == 4:
+        return '"SNAPSHOT_FOOTER"'
+    if kind == 5:
+        return '"KRAFT_VERSION"'
+    return '"KRAFT_VOTERS"' if kind == 6 else '"UNKNOWN"'
+
+
+cdef void put_json_control(Out *o, const Records *r, Py_ssize_t row, const Payload *p) noexcept:
+    cdef long long kind = -1
+    if r.key_size[row] >= 4:
+        kind = int16_at(p.data + r.key_start[row] + 2)
+    put(o, control_name(kind))
+    put(o, ',"coordinatorEpoch":')
+    if 0 <= kind <= 1 and r.value_size[row] >= 6:
+        put_int(o, int32_at(p.data + r.value_start[row] + 2))
+    else:
+        put(o, "null")
+
+
+cdef int put_json_record(
+    Out *o, const Batches *b, const Records *r, Py_ssize_t row, const Payload *p, const Payload *prefix, Mode mode
+) except -1:
+    cdef Py_ssize_t batch
+    cdef long long attributes
+    check_record(b, r, row, p)
+    batch = r.batch[row]
+    attributes = b.attributes[batch] if b.magic[batch] >= 2 else b.attributes[batch] & (CODEC | LOG_APPEND_TIME)
+    put_bytes(o, prefix.data, prefix.size)
+    reserve(o, 512)
+    put(o, ',"offset":')
+    put_int(o, r.offset[row])
+    put(o, ',"timestamp":')
+    put_int(o, r.timestamp[row])
+    put(o, ',"timestampType":"')
+    put(o, timestamp_type(b.magic[batch], attributes))
+    put(o, '","key":')
+    put_json_bytes(o, p.data + r.key_start[row], r.key_size[row], mode)
+    put(o, ',"value":')
+    put_json_bytes(o, p.data + r.value_start[row], r.value_size[row], mode)
+    put(o, ',"headers":[')
+    put_json_headers(o, p, r.headers_start[row], r.header_count[row], mode)
+    put(o, '],"magic":')
+    put_int(o, b.magic[batch])
+    put(o, ',"codec":"')
+    put(o, codec_name(attributes))
+    put(o, '","isTransactional":')
+    put(o, boolean(attributes & TRANSACTIONAL))
+    if attributes & CONTROL:
+        put(o, ',"isControl":true,"controlType":')
+        put_json_control(o, r, row, p)
+    else:
+        put(o, ',"isControl":false,"controlType":null,"coordinatorEpoch":null')
+    put(o, ',"producerId":')
+    put_int(o, b.producer_id[batch])
+    put(o, ',"producerEpoch":')
+    put_int(o, b.producer_epoch[batch])
+    put(o, ',"sequence":')
+    put_int(o, record_sequence(b, batch, r.offset[row]))
+    put(o, ',"leaderEpoch":')
+    put_int(o, b.leader_epoch[batch])
+    reserve(o, 256)
+    put(o, ',"batchBaseOffset":')
+    put_int(o, b.base_offset[batch])
+    put(o, ',"batchPosition":')
+    put_int(o, b.position[batch])
+    put(o, ',"recordSize":')
+    put_int(o, r.record_size[row])
+    put(o, "}\n")
+    return 0
+
+
+def jsonl_records(
+    table,
+    records,
+    Py_ssize_t first,
+    Py_ssize_t last,
+    payload,
+    const uint8_t[::1] prefix not None,
+    int mode,
+    bytearray out not None,
+    Py_ssize_t at,
+):
+    cdef Batches b
+    cdef Records r
+    cdef Out o
+    cdef Payload p
+    cdef Payload place
+    cdef const uint8_t[::1] view = payload
+    if not AUTO <= mode <= NONE:
+        raise ValueError(f"no bytes mode {mode}")
+    load_batches(&b, table, 0, 0, False)
+    load_records(&r, records, first, last)
+    p.size = view.shape[0]
+    p.data = &view[0] if p.size else NULL
+    place.size = prefix.shape[0]
+    place.data = &prefix[0] if place.size else NULL
+    open_out(&o, out, at)
+    for row in range(first, last):
+        put_json_record(&o, &b, &r, row, &p, &place, <Mode>mode)
+    return used(&o)
+
+
+cdef int put_json_batch(Out *o, const Batches *b, Py_ssize_t row, const Payload *prefix) except -1:
+    cdef long long attributes = b.attributes[row] if b.magic[row] >= 2 else b.attributes[row] & (CODEC | LOG_APPEND_TIME)
+    put_bytes(o, prefix.data, prefix.size)
+    reserve(o, 1024)
+    put(o, ',"position":')
+    put_int(o, b.position[row])
+    put(o, ',"size":')
+    put_int(o, b.size[row])
+    put(o, ',"baseOffset":')
+    if b.magic[row] < 2 and attributes & CODEC and b.base_offset[row] == -1:
+        put(o, "null")
+    else:
+        put_int(o, b.base_offset[row])
+    put(o, ',"lastOffset":')
+    put_int(o, b.last_offset[row])
+    put(o, ',"magic":')
+    put_int(o, b.magic[row])
+    put(o, ',"count":')
+    if b.magic[row] < 2:
+        put(o, "null")
+    else:
+        put_int(o, b.count[row])
+    put(o, ',"maxTimestamp":')
+    put_int(o, b.max_timestamp[row])
+    put(o, ',"timestampType":"')
+    put(o, timestamp_type(b.magic[row], attributes))
+    put(o, '","codec":"')
+    put(o, codec_name(attributes))
+    put(o, '","checksum":')
+    put_int(o, b.crc[row])
+    if b.valid[row]:
+        put(o, ',"valid":true,"error":null')
+    elif b.crc[row] == b.computed_crc[row]:
+        put(o, ',"valid":false,"error":"batch is shorter than its header"')
+    else:
+        put(o, ',"valid":false,"error":"checksum is ')
+        put_int(o, b.crc[row])
+        put(o, ", the bytes give ")
+        put_int(o, b.computed_crc[row])
+        put(o, '"')
+    put(o, ',"producerId":')
+    put_int(o, b.producer_id[row])
+    put(o, ',"producerEpoch":')
+    put_int(o, b.producer_epoch[row])
+    put(o, ',"baseSequence":')
+    put_int(o, b.base_sequence[row])
+    put(o, ',"lastSequence":')
+    put_int(o, last_sequence(b, row))
+    put(o, ',"partitionLeaderEpoch":')
+    put_int(o, b.leader_epoch[row])
+    put(o, ',"isTransactional":')
+    put(o, boolean(attributes & TRANSACTIONAL))
+    put(o, ',"isControl":')
+    put(o, boolean(attributes & CONTROL))
+    put(o, ',"deleteHorizonMs":')
+    if attributes & DELETE_HORIZON:
+        put_int(o, b.base_timestamp[row])
+    else:
+        put(o, "null")
+    put(o, "}\n")
+    return 0
+
+
+def jsonl_batches(
+    table, Py_ssize_t first, Py_ssize_t last, const uint8_t[::1] prefix not None, bytearray out not None, Py_ssize_t at
+):
+    cdef Batches b
+    cdef Out o
+    cdef Payload place
+    load_batches(&b, table, first, last, True)
+    place.size = prefix.shape[0]
+    place.data = &prefix[0] if place.size else NULL
+    open_out(&o, out, at)
+    for row in range(first, last):
+        put_json_batch(&o, &b, row, &place)
+    return used(&o)

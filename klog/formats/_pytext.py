@@ -1,0 +1,309 @@
+"""Kafka's dump lines in pure Python: the same functions as `_text`, for installs without a compiler.
+
+The lines are those of Kafka 3.9's `kafka-dump-log` (byte for byte), the rules are stated here, once.
+A function writes its text into the bytearray `out` from `at` on (which grows when needed and may be reused)
+and returns where the text ends. Keys and values are shown as Java's `new String(bytes, UTF_8)` has them.
+Rows that Kafka's tool would die of (unknown codecs, records that do not fit) are the caller's to keep away.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from klog.formats.checksums import Bytes
+from klog.formats.columns import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchTable,
+    RecordTable,
+)
+from klog.formats.errors import FormatError
+
+IMPLEMENTATION: Final = "python"
+
+CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "unknown")
+_BOOLEANS: Final = ("false", "true")
+_INT32_MAX: Final = 2**31 - 1
+
+# Java replaces an encoded surrogate whole, where Python replaces each of its bytes; all else is alike.
+_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\ufffd".encode()
+
+
+def java_text(data: Bytes) -> str:
+    """What Java's `new String(data, UTF_8)` holds."""
+    return _SURROGATE.sub(_REPLACEMENT, bytes(data)).decode("utf-8", "replace")
+
+
+def wrap_int32(number: int) -> int:
+    """Java's int arithmetic."""
+    return (number + 2**31) % 2**32 - 2**31
+
+
+def wrap_int64(number: int) -> int:
+    """Java's long arithmetic."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def sequence_after(sequence: int, increment: int) -> int:
+    """Sequence numbers wrap from 2^31-1 to 0; Java's int arithmetic where the values make no sense."""
+    room = wrap_int32(_INT32_MAX - increment)
+    if sequence > room:
+        return wrap_int32(increment - wrap_int32(_INT32_MAX - sequence) - 1)
+    return wrap_int32(sequence + increment)
+
+
+def timestamp_type(table: BatchTable, row: int) -> str:
+    """Kafka's name of the timestamp type of a batch."""
+    if table.magic[row] == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if table.attributes[row] & TIMESTAMP_TYPE_BIT else "CreateTime"
+
+
+def last_sequence(table: BatchTable, row: int) -> int:
+    """Sequence number of a batch's last record; -1 where the batch has none."""
+    if table.base_sequence[row] == -1:
+        return -1
+    delta = wrap_int32(table.last_offset[row] - table.base_offset[row])
+    return sequence_after(table.base_sequence[row], delta)
+
+
+def record_sequence(table: BatchTable, row: int, offset: int) -> int:
+    """Sequence number of the record at `offset` in batch `row`; -1 where it has none."""
+    if table.magic[row] < 2 or table.base_sequence[row] < 0:
+        return -1
+    return sequence_after(table.base_sequence[row], wrap_int32(offset - table.base_offset[row]))
+
+
+def is_control(table: BatchTable, row: int) -> bool:
+    """Whether batch `row` is a control batch."""
+    return table.magic[row] >= 2 and bool(table.attributes[row] & CONTROL_BIT)
+
+
+def check_rows(rows: int, first: int, last: int) -> None:
+    """Refuses a range of rows that a table does not have. Raises ValueError."""
+    if not 0 <= first <= last <= rows:
+        raise ValueError(f"rows {first} to {last} of a table of {rows}")
+
+
+def check_record(table: BatchTable, records: RecordTable, row: int, payload_bytes: int) -> None:
+    """Nothing outside of the payload is read, whatever the table says. Raises FormatError."""
+    spans = (
+        (records.key_start[row], records.key_size[row]),
+        (records.value_start[row], records.value_size[row]),
+        (records.headers_start[row], records.header_count[row]),
+    )
+    inside = all(size <= 0 or (start >= 0 and start + size <= payload_bytes) for start, size in spans)
+    if not (inside and 0 <= records.batch[row] < len(table)):
+        raise FormatError(f"record {row} of the table points outside of its payload of {payload_bytes} bytes")
+
+
+def varint(view: memoryview, at: int) -> tuple[int, int]:
+    """Zig-zag varint of 32 bits at `at`: (value, position after it); position -1 where there is none."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if at >= len(view):
+            break
+        byte = view[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            value &= 0xFFFF_FFFF
+            return (value >> 1) ^ -(value & 1), at
+    return 0, -1
+
+
+def header_spans(view: memoryview, at: int, count: int) -> list[tuple[int, int, int, int]]:
+    """Key start and size, value start and size (-1 or less: null) of `count` headers. Raises FormatError."""
+    spans = []
+    for _ in range(count):
+        key_size, key_start = varint(view, at)
+        if key_start < 0 or key_size < 0 or key_size > len(view) - key_start:
+            raise FormatError("a header's key lies outside of its payload")
+        value_size, value_start = varint(view, key_start + key_size)
+        if value_start < 0 or value_size > len(view) - value_start:
+            raise FormatError("a header's value lies outside of its payload")
+        spans.append((key_start, key_size, value_start, value_size))
+        at = value_start + max(value_size, 0)
+    return spans
+
+
+def store(text: bytes, out: bytearray, at: int) -> int:
+    """Put `text` at `at` of `out`, growing it when needed; returns where the text ends. Raises ValueError."""
+    if not 0 <= at <= len(out):
+        raise ValueError(f"cannot write at {at} of a buffer of {len(out)} bytes")
+    out[at : at + len(text)] = text
+    return at + len(text)
+
+
+def _batch_line(table: BatchTable, row: int) -> str:
+    attributes = table.attributes[row]
+    if table.magic[row] >= 2:
+        horizon = (
+            f"OptionalLong[{table.base_timestamp[row]}]"
+            if attributes & DELETE_HORIZON_BIT
+            else "OptionalLong.empty"
+        )
+        start = (
+            f"baseOffset: {table.base_offset[row]} lastOffset: {table.last_offset[row]}"
+            f" count: {table.count[row]} baseSequence: {table.base_sequence[row]}"
+            f" lastSequence: {last_sequence(table, row)}"
+            f" producerId: {table.producer_id[row]} producerEpoch: {table.producer_epoch[row]}"
+            f" partitionLeaderEpoch: {table.leader_epoch[row]}"
+            f" isTransactional: {_BOOLEANS[bool(attributes & TRANSACTIONAL_BIT)]}"
+            f" isControl: {_BOOLEANS[bool(attributes & CONTROL_BIT)]} deleteHorizonMs: {horizon}"
+        )
+    else:
+        start = f"offset: {table.last_offset[row]}"
+    return (
+        f"{start} position: {table.position[row]} {timestamp_type(table, row)}: {table.max_timestamp[row]}"
+        f" size: {table.size[row]} magic: {table.magic[row]}"
+        f" compresscodec: {CODEC_NAMES[attributes & CODEC_MASK]} crc: {table.crc[row]}"
+        f" isvalid: {_BOOLEANS[bool(table.valid[row])]}\n"
+    )
+
+
+def _int16(view: memoryview, at: int) -> int:
+    return int.from_bytes(view[at : at + 2], "big", signed=True)
+
+
+def _is_plain_control(records: RecordTable, row: int, view: memoryview) -> bool:
+    key, value = records.key_start[row], records.value_start[row]
+    if records.key_size[row] < 4 or _int16(view, key) < 0:
+        return False
+    kind = _int16(view, key + 2)
+    if kind in (0, 1):
+        return records.value_size[row] >= 6 and _int16(view, value) >= 0
+    return not 3 <= kind <= 6
+
+
+def _control(records: RecordTable, row: int, view: memoryview) -> str:
+    kind = _int16(view, records.key_start[row] + 2)
+    if kind in (0, 1):
+        at = records.value_start[row] + 2
+        epoch = int.from_bytes(view[at : at + 4], "big", signed=True)
+        return f" endTxnMarker: {('ABORT', 'COMMIT')[kind]} coordinatorEpoch: {epoch}"
+    return f" controlType: {'LEADER_CHANGE' if kind == 2 else 'UNKNOWN'}({kind})"
+
+
+def _metadata(table: BatchTable, records: RecordTable, row: int, view: memoryview) -> str:
+    batch = records.batch[row]
+    text = (
+        f"| offset: {records.offset[row]} {timestamp_type(table, batch)}: {records.timestamp[row]}"
+        f" keySize: {records.key_size[row]} valueSize: {records.value_size[row]}"
+    )
+    if table.magic[batch] < 2:
+        # The stray brace is Kafka's.
+        return f"{text} isValid: {_BOOLEANS[bool(records.valid[row])]} crc: {records.crc[row]}}}"
+    spans = header_spans(view, records.headers_start[row], records.header_count[row])
+    keys = ",".join(java_text(view[start : start + size]) for start, size, _, _ in spans)
+    text += f" sequence: {record_sequence(table, batch, records.offset[row])} headerKeys: [{keys}]"
+    if is_control(table, batch) and _is_plain_control(records, row, view):
+        text += _control(records, row, view)
+    return text
+
+
+def _record_line(
+    table: BatchTable, records: RecordTable, row: int, view: memoryview, print_data: bool, skip_metadata: bool
+) -> str:
+    check_record(table, records, row, len(view))
+    text = "" if skip_metadata else _metadata(table, records, row, view)
+    if print_data and not is_control(table, records.batch[row]):
+        key, key_size = records.key_start[row], records.key_size[row]
+        value, value_size = records.value_start[row], records.value_size[row]
+        if key_size >= 0:
+            text += f"{'|' if skip_metadata else ''} key: {java_text(view[key : key + key_size])}"
+        if value_size >= 0:
+            text += f" payload: {java_text(view[value : value + value_size])}"
+    return text + "\n"
+
+
+def kafka_batches(table: BatchTable, first: int, last: int, out: bytearray, at: int) -> int:
+    """The batch lines of rows `first` to `last` (exclusive) of a verified table."""
+    check_rows(len(table), first, last)
+    return store("".join(_batch_line(table, row) for row in range(first, last)).encode(), out, at)
+
+
+def kafka_records(
+    table: BatchTable,
+    records: RecordTable,
+    first: int,
+    last: int,
+    payload: Bytes,
+    print_data: bool,
+    skip_metadata: bool,
+    out: bytearray,
+    at: int,
+) -> int:
+    """The record lines of rows `first` to `last` (exclusive) of `records`, whose spans point into `payload`.
+
+    Nothing of a control record that `odd_control` finds is shown after its header keys.
+    """
+    check_rows(len(records), first, last)
+    view = memoryview(payload)
+    lines = [_record_line(table, records, row, view, print_data, skip_metadata) for row in range(first, last)]
+    return store("".join(lines).encode(), out, at)
+
+
+def kafka_deep(
+    table: BatchTable,
+    first: int,
+    last: int,
+    records: RecordTable,
+    first_record: int,
+    payload: Bytes,
+    print_data: bool,
+    skip_metadata: bool,
+    out: bytearray,
+    at: int,
+) -> int:
+    """The batch lines of rows `first` to `last`, each followed by its records' lines.
+
+    Row `first_record` of `records` is the first record of the first of these batches that has any.
+    """
+    check_rows(len(table), first, last)
+    check_rows(len(records), first_record, len(records))
+    view = memoryview(payload)
+    lines = []
+    record = first_record
+    for row in range(first, last):
+        lines.append(_batch_line(table, row))
+        while record < len(records) and records.batch[record] == row:
+            lines.append(_record_line(table, records, record, view, print_data, skip_metadata))
+            record += 1
+    return store("".join(lines).encode(), out, at)
+
+
+def odd_control(table: BatchTable, records: RecordTable, first: int, last: int, payload: Bytes) -> int:
+    """The first row of a control record that `kafka_records` cannot show whole; `last` where there is none.
+
+    Its bytes are wrong, or KRaft's schemas are needed.
+    """
+    check_rows(len(records), first, last)
+    view = memoryview(payload)
+    for row in range(first, last):
+        check_record(table, records, row, len(view))
+        if is_control(table, records.batch[row]) and not _is_plain_control(records, row, view):
+            return row
+    return last
+
+
+def offset_gaps(
+    records: RecordTable, first: int, last: int, previous: int
+) -> tuple[list[tuple[int, int]], int]:
+    """Pairs of neighbouring offsets that do not follow on each other, and the last offset seen.
+
+    `previous` is the offset before row `first`. As in Kafka's tool -1 means that there is none yet.
+    """
+    check_rows(len(records), first, last)
+    found = []
+    for row in range(first, last):
+        offset = records.offset[row]
+        if previous != -1 and offset != wrap_int64(previous + 1):
+            found.append((previous, offset))
+        previous = offset
+    return found, previous

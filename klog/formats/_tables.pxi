@@ -1,0 +1,167 @@
+# Shared by the text kernels: the columns of the tables as pointers, and what both kinds of text say of them.
+
+from klog.formats.columns import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+
+cdef enum:
+    CODEC = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    DELETE_HORIZON = 0x40
+
+assert (CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON) == (
+    CODEC_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, CONTROL_BIT, DELETE_HORIZON_BIT
+)
+
+cdef struct Batches:
+    Py_ssize_t rows
+    const long long *position
+    const long long *size
+    const long long *base_offset
+    const long long *last_offset
+    const long long *magic
+    const long long *crc
+    const long long *attributes
+    const long long *count
+    const long long *base_timestamp
+    const long long *max_timestamp
+    const long long *producer_id
+    const long long *producer_epoch
+    const long long *base_sequence
+    const long long *leader_epoch
+    const long long *valid
+    const long long *computed_crc
+
+cdef struct Records:
+    Py_ssize_t rows
+    const long long *batch
+    const long long *offset
+    const long long *timestamp
+    const long long *key_start
+    const long long *key_size
+    const long long *value_start
+    const long long *value_size
+    const long long *headers_start
+    const long long *header_count
+    const long long *record_size
+    const long long *crc
+    const long long *valid
+
+cdef struct Payload:
+    const uint8_t *data
+    Py_ssize_t size
+
+
+cdef int load_batches(Batches *b, object table, Py_ssize_t first, Py_ssize_t last, bint checked) except -1:
+    cdef Py_ssize_t rows = len(table)
+    if not 0 <= first <= last <= rows:
+        raise ValueError(f"rows {first} to {last} of a table of {rows}")
+    b.rows = rows
+    b.position = column(table.position, rows)
+    b.size = column(table.size, rows)
+    b.base_offset = column(table.base_offset, rows)
+    b.last_offset = column(table.last_offset, rows)
+    b.magic = column(table.magic, rows)
+    b.crc = column(table.crc, rows)
+    b.attributes = column(table.attributes, rows)
+    b.count = column(table.count, rows)
+    b.base_timestamp = column(table.base_timestamp, rows)
+    b.max_timestamp = column(table.max_timestamp, rows)
+    b.producer_id = column(table.producer_id, rows)
+    b.producer_epoch = column(table.producer_epoch, rows)
+    b.base_sequence = column(table.base_sequence, rows)
+    b.leader_epoch = column(table.leader_epoch, rows)
+    if checked:
+        b.valid = column(table.valid, rows)
+        b.computed_crc = column(table.computed_crc, rows)
+    return 0
+
+
+cdef int load_records(Records *r, object records, Py_ssize_t first, Py_ssize_t last) except -1:
+    cdef Py_ssize_t rows = len(records)
+    if not 0 <= first <= last <= rows:
+        raise ValueError(f"rows {first} to {last} of a table of {rows}")
+    r.rows = rows
+    r.batch = column(records.batch, rows)
+    r.offset = column(records.offset, rows)
+    r.timestamp = column(records.timestamp, rows)
+    r.key_start = column(records.key_start, rows)
+    r.key_size = column(records.key_size, rows)
+    r.value_start = column(records.value_start, rows)
+    r.value_size = column(records.value_size, rows)
+    r.headers_start = column(records.headers_start, rows)
+    r.header_count = column(records.header_count, rows)
+    r.record_size = column(records.record_size, rows)
+    r.crc = column(records.crc, rows)
+    r.valid = column(records.valid, rows)
+    return 0
+
+
+cdef int check_record(const Batches *b, const Records *r, Py_ssize_t row, const Payload *p) except -1:
+    """Nothing outside of the payload is read, whatever the table says."""
+    if not (
+        0 <= r.batch[row] < b.rows
+        and spans(r.key_start[row], r.key_size[row], p)
+        and spans(r.value_start[row], r.value_size[row], p)
+        and spans(r.headers_start[row], r.header_count[row], p)
+    ):
+        raise FormatError(f"record {row} of the table points outside of its payload of {p.size} bytes")
+    return 0
+
+
+cdef inline bint spans(long long start, long long size, const Payload *p) noexcept:
+    return size <= 0 or (0 <= start <= p.size and size <= p.size - start)
+
+
+cdef inline const char *timestamp_type(long long magic, long long attributes) noexcept:
+    if magic == 0:
+        return "NoTimestampType"
+    return "LogAppendTime" if attributes & LOG_APPEND_TIME else "CreateTime"
+
+
+cdef inline const char *codec_name(long long attributes) noexcept:
+    cdef int codec = attributes & CODEC
+    if codec == 0:
+        return "none"
+    if codec == 1:
+        return "gzip"
+    if codec == 2:
+        return "snappy"
+    if codec == 3:
+        return "lz4"
+    return "zstd" if codec == 4 else "unknown"
+
+
+cdef inline const char *boolean(bint value) noexcept:
+    return "true" if value else "false"
+
+
+cdef inline int32_t last_sequence(const Batches *b, Py_ssize_t row) noexcept:
+    if b.base_sequence[row] == -1:
+        return -1
+    return sequence_after(
+        wrap32(b.base_sequence[row]),
+        wrap32(<long long>(<uint64_t>b.last_offset[row] - <uint64_t>b.base_offset[row])),
+    )
+
+
+cdef inline int32_t record_sequence(const Batches *b, Py_ssize_t row, long long offset) noexcept:
+    if b.magic[row] < 2 or b.base_sequence[row] < 0:
+        return -1
+    return sequence_after(
+        wrap32(b.base_sequence[row]), wrap32(<long long>(<uint64_t>offset - <uint64_t>b.base_offset[row]))
+    )
+
+
+cdef inline long long int16_at(const uint8_t *p) noexcept:
+    return <long long><signed char>p[0] * 256 + p[1]
+
+
+cdef inline int32_t int32_at(const uint8_t *p) noexcept:
+    return <int32_t>(<uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | p[3])
