@@ -28,6 +28,7 @@ from klog.formats import (
     time_index,
 )
 from klog.formats import primitives as p
+from klog.formats import structures as s
 from klog.formats.constants import CODECS, INT32_MAX, INT64_MAX
 from klog.formats.keyed import Keyed, KeyValue
 from klog.formats.names import DirectoryName, DirectoryState, FileKind, FileName, FileState, TopicPartition
@@ -115,12 +116,12 @@ def _(definition: p.SizedArray) -> Strategy[Any]:
 
 
 @values_of.register
-def _(definition: p.Filled) -> Strategy[Any]:
+def _(definition: s.Filled) -> Strategy[Any]:
     return st.lists(values_of(definition.subcon), max_size=5)
 
 
 @values_of.register
-def _(definition: p.Sized) -> Strategy[Any]:
+def _(definition: s.Sized) -> Strategy[Any]:
     return values_of(definition.subcon)
 
 
@@ -135,12 +136,12 @@ def _(definition: p.BoolField) -> Strategy[Any]:
 
 
 @values_of.register
-def _(definition: p.NullableStruct) -> Strategy[Any]:
+def _(definition: s.NullableStruct) -> Strategy[Any]:
     return values_of(definition.subcon) | st.none()
 
 
 @values_of.register
-def _(definition: p.Versioned) -> Strategy[Any]:
+def _(definition: s.Versioned) -> Strategy[Any]:
     return st.sampled_from(sorted(definition.versions)).flatmap(
         lambda version: values_of(definition.versions[version]).map(
             lambda fields: c.Container({"version": version, **fields})
@@ -149,7 +150,7 @@ def _(definition: p.Versioned) -> Strategy[Any]:
 
 
 @values_of.register
-def _(definition: p.TaggedFields) -> Strategy[Any]:
+def _(definition: s.TaggedFields) -> Strategy[Any]:
     @st.composite
     def fields(draw: st.DrawFn) -> list[c.Container]:
         known = [tag for tag in sorted(definition.known) if draw(st.booleans())]

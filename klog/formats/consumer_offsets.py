@@ -15,7 +15,6 @@ import construct as c
 
 from klog.formats import schema
 from klog.formats.keyed import Keyed, KeyValue
-from klog.formats.primitives import Versioned
 from klog.formats.schema import (
     BYTES,
     INT8,
@@ -30,6 +29,7 @@ from klog.formats.schema import (
     array,
     struct,
 )
+from klog.formats.structures import Versioned
 from klog.formats.values import Bytes
 
 TITLE: Final = "group record"

@@ -14,8 +14,8 @@ import construct as c
 from klog.formats import schema
 from klog.formats.constants import CONTROL_TYPES
 from klog.formats.keyed import Keyed, KeyValue
-from klog.formats.primitives import Versioned
 from klog.formats.schema import INT16, INT32, INT64, STRING, UINT16, UUID, Field, array, struct
+from klog.formats.structures import Versioned
 from klog.formats.values import Bytes
 
 TITLE: Final = "control record"

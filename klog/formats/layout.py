@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import construct as c
 
 from klog.formats import primitives as p
+from klog.formats import structures as s
 from klog.formats.keyed import Keyed
 from klog.formats.names import NameRule
 from klog.formats.text_format import TextFormat
@@ -194,7 +195,7 @@ def _draw_choice(walk: _Walk, con: c.IfThenElse, depth: int, name: str, meaning:
     return found
 
 
-def _draw_sized(walk: _Walk, con: p.Sized, depth: int, name: str, meaning: str) -> list[Row]:
+def _draw_sized(walk: _Walk, con: s.Sized, depth: int, name: str, meaning: str) -> list[Row]:
     found = [walk.heading(depth, "struct", name, meaning)] if name else []
     inner = depth + 1 if name else depth
     found.append(walk.leaf(con.length, inner, "length", "bytes after this field"))
@@ -205,7 +206,7 @@ def _draw_items(walk: _Walk, con: c.Subconstruct, depth: int, name: str, meaning
     item = con.subcon
     while isinstance(item, c.Renamed):
         item = item.subcon
-    if isinstance(item, (c.Struct, p.Sized, p.Versioned)) or hasattr(item, "cases"):
+    if isinstance(item, (c.Struct, s.Sized, s.Versioned)) or hasattr(item, "cases"):
         found = [walk.leaf(con, depth, name, meaning)] if name else []
         return found + _Walk(0, relative=True).walk(item, depth + 1 if name else depth)
     kind = _type_name(con).replace("array", f"array of {_type_name(item)}")
@@ -213,13 +214,13 @@ def _draw_items(walk: _Walk, con: c.Subconstruct, depth: int, name: str, meaning
 
 
 def _draw_nullable_struct(
-    walk: _Walk, con: p.NullableStruct, depth: int, name: str, meaning: str
+    walk: _Walk, con: s.NullableStruct, depth: int, name: str, meaning: str
 ) -> list[Row]:
     found = [walk.leaf(con, depth, name, meaning)]
     return found + _Walk(0, relative=True).walk(con.subcon, depth + 1)
 
 
-def _draw_tagged(walk: _Walk, con: p.TaggedFields, depth: int, name: str, meaning: str) -> list[Row]:
+def _draw_tagged(walk: _Walk, con: s.TaggedFields, depth: int, name: str, meaning: str) -> list[Row]:
     found = [walk.leaf(con, depth, name, meaning or _TAGGED)]
     for tag, field in con.known.items():
         tagged_rows = _Walk(0, relative=True).walk(field, depth + 1)
@@ -228,7 +229,7 @@ def _draw_tagged(walk: _Walk, con: p.TaggedFields, depth: int, name: str, meanin
     return found
 
 
-def _draw_versioned(walk: _Walk, con: p.Versioned, depth: int, _name: str, meaning: str) -> list[Row]:
+def _draw_versioned(walk: _Walk, con: s.Versioned, depth: int, _name: str, meaning: str) -> list[Row]:
     found = [walk.leaf(c.Int16sb, depth, "version", meaning or con.title)]
     return found + list(_draw_versions(walk, con.versions.items(), depth, "version "))
 
@@ -264,13 +265,13 @@ _DRAWINGS: Final[tuple[tuple[Any, Any], ...]] = (
     (c.Struct, _draw_struct),
     ((c.Transformed, c.Restreamed), _draw_bits),
     (c.Enum, _draw_enum),
-    (p.Bounded, _draw_inside),
+    (s.Bounded, _draw_inside),
     ((c.Const, c.Validator), _draw_inside),
     (c.IfThenElse, _draw_choice),
-    (p.Sized, _draw_sized),
-    (p.NullableStruct, _draw_nullable_struct),
-    (p.TaggedFields, _draw_tagged),
-    (p.Versioned, _draw_versioned),
+    (s.Sized, _draw_sized),
+    (s.NullableStruct, _draw_nullable_struct),
+    (s.TaggedFields, _draw_tagged),
+    (s.Versioned, _draw_versioned),
     (_Cases, _draw_cases),
     ((p.UuidField, p.BoolField, p.PlusOne), lambda walk, con, *rest: [walk.leaf(con, *rest)]),
     (c.Subconstruct, _draw_items),

@@ -16,6 +16,7 @@ import construct as c
 
 from klog.formats import binary
 from klog.formats import primitives as p
+from klog.formats import structures as s
 from klog.formats.checksums import crc32
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, compress, decompress
 from klog.formats.constants import CODECS, ENTRY_PREFIX_BYTES, MESSAGE_CRC_FROM, MIN_MESSAGE_SIZE
@@ -37,7 +38,7 @@ Message: Final = c.Struct(
     * "of the message; of the last inner message in a wrapper; inside a magic 1 wrapper, relative",
     "size" / c.Int32sb * "bytes after this field",
     "body"
-    / p.Bounded(
+    / s.Bounded(
         lambda this: this.size,
         c.Struct(
             "crc" / c.Int32ub * "CRC-32 of everything after it",

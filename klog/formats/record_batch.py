@@ -15,6 +15,7 @@ import construct as c
 
 from klog.formats import binary
 from klog.formats import primitives as p
+from klog.formats import structures as s
 from klog.formats.checksums import crc32c
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, compress, decompress
 from klog.formats.constants import (
@@ -47,7 +48,7 @@ Header: Final = c.Struct(
     "value" / p.SizedBytes(p.VarInt, null=True) * "null differs from empty",
 )
 
-Record: Final = p.Sized(
+Record: Final = s.Sized(
     p.VarInt,
     c.Struct(
         "attributes" / c.Int8sb * "unused, zero",
@@ -79,7 +80,7 @@ RecordBatch: Final = c.Struct(
     "baseSequence" / c.Int32sb * "of the first record; -1 without idempotence, and in markers",
     "recordCount" / c.Int32sb * "0 in a batch that the cleaner emptied but must keep",
     "records"
-    / p.Bounded(
+    / s.Bounded(
         lambda this: this.batchLength - BATCH_LENGTH_OF_HEADER,
         c.IfThenElse(
             lambda this: this.attributes.codec == "none",
@@ -123,8 +124,7 @@ def sealed(batch: dict[str, Any]) -> c.Container:
 
     `records` is a list (of a batch whose codec is none), or a block with `recordCount` given.
     """
-    value = c.Container(batch)
-    value.update(magic=2, crc=0)
+    value = c.Container({**batch, "magic": 2, "crc": 0})
     if isinstance(value["records"], (bytes, bytearray, memoryview)):
         body_bytes = len(value["records"])
     else:
@@ -145,6 +145,8 @@ def records(
     """
     if batch.attributes.codec == "none":
         return list(batch.records)
+    if not batch.recordCount and not batch.records:
+        return []  # emptied by the cleaner: no block is left to open
     block = open_block(batch, limit_bytes=limit_bytes)
     return list(iterate_records(block, batch.recordCount, position_bytes=position_bytes))
 

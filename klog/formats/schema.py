@@ -16,6 +16,7 @@ from typing import Final
 import construct as c
 
 from klog.formats import primitives as p
+from klog.formats import structures as s
 
 LATEST: Final = 2**15 - 1
 NEVER: Final = 2**15
@@ -39,9 +40,9 @@ class Field:
     def at(self, version: int, flexible: bool) -> c.Construct:
         """The field's definition in a version that has it."""
         shape = self.type(version, flexible, version >= self.null_since)
-        if self.tag is not None and isinstance(shape, p.NullableStruct):
+        if self.tag is not None and isinstance(shape, s.NullableStruct):
             # The generator marks null in its own way there.
-            shape = p.NullableStruct(shape.subcon, null_mark=0)
+            shape = s.NullableStruct(shape.subcon, null_mark=0)
         return self.name / shape * self.meaning
 
 
@@ -88,9 +89,9 @@ def struct(*fields: Field) -> WireType:
         parts = [field.at(version, flexible) for field in present if field.tag is None]
         if flexible:
             known = {field.tag: field.at(version, flexible) for field in present if field.tag is not None}
-            parts.append("taggedFields" / p.TaggedFields(known))
+            parts.append("taggedFields" / s.TaggedFields(known))
         fields_of_version = c.Struct(*parts)
-        return p.NullableStruct(fields_of_version) if null else fields_of_version
+        return s.NullableStruct(fields_of_version) if null else fields_of_version
 
     return at
 
@@ -100,9 +101,9 @@ def fields_of(version: int, flexible_since: int, *fields: Field) -> c.Construct:
     return struct(*fields)(version, version >= flexible_since, False)
 
 
-def message(title: str, versions: range, flexible_since: int, *fields: Field) -> p.Versioned:
+def message(title: str, versions: range, flexible_since: int, *fields: Field) -> s.Versioned:
     """A message of all its versions, written after its version (int16)."""
-    return p.Versioned(title, {version: fields_of(version, flexible_since, *fields) for version in versions})
+    return s.Versioned(title, {version: fields_of(version, flexible_since, *fields) for version in versions})
 
 
 def tagged(value: c.Container, name: str) -> object | None:

@@ -16,7 +16,7 @@ import construct as c
 from klog.formats import binary, message_set, record_batch
 from klog.formats.constants import BATCH_HEADER_BYTES, ENTRY_PREFIX_BYTES, MAGIC_POSITION, MIN_MESSAGE_SIZE
 from klog.formats.errors import CorruptRecordError, UnsupportedFormatError
-from klog.formats.primitives import Filled
+from klog.formats.structures import Filled
 from klog.formats.values import Bytes, Value
 
 TITLE: Final = "log segment"

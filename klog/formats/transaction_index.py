@@ -13,7 +13,7 @@ import construct as c
 
 from klog.formats import binary
 from klog.formats.constants import TXN_INDEX_VERSION
-from klog.formats.primitives import Filled
+from klog.formats.structures import Filled
 from klog.formats.values import Bytes
 
 TITLE: Final = "transaction index"

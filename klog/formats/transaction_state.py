@@ -10,8 +10,8 @@ from typing import Final
 
 from klog.formats import schema
 from klog.formats.keyed import Keyed, KeyValue
-from klog.formats.primitives import Versioned
 from klog.formats.schema import INT8, INT16, INT32, INT64, NEVER, STRING, Field, array, struct
+from klog.formats.structures import Versioned
 from klog.formats.values import Bytes
 
 TITLE: Final = "transaction record"

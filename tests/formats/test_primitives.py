@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from klog.formats import binary
 from klog.formats import primitives as p
+from klog.formats import structures as s
 from klog.formats.errors import FormatError
 
 
@@ -36,7 +37,7 @@ from klog.formats.errors import FormatError
         (p.SizedArray(c.Int32sb, c.Int8sb, null=True), None, "ffffffff"),
         (p.UuidField(), "AAAAAAAAAAEAAAAAAAAAAg", "00000000000000010000000000000002"),
         (p.BoolField(), True, "01"),
-        (p.NullableStruct(c.Struct("a" / c.Int8sb)), None, "ff"),
+        (s.NullableStruct(c.Struct("a" / c.Int8sb)), None, "ff"),
     ],
 )
 def test_known_encodings(wire_type: c.Construct, value: object, encoded: str) -> None:
@@ -56,11 +57,11 @@ def test_known_encodings(wire_type: c.Construct, value: object, encoded: str) ->
         (p.SizedBytes(c.Int32sb, null=True), "fffffffe", "length -2"),
         (p.SizedBytes(c.Int32sb), "7fffffff00", "only 1 are left"),
         (p.SizedArray(c.Int32sb, c.Int64sb), "7fffffff00", "only 1 bytes are left"),
-        (p.TaggedFields({}), "ffffffff0f00", "only 1 bytes are left"),
-        (p.TaggedFields({}), "0201000000", "tag 0 after tag 1"),
-        (p.Sized(c.Int8sb, c.Int8sb), "020000", "left over"),
+        (s.TaggedFields({}), "ffffffff0f00", "only 1 bytes are left"),
+        (s.TaggedFields({}), "0201000000", "tag 0 after tag 1"),
+        (s.Sized(c.Int8sb, c.Int8sb), "020000", "left over"),
         (p.BoolField(), "02", "bool of 2"),
-        (p.NullableStruct(c.Struct()), "00", "null mark 0"),
+        (s.NullableStruct(c.Struct()), "00", "null mark 0"),
     ],
 )
 def test_what_kafka_would_not_write_is_refused(wire_type: c.Construct, encoded: str, complaint: str) -> None:
@@ -85,7 +86,7 @@ def test_text_that_is_no_utf8_survives(raw: bytes) -> None:
 
 def test_an_error_names_the_field_and_the_position_in_the_file() -> None:
     inner = c.Struct("count" / c.Int8sb, "name" / p.SizedString(c.Int16sb) * "documented")
-    outer = c.Struct("head" / c.Int32sb, "inner" / p.Sized(c.Int8sb, inner))
+    outer = c.Struct("head" / c.Int32sb, "inner" / s.Sized(c.Int8sb, inner))
     with pytest.raises(FormatError) as caught:
         binary.parse_all(outer, bytes.fromhex("00000000 04 01 0009 61"), "thing", position_bytes=100)
     assert caught.value.position_bytes == 108
