@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,3 +134,7 @@ def _varint(value: int) -> bytes:
         rest >>= 7
     encoded.append(rest)
     return bytes(encoded)
+
+
+if __name__ == "__main__":
+    segment(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,4 +1,8 @@
-"""Runs programs in turns (A B A B ...) and says what each took: wall time, CPU time, peak resident memory."""
+"""Runs programs in turns (A B A B ...) and says what each took: wall time, CPU time, peak resident memory.
+
+A child's peak starts at what its parent held when it was started (Linux keeps it over exec). So the process
+that measures stays small: it imports neither pyarrow nor klog, and others generate and convert the data.
+"""
 
 from __future__ import annotations
 

@@ -19,8 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from kazoo.client import KazooClient
-
 from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer, java_environment
 
 START_TIMEOUT_S = 90
@@ -234,6 +232,8 @@ class ZooKeeperBroker(_Broker):
             raise
 
     def _create(self, znodes: Mapping[str, str]) -> None:
+        from kazoo.client import KazooClient
+
         client = KazooClient(f"127.0.0.1:{self.zookeeper_port}")
         client.start(timeout=START_TIMEOUT_S)
         try:

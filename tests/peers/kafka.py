@@ -23,7 +23,16 @@ JAVA_SOURCES = Path(__file__).parent / "java"
 
 # Programs of ours that exist in the form of one Kafka major version only.
 _SOURCES_BY_MAJOR = {
-    3: ("ConfigList", "Consume", "DumpServer", "Json", "LoadServer", "LogOracle", "RecoverSegment"),
+    3: (
+        "AssignReplicas",
+        "ConfigList",
+        "Consume",
+        "DumpServer",
+        "Json",
+        "LoadServer",
+        "LogOracle",
+        "RecoverSegment",
+    ),
     4: ("Consume", "DumpServer", "Json", "LogOracle", "MakeData"),
 }
 
