@@ -84,7 +84,16 @@ def _resolve(version: str, jars: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=jars.parent) as work:
         pom = Path(work) / "pom.xml"
         pom.write_text(_POM.format(version=version, binding=_LOGGING_BINDING[int(version.partition(".")[0])]))
-        command = [maven, "--batch-mode", "--quiet", "--file", str(pom), "dependency:copy-dependencies"]
+        command = [
+            maven,
+            "--batch-mode",
+            "--quiet",
+            "-U",
+            "-Dstyle.color=never",
+            "--file",
+            str(pom),
+            "dependency:copy-dependencies",
+        ]
         command += [f"-DoutputDirectory={work}/jars", "-DincludeScope=runtime"]
         # Once more after a failure: a registry that answers 5xx for a moment is no reason to fail a run.
         if (complaint := _run(command)) is not None and (complaint := _run(command)) is not None:
