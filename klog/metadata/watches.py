@@ -6,14 +6,18 @@ A data watch (set by `get` and `exists`) sees a node created, changed or deleted
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 
+from klog.formats.errors import KlogError
 from klog.metadata.store import Watch, WatchEvent, WatchKind
 
 Delivery = Callable[[], None]
+
+_log = logging.getLogger(__name__)
 
 
 class WatchRegistry:
@@ -86,4 +90,8 @@ class Dispatcher:
 
     def _run(self) -> None:
         while (delivery := self._queue.get()) is not None:
-            delivery()
+            try:
+                delivery()
+            except KlogError as error:
+                # One watch that fails must not silence all others.
+                _log.error("a watch failed: %s", error)

@@ -1,0 +1,91 @@
+"""What a broker knows of the cluster: topics, leaders and live brokers, from the controller's UpdateMetadata.
+
+Every update makes a new snapshot; readers take one and hold no lock. Rules from Kafka's ZkMetadataCache.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from klog.formats.names import TopicPartition
+from klog.metadata.control_requests import UpdateMetadataPartition, UpdateMetadataRequest
+from klog.metadata.values import LEADER_DURING_DELETE, BrokerRegistration, Endpoint
+
+Partitions = Mapping[int, UpdateMetadataPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The cluster at one moment. Nothing in it ever changes."""
+
+    topics: Mapping[str, Partitions] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    topic_names: Mapping[str, str] = field(default_factory=dict)
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    controller_id: int | None = None
+
+    def partition(self, where: TopicPartition) -> UpdateMetadataPartition | None:
+        return self.topics.get(where.topic, {}).get(where.partition)
+
+    def leader_endpoint(self, where: TopicPartition, listener: str) -> Endpoint | None:
+        """Where a partition's leader is reached; None while it has none, or not by this listener."""
+        state = self.partition(where)
+        broker = self.brokers.get(state.leader) if state is not None else None
+        return broker.endpoint(listener) if broker is not None else None
+
+
+class MetadataCache:
+    """The present snapshot, and the one writer that replaces it. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._snapshot = ClusterSnapshot()
+        self._writing = threading.Lock()
+
+    @property
+    def snapshot(self) -> ClusterSnapshot:
+        return self._snapshot
+
+    def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
+        """Takes in what the controller says, and returns the partitions that are being deleted.
+
+        The caller has refused requests of older controllers.
+        """
+        with self._writing:
+            old = self._snapshot
+            changed, deleted = _group(request)
+            topics, ids = dict(old.topics), {**old.topic_ids, **request.topic_ids}
+            for topic, partitions in changed.items():
+                merged = {**topics.get(topic, {}), **partitions}
+                for where in deleted.get(topic, ()):
+                    merged.pop(where.partition, None)
+                if merged:
+                    topics[topic] = merged
+                else:
+                    topics.pop(topic, None)
+                    ids.pop(topic, None)
+            self._snapshot = ClusterSnapshot(
+                topics,
+                ids,
+                {topic_id: topic for topic, topic_id in ids.items()},
+                {broker.broker_id: broker for broker in request.live_brokers},
+                request.controller_id if request.controller_id >= 0 else None,
+            )
+        return tuple(where for group in deleted.values() for where in group)
+
+
+def _group(
+    request: UpdateMetadataRequest,
+) -> tuple[dict[str, dict[int, UpdateMetadataPartition]], dict[str, list[TopicPartition]]]:
+    """The partitions to set and those to remove, by topic; every topic named is in the first."""
+    changed: dict[str, dict[int, UpdateMetadataPartition]] = {}
+    deleted: dict[str, list[TopicPartition]] = {}
+    for state in request.partitions:
+        topic, number = state.partition
+        group = changed.setdefault(topic, {})
+        if state.leader == LEADER_DURING_DELETE:
+            deleted.setdefault(topic, []).append(state.partition)
+        else:
+            group[number] = state
+    return changed, deleted

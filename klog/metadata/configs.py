@@ -1,0 +1,114 @@
+"""Configs of topics, brokers, clients, users and ips in the tree, and the notes that tell of their changes.
+
+Kafka's AdminZkClient writes them and ZkNodeChangeNotificationListener reads the notes. An entity is named by
+its path with sanitised parts: `topics/t1`, `brokers/<default>`, `users/alice/clients/c1`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from klog.metadata import paths, znodes
+from klog.metadata.errors import InvalidZnodeError, NodeExistsError, NoNodeError, StoreError
+from klog.metadata.settling import write
+from klog.metadata.store import Create, Delete, MetadataStore, SetData, WatchEvent, missing_parents
+
+NOTE_LIFETIME_MS = 15 * 60 * 1000
+
+_log = logging.getLogger(__name__)
+
+
+def read_config(store: MetadataStore, entity_path: str) -> dict[str, str]:
+    """An entity's own config; empty when it has none. Raises InvalidZnodeError."""
+    node = store.get_many([paths.config(entity_path)])[0]
+    return {} if node is None else znodes.decode_config(entity_path, node.data)
+
+
+def read_configs(store: MetadataStore, entity_type: str) -> dict[str, dict[str, str]]:
+    """All configs of one type (`topics`, `brokers`, ...) by desanitised name."""
+    try:
+        names = store.children(paths.config(entity_type))
+    except NoNodeError:
+        return {}
+    nodes = store.get_many([paths.config(f"{entity_type}/{name}") for name in names])
+    return {
+        znodes.desanitize(name): znodes.decode_config(f"{entity_type}/{name}", node.data)
+        for name, node in zip(names, nodes, strict=True)
+        if node is not None
+    }
+
+
+def write_config(store: MetadataStore, entity_path: str, config: Mapping[str, str]) -> None:
+    """Replaces an entity's config, without telling anyone."""
+    path, data = paths.config(entity_path), znodes.encode_config(config)
+    while True:
+        try:
+            write(store, SetData(path, data))
+        except NoNodeError:
+            for parent in missing_parents(path):
+                with suppress(NodeExistsError):
+                    write(store, Create(parent))
+        else:
+            return
+        with suppress(NodeExistsError):
+            write(store, Create(path, data))
+            return
+
+
+def change_config(store: MetadataStore, entity_path: str, config: Mapping[str, str]) -> None:
+    """Replaces an entity's config, then tells every broker by a note."""
+    write_config(store, entity_path, config)
+    write(
+        store, Create(paths.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_path), sequential=True)
+    )
+
+
+class ConfigChangeNotes:
+    """Follows the notes of config changes: calls `on_change(entity_path)` for each, in order, and throws
+    old ones away. Notes that were there before are told once at the start."""
+
+    def __init__(
+        self, store: MetadataStore, on_change: Callable[[str], None], now_ms: Callable[[], int]
+    ) -> None:
+        self._store = store
+        self._on_change = on_change
+        self._now_ms = now_ms
+        self._last_told = ""
+
+    def follow(self) -> None:
+        """Reads what is new and waits for more; also to be called again for a new session."""
+        names = self._store.children(paths.CONFIG_CHANGES, self._on_note)
+        for name in names:
+            if name > self._last_told:
+                self._tell(f"{paths.CONFIG_CHANGES}/{name}")
+                self._last_told = name
+        self._purge(names)
+
+    def _on_note(self, _event: WatchEvent) -> None:
+        # An expired or closed session ends this; a new session follows anew.
+        with suppress(StoreError):
+            self.follow()
+
+    def _tell(self, path: str) -> None:
+        node = self._store.get_many([path])[0]
+        if node is None:
+            return
+        try:
+            entity_path = znodes.decode_config_change(path, node.data)
+        except InvalidZnodeError as error:
+            # One broken note must not keep the next from being read.
+            _log.error("%s", error)
+            return
+        self._on_change(entity_path)
+
+    def _purge(self, names: list[str]) -> None:
+        for name in names:
+            path = f"{paths.CONFIG_CHANGES}/{name}"
+            stat = self._store.exists(path)
+            if stat is not None and self._now_ms() - stat.created_ms <= NOTE_LIFETIME_MS:
+                # Names rise with time: the rest is younger.
+                return
+            with suppress(NoNodeError):
+                write(self._store, Delete(path))

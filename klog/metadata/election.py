@@ -1,0 +1,127 @@
+"""Who is controller, and writes that only the elected one can do.
+
+Election: the ephemeral `/controller` and the next `/controller_epoch` are written in one multi. Fencing:
+every write of a controller checks the version that its own election gave `/controller_epoch`, so that one
+that has been replaced, and does not know yet, writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from klog.metadata import paths, znodes
+from klog.metadata.errors import (
+    BadVersionError,
+    ConnectionLossError,
+    ControllerMovedError,
+    NodeExistsError,
+    NoNodeError,
+    StoreError,
+)
+from klog.metadata.settling import write_all
+from klog.metadata.store import (
+    Check,
+    Create,
+    Delete,
+    MetadataStore,
+    NodeStat,
+    Operation,
+    OperationResult,
+    SetData,
+    Watch,
+)
+from klog.metadata.values import ControllerRegistration
+
+INITIAL_EPOCH = 0
+
+
+class ControllerEpoch(NamedTuple):
+    """A reign: its number, and the version of `/controller_epoch` that fences its writes."""
+
+    epoch: int
+    version: int
+
+
+def read_controller(store: MetadataStore, watch: Watch | None = None) -> ControllerRegistration | None:
+    """The present controller, if any; `watch` waits for it to come, change or go."""
+    if watch is not None:
+        store.exists(paths.CONTROLLER, watch)
+    try:
+        return znodes.decode_controller(store.get(paths.CONTROLLER).data)
+    except NoNodeError:
+        return None
+
+
+def elect(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerEpoch:
+    """Makes this broker controller. Raises ControllerMovedError when another was faster."""
+    current = _read_epoch(store)
+    elected = current.epoch + 1
+    data = znodes.encode_controller(ControllerRegistration(broker_id, now_ms))
+    operations: list[Operation] = [
+        Create(paths.CONTROLLER, data, ephemeral=True),
+        SetData(paths.CONTROLLER_EPOCH, znodes.encode_epoch(elected), current.version),
+    ]
+    while True:
+        try:
+            stat = store.multi(operations)[1]
+        except ConnectionLossError:
+            store.wait_connected()
+        except (NodeExistsError, BadVersionError):
+            return _after_lost_reply(store, elected)
+        else:
+            return ControllerEpoch(elected, stat.version if isinstance(stat, NodeStat) else -1)
+
+
+def _read_epoch(store: MetadataStore) -> ControllerEpoch:
+    while True:
+        try:
+            node = store.get(paths.CONTROLLER_EPOCH)
+        except NoNodeError:
+            with suppress(NodeExistsError, ConnectionLossError):
+                store.create(paths.CONTROLLER_EPOCH, znodes.encode_epoch(INITIAL_EPOCH))
+            store.wait_connected()
+        else:
+            return ControllerEpoch(znodes.decode_epoch(node.data), node.stat.version)
+
+
+def _after_lost_reply(store: MetadataStore, elected: int) -> ControllerEpoch:
+    """The election is ours after all when this session owns `/controller` in the epoch we wanted."""
+    stat = store.exists(paths.CONTROLLER)
+    if stat is not None and stat.ephemeral_owner == store.session_id:
+        current = _read_epoch(store)
+        if current.epoch == elected:
+            return current
+    raise ControllerMovedError("another broker was elected controller")
+
+
+class FencedStore:
+    """The store as one reign of a controller may write it. Reads go to `store`."""
+
+    def __init__(self, store: MetadataStore, reign: ControllerEpoch) -> None:
+        self.store = store
+        self.reign = reign
+        self._guard = Check(paths.CONTROLLER_EPOCH, reign.version)
+
+    def write_all(self, operations: Sequence[Operation]) -> list[OperationResult | StoreError]:
+        """Each operation's outcome. Raises ControllerMovedError when one was fenced."""
+        outcomes = write_all(self.store, operations, self._guard)
+        for outcome in outcomes:
+            if isinstance(outcome, StoreError) and outcome.op_index == 0:
+                raise ControllerMovedError(
+                    f"controller epoch {self.reign.epoch} is over: another controller has been elected"
+                )
+        return outcomes
+
+    def write(self, operation: Operation) -> OperationResult:
+        """One write. Raises its StoreError, or ControllerMovedError."""
+        outcome = self.write_all([operation])[0]
+        if isinstance(outcome, StoreError):
+            raise outcome
+        return outcome
+
+    def resign(self) -> None:
+        """Gives `/controller` up, unless it is another's by now."""
+        with suppress(NoNodeError, ControllerMovedError):
+            self.write(Delete(paths.CONTROLLER))

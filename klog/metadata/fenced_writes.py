@@ -1,0 +1,108 @@
+"""What a controller writes: partition states, assignments, the removal of topics and of notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from klog.formats.names import TopicPartition
+from klog.metadata import paths, znodes
+from klog.metadata.election import FencedStore
+from klog.metadata.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
+from klog.metadata.store import Create, Delete, NodeStat, Operation, SetData
+from klog.metadata.values import FinalizedFeatures, LeaderAndIsr, PartitionState, TopicAssignment
+
+
+@dataclass(frozen=True, slots=True)
+class StateUpdates:
+    """What became of conditional writes: the states as they are now in the tree (with their new partition
+    epoch), those that another writer was faster with (read again and retry), and those that failed."""
+
+    updated: Mapping[TopicPartition, LeaderAndIsr]
+    outdated: tuple[TopicPartition, ...]
+    failed: Mapping[TopicPartition, StoreError]
+
+
+def create_partition_states(
+    fenced: FencedStore, states: Mapping[TopicPartition, LeaderAndIsr]
+) -> dict[TopicPartition, StoreError | None]:
+    """Creates each partition's first state with the nodes above it; None where that worked.
+
+    Raises ControllerMovedError.
+    """
+    above = dict.fromkeys(paths.partitions(where.topic) for where in states)
+    above |= dict.fromkeys(paths.partition(where) for where in states)
+    # Nodes above that are there already are no failure; one that is missing fails the state below it.
+    fenced.write_all([Create(path) for path in above])
+    creations: list[Operation] = [
+        Create(paths.partition_state(where), _state_data(fenced, state)) for where, state in states.items()
+    ]
+    outcomes = fenced.write_all(creations)
+    return {
+        where: outcome if isinstance(outcome, StoreError) else None
+        for where, outcome in zip(states, outcomes, strict=True)
+    }
+
+
+def update_partition_states(
+    fenced: FencedStore, states: Mapping[TopicPartition, LeaderAndIsr]
+) -> StateUpdates:
+    """Writes each state if its partition epoch is still the tree's. Raises ControllerMovedError."""
+    writes: list[Operation] = [
+        SetData(paths.partition_state(where), _state_data(fenced, state), state.partition_epoch)
+        for where, state in states.items()
+    ]
+    updated: dict[TopicPartition, LeaderAndIsr] = {}
+    outdated: list[TopicPartition] = []
+    failed: dict[TopicPartition, StoreError] = {}
+    for (where, state), outcome in zip(states.items(), fenced.write_all(writes), strict=True):
+        match outcome:
+            case NodeStat():
+                updated[where] = replace(state, partition_epoch=outcome.version)
+            case BadVersionError():
+                outdated.append(where)
+            case StoreError():
+                failed[where] = outcome
+    return StateUpdates(updated, tuple(outdated), failed)
+
+
+def _state_data(fenced: FencedStore, state: LeaderAndIsr) -> bytes:
+    return znodes.encode_partition_state(PartitionState(state, fenced.reign.epoch))
+
+
+def write_topic(fenced: FencedStore, topic: TopicAssignment) -> None:
+    """Replaces a topic's assignment. Raises NoNodeError, ControllerMovedError."""
+    fenced.write(SetData(paths.topic(topic.topic), znodes.encode_topic(topic)))
+
+
+def delete_topic(fenced: FencedStore, topic: str) -> None:
+    """Removes a topic with everything below it, its config, and last the mark that asked for it."""
+    _delete_below(fenced, paths.topic(topic))
+    delete_nodes(fenced, [paths.topic_config(topic)])
+    delete_nodes(fenced, [paths.delete_topic(topic)])
+
+
+def _delete_below(fenced: FencedStore, path: str) -> None:
+    try:
+        names = fenced.store.children(path)
+    except NoNodeError:
+        return
+    for name in names:
+        _delete_below(fenced, f"{path}/{name}")
+    delete_nodes(fenced, [path])
+
+
+def delete_nodes(fenced: FencedStore, node_paths: Iterable[str]) -> None:
+    """Deletes nodes; those that are gone already are no failure. Raises StoreError, ControllerMovedError."""
+    for outcome in fenced.write_all([Delete(path) for path in node_paths]):
+        if isinstance(outcome, StoreError) and not isinstance(outcome, NoNodeError):
+            raise outcome
+
+
+def write_features(fenced: FencedStore, features: FinalizedFeatures) -> None:
+    """Creates or replaces the finalized features."""
+    data = znodes.encode_features(features)
+    try:
+        fenced.write(Create(paths.FEATURE, data))
+    except NodeExistsError:
+        fenced.write(SetData(paths.FEATURE, data))

@@ -1,0 +1,35 @@
+"""Blocks of producer ids: whoever writes the next block to the tree owns it.
+
+Kafka's controller hands them out (AllocateProducerIds); before 2.7's protocol each broker took its own.
+"""
+
+from __future__ import annotations
+
+from klog.metadata import paths, znodes
+from klog.metadata.errors import BadVersionError, MetadataError
+from klog.metadata.settling import write
+from klog.metadata.store import MetadataStore, SetData
+from klog.metadata.values import ProducerIdBlock
+
+BLOCK_SIZE = 1000
+MAX_PRODUCER_ID = 2**63 - 1
+
+
+class ProducerIdsExhaustedError(MetadataError):
+    """All 2^63 producer ids have been given out."""
+
+
+def allocate_producer_ids(store: MetadataStore, broker_id: int, size: int = BLOCK_SIZE) -> ProducerIdBlock:
+    """The next block, for one broker: ids may be skipped, but are never given out twice."""
+    while True:
+        node = store.get(paths.PRODUCER_ID_BLOCK)
+        first = znodes.decode_producer_id_block(node.data).last + 1 if node.data else 0
+        if first > MAX_PRODUCER_ID - size:
+            raise ProducerIdsExhaustedError("all producer ids have been given out")
+        block = ProducerIdBlock(broker_id, first, first + size - 1)
+        data = znodes.encode_producer_id_block(block)
+        try:
+            write(store, SetData(paths.PRODUCER_ID_BLOCK, data, node.stat.version))
+        except BadVersionError:
+            continue
+        return block

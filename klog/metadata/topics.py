@@ -1,0 +1,162 @@
+"""Topics in the tree: reading them, creating and growing them, asking for their deletion.
+
+Rules from Kafka's AdminZkClient and Topic. Only the controller acts on what is written here: it elects
+leaders for new partitions and carries deletions out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from klog.formats.names import MAX_TOPIC_LENGTH, TopicPartition, encode_uuid, is_legal_topic
+from klog.metadata import paths, znodes
+from klog.metadata.assignment import validate_assignment
+from klog.metadata.configs import write_config
+from klog.metadata.errors import (
+    BadVersionError,
+    InvalidTopicError,
+    NodeExistsError,
+    NoNodeError,
+    TopicDeletionInProgressError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from klog.metadata.settling import write
+from klog.metadata.store import Create, MetadataStore, SetData, Watch
+from klog.metadata.values import PartitionState, ReplicaAssignment, TopicAssignment
+
+
+def topic_names(store: MetadataStore, watch: Watch | None = None) -> list[str]:
+    """All topics, those being deleted too; `watch` waits for one to come or go."""
+    return store.children(paths.TOPICS, watch)
+
+
+def read_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAssignment]:
+    """The assignments of those topics that are there. Raises InvalidZnodeError."""
+    nodes = store.get_many([paths.topic(name) for name in names])
+    return {
+        name: znodes.decode_topic(name, node.data)
+        for name, node in zip(names, nodes, strict=True)
+        if node is not None
+    }
+
+
+def watch_topic(store: MetadataStore, name: str, watch: Watch) -> TopicAssignment | None:
+    """One topic's assignment, or None; `watch` waits for it to change or go."""
+    try:
+        return znodes.decode_topic(name, store.get(paths.topic(name), watch).data)
+    except NoNodeError:
+        return None
+
+
+def read_partition_states(
+    store: MetadataStore, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, PartitionState]:
+    """The states of those partitions that have one. Raises InvalidZnodeError."""
+    nodes = store.get_many([paths.partition_state(where) for where in partitions])
+    return {
+        where: znodes.decode_partition_state(where, node)
+        for where, node in zip(partitions, nodes, strict=True)
+        if node is not None
+    }
+
+
+def topics_to_delete(store: MetadataStore, watch: Watch | None = None) -> list[str]:
+    """Topics whose deletion was asked for; `watch` waits for more."""
+    return store.children(paths.DELETE_TOPICS, watch)
+
+
+def validate_topic_name(name: str, existing: Iterable[str] = ()) -> None:
+    """Raises InvalidTopicError for a name that is none, or that metric names would confuse with an
+    existing one (`.` and `_` are one there)."""
+    if not is_legal_topic(name):
+        raise InvalidTopicError(
+            f"topic name {name!r} is not allowed",
+            cure=f"1 to {MAX_TOPIC_LENGTH} of the characters a-z A-Z 0-9 . _ -, and neither . nor ..",
+        )
+    if "." in name or "_" in name:
+        flat = name.replace(".", "_")
+        for other in existing:
+            if other != name and other.replace(".", "_") == flat:
+                raise InvalidTopicError(f"topic {name!r} collides with {other!r} in metric names")
+
+
+def new_topic_id(random_bytes: Callable[[int], bytes]) -> str:
+    """A random (version 4) UUID as text that starts with no dash, which tools would take for an option."""
+    while True:
+        raw = bytearray(random_bytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = encode_uuid(bytes(raw))
+        if not text.startswith("-"):
+            return text
+
+
+def validate_new_topic(
+    store: MetadataStore, name: str, partitions: Mapping[int, Sequence[int]], broker_ids: Collection[int]
+) -> None:
+    """What `create_topic` would refuse. `broker_ids`: the live brokers."""
+    validate_topic_name(name)
+    marked, there = store.get_many([paths.delete_topic(name), paths.topic(name)])
+    if marked is not None:
+        raise TopicExistsError(f"topic {name!r} is marked for deletion")
+    if there is not None:
+        raise TopicExistsError(f"topic {name!r} already exists")
+    validate_topic_name(name, topic_names(store) if "." in name or "_" in name else ())
+    validate_assignment(partitions, range(len(partitions)), broker_ids)
+
+
+def create_topic(
+    store: MetadataStore,
+    name: str,
+    topic_id: str,
+    partitions: Mapping[int, Sequence[int]],
+    config: Mapping[str, str],
+    broker_ids: Collection[int],
+) -> None:
+    """Writes a topic's config, then the topic itself (not as one, as Kafka does it).
+
+    Raises TopicExistsError, InvalidTopicError, InvalidReplicaAssignmentError.
+    """
+    validate_new_topic(store, name, partitions, broker_ids)
+    write_config(store, f"topics/{name}", config)
+    assignment = {number: ReplicaAssignment(tuple(replicas)) for number, replicas in partitions.items()}
+    data = znodes.encode_topic(TopicAssignment(name, topic_id, assignment))
+    try:
+        write(store, Create(paths.topic(name), data))
+    except NodeExistsError as error:
+        raise TopicExistsError(f"topic {name!r} already exists") from error
+
+
+def add_partitions(store: MetadataStore, name: str, new_partitions: Mapping[int, Sequence[int]]) -> None:
+    """Adds partitions, numbered on from the present count, whose assignment is validated already.
+
+    Raises UnknownTopicError, TopicDeletionInProgressError, BadVersionError (the topic changed meanwhile).
+    """
+    if store.exists(paths.delete_topic(name)) is not None:
+        raise TopicDeletionInProgressError(f"topic {name!r} is marked for deletion")
+    try:
+        node = store.get(paths.topic(name))
+    except NoNodeError as error:
+        raise UnknownTopicError(f"no topic {name!r}") from error
+    topic = znodes.decode_topic(name, node.data)
+    if min(new_partitions) != len(topic.partitions):
+        raise BadVersionError(f"topic {name!r} has {len(topic.partitions)} partitions by now")
+    added = {number: ReplicaAssignment(tuple(replicas)) for number, replicas in new_partitions.items()}
+    grown = TopicAssignment(name, topic.topic_id, {**topic.partitions, **added})
+    write(store, SetData(paths.topic(name), znodes.encode_topic(grown), node.stat.version))
+
+
+def ask_for_deletion(store: MetadataStore, name: str) -> None:
+    """Marks a topic; the controller deletes it. Raises UnknownTopicError, TopicDeletionInProgressError."""
+    if store.exists(paths.topic(name)) is None:
+        raise UnknownTopicError(f"no topic {name!r}")
+    try:
+        write(store, Create(paths.delete_topic(name)))
+    except NodeExistsError as error:
+        raise TopicDeletionInProgressError(f"topic {name!r} is already marked for deletion") from error
+
+
+def ask_for_preferred_election(store: MetadataStore, partitions: Iterable[TopicPartition]) -> None:
+    """Asks the controller by the legacy znode. Raises NodeExistsError while an earlier one is running."""
+    write(store, Create(paths.PREFERRED_REPLICA_ELECTION, znodes.encode_partitions(partitions)))

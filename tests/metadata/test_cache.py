@@ -1,0 +1,87 @@
+"""The broker's view of the cluster, as the controller's updates make it."""
+
+from __future__ import annotations
+
+from klog.formats.names import TopicPartition
+from klog.metadata.cache import MetadataCache
+from klog.metadata.control_requests import UpdateMetadataPartition, UpdateMetadataRequest
+from klog.metadata.values import LEADER_DURING_DELETE, BrokerRegistration, Endpoint
+
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+ONE = BrokerRegistration(
+    1, (Endpoint("PLAIN", "PLAINTEXT", "one", 9092), Endpoint("TLS", "SSL", "one", 9093)), "rack"
+)
+TWO = BrokerRegistration(2, (Endpoint("PLAIN", "PLAINTEXT", "two", 9092),))
+IDS = {"t": "id-of-t", "u": "id-of-u"}
+
+
+def state(where: TopicPartition, leader: int, epoch: int = 0) -> UpdateMetadataPartition:
+    return UpdateMetadataPartition(where, 1, leader, epoch, (leader,), 0, (1, 2))
+
+
+def update(
+    *partitions: UpdateMetadataPartition,
+    brokers: tuple[BrokerRegistration, ...] = (ONE, TWO),
+    controller: int = 1,
+) -> UpdateMetadataRequest:
+    ids = {each.partition.topic: IDS[each.partition.topic] for each in partitions}
+    return UpdateMetadataRequest(controller, 1, 1, partitions, ids, brokers)
+
+
+def test_partitions_are_merged_and_brokers_replaced() -> None:
+    cache = MetadataCache()
+    assert cache.update(update(state(T0, 1), state(U0, 2))) == ()
+    assert cache.update(update(state(T1, 2), state(T0, 2, 1), brokers=(TWO,))) == ()
+    now = cache.snapshot
+    assert {topic: sorted(partitions) for topic, partitions in now.topics.items()} == {"t": [0, 1], "u": [0]}
+    assert now.partition(T0) == state(T0, 2, 1)
+    assert now.partition(TopicPartition("t", 7)) is None
+    assert now.partition(TopicPartition("v", 0)) is None
+    assert list(now.brokers) == [2]
+    assert now.topic_ids == IDS
+    assert now.topic_names == {"id-of-t": "t", "id-of-u": "u"}
+
+
+def test_an_update_without_partitions_tells_of_brokers_only() -> None:
+    cache = MetadataCache()
+    cache.update(update(state(T0, 1)))
+    cache.update(update(brokers=(ONE,), controller=-1))
+    assert cache.snapshot.partition(T0) == state(T0, 1)
+    assert list(cache.snapshot.brokers) == [1]
+    assert cache.snapshot.controller_id is None
+
+
+def test_a_topic_goes_with_its_last_partition() -> None:
+    cache = MetadataCache()
+    cache.update(update(state(T0, 1), state(T1, 1), state(U0, 1)))
+    assert cache.update(update(state(T0, LEADER_DURING_DELETE))) == (T0,)
+    assert list(cache.snapshot.topics["t"]) == [1]
+    assert cache.snapshot.topic_ids == IDS
+    assert cache.update(update(state(T1, LEADER_DURING_DELETE))) == (T1,)
+    assert "t" not in cache.snapshot.topics
+    assert cache.snapshot.topic_ids == {"u": "id-of-u"}
+    assert cache.update(update(state(T1, LEADER_DURING_DELETE))) == (T1,)
+
+
+def test_a_topic_created_again_has_its_new_id_only() -> None:
+    cache = MetadataCache()
+    cache.update(update(state(T0, 1)))
+    cache.update(UpdateMetadataRequest(1, 1, 1, (state(T0, 2),), {"t": "another"}, (ONE, TWO)))
+    assert cache.snapshot.topic_names == {"another": "t"}
+
+
+def test_a_leader_is_reached_by_the_listener_asked_for() -> None:
+    cache = MetadataCache()
+    cache.update(update(state(T0, 1), state(T1, -1), state(U0, 2)))
+    assert cache.snapshot.leader_endpoint(T0, "TLS") == Endpoint("TLS", "SSL", "one", 9093)
+    assert cache.snapshot.leader_endpoint(U0, "TLS") is None
+    assert cache.snapshot.leader_endpoint(T1, "PLAIN") is None
+
+
+def test_a_snapshot_once_taken_stays_as_it_is() -> None:
+    cache = MetadataCache()
+    cache.update(update(state(T0, 1)))
+    before = cache.snapshot
+    cache.update(update(state(T0, LEADER_DURING_DELETE), state(U0, 1)))
+    assert before.partition(T0) == state(T0, 1)
+    assert before.partition(U0) is None
