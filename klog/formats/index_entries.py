@@ -8,6 +8,7 @@ full size, so the entries end at the first all-zero entry after entry 0 (entry 0
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import construct as c
 
@@ -52,6 +53,18 @@ def index_of(entry: c.Construct) -> c.Struct:
         / c.GreedyBytes
         * "zero bytes of a pre-allocated index; empty once the segment was rolled or closed",
     )
+
+
+def iterate(entry: c.Construct, data: Bytes, what: str) -> Iterator[c.Container]:
+    """The entries before the zero tail, one at a time; a part of an entry at the end is left out."""
+    entry_bytes = int(entry.sizeof())
+    zero = bytes(entry_bytes)
+    view = memoryview(data)
+    for at in range(0, len(view) - entry_bytes + 1, entry_bytes):
+        raw = view[at : at + entry_bytes]
+        if at and raw == zero:
+            return
+        yield binary.parse_all(entry, raw, what, at)
 
 
 def parse(definition: c.Struct, data: Bytes, what: str) -> c.Container:

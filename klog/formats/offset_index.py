@@ -7,6 +7,7 @@ offset of the batch they index, later ones the last: a reader must take both.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import construct as c
@@ -28,6 +29,11 @@ OffsetIndex: Final = index_entries.index_of(Entry)
 def parse(data: Bytes) -> c.Container:
     """`entries` and the pre-allocated `tail`. Raises `FormatError`."""
     return index_entries.parse(OffsetIndex, data, TITLE)
+
+
+def entries(data: Bytes) -> Iterator[c.Container]:
+    """The entries one at a time, for files that are large or damaged at the end."""
+    return index_entries.iterate(Entry, data, TITLE)
 
 
 def build(index: c.Container) -> bytes:

@@ -145,7 +145,7 @@ def records(
     """
     if batch.attributes.codec == "none":
         return list(batch.records)
-    if not batch.recordCount and not batch.records:
+    if batch.recordCount == 0 and not batch.records:
         return []  # emptied by the cleaner: no block is left to open
     block = open_block(batch, limit_bytes=limit_bytes)
     return list(iterate_records(block, batch.recordCount, position_bytes=position_bytes))
@@ -170,6 +170,8 @@ def _codec_number(batch: c.Container) -> int:
 
 def iterate_records(block: bytes, count: int, *, position_bytes: int = 0) -> Iterator[c.Container]:
     """`count` records, which must fill the block. Raises `FormatError` where the damage is reached."""
+    if count < 0:
+        raise CorruptRecordError(f"{TITLE} says {count} records", position_bytes=position_bytes)
     stream = io.BytesIO(block)
     for index in range(count):
         if not p.remaining_bytes(stream):

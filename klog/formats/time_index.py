@@ -6,6 +6,7 @@ timestamps strictly increase. The offset is the last one of the batch that had t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import construct as c
@@ -25,6 +26,11 @@ TimeIndex: Final = index_entries.index_of(Entry)
 def parse(data: Bytes) -> c.Container:
     """`entries` and the pre-allocated `tail`. Raises `FormatError`."""
     return index_entries.parse(TimeIndex, data, TITLE)
+
+
+def entries(data: Bytes) -> Iterator[c.Container]:
+    """The entries one at a time, for files that are large or damaged at the end."""
+    return index_entries.iterate(Entry, data, TITLE)
 
 
 def build(index: c.Container) -> bytes:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -47,3 +51,29 @@ def test_columns_line_up_when_piped() -> None:
 def test_an_unknown_name_is_wrong_usage() -> None:
     result = run.invoke(app, ["formats", "no-such-format"])
     assert isinstance(result.exception, UsageError)
+
+
+def test_a_terminal_gets_a_table_with_colours() -> None:
+    ours, theirs = pty.openpty()
+    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    command = "from klog.commands.main import app; app(['formats', 'producer-snapshot'])"
+    with subprocess.Popen(
+        [sys.executable, "-c", command],
+        stdout=theirs,
+        env=environment | {"COLUMNS": "150", "TERM": "xterm-256color"},
+    ) as process:
+        os.close(theirs)
+        shown = _read_terminal(ours)
+    os.close(ours)
+    assert process.returncode == 0
+    assert b"\x1b[" in shown
+    assert b"producerEpoch" in shown
+
+
+def _read_terminal(descriptor: int) -> bytes:
+    shown = b""
+    while True:
+        try:
+            shown += os.read(descriptor, 65536)
+        except OSError:  # Linux's way of saying that the other end is closed
+            return shown

@@ -16,13 +16,15 @@ from klog.formats import (
     message_set,
     metadata_records,
     names,
+    offset_index,
     record_batch,
     remote_log_metadata,
     share_group_state,
+    time_index,
     transaction_index,
     transaction_state,
 )
-from klog.formats.errors import FormatError, KlogError
+from klog.formats.errors import CorruptRecordError, FormatError, KlogError
 from tests import strategies as own
 
 # For each format of the catalogue: values of it.
@@ -136,6 +138,25 @@ def test_offsets_in_a_wrapper_end_at_the_wrappers_own(wrapper: Any) -> None:
     assert absolute == list(range(100, 100 + len(inner)))
     assert absolute[-1] == wrapper.offset
     assert inner[0].offset == (100 if wrapper.body.magic == 0 else 0)
+
+
+@pytest.mark.parametrize("count", [-1, 0, 1, 3, 2**31 - 1])
+def test_a_record_count_that_lies_is_found_where_the_block_ends(count: int) -> None:
+    block = record_batch.build_records([_record(delta) for delta in range(2)])
+    with pytest.raises(CorruptRecordError, match=f"says {count} records") as caught:
+        list(record_batch.iterate_records(block, count, position_bytes=77))
+    assert caught.value.position_bytes == 77
+
+
+def _record(offset_delta: int) -> dict[str, Any]:
+    fields = {"attributes": 0, "timestampDelta": 0, "offsetDelta": offset_delta}
+    return {**fields, "key": None, "value": b"v", "headers": []}
+
+
+@given(own.offset_indexes, own.time_indexes)
+def test_index_entries_can_be_had_one_at_a_time(offsets: Any, times: Any) -> None:
+    assert list(offset_index.entries(offset_index.build(offsets))) == offsets.entries
+    assert list(time_index.entries(time_index.build(times) + b"\x01")) == times.entries
 
 
 @given(own.log_directories())
