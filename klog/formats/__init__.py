@@ -1,0 +1,1 @@
+"""Formats: every file of a Kafka log directory, defined once; bytes and their meaning, nothing opened."""

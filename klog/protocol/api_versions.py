@@ -1,0 +1,111 @@
+"""ApiVersions: the first request of every client, answered whatever version it asks in.
+
+Rules: ApiVersionsRequest and ApiVersionsResponse of Kafka's message schemas; KIP-511: a version that the
+broker does not know is answered with a version-0 body that says UNSUPPORTED_VERSION and holds only the
+range of ApiVersions, and the response header is the oldest in any case. Written by hand: the answer is the
+same bytes for everyone.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import cache
+from typing import Final, NamedTuple
+
+from klog.protocol.apis import SERVED, Api, ApiKey
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import MalformedMessageError
+from klog.protocol.primitives import (
+    INT16,
+    INT32,
+    Buffer,
+    read_int16,
+    read_items,
+    read_name,
+    read_tags,
+    write_bytes_size,
+)
+
+FLEXIBLE_FROM: Final = 3
+_RANGE: Final = struct.Struct(">hhh")
+
+
+class VersionRange(NamedTuple):
+    """Versions of one API, both ends included."""
+
+    min_version: int
+    max_version: int
+
+
+class ApiVersionsResponse(NamedTuple):
+    """What a broker speaks."""
+
+    error_code: int
+    apis: Mapping[int, VersionRange]
+
+
+class ClientSoftware(NamedTuple):
+    """What a client of ApiVersions 3 and later says of itself."""
+
+    name: str = ""
+    version: str = ""
+
+
+def decode_api_versions_request(version: int, body: Buffer) -> ClientSoftware:
+    """Only for a version that is served. Raises MalformedMessageError."""
+    if version < FLEXIBLE_FROM:
+        return ClientSoftware()
+    name, position = read_name(body, 0, True)
+    return ClientSoftware(name, read_name(body, position, True)[0])
+
+
+@cache
+def encode_api_versions_response(version: int) -> bytes:
+    """What a broker answers to a request of any version, unknown ones included."""
+    own = SERVED[ApiKey.API_VERSIONS]
+    if not own.has(version):
+        return _encode(0, ErrorCode.UNSUPPORTED_VERSION, (own,))
+    return _encode(version, ErrorCode.NONE, tuple(SERVED.values()))
+
+
+def _encode(version: int, error: ErrorCode, apis: tuple[Api, ...]) -> bytes:
+    flexible = version >= FLEXIBLE_FROM
+    end = b"\0" if flexible else b""
+    parts = [INT16.pack(error), write_bytes_size(len(apis), flexible)]
+    parts += [_RANGE.pack(api.key, api.min_version, api.max_version) + end for api in apis]
+    if version >= 1:
+        parts.append(INT32.pack(0))
+    # No tagged fields: a broker of the ZooKeeper era at the default configuration has no features to tell.
+    return b"".join(parts) + end
+
+
+def encode_api_versions_request(version: int, software: ClientSoftware) -> bytes:
+    """The body of a request."""
+    if version < FLEXIBLE_FROM:
+        return b""
+    name, number = software.name.encode(), software.version.encode()
+    return b"".join(
+        (write_bytes_size(len(name), True), name, write_bytes_size(len(number), True), number, b"\0")
+    )
+
+
+def decode_api_versions_response(version: int, body: Buffer) -> ApiVersionsResponse:
+    """What a broker speaks; a body with UNSUPPORTED_VERSION is in version 0 whatever was asked.
+
+    Raises MalformedMessageError.
+    """
+    error_code, position = read_int16(body, 0)
+    flexible = version >= FLEXIBLE_FROM and error_code != ErrorCode.UNSUPPORTED_VERSION
+    count, position = read_items(body, position, flexible)
+    apis = {}
+    for _ in range(count):
+        try:
+            key, low, high = _RANGE.unpack_from(body, position)
+        except struct.error as error:
+            raise MalformedMessageError("the ApiVersions response ends too early") from error
+        position += _RANGE.size
+        if flexible:
+            position = read_tags(body, position)[1]
+        apis[key] = VersionRange(low, high)
+    return ApiVersionsResponse(error_code, apis)

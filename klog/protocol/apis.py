@@ -1,0 +1,163 @@
+"""Which requests klog speaks: keys, the versions it announces, where their messages are defined.
+
+Facts from Kafka 3.9's and 4's message schemas. How the announced ranges were chosen:
+
+- The upper ends are those of Kafka 3.9: klog is a broker of that generation, and what came later (Produce 12,
+  Fetch 18, ListOffsets 10, Metadata 13, DescribeCluster 2, DescribeLogDirs 5) needs what 4.x brokers do.
+- The lower ends are those of Kafka 4 (KIP-896): every client since 2018 speaks them. Two differ. Produce
+  begins at 0, because librdkafka before 2.8 turns compression off against a broker whose range leaves out
+  the old versions (KAFKA-18659); versions 0 to 2 are served and not only announced, for they differ in a
+  field or two. And UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped,
+  have one version each: the one that a Kafka 3.9 controller sends from inter.broker.protocol.version 3.4
+  on. A cluster that still runs at an older one is brought to 3.4 before a klog broker joins it.
+- An API stands here when the broker serves it. Groups, transactions and ACLs join with their rooms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+
+class ApiKey(IntEnum):
+    """The requests of Kafka's protocol that a broker of the ZooKeeper era knows."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    LEADER_AND_ISR = 4
+    STOP_REPLICA = 5
+    UPDATE_METADATA = 6
+    CONTROLLED_SHUTDOWN = 7
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
+    FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
+    API_VERSIONS = 18
+    CREATE_TOPICS = 19
+    DELETE_TOPICS = 20
+    DELETE_RECORDS = 21
+    INIT_PRODUCER_ID = 22
+    OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
+    DESCRIBE_CONFIGS = 32
+    ALTER_CONFIGS = 33
+    ALTER_REPLICA_LOG_DIRS = 34
+    DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
+    CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
+    ELECT_LEADERS = 43
+    INCREMENTAL_ALTER_CONFIGS = 44
+    ALTER_PARTITION_REASSIGNMENTS = 45
+    LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
+    ALTER_PARTITION = 56
+    DESCRIBE_CLUSTER = 60
+    DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    ALLOCATE_PRODUCER_IDS = 67
+    DESCRIBE_TOPIC_PARTITIONS = 75
+
+    @property
+    def title(self) -> str:
+        """The name as Kafka's message classes have it: `ListOffsets`."""
+        return "".join(word.capitalize() for word in self.name.split("_"))
+
+
+class Api(NamedTuple):
+    """One API: announced versions (both ends included), the first flexible one, and where its entities are.
+
+    `package` is kio's package with one module a version, or our own module with the one version that we
+    speak; None where the messages are written by hand.
+    """
+
+    key: ApiKey
+    min_version: int
+    max_version: int
+    flexible_from: int
+    package: str | None
+
+    def has(self, version: int) -> bool:
+        """Whether the version is announced."""
+        return self.min_version <= version <= self.max_version
+
+    def flexible(self, version: int) -> bool:
+        """Whether the version uses compact types, tagged fields, and the headers that go with them."""
+        return version >= self.flexible_from
+
+    def module_name(self, version: int) -> str | None:
+        """The module that holds the entities of a version, None where the messages are written by hand."""
+        if self.package is None or not self.package.startswith("kio."):
+            return self.package
+        return f"{self.package}.v{version}"
+
+
+def _kio(key: ApiKey, min_version: int, max_version: int, flexible_from: int) -> Api:
+    return Api(key, min_version, max_version, flexible_from, f"kio.schema.{key.name.lower()}")
+
+
+def _ours(key: ApiKey, version: int, flexible_from: int) -> Api:
+    return Api(key, version, version, flexible_from, f"klog.protocol.interbroker.{key.name.lower()}")
+
+
+SERVED: Final[Mapping[int, Api]] = MappingProxyType(
+    {
+        int(api.key): api
+        for api in (
+            Api(ApiKey.PRODUCE, 0, 11, 9, None),
+            Api(ApiKey.FETCH, 4, 17, 12, None),
+            _kio(ApiKey.LIST_OFFSETS, 1, 9, 6),
+            _kio(ApiKey.METADATA, 0, 12, 9),
+            _ours(ApiKey.LEADER_AND_ISR, 7, 4),
+            _ours(ApiKey.STOP_REPLICA, 4, 2),
+            _ours(ApiKey.UPDATE_METADATA, 8, 6),
+            _ours(ApiKey.CONTROLLED_SHUTDOWN, 3, 3),
+            _kio(ApiKey.API_VERSIONS, 0, 4, 3),
+            _kio(ApiKey.CREATE_TOPICS, 2, 7, 5),
+            _kio(ApiKey.DELETE_TOPICS, 1, 6, 4),
+            _kio(ApiKey.DELETE_RECORDS, 0, 2, 2),
+            _kio(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
+            _kio(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            _kio(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
+            _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+            _kio(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
+            _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+            _kio(ApiKey.ELECT_LEADERS, 0, 2, 2),
+            _kio(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            _kio(ApiKey.ALTER_PARTITION, 2, 3, 0),
+            _kio(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
+            _kio(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+            _kio(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
+        )
+    }
+)
+
+
+def api_name(key: int) -> str:
+    """How to call a request in a log line, whatever its number."""
+    try:
+        return ApiKey(key).title
+    except ValueError:
+        return f"API {key}"

@@ -1,0 +1,261 @@
+"""Fetch responses, versions 4 to 17, by hand: buffers with file slices between them, so nothing is copied.
+
+Rules: FetchResponse of Kafka's message schemas; the KIPs that fetch_request names, and KIP-951 (endpoints
+of new leaders, version 16).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
+from klog.protocol.fetch_request import FLEXIBLE_FROM, TOPIC_IDS_FROM
+from klog.protocol.file_slice import BodyPart, FileSlice
+from klog.protocol.leader_hints import (
+    NO_LEADER,
+    LeaderHint,
+    NodeEndpoint,
+    endpoints_of_tag,
+    leader_of_tag,
+    leader_tag,
+    nodes_tag,
+)
+from klog.protocol.primitives import (
+    INT32,
+    Buffer,
+    end_of,
+    read_bytes,
+    read_count,
+    read_int32,
+    read_items,
+    read_name,
+    read_tags,
+    write_bytes_size,
+    write_string,
+    write_tags,
+)
+
+_DIVERGING_TAG: Final = 0
+_LEADER_TAG: Final = 1
+_NODES_TAG: Final = 0
+_HEAD_V7: Final = struct.Struct(">ihi")  # throttle time, error, session id
+_PARTITION_V4: Final = struct.Struct(">ihqq")  # index, error, high watermark, last stable offset
+_PARTITION_V5: Final = struct.Struct(">ihqqq")  # and log start offset
+_ABORTED: Final = struct.Struct(">qq")
+_EPOCH_END: Final = struct.Struct(">iq")
+
+Records: TypeAlias = BodyPart | Sequence[BodyPart] | None
+AbortedTransactions: TypeAlias = Sequence[tuple[int, int]] | None
+
+
+class EpochEnd(NamedTuple):
+    """The largest epoch that the leader and the follower may share, and where it ends at the leader."""
+
+    epoch: int = -1
+    end_offset: int = -1
+
+
+NOT_DIVERGING: Final = EpochEnd()
+
+
+class PartitionFetched(NamedTuple):
+    """What one partition gave.
+
+    `records`: bytes or a file slice, or several of them in a row; None is null, as Kafka sends for errors.
+    `aborted_transactions`: (producer id, first offset) pairs; None, as Kafka sends below read committed, is
+    null.
+    """
+
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
+    aborted_transactions: AbortedTransactions = None
+    preferred_read_replica: int = -1
+    records: Records = None
+    diverging_epoch: EpochEnd = NOT_DIVERGING
+    current_leader: LeaderHint = NO_LEADER
+
+
+class TopicFetched(NamedTuple):
+    """One topic's partitions; by name below version 13, by id from there on."""
+
+    name: str | None
+    topic_id: UUID | None
+    partitions: list[PartitionFetched]
+
+
+class FetchResponse(NamedTuple):
+    """The answer to a Fetch request."""
+
+    topics: list[TopicFetched]
+    error_code: int = 0
+    session_id: int = 0
+    throttle_time_ms: int = 0
+    node_endpoints: tuple[NodeEndpoint, ...] = ()
+
+
+def encode_fetch_response(version: int, response: FetchResponse) -> list[BodyPart]:
+    """The body as buffers and file slices, in order. Raises UnencodableMessageError."""
+    try:
+        return _encode(version, response)
+    except (struct.error, AttributeError) as error:
+        raise UnencodableMessageError(
+            f"a Fetch response that does not fit its wire types: {error}"
+        ) from error
+
+
+def _encode(version: int, response: FetchResponse) -> list[BodyPart]:
+    flexible = version >= FLEXIBLE_FROM
+    parts: list[BodyPart] = []
+    pending = [_head(version, response), write_bytes_size(len(response.topics), flexible)]
+    for topic in response.topics:
+        pending += (_topic(version, flexible, topic), write_bytes_size(len(topic.partitions), flexible))
+        for partition in topic.partitions:
+            records, size = _records(partition.records)
+            pending.append(_partition_head(version, flexible, partition))
+            pending.append(write_bytes_size(size, flexible))
+            if size:
+                parts.append(b"".join(pending))
+                pending.clear()
+                parts += records
+            if flexible:
+                pending.append(_partition_tags(partition))
+        if flexible:
+            pending.append(b"\0")
+    if flexible:
+        pending.append(nodes_tag(_NODES_TAG, response.node_endpoints if version >= 16 else ()))
+    if tail := b"".join(pending):
+        parts.append(tail)
+    return parts
+
+
+def _head(version: int, response: FetchResponse) -> bytes:
+    if version >= 7:
+        return _HEAD_V7.pack(response.throttle_time_ms, response.error_code, response.session_id)
+    return INT32.pack(response.throttle_time_ms)
+
+
+def _topic(version: int, flexible: bool, topic: TopicFetched) -> bytes:
+    if version < TOPIC_IDS_FROM:
+        return write_string(topic.name or "", flexible)
+    return bytes(16) if topic.topic_id is None else topic.topic_id.bytes
+
+
+def _records(records: Records) -> tuple[Sequence[BodyPart], int | None]:
+    if records is None:
+        return (), None
+    if isinstance(records, FileSlice):
+        return (records,), records.size_bytes
+    if isinstance(records, bytes | bytearray | memoryview):
+        return (records,), len(records)
+    return records, sum(part.size_bytes if isinstance(part, FileSlice) else len(part) for part in records)
+
+
+def _partition_head(version: int, flexible: bool, partition: PartitionFetched) -> bytes:
+    head = _PARTITION_V5.pack(*partition[:5]) if version >= 5 else _PARTITION_V4.pack(*partition[:4])
+    aborted = partition.aborted_transactions
+    head += write_bytes_size(None if aborted is None else len(aborted), flexible)
+    if aborted:
+        end = b"\0" if flexible else b""
+        head += b"".join(_ABORTED.pack(*transaction) + end for transaction in aborted)
+    return head + INT32.pack(partition.preferred_read_replica) if version >= 11 else head
+
+
+def _partition_tags(partition: PartitionFetched) -> bytes:
+    if partition.diverging_epoch == NOT_DIVERGING and partition.current_leader == NO_LEADER:
+        return b"\0"
+    tags = []
+    if partition.diverging_epoch != NOT_DIVERGING:
+        tags.append((_DIVERGING_TAG, _EPOCH_END.pack(*partition.diverging_epoch) + b"\0"))
+    if partition.current_leader != NO_LEADER:
+        tags.append((_LEADER_TAG, leader_tag(partition.current_leader)))
+    return write_tags(tags)
+
+
+def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:
+    """The response with records as slices of the body (views of a view). Raises MalformedMessageError."""
+    try:
+        return _decode(version, body)
+    except (struct.error, IndexError) as error:
+        raise MalformedMessageError("the Fetch response ends too early") from error
+
+
+def _decode(version: int, body: Buffer) -> FetchResponse:
+    flexible = version >= FLEXIBLE_FROM
+    error_code = session_id = 0
+    if version >= 7:
+        throttle_time_ms, error_code, session_id = _HEAD_V7.unpack_from(body, 0)
+        position = _HEAD_V7.size
+    else:
+        throttle_time_ms, position = read_int32(body, 0)
+    count, position = read_items(body, position, flexible)
+    topics = []
+    for _ in range(count):
+        topic, position = _read_topic(version, flexible, body, position)
+        topics.append(topic)
+    nodes: tuple[NodeEndpoint, ...] = ()
+    if flexible:
+        nodes = endpoints_of_tag(body, read_tags(body, position)[0].get(_NODES_TAG))
+    return FetchResponse(topics, error_code, session_id, throttle_time_ms, nodes)
+
+
+def _read_topic(version: int, flexible: bool, body: Buffer, position: int) -> tuple[TopicFetched, int]:
+    name: str | None = None
+    topic_id: UUID | None = None
+    if version >= TOPIC_IDS_FROM:
+        end = end_of(body, position, 16)
+        topic_id = UUID(bytes=bytes(body[position:end]))
+        position = end
+    else:
+        name, position = read_name(body, position, flexible)
+    count, position = read_items(body, position, flexible)
+    partitions = []
+    for _ in range(count):
+        partition, position = _read_partition(version, flexible, body, position)
+        partitions.append(partition)
+    if flexible:
+        position = read_tags(body, position)[1]
+    return TopicFetched(name, topic_id, partitions), position
+
+
+def _read_partition(
+    version: int, flexible: bool, body: Buffer, position: int
+) -> tuple[PartitionFetched, int]:
+    layout = _PARTITION_V5 if version >= 5 else _PARTITION_V4
+    head = PartitionFetched(*layout.unpack_from(body, position))
+    aborted, position = _read_aborted(flexible, body, position + layout.size)
+    replica, position = read_int32(body, position) if version >= 11 else (-1, position)
+    records, position = read_bytes(body, position, flexible)
+    diverging, leader = NOT_DIVERGING, NO_LEADER
+    if flexible:
+        tags, position = read_tags(body, position)
+        if _DIVERGING_TAG in tags:
+            diverging = EpochEnd(*_EPOCH_END.unpack_from(body, tags[_DIVERGING_TAG]))
+        leader = leader_of_tag(body, tags.get(_LEADER_TAG))
+    fetched = head._replace(
+        aborted_transactions=aborted,
+        preferred_read_replica=replica,
+        records=records,
+        diverging_epoch=diverging,
+        current_leader=leader,
+    )
+    return fetched, position
+
+
+def _read_aborted(flexible: bool, body: Buffer, position: int) -> tuple[list[tuple[int, int]] | None, int]:
+    count, position = read_count(body, position, flexible)
+    if count is None:
+        return None, position
+    aborted = []
+    for _ in range(count):
+        producer_id, first_offset = _ABORTED.unpack_from(body, position)
+        aborted.append((producer_id, first_offset))
+        position += _ABORTED.size
+        if flexible:
+            position = read_tags(body, position)[1]
+    return aborted, position

@@ -1,0 +1,40 @@
+"""ControlledShutdown, version 3: a broker asks the controller to move its leaderships away.
+
+Rules: ControlledShutdownRequest and ControlledShutdownResponse of Kafka 3.9's message schemas; KIP-380
+(broker epoch).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from klog.protocol.interbroker.struct import Struct, kafka
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledShutdownRequest(Struct):
+    """From a broker that wants to stop. `broker_epoch` is the czxid of its registration."""
+
+    __api_key__: ClassVar[int] = 7
+    __version__: ClassVar[int] = 3
+
+    broker_id: int = kafka("int32")
+    broker_epoch: int = kafka("int64", default=-1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemainingPartition(Struct):
+    """A partition that the broker leads still."""
+
+    topic_name: str = kafka("string")
+    partition_index: int = kafka("int32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlledShutdownResponse(Struct):
+    """The controller's answer; with nothing remaining the broker may stop."""
+
+    __api_key__: ClassVar[int] = 7
+    __version__: ClassVar[int] = 3
+
+    error_code: int = kafka("error_code")
+    remaining_partitions: tuple[RemainingPartition, ...]

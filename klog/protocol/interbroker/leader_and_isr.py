@@ -1,0 +1,94 @@
+"""LeaderAndIsr, version 7: the controller tells a broker which partitions it leads and follows.
+
+Rules: LeaderAndIsrRequest and LeaderAndIsrResponse of Kafka 3.9's message schemas; KIP-516 (topic ids),
+KIP-704 (leader recovery state), KIP-866 (the controller of a migration to KRaft, which klog never is).
+"""
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+from uuid import UUID
+
+from klog.protocol.interbroker.struct import TOPIC_ID, Struct, kafka
+
+# `request_type`: incremental from a running controller, full when the broker has just come up.
+UNKNOWN_TYPE = 0
+INCREMENTAL = 1
+FULL = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrPartitionState(Struct):
+    """What the controller decided for one partition."""
+
+    partition_index: int = kafka("int32")
+    controller_epoch: int = kafka("int32")
+    leader: int = kafka("int32")
+    leader_epoch: int = kafka("int32")
+    isr: tuple[int, ...] = kafka("int32")
+    partition_epoch: int = kafka("int32")
+    replicas: tuple[int, ...] = kafka("int32")
+    adding_replicas: tuple[int, ...] = kafka("int32", default=())
+    removing_replicas: tuple[int, ...] = kafka("int32", default=())
+    is_new: bool = kafka("bool", default=False)
+    leader_recovery_state: int = kafka("int8", default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrTopicState(Struct):
+    """The partitions of one topic."""
+
+    topic_name: str = kafka("string")
+    topic_id: UUID | None = field(metadata=TOPIC_ID)
+    partition_states: tuple[LeaderAndIsrPartitionState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrLiveLeader(Struct):
+    """Where a leader that the request names can be reached, for followers to fetch from."""
+
+    broker_id: int = kafka("int32")
+    host_name: str = kafka("string")
+    port: int = kafka("int32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrRequest(Struct):
+    """From the controller to one broker. `broker_epoch` is the czxid of the broker's registration."""
+
+    __api_key__: ClassVar[int] = 4
+    __version__: ClassVar[int] = 7
+
+    controller_id: int = kafka("int32")
+    is_kraft_controller: bool = kafka("bool", default=False)
+    controller_epoch: int = kafka("int32")
+    broker_epoch: int = kafka("int64", default=-1)
+    request_type: int = kafka("int8")
+    topic_states: tuple[LeaderAndIsrTopicState, ...]
+    live_leaders: tuple[LeaderAndIsrLiveLeader, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrPartitionError(Struct):
+    """How one partition took it."""
+
+    partition_index: int = kafka("int32")
+    error_code: int = kafka("error_code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrTopicError(Struct):
+    """The partitions of one topic, which only its id names."""
+
+    topic_id: UUID | None = field(metadata=TOPIC_ID)
+    partition_errors: tuple[LeaderAndIsrPartitionError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderAndIsrResponse(Struct):
+    """The broker's answer; `error_code` is for the request as a whole (a stale epoch)."""
+
+    __api_key__: ClassVar[int] = 4
+    __version__: ClassVar[int] = 7
+
+    error_code: int = kafka("error_code")
+    topics: tuple[LeaderAndIsrTopicError, ...]

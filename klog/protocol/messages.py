@@ -1,0 +1,155 @@
+"""Headers, and messages by key and version: where bytes meet the entities.
+
+Rules: the protocol guide, "Protocol Structure"; RequestHeader and ResponseHeader of Kafka's message
+schemas. A request header carries tagged fields in flexible versions and its client id stays a classic
+string; a response header does likewise, except that of ApiVersions, which never does (KIP-511: the client
+may not know yet what the broker speaks).
+
+Produce and Fetch are not here: their messages are written by hand (produce_request and so on).
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import cache
+from importlib import import_module
+from typing import Final, NamedTuple
+
+from klog.protocol.apis import SERVED, ApiKey, api_name
+from klog.protocol.entity_fields import Entity, Value, entity_fields
+from klog.protocol.entity_reader import read_entity
+from klog.protocol.entity_writer import write_entity
+from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
+from klog.protocol.primitives import INT32, Buffer, read_string, read_tags, write_string
+
+_REQUEST_HEAD: Final = struct.Struct(">hhi")
+
+
+class RequestHeader(NamedTuple):
+    """What stands in front of a request; the body begins at `body_position_bytes` of the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_position_bytes: int
+
+
+def request_is_flexible(api_key: int, version: int) -> bool:
+    """Whether a request of that version has the flexible header. Raises UnsupportedApiError.
+
+    Any version of ApiVersions will do: a client that is ahead of us must be answered (KIP-511).
+    """
+    api = SERVED.get(api_key)
+    if api is None:
+        raise UnsupportedApiError(f"{api_name(api_key)} is not served")
+    if not api.has(version) and api_key != ApiKey.API_VERSIONS:
+        have = f"{api.min_version} to {api.max_version}"
+        raise UnsupportedApiError(f"{api_name(api_key)} version {version} is not served, only {have}")
+    return api.flexible(version)
+
+
+def response_is_flexible(api_key: int, version: int) -> bool:
+    """Whether the response's header carries tagged fields. Raises UnsupportedApiError."""
+    return request_is_flexible(api_key, version) and api_key != ApiKey.API_VERSIONS
+
+
+def decode_request_header(frame: Buffer) -> RequestHeader:
+    """Raises UnsupportedApiError for what is not served, MalformedMessageError for what is no header."""
+    if len(frame) < _REQUEST_HEAD.size:
+        raise MalformedMessageError(f"a request of {len(frame)} bytes has no room for its header")
+    api_key, version, correlation_id = _REQUEST_HEAD.unpack_from(frame, 0)
+    flexible = request_is_flexible(api_key, version)
+    client_id, position = read_string(frame, _REQUEST_HEAD.size, False)
+    if flexible:
+        position = read_tags(frame, position)[1]
+    return RequestHeader(api_key, version, correlation_id, client_id, position)
+
+
+def encode_request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """Raises UnsupportedApiError."""
+    end = b"\0" if request_is_flexible(api_key, version) else b""
+    return _REQUEST_HEAD.pack(api_key, version, correlation_id) + write_string(client_id, False) + end
+
+
+def encode_response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """Raises UnsupportedApiError."""
+    return INT32.pack(correlation_id) + (b"\0" if response_is_flexible(api_key, version) else b"")
+
+
+def decode_response_header(api_key: int, version: int, frame: Buffer) -> tuple[int, int]:
+    """The correlation id, and where the body begins. Raises MalformedMessageError, UnsupportedApiError."""
+    if len(frame) < INT32.size:
+        raise MalformedMessageError(f"a response of {len(frame)} bytes has no room for its header")
+    correlation_id: int = INT32.unpack_from(frame, 0)[0]
+    flexible = response_is_flexible(api_key, version)
+    return correlation_id, read_tags(frame, INT32.size)[1] if flexible else INT32.size
+
+
+@cache
+def request_class(api_key: int, version: int) -> type:
+    """The entity class of a request; its module is imported on first use. Raises UnsupportedApiError."""
+    return _entity_class(api_key, version, "Request")
+
+
+@cache
+def response_class(api_key: int, version: int) -> type:
+    """The entity class of a response; its module is imported on first use. Raises UnsupportedApiError."""
+    return _entity_class(api_key, version, "Response")
+
+
+def struct_class(api_key: int, version: int, name: str) -> type:
+    """A class that an API's messages are made of, by name. Raises UnsupportedApiError, AttributeError.
+
+    kio's names are those of Kafka's schemas; requests are searched before responses.
+    """
+    for message in (request_class(api_key, version), response_class(api_key, version)):
+        found = getattr(import_module(message.__module__), name, None)
+        if isinstance(found, type):
+            return found
+    raise AttributeError(f"{api_name(api_key)} version {version} has no {name}")
+
+
+def _entity_class(api_key: int, version: int, kind: str) -> type:
+    api = SERVED.get(api_key)
+    module_name = api.module_name(version) if api is not None and api.has(version) else None
+    if module_name is None:
+        raise UnsupportedApiError(
+            f"no {api_name(api_key)} {kind.lower()} of version {version} is known as an entity"
+        )
+    found: type = getattr(import_module(module_name), ApiKey(api_key).title + kind)
+    return found
+
+
+def decode_request(api_key: int, version: int, body: Buffer) -> Entity:
+    """The request's entity. Raises MalformedMessageError, UnsupportedApiError."""
+    return read_entity(request_class(api_key, version), body)
+
+
+def decode_response(api_key: int, version: int, body: Buffer) -> Entity:
+    """The response's entity. Raises MalformedMessageError, UnsupportedApiError."""
+    return read_entity(response_class(api_key, version), body)
+
+
+def encode_request(request: Entity) -> bytes:
+    """The body of a request entity. Raises UnencodableMessageError."""
+    return write_entity(request)
+
+
+def encode_response(response: Entity) -> bytes:
+    """The body of a response entity. Raises UnencodableMessageError."""
+    return write_entity(response)
+
+
+@cache
+def _names(entity_type: type) -> frozenset[str]:
+    return frozenset(field.name for field in entity_fields(entity_type))
+
+
+def build(entity_type: type, **values: Value) -> Entity:
+    """An entity from values of which some may be of other versions: what this version lacks is left out.
+
+    So a handler says all it knows once, whatever version was asked.
+    """
+    names = _names(entity_type)
+    return entity_type(**{name: value for name, value in values.items() if name in names})

@@ -1,0 +1,189 @@
+"""Wire types read from and written to plain bytes: the few that the hand-written messages and the entities
+share.
+
+Rules: Kafka's protocol guide, "Protocol Primitive Types", and KIP-482 for compact types and tagged fields. A
+reader takes (buffer, position) and returns (value, next position). Every length is held against the bytes
+that are there before anything is taken, so no input makes a reader allocate more than it was given.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, TypeAlias
+
+from klog.protocol.errors import MalformedMessageError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+UVARINT_MAX_BYTES: Final = 5
+INT16: Final = struct.Struct(">h")
+INT32: Final = struct.Struct(">i")
+INT64: Final = struct.Struct(">q")
+
+# Lengths below 127 make up nearly all that is ever written.
+_SHORT_UVARINTS: Final = tuple(bytes((value,)) for value in range(128))
+
+
+def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
+    """An unsigned number of at most 32 bits in base 128, lowest seven bits first.
+
+    Raises MalformedMessageError.
+    """
+    value = shift = 0
+    for index in range(position, position + UVARINT_MAX_BYTES):
+        if index >= len(buffer):
+            raise MalformedMessageError("the message ends inside a number", position_bytes=index)
+        byte = buffer[index]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >> 32:
+                break
+            return value, index + 1
+        shift += 7
+    raise MalformedMessageError("an unsigned number of more than 32 bits", position_bytes=position)
+
+
+def write_uvarint(value: int) -> bytes:
+    """`value` in base 128, lowest seven bits first."""
+    if value < 128:
+        return _SHORT_UVARINTS[value]
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def end_of(buffer: Buffer, position: int, size: int) -> int:
+    """Where a value of `size` bytes ends. Raises MalformedMessageError when the buffer ends before."""
+    end = position + size
+    if size < 0 or end > len(buffer):
+        left = len(buffer) - position
+        raise MalformedMessageError(f"a value of {size} bytes where {left} are left", position_bytes=position)
+    return end
+
+
+def check_count(buffer: Buffer, position: int, count: int) -> int:
+    """`count` if so many items can still follow; each takes a byte at least. Raises MalformedMessageError."""
+    if count < 0 or count > len(buffer) - position:
+        left = len(buffer) - position
+        raise MalformedMessageError(f"an array of {count} items in {left} bytes", position_bytes=position)
+    return count
+
+
+def read_int16(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Raises MalformedMessageError at the end of the buffer."""
+    end = end_of(buffer, position, 2)
+    return INT16.unpack_from(buffer, position)[0], end
+
+
+def read_int32(buffer: Buffer, position: int) -> tuple[int, int]:
+    """Raises MalformedMessageError at the end of the buffer."""
+    end = end_of(buffer, position, 4)
+    return INT32.unpack_from(buffer, position)[0], end
+
+
+def text_of(raw: Buffer, position: int) -> str:
+    """UTF-8 as text. Raises MalformedMessageError."""
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedMessageError("text that is not UTF-8", position_bytes=position) from error
+
+
+def read_string(buffer: Buffer, position: int, compact: bool) -> tuple[str | None, int]:
+    """A string of either form; None where it is null. Raises MalformedMessageError."""
+    if compact:
+        size, start = read_uvarint(buffer, position)
+        size -= 1
+    else:
+        size, start = read_int16(buffer, position)
+    if size == -1:
+        return None, start
+    end = end_of(buffer, start, size)
+    return text_of(buffer[start:end], start), end
+
+
+def read_name(buffer: Buffer, position: int, compact: bool) -> tuple[str, int]:
+    """A string that may not be null. Raises MalformedMessageError."""
+    value, end = read_string(buffer, position, compact)
+    if value is None:
+        raise MalformedMessageError("null where a string must be", position_bytes=position)
+    return value, end
+
+
+def read_bytes(buffer: Buffer, position: int, compact: bool) -> tuple[Buffer | None, int]:
+    """Bytes of either form as a slice of the buffer (a view of a view); None where they are null.
+
+    Raises MalformedMessageError.
+    """
+    if compact:
+        size, start = read_uvarint(buffer, position)
+        size -= 1
+    else:
+        size, start = read_int32(buffer, position)
+    if size == -1:
+        return None, start
+    end = end_of(buffer, start, size)
+    return buffer[start:end], end
+
+
+def read_count(buffer: Buffer, position: int, compact: bool) -> tuple[int | None, int]:
+    """The length of an array, None for a null array. Raises MalformedMessageError."""
+    if compact:
+        count, start = read_uvarint(buffer, position)
+        count -= 1
+    else:
+        count, start = read_int32(buffer, position)
+    return (None, start) if count == -1 else (check_count(buffer, start, count), start)
+
+
+def read_items(buffer: Buffer, position: int, compact: bool) -> tuple[int, int]:
+    """The length of an array that may not be null. Raises MalformedMessageError."""
+    count, start = read_count(buffer, position, compact)
+    if count is None:
+        raise MalformedMessageError("null where an array must be", position_bytes=position)
+    return count, start
+
+
+def read_tags(buffer: Buffer, position: int) -> tuple[dict[int, int], int]:
+    """A section of tagged fields: {tag: position of its value}, and the position after the section.
+
+    Raises MalformedMessageError, also where tags do not rise.
+    """
+    count, position = read_uvarint(buffer, position)
+    tags: dict[int, int] = {}
+    last = -1
+    for _ in range(check_count(buffer, position, count)):
+        tag, position = read_uvarint(buffer, position)
+        size, start = read_uvarint(buffer, position)
+        if tag <= last:
+            raise MalformedMessageError(f"tagged field {tag} after {last}", position_bytes=position)
+        last = tag
+        position = end_of(buffer, start, size)
+        tags[tag] = start
+    return tags, position
+
+
+def write_string(value: str | None, compact: bool) -> bytes:
+    """A string of either form, None as null. Raises struct.error when it is too long for the classic form."""
+    if value is None:
+        return b"\0" if compact else b"\xff\xff"
+    raw = value.encode("utf-8", "surrogateescape")
+    return (write_uvarint(len(raw) + 1) if compact else INT16.pack(len(raw))) + raw
+
+
+def write_bytes_size(size: int | None, compact: bool) -> bytes:
+    """The length in front of bytes or of an array (both have the same), None for null."""
+    if size is None:
+        return b"\0" if compact else b"\xff\xff\xff\xff"
+    return write_uvarint(size + 1) if compact else INT32.pack(size)
+
+
+def write_tags(tags: list[tuple[int, bytes]]) -> bytes:
+    """A section of tagged fields; the caller gives them in rising order."""
+    parts = [write_uvarint(len(tags))]
+    for tag, value in tags:
+        parts += (write_uvarint(tag), write_uvarint(len(value)), value)
+    return b"".join(parts)

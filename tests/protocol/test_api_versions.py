@@ -1,0 +1,61 @@
+"""ApiVersions: every version is answered, unknown ones too."""
+
+from __future__ import annotations
+
+import pytest
+from kio.serial import entity_reader
+
+from klog.protocol.api_versions import (
+    ClientSoftware,
+    decode_api_versions_request,
+    decode_api_versions_response,
+    encode_api_versions_request,
+    encode_api_versions_response,
+)
+from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import MalformedMessageError
+from klog.protocol.messages import request_class, response_class
+
+ANNOUNCED = {key: (api.min_version, api.max_version) for key, api in SERVED.items()}
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_the_answer_holds_every_served_api_with_its_range(version):
+    raw = encode_api_versions_response(version)
+    parsed, size = entity_reader(response_class(ApiKey.API_VERSIONS, version))(raw, 0)
+    assert size == len(raw)
+    assert {api.api_key: (api.min_version, api.max_version) for api in parsed.api_keys} == ANNOUNCED
+    assert decode_api_versions_response(version, raw) == (ErrorCode.NONE, ANNOUNCED)
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+def test_an_unknown_version_is_told_the_known_ones_in_a_version_0_body(version):
+    raw = encode_api_versions_response(version)
+    assert raw == b"\x00\x23" + b"\x00\x00\x00\x01" + b"\x00\x12\x00\x00\x00\x04"
+    assert decode_api_versions_response(version, raw) == (ErrorCode.UNSUPPORTED_VERSION, {18: (0, 4)})
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_a_client_says_what_it_is_from_version_3_on(version):
+    software = ClientSoftware("klog", "0.1")
+    raw = encode_api_versions_request(version, software)
+    assert decode_api_versions_request(version, raw) == (software if version >= 3 else ClientSoftware())
+    assert entity_reader(request_class(ApiKey.API_VERSIONS, version))(raw, 0)[1] == len(raw)
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_a_cut_answer_is_malformed(version):
+    raw = encode_api_versions_response(version)
+    for size in range(len(raw) - 8):
+        with pytest.raises(MalformedMessageError):
+            decode_api_versions_response(version, raw[:size])
+
+
+def test_produce_is_announced_from_version_0():
+    assert ANNOUNCED[ApiKey.PRODUCE] == (0, 11)
+
+
+def test_groups_and_transactions_are_not_announced_yet():
+    assert ApiKey.FIND_COORDINATOR not in ANNOUNCED
+    assert ApiKey.JOIN_GROUP not in ANNOUNCED

@@ -1,0 +1,122 @@
+"""Entities are read and written as kio itself does it, and as the protocol wants where kio does otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from contextlib import suppress
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kio.serial import entity_reader as kio_reader
+from kio.serial import entity_writer as kio_writer
+
+from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.entity_reader import read_entity
+from klog.protocol.entity_writer import write_entity
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
+from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
+from klog.protocol.messages import build, request_class, response_class, struct_class
+from klog.protocol.primitives import read_uvarint
+from tests.protocol.entities import entities
+
+EMPTY_UPDATE = UpdateMetadataRequest(controller_id=1, controller_epoch=2, topic_states=(), live_brokers=())
+
+ENTITY_APIS = [
+    (api.key, version)
+    for api in SERVED.values()
+    if api.package is not None
+    for version in range(api.min_version, api.max_version + 1)
+]
+
+
+@pytest.mark.parametrize(("api_key", "version"), ENTITY_APIS)
+@settings(max_examples=10)
+@given(data=st.data())
+def test_every_served_message_is_written_and_read_as_kio_does(api_key, version, data):
+    for entity_type in (request_class(api_key, version), response_class(api_key, version)):
+        entity = data.draw(entities(entity_type))
+        written = io.BytesIO()
+        kio_writer(entity_type)(written, entity)
+        assert write_entity(entity) == written.getvalue()
+        assert read_entity(entity_type, written.getvalue()) == entity
+        assert kio_reader(entity_type)(written.getvalue(), 0)[0] == entity
+
+
+@pytest.mark.parametrize(("api_key", "version"), ENTITY_APIS)
+@settings(max_examples=10)
+@given(data=st.data())
+def test_a_cut_message_is_malformed_and_never_something_else(api_key, version, data):
+    entity_type = request_class(api_key, version)
+    raw = write_entity(data.draw(entities(entity_type)))
+    cut = raw[: data.draw(st.integers(0, max(0, len(raw) - 1)))]
+    if cut != raw:
+        with pytest.raises(MalformedMessageError):
+            read_entity(entity_type, cut)
+
+
+@settings(max_examples=300)
+@given(case=st.sampled_from(ENTITY_APIS), raw=st.binary(max_size=60))
+def test_random_bytes_are_an_entity_or_malformed(case, raw):
+    with suppress(MalformedMessageError):
+        read_entity(request_class(*case), raw)
+
+
+@pytest.mark.parametrize("version", [1, 12])
+def test_an_array_length_beyond_the_message_allocates_nothing(version):
+    huge = b"\x7f\xff\xff\xff" if version < 9 else b"\xff\xff\xff\xff\x07"
+    with pytest.raises(MalformedMessageError, match="an array of"):
+        read_entity(request_class(ApiKey.METADATA, version), huge)
+
+
+def test_tagged_fields_that_nobody_knows_are_skipped():
+    raw = b"\x06alice\x041.0" + b"\x02\x07\x03abc\x63\x00"
+    request = read_entity(request_class(ApiKey.API_VERSIONS, 3), raw)
+    assert (request.client_software_name, request.client_software_version) == ("alice", "1.0")
+
+
+def test_tagged_fields_out_of_order_are_malformed():
+    with pytest.raises(MalformedMessageError, match="tagged field 3 after 7"):
+        read_entity(request_class(ApiKey.API_VERSIONS, 3), b"\x06alice\x041.0" + b"\x02\x07\x00\x03\x00")
+
+
+def test_a_tagged_field_at_its_default_is_not_written():
+    assert write_entity(EMPTY_UPDATE)[-1:] == b"\x00"
+    assert write_entity(dataclasses.replace(EMPTY_UPDATE, request_type=2))[-4:] == b"\x01\x00\x01\x02"
+
+
+def test_an_error_of_a_later_kafka_is_an_error_all_the_same():
+    response = read_entity(response_class(ApiKey.UPDATE_METADATA, 8), b"\x7f\xff\x00")
+    assert response.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_text_that_is_not_utf8_is_malformed():
+    with pytest.raises(MalformedMessageError, match="UTF-8"):
+        read_entity(request_class(ApiKey.API_VERSIONS, 3), b"\x03\xff\xff\x01\x00")
+
+
+def test_a_number_of_more_than_32_bits_is_malformed():
+    with pytest.raises(MalformedMessageError, match="more than 32 bits"):
+        read_uvarint(b"\xff\xff\xff\xff\x1f", 0)
+
+
+def test_a_value_that_its_type_cannot_carry_is_refused():
+    with pytest.raises(UnencodableMessageError, match="UpdateMetadataRequest"):
+        write_entity(dataclasses.replace(EMPTY_UPDATE, controller_id=1 << 40))
+
+
+def test_null_where_the_schema_has_none_is_refused():
+    with pytest.raises(UnencodableMessageError):
+        write_entity(dataclasses.replace(EMPTY_UPDATE, topic_states=None))
+
+
+def test_an_entity_is_built_from_the_values_that_its_version_has():
+    topic_id = UUID(int=7)
+    for version, expected in ((9, None), (12, topic_id)):
+        topic = struct_class(ApiKey.METADATA, version, "MetadataResponseTopic")
+        values = {"name": "t", "topic_id": topic_id, "is_internal": False, "error_code": ErrorCode.NONE}
+        built = build(topic, **values, partitions=(), topic_authorized_operations=0)
+        assert getattr(built, "topic_id", None) == expected
