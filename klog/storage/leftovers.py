@@ -43,7 +43,7 @@ def next_offset(path: str, base_offset: int) -> int:
 
 
 def sort_leftovers(files: PartitionFiles) -> Leftovers:
-    """Decide what becomes of transient files and orphans. Raises `StorageError` where a swap cannot be read."""
+    """Decide about transient files and orphans. Raises `StorageError` where a swap cannot be read."""
     steps: list[Step] = []
     findings: list[Finding] = []
 
@@ -63,11 +63,9 @@ def sort_leftovers(files: PartitionFiles) -> Leftovers:
             swaps.append(name)
     for name in cleaned:
         aside(name, "output of a cleaning or split that did not end", "deletes it")
-    for name in _of(files, FileState.TEMPORARY):
-        steps.append(SetAside(str(name), "a write that did not end"))
-    steps.extend(
-        SetAside(name, "a write that did not end") for name in files.unknown if name.endswith(".tmp")
-    )
+    unfinished = [*map(str, _of(files, FileState.TEMPORARY))]
+    unfinished += [name for name in files.unknown if name.endswith(".tmp")]
+    steps.extend(SetAside(name, "a write that did not end") for name in unfinished)
     names = _normal_names(files)
     _swap_in(files, swaps, names, steps, findings)
     return _sorted(names, steps, findings)

@@ -78,6 +78,7 @@ class ProducerState:
         self.end_offset = end_offset
         self.snapshot_offset = 0  # of the newest snapshot that says no more than this state
         self.aborted: list[AbortedTxn] = []
+        self.lone_aborts: set[tuple[int, int]] = set()  # (producer, offset) of markers that closed nothing
         self.complaints: list[tuple[int, str]] = []
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int) -> None:
@@ -171,6 +172,8 @@ class ProducerState:
         epoch = table.producer_epoch[row]
         if entry.txn_first_offset >= 0:
             self._complete(entry, offset, aborted=kind == _ABORT)
+        elif kind == _ABORT:
+            self.lone_aborts.add((entry.producer_id, offset))
         # A newer epoch forgets the batches of the older one.
         kept = entry if entry.epoch == epoch else ProducerEntry(entry.producer_id)
         self.producers[entry.producer_id] = kept._replace(

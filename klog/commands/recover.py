@@ -1,0 +1,257 @@
+"""`klog recover`: what a Kafka broker does to its log after an unclean stop, without losing what it cuts."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from klog.commands._terminal import confirmed, progress
+from klog.formats.errors import KlogError
+
+if TYPE_CHECKING:
+    from klog.storage.recovery_plan import RecoveryPlan, Step
+    from klog.storage.recovery_run import RecoveryResult
+
+
+def recover(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Partition directories or log directories.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before something is taken away.")
+    ] = False,
+    quarantine: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to keep what is taken away [default: klog-quarantine beside the log directory]."
+        ),
+    ] = None,
+    from_recovery_point: Annotated[
+        bool,
+        typer.Option(
+            "--from-recovery-point", help="Trust what recovery-point-offset-checkpoint says is flushed."
+        ),
+    ] = False,
+    index_interval_bytes: Annotated[
+        int, typer.Option(min=0, help="The topic's index.interval.bytes.")
+    ] = 4096,
+    index_max_bytes: Annotated[
+        int, typer.Option(min=12, help="The topic's segment.index.bytes.")
+    ] = 10_485_760,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a partition on stdout.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress; say only what is changed.")
+    ] = False,
+) -> None:
+    """Recover partitions as Kafka would after an unclean stop, but keep everything that is cut.
+
+    Ends each log at its first bad batch, sets later segments aside, rebuilds indexes, producer snapshots and
+    leader epochs. What leaves the log goes into a quarantine, with a manifest that says how to put it back.
+    Refuses a directory that a running broker holds. Exit code 1 when something could not be done.
+
+    [bold]Examples[/bold]
+
+    klog recover --dry-run /var/lib/kafka
+
+    klog recover --yes /var/lib/kafka/orders-0
+
+    klog recover --quarantine /backup/cut /var/lib/kafka
+    """
+    from klog.storage.directory_lock import locked
+    from klog.storage.log_directory import log_directories_of
+
+    failed = False
+    with ExitStack() as locks:
+        groups = log_directories_of(map(str, paths))
+        for log_directory in groups:
+            locks.enter_context(locked(log_directory))
+        work = _Work(dry_run, yes, quarantine, as_json, quiet)
+        for log_directory, partitions in groups.items():
+            settings = _settings_of(log_directory, from_recovery_point, index_interval_bytes, index_max_bytes)
+            with progress("Reading segments", _bytes_of(partitions), quiet=quiet) as advance:
+                plans = []
+                for partition in partitions:
+                    try:
+                        plans.append(work.plan(partition, settings[partition]))
+                    except KlogError as error:
+                        failed = True
+                        print(f"klog: {error}", file=sys.stderr)  # noqa: T201
+                    advance(_bytes_of([partition]))
+            failed = work.execute(log_directory, plans, settings) or failed
+    if failed:
+        raise typer.Exit(1)
+
+
+def _settings_of(log_directory: str, trust: bool, interval_bytes: int, max_bytes: int) -> dict[str, Any]:
+    from klog.storage.log_directory import Checkpoints
+    from klog.storage.recovery_plan import RecoverySettings
+    from klog.storage.segment_scan import IndexSettings
+
+    checkpoints = Checkpoints(log_directory)
+    now_ms = time.time_ns() // 1_000_000
+
+    class _ByPartition(dict[str, Any]):
+        def __missing__(self, partition: str) -> RecoverySettings:
+            return RecoverySettings(
+                now_ms,
+                IndexSettings(interval_bytes, max_bytes),
+                recovery_point=checkpoints.recovery_point(partition) if trust else 0,
+                log_start_offset=checkpoints.log_start(partition),
+            )
+
+    return _ByPartition()
+
+
+def _bytes_of(partitions: list[str]) -> int:
+    return sum(
+        entry.stat().st_size
+        for path in partitions
+        for entry in os.scandir(path)
+        if entry.name.endswith(".log")
+    )
+
+
+class _Work:
+    """Plans shown, questions asked, plans carried out."""
+
+    def __init__(self, dry_run: bool, yes: bool, quarantine: Path | None, as_json: bool, quiet: bool) -> None:
+        self._dry_run = dry_run
+        self._yes = yes
+        self._quarantine = quarantine
+        self._as_json = as_json
+        self._quiet = quiet
+
+    def plan(self, partition: str, settings: Any) -> RecoveryPlan:  # noqa: ANN401
+        from klog.storage.recovery import plan_recovery
+
+        return plan_recovery(partition, settings)
+
+    def execute(self, log_directory: str, plans: list[RecoveryPlan], settings: dict[str, Any]) -> bool:
+        """Carry out the plans of one log directory; True where that was not done."""
+        from klog.storage.quarantine import default_root, demand_outside
+        from klog.storage.recovery_run import run_recovery
+
+        root = default_root(log_directory) if self._quarantine is None else os.path.abspath(self._quarantine)
+        if not self._as_json:
+            for plan in plans:
+                self._show(plan)
+        if self._dry_run:
+            for plan in plans:
+                self._tell(plan, None, "planned")
+            return False
+        cutting = [plan for plan in plans if plan.takes_away]
+        if any(plan.steps for plan in plans):
+            demand_outside(root, log_directory)
+        if cutting and not confirmed(_question(cutting, root), yes=self._yes):
+            print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
+            return True
+        failed = False
+        for plan in plans:
+            try:
+                self._tell(plan, run_recovery(plan, settings[plan.path], root), "recovered")
+            except KlogError as error:
+                failed = True
+                print(f"klog: {error}", file=sys.stderr)  # noqa: T201
+        self._lower_recovery_points(log_directory, plans)
+        return failed
+
+    def _lower_recovery_points(self, log_directory: str, plans: list[RecoveryPlan]) -> None:
+        """A broker that trusted a recovery point above the log's end would not look at what it writes there."""
+        from klog.formats.names import FileKind
+        from klog.storage.files import write_atomically
+        from klog.storage.log_directory import Checkpoints
+        from klog.storage.walk import partition_of
+
+        ends = {partition_of(plan.path): plan.log_end_offset for plan in plans}
+        known = {partition: end for partition, end in ends.items() if partition is not None}
+        data = Checkpoints(log_directory).lowered_recovery_points(known)
+        if data is not None:
+            write_atomically(os.path.join(log_directory, FileKind.RECOVERY_POINT_CHECKPOINT), data)
+
+    def _show(self, plan: RecoveryPlan) -> None:
+        if not plan.steps and self._quiet:
+            return
+        refusal = plan.kafka_refuses
+        state = "sound" if not plan.steps else f"{len(plan.steps)} changes"
+        segments = f"{plan.segments} segment{'' if plan.segments == 1 else 's'}"
+        print(f"{plan.path}: {state}, {segments}, offsets {plan.log_start_offset} to {plan.log_end_offset}")  # noqa: T201
+        if refusal is not None:
+            print(f"  Kafka {refusal.kafka}")  # noqa: T201
+        for finding in plan.findings:
+            place = "" if finding.position_bytes is None else f" at byte {finding.position_bytes}"
+            print(f"  found   {finding.name}{place}: {finding.what}")  # noqa: T201
+        for step in plan.steps:
+            print(f"  {describe(step)}")  # noqa: T201
+
+    def _tell(self, plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> None:
+        if self._as_json:
+            print(json.dumps(_as_json(plan, result, outcome)))  # noqa: T201
+        elif result is not None and result.quarantine is not None:
+            print(f"{plan.path}: kept {len(result.kept)} files in {result.quarantine}")  # noqa: T201
+
+
+def _question(plans: list[RecoveryPlan], root: str) -> str:
+    from klog.storage.recovery_plan import Cut, SetAside
+
+    steps = [step for plan in plans for step in plan.steps]
+    cut_bytes = sum(step.size_bytes - step.valid_bytes for step in steps if isinstance(step, Cut))
+    aside = sum(isinstance(step, SetAside) for step in steps)
+    return f"Cut {cut_bytes} bytes and set {aside} files aside in {root}?"
+
+
+def describe(step: Step) -> str:
+    """One line for people about a step."""
+    from klog.storage.recovery_plan import Cut, SetAside, SwapIn, WriteIndexes
+
+    if isinstance(step, SetAside):
+        return f"aside   {step.name} ({step.why})"
+    if isinstance(step, SwapIn):
+        return f"rename  {step.name} -> {step.target}"
+    if isinstance(step, Cut):
+        cut_bytes = step.size_bytes - step.valid_bytes
+        return f"cut     {step.name} at byte {step.valid_bytes}, {cut_bytes} bytes go"
+    if isinstance(step, WriteIndexes):
+        return f"rebuild indexes of segment {step.base_offset}"
+    return f"rebuild {step.name} ({step.why})"
+
+
+def _as_json(plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> dict[str, object]:
+    from klog.storage.recovery_plan import Cut, SetAside, SwapIn, WriteIndexes
+
+    steps: list[dict[str, object]] = []
+    for step in plan.steps:
+        if isinstance(step, WriteIndexes):
+            steps.append({"do": "rebuildIndexes", "baseOffset": step.base_offset})
+        elif isinstance(step, Cut):
+            steps.append(
+                {"do": "cut", "file": step.name, "position": step.valid_bytes, "size": step.size_bytes}
+            )
+        elif isinstance(step, SwapIn):
+            steps.append({"do": "rename", "file": step.name, "to": step.target})
+        else:
+            do = "setAside" if isinstance(step, SetAside) else "rebuild"
+            steps.append({"do": do, "file": step.name, "why": step.why})
+    return {
+        "partitionDirectory": plan.path,
+        "outcome": outcome,
+        "logStartOffset": plan.log_start_offset,
+        "logEndOffset": plan.log_end_offset,
+        "segments": plan.segments,
+        "kafkaRefusesToStart": plan.kafka_refuses is not None,
+        "findings": [
+            {"file": f.name, "position": f.position_bytes, "what": f.what, "kafka": f.kafka}
+            for f in plan.findings
+        ],
+        "steps": steps,
+        "quarantine": None if result is None else result.quarantine,
+    }

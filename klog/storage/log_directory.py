@@ -1,0 +1,66 @@
+"""The files of a broker's log directory that say something of its partitions, and which partitions those are.
+
+Rules: Kafka's `LogManager.loadLogs`: a checkpoint that cannot be read counts as empty.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
+from klog.formats.errors import FormatError
+from klog.formats.names import FileKind, TopicPartition
+from klog.storage.files import read_whole
+from klog.storage.targets import targets
+from klog.storage.walk import partition_of
+
+
+def log_directories_of(paths: Iterable[str]) -> dict[str, list[str]]:
+    """The partition directories that `paths` stand for, by the log directory that they are in."""
+    groups: dict[str, list[str]] = {}
+    for target in targets(paths):
+        parent = os.path.dirname(os.path.abspath(target.directory))
+        groups.setdefault(parent, []).append(target.directory)
+    return groups
+
+
+class Checkpoints:
+    """What a log directory's checkpoints say of its partitions; 0 where they say nothing."""
+
+    def __init__(self, log_directory: str) -> None:
+        self._directory = log_directory
+        self._recovery_points = self._read(FileKind.RECOVERY_POINT_CHECKPOINT)
+        self._log_starts = self._read(FileKind.LOG_START_CHECKPOINT)
+
+    def recovery_point(self, partition_directory: str) -> int:
+        """The offset up to which the partition is known to be flushed."""
+        return self._of(self._recovery_points, partition_directory)
+
+    def log_start(self, partition_directory: str) -> int:
+        """The partition's log start offset."""
+        return self._of(self._log_starts, partition_directory)
+
+    def lowered_recovery_points(self, log_end_offsets: dict[TopicPartition, int]) -> bytes | None:
+        """The recovery-point checkpoint with none above its log's end; None where it need not change."""
+        lowered = {
+            partition: min(offset, log_end_offsets.get(partition, offset))
+            for partition, offset in self._recovery_points.items()
+        }
+        if lowered == self._recovery_points:
+            return None
+        return build_offsets(OffsetCheckpoint(tuple(OffsetEntry(*entry) for entry in lowered.items())))
+
+    def _read(self, kind: FileKind) -> dict[TopicPartition, int]:
+        path = os.path.join(self._directory, kind)
+        if not os.path.exists(path):
+            return {}
+        try:
+            return {entry.partition: entry.offset for entry in parse_offsets(read_whole(path)).entries}
+        except FormatError:
+            return {}
+
+    @staticmethod
+    def _of(offsets: dict[TopicPartition, int], partition_directory: str) -> int:
+        partition = partition_of(partition_directory)
+        return 0 if partition is None else offsets.get(partition, 0)

@@ -1,0 +1,84 @@
+"""PATH arguments of commands that work on partition directories: which directories they stand for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from klog.formats.errors import FormatError, StorageError, UsageError
+from klog.formats.names import DirectoryState, FileKind, FileState, parse_directory, parse_file
+from klog.storage.files import list_directory
+from klog.storage.walk import partition_directories
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A partition directory, and the only segment wanted of it (None: all of them)."""
+
+    directory: str
+    base_offset: int | None = None
+
+
+def targets(paths: Iterable[str]) -> list[Target]:
+    """Segment files, partition directories and log directories as partition directories, each once.
+
+    Directories that are scheduled for deletion are left alone. Raises `StorageError` where a path is not
+    there or holds nothing of a log, `UsageError` where a file is no segment.
+    """
+    found: dict[tuple[str, int | None], Target] = {}
+    for path in paths:
+        for target in _targets(path):
+            found.setdefault((os.path.abspath(target.directory), target.base_offset), target)
+    return list(found.values())
+
+
+def _targets(path: str) -> list[Target]:
+    if os.path.isdir(path):
+        return [Target(directory) for directory in partitions_below(path)]
+    if not os.path.exists(path):
+        raise StorageError("there is no such file or directory", file=path, cure="check the path")
+    try:
+        name = parse_file(os.path.basename(path))
+    except FormatError:
+        name = None
+    if name is None or name.kind is not FileKind.LOG or name.state is not FileState.NORMAL:
+        raise UsageError(
+            "is no segment by its name",
+            file=path,
+            cure="name a <20-digit base offset>.log, a partition directory or a log directory",
+        )
+    return [Target(os.path.dirname(path) or ".", name.offset)]
+
+
+def partitions_below(path: str) -> list[str]:
+    """The directory itself where it holds segments, else the partition directories in it."""
+    if is_partition(path):
+        return [path]
+    found = [directory for directory in partition_directories(path) if not is_deleted(directory)]
+    if not found and not os.path.exists(os.path.join(path, FileKind.META_PROPERTIES)):
+        raise StorageError(
+            "holds neither segments nor partition directories",
+            file=path,
+            cure="name a partition directory (topic-0) or one of the broker's log.dirs",
+        )
+    return found
+
+
+def is_partition(path: str) -> bool:
+    """Whether a directory is one of a partition: by what is in it, or by its name."""
+    if any(entry.name.endswith(f".{FileKind.LOG}") for entry in list_directory(path)):
+        return True
+    try:
+        parse_directory(os.path.basename(os.path.abspath(path)))
+    except FormatError:
+        return False
+    return not partition_directories(path)
+
+
+def is_deleted(path: str) -> bool:
+    """Whether Kafka will delete the directory anyway, whatever is in it."""
+    try:
+        return parse_directory(os.path.basename(path)).state is DirectoryState.DELETE
+    except FormatError:
+        return False
