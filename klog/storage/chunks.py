@@ -12,6 +12,7 @@ from typing import BinaryIO, Final
 
 from klog.formats import kernel
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable
+from klog.formats.constants import BATCH_HEADER_BYTES
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -32,6 +33,8 @@ def chunks(
     `end_bytes` (the file's end by default; what is appended meanwhile is read too).
     """
     file.seek(start_bytes)
+    # A buffer that holds a batch's header always tells how much more the batch needs.
+    chunk_bytes = max(chunk_bytes, BATCH_HEADER_BYTES)
     buffer = bytearray(chunk_bytes)
     origin = start_bytes
     held = 0

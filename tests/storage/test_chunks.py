@@ -1,0 +1,87 @@
+"""A segment read in chunks holds the same batches as one read whole, however small the chunks are."""
+
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klog.formats import kernel
+from klog.formats.columns import BatchTable
+from klog.storage.chunks import chunks
+from tests import corpora, strategies
+from tests.formats import reading
+
+CHUNK_BYTES = (1, 17, 61, 100, 4096)
+
+
+class ShortReads(io.BytesIO):
+    """A file that gives fewer bytes than it is asked for, as a pipe or a network file system may."""
+
+    def readinto(self, buffer: Any) -> int:
+        return super().readinto(memoryview(buffer)[: max(1, len(buffer) // 2)])
+
+
+def read_whole(data: bytes) -> tuple[list[dict[str, int]], tuple[int, int, int, int]]:
+    table = BatchTable()
+    kernel.scan(data, 0, True, table)
+    kernel.verify(data, table)
+    return reading.rows_of(table), (table.consumed_bytes, table.stop, table.stop_size, table.need_bytes)
+
+
+def read_in_chunks(
+    file: io.BytesIO, chunk_bytes: int, **limits: int
+) -> tuple[list[dict[str, int]], tuple[int, int, int, int]]:
+    table = BatchTable()
+    rows: list[dict[str, int]] = []
+    for buffer in chunks(file, table, chunk_bytes=chunk_bytes, **limits):
+        kernel.verify(buffer, table)
+        rows += reading.rows_of(table)
+    return rows, (table.origin + table.consumed_bytes, table.stop, table.stop_size, table.need_bytes)
+
+
+@given(
+    strategies.segments() | strategies.damaged(strategies.segments()) | st.binary(max_size=200),
+    st.sampled_from(CHUNK_BYTES) | st.integers(1, 300),
+    st.sampled_from([io.BytesIO, ShortReads]),
+)
+def test_chunks_of_any_size_give_the_batches_of_one_read(
+    data: bytes, chunk_bytes: int, file: type[io.BytesIO]
+) -> None:
+    assert read_in_chunks(file(data), chunk_bytes) == read_whole(data)
+
+
+@pytest.mark.parametrize("chunk_bytes", CHUNK_BYTES[1:])
+@pytest.mark.parametrize(
+    "path",
+    list(corpora.files(".log", chosen=corpora.corpora("corrupt-k39", "k39-codecs", "up-08"))),
+    ids=corpora.fixture_id,
+)
+def test_chunks_of_real_logs_give_the_batches_of_one_read(path: Path, chunk_bytes: int) -> None:
+    data = path.read_bytes()
+    assert read_in_chunks(io.BytesIO(data), chunk_bytes) == read_whole(data)
+
+
+@given(strategies.segments(max_entries=6), st.sampled_from(CHUNK_BYTES), st.data())
+def test_a_range_between_batches_is_read_and_nothing_beside_it(
+    data: bytes, chunk_bytes: int, draws: st.DataObject
+) -> None:
+    rows, (end, _, _, _) = read_whole(data)
+    edges = [row["position"] for row in rows] + [end]
+    start = draws.draw(st.sampled_from(edges))
+    stop = draws.draw(st.sampled_from([edge for edge in edges if edge >= start]))
+    found, _ = read_in_chunks(io.BytesIO(data), chunk_bytes, start_bytes=start, end_bytes=stop)
+    assert found == [row for row in rows if start <= row["position"] < stop]
+
+
+def test_a_batch_that_claims_2_gib_takes_no_more_memory_than_the_file_has() -> None:
+    file = io.BytesIO(struct.pack(">qiib", 0, 2**31 - 1, 0, 2) + bytes(10_000))
+    table = BatchTable()
+    held = [len(buffer) for buffer in chunks(file, table, chunk_bytes=64)]
+    assert held == [10_017]
+    assert (len(table), table.need_bytes) == (0, 2**31 - 1 + 12)
