@@ -20,8 +20,8 @@ from klog.commands.dump.kafka_messages import (
 )
 from klog.commands.dump.plan import Decoder
 from klog.formats import consumer_offsets, control_records, schema, transaction_state
-from klog.formats.primitives import Versioned
 from klog.formats.schema import BYTES, INT32, STRING, Field, array, struct
+from klog.formats.structures import Versioned
 
 _LAST_GROUP_TYPE: Final = 8
 _NEWER_TAGS: Final = frozenset({"metadataHash"})

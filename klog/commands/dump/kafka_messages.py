@@ -17,6 +17,7 @@ from typing import Any, Final
 import construct as c
 
 from klog.formats import primitives as p
+from klog.formats import structures
 from klog.formats.text import java_text
 
 Json = Any
@@ -103,7 +104,7 @@ def read(shape: c.Construct, cursor: Cursor, name: str = "", skip: Collection[st
         return None if size is None else cursor.take(size)
     if isinstance(shape, p.SizedArray):
         return _array(shape, cursor, name, skip)
-    if isinstance(shape, p.NullableStruct):
+    if isinstance(shape, structures.NullableStruct):
         is_null = cursor.uvarint() <= 0 if shape.null_mark == 0 else cursor.number(">b") < 0
         return None if is_null else read(shape.subcon, cursor, name, skip)
     return _struct(shape, cursor, skip)
@@ -137,14 +138,16 @@ def _struct(shape: c.Construct, cursor: Cursor, skip: Collection[str]) -> Json:
         inner = part
         while isinstance(inner, c.Renamed):
             inner = inner.subcon
-        if isinstance(inner, p.TaggedFields):
+        if isinstance(inner, structures.TaggedFields):
             _tagged(inner, cursor, found, skip)
         else:
             found[part.name] = read(part, cursor, part.name, skip)
     return found
 
 
-def _tagged(shape: p.TaggedFields, cursor: Cursor, found: dict[str, Json], skip: Collection[str]) -> None:
+def _tagged(
+    shape: structures.TaggedFields, cursor: Cursor, found: dict[str, Json], skip: Collection[str]
+) -> None:
     for _ in range(cursor.uvarint()):
         tag, size = cursor.uvarint(), cursor.uvarint()
         field = shape.known.get(tag)
@@ -155,7 +158,7 @@ def _tagged(shape: p.TaggedFields, cursor: Cursor, found: dict[str, Json], skip:
 
 
 def read_version(
-    message: p.Versioned, version: int, cursor: Cursor, skip: Collection[str] = _NO_FIELDS
+    message: structures.Versioned, version: int, cursor: Cursor, skip: Collection[str] = _NO_FIELDS
 ) -> Json:
     """The fields of one version of a message. Raises MessageError."""
     fields = message.versions.get(version)

@@ -1,0 +1,156 @@
+"""`--format jsonl`: records and batches as JSON Lines, and every other kind of file entry by entry.
+
+One object a line, the same fields in the same order in each; their names are Kafka's. Whole runs of records
+are rendered by the text kernel; only a selection looks at single records. Checksums are always checked: a
+damaged batch is an object with `"valid":false` and its `error` in batches mode; in records mode it is one
+message on stderr, its records come as far as they decode, and reading goes on with the next batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from klog.commands.dump import other_objects
+from klog.commands.dump.pen import Pen
+from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows, Selection
+from klog.commands.dump.problems import Problems
+from klog.commands.dump.rows import RECORD_KINDS, keep_content, reader_of, wanted_runs
+from klog.formats import kernel, text
+from klog.formats.checksums import Bytes
+from klog.formats.columns import CODEC_MASK, BatchTable, RecordTable
+from klog.formats.compression import decompress
+from klog.formats.errors import CorruptRecordError, KlogError
+from klog.storage.files import open_for_reading
+from klog.storage.reader import SegmentReader
+
+_MODES: Final = {
+    BytesMode.AUTO: text.AUTO,
+    BytesMode.UTF8: text.UTF8,
+    BytesMode.BASE64: text.BASE64,
+    BytesMode.HEX: text.HEX,
+    BytesMode.NONE: text.NONE,
+}
+_PIECE_BYTES: Final = 4 << 20
+_PIECE_RECORDS: Final = 1 << 15
+
+
+def run(plan: DumpPlan, out: BinaryIO) -> int:
+    """Write the plan's files as JSON Lines; 1 when something was wrong with one."""
+    problems = Problems(strict=plan.strict)
+    pen = Pen(out)
+    left = plan.selection.limit
+    try:
+        for file in plan.files:
+            if left == 0:
+                break
+            try:
+                shown = _file(plan, file, pen, problems, left)
+            except KlogError as error:
+                problems(error.at(file.path))
+                continue
+            left = None if left is None else left - shown
+    finally:
+        pen.flush()
+    return problems.exit_code
+
+
+def _file(plan: DumpPlan, file: DumpFile, pen: Pen, problems: Problems, limit: int | None) -> int:
+    if file.kind not in RECORD_KINDS:
+        return other_objects.show(file, pen, limit)
+    with open_for_reading(file.path) as opened:
+        reader = reader_of(plan, file, opened, problems, verify=True)
+        if plan.rows is Rows.BATCHES:
+            return _batches(plan, file, reader, pen, problems, limit)
+        return _records(plan, file, reader, pen, limit)
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _records(plan: DumpPlan, file: DumpFile, reader: SegmentReader, pen: Pen, limit: int | None) -> int:
+    place = f'{{"file":{_text(file.path)},"topic":{_text(file.topic)},"partition":{_text(file.partition)}'
+    prefix = place.encode("utf-8", "replace")
+    mode = _MODES[plan.bytes_mode]
+    shown = 0
+    for payload in wanted_runs(reader, plan.selection):
+        for first, last in _pieces(reader.records, payload):
+            stop = last if limit is None else min(last, first + limit - shown)
+            pen.used = text.jsonl_records(
+                reader.batches, reader.records, first, stop, payload, prefix, mode, pen.page, pen.used
+            )
+            pen.turn()
+            shown += stop - first
+            if shown == limit:
+                return shown
+    return shown
+
+
+def _pieces(records: RecordTable, payload: Bytes) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of which none makes much more text than a page holds."""
+    rows = len(records)
+    step = max(1, min(_PIECE_RECORDS, rows * _PIECE_BYTES // max(len(payload), 1)))
+    for first in range(0, rows, step):
+        yield first, min(first + step, rows)
+
+
+def _batches(
+    plan: DumpPlan, file: DumpFile, reader: SegmentReader, pen: Pen, problems: Problems, limit: int | None
+) -> int:
+    prefix = f'{{"file":{_text(file.path)}'.encode("utf-8", "replace")
+    shown = 0
+    for data in reader.chunks():
+        _find_base_offsets(plan, file, reader.batches, data, problems)
+        for first, last in _wanted_batches(plan.selection, reader, data):
+            stop = last if limit is None else min(last, first + limit - shown)
+            pen.used = text.jsonl_batches(reader.batches, first, stop, prefix, pen.page, pen.used)
+            shown += stop - first
+            if shown == limit:
+                return shown
+        pen.turn()
+    return shown
+
+
+def _wanted_batches(selection: Selection, reader: SegmentReader, data: Bytes) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of the chunk's batches: those that may hold a wanted record."""
+    batches = reader.batches
+    if not selection.by_place and not selection.by_content:
+        yield 0, len(batches)
+        return
+    held: set[int] | range = range(len(batches))
+    if selection.by_content:
+        held = set()
+        for payload in reader.decode(data):
+            keep_content(selection, payload, reader.records)
+            held.update(reader.records.batch)
+    for row in sorted(held):
+        if selection.may_hold(batches, row):
+            yield row, row + 1
+
+
+def _find_base_offsets(
+    plan: DumpPlan, file: DumpFile, batches: BatchTable, data: Bytes, problems: Problems
+) -> None:
+    """Decode the compressed batches of magic 0 and 1, whose base offset is in the first message inside."""
+    if not len(batches) or min(batches.magic) >= 2:
+        return
+    records = RecordTable()
+    for row in range(len(batches)):
+        codec = batches.attributes[row] & CODEC_MASK
+        start, size = kernel.payload_span(data, batches, row)
+        if batches.magic[row] >= 2 or not codec or size < 0:
+            continue
+        records.clear()
+        block = memoryview(data)[start : start + size]
+        try:
+            payload = decompress(
+                codec, block, magic=batches.magic[row], limit_bytes=plan.max_decompressed_bytes
+            )
+        except KlogError as error:
+            problems(error.at(file.path, batches.position[row]))
+            continue
+        if not kernel.decode_payload(payload, batches, row, records):
+            what = records.problem or "batch does not decode"
+            problems(CorruptRecordError(what, file=file.path, position_bytes=batches.position[row]))

@@ -1,0 +1,135 @@
+"""JSON objects of the files that hold no records: indexes, snapshots, checkpoints, identity files.
+
+One object an entry, with Kafka's names for the fields. A file that has one content is one object.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Any, Final
+
+from klog.commands.dump.pen import Pen
+from klog.commands.dump.plan import DumpFile
+from klog.formats.errors import FormatError
+from klog.formats.names import FileKind
+from klog.storage.files import read_whole
+from klog.storage.indexes import offset_index_entries, time_index_entries
+
+Objects = Iterable[dict[str, Any]]
+
+
+def show(file: DumpFile, pen: Pen, limit: int | None) -> int:
+    """Write the objects of one file; returns how many. Raises `FormatError` and `StorageError`."""
+    reader = _READERS.get(file.kind)
+    if reader is None:
+        raise FormatError(f"a {file.kind} file holds nothing that can be shown", file=file.path)
+    shown = 0
+    for fields in islice(reader(file, read_whole(file.path)), limit):
+        pen.write(json.dumps({"file": file.path, **fields}, ensure_ascii=False, separators=(",", ":")) + "\n")
+        pen.turn()
+        shown += 1
+    return shown
+
+
+def _offset_index(file: DumpFile, data: bytes) -> Objects:
+    base = file.base_offset or 0
+    for relative, position in offset_index_entries(data):
+        yield {"offset": base + relative, "position": position}
+
+
+def _time_index(file: DumpFile, data: bytes) -> Objects:
+    base = file.base_offset or 0
+    for timestamp, relative in time_index_entries(data):
+        yield {"timestamp": timestamp, "offset": base + relative}
+
+
+def _txn_index(_: DumpFile, data: bytes) -> Objects:
+    from klog.formats import transaction_index
+
+    names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
+    for entry in transaction_index.parse(data):
+        yield {name: entry[name] for name in names}
+
+
+def _snapshot(_: DumpFile, data: bytes) -> Objects:
+    from klog.formats import producer_snapshot
+
+    for entry in producer_snapshot.parse(data).producers:
+        has_batch = entry.lastOffset >= 0
+        transaction = entry.currentTxnFirstOffset
+        yield {
+            "producerId": entry.producerId,
+            "producerEpoch": entry.producerEpoch,
+            "coordinatorEpoch": entry.coordinatorEpoch,
+            "currentTxnFirstOffset": transaction if transaction >= 0 else None,
+            "lastTimestamp": entry.timestamp,
+            "lastSequence": entry.lastSequence if has_batch else None,
+            "lastOffset": entry.lastOffset if has_batch else None,
+            "offsetDelta": entry.offsetDelta if has_batch else None,
+        }
+
+
+def _offsets(_: DumpFile, data: bytes) -> Objects:
+    from klog.formats import checkpoints
+
+    for entry in checkpoints.parse_offsets(data).entries:
+        yield {
+            "topic": entry.partition.topic,
+            "partition": entry.partition.partition,
+            "offset": entry.offset,
+        }
+
+
+def _epochs(_: DumpFile, data: bytes) -> Objects:
+    from klog.formats import checkpoints
+
+    for entry in checkpoints.parse_epochs(data).entries:
+        yield {"epoch": entry.epoch, "startOffset": entry.start_offset}
+
+
+def _meta_properties(_: DumpFile, data: bytes) -> Objects:
+    from klog.formats import meta_properties
+
+    lines = meta_properties.parse(data).lines
+    yield {"properties": {line.key: line.value for line in lines if line.key is not None}}
+
+
+def _partition_metadata(_: DumpFile, data: bytes) -> Objects:
+    from klog.formats import partition_metadata
+
+    metadata = partition_metadata.parse(data)
+    yield {"version": metadata.version, "topicId": metadata.topic_id}
+
+
+def _clean_shutdown(_: DumpFile, data: bytes) -> Objects:
+    from klog.formats import clean_shutdown
+
+    marker = clean_shutdown.parse(data)
+    yield {"version": marker.version, "brokerEpoch": marker.broker_epoch}
+
+
+def _quorum_state(file: DumpFile, data: bytes) -> Objects:
+    try:
+        state = json.loads(data)
+    except ValueError as error:
+        raise FormatError(f"quorum state is no JSON: {error}", file=file.path) from error
+    yield {"quorumState": state}
+
+
+_READERS: Final[dict[FileKind, Callable[[DumpFile, bytes], Objects]]] = {
+    FileKind.OFFSET_INDEX: _offset_index,
+    FileKind.TIME_INDEX: _time_index,
+    FileKind.TXN_INDEX: _txn_index,
+    FileKind.PRODUCER_SNAPSHOT: _snapshot,
+    FileKind.LEADER_EPOCH_CHECKPOINT: _epochs,
+    FileKind.RECOVERY_POINT_CHECKPOINT: _offsets,
+    FileKind.LOG_START_CHECKPOINT: _offsets,
+    FileKind.REPLICATION_CHECKPOINT: _offsets,
+    FileKind.CLEANER_CHECKPOINT: _offsets,
+    FileKind.META_PROPERTIES: _meta_properties,
+    FileKind.PARTITION_METADATA: _partition_metadata,
+    FileKind.CLEAN_SHUTDOWN: _clean_shutdown,
+    FileKind.QUORUM_STATE: _quorum_state,
+}
