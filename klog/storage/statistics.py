@@ -32,7 +32,7 @@ from klog.storage.reader import SegmentReader
 from klog.storage.tallies import Distribution, TimeHistogram
 from klog.storage.values import control_type, timestamp_type
 
-DECODE_ALL_BELOW_BYTES: Final = 64 << 20
+DECODE_ALL_BELOW_BYTES: Final = 256 << 20
 _LEGACY_FLAGS: Final = CODEC_MASK | TIMESTAMP_TYPE_BIT
 
 
