@@ -166,7 +166,7 @@ class _Work:
         return failed
 
     def _lower_recovery_points(self, log_directory: str, plans: list[RecoveryPlan]) -> None:
-        """A broker that trusted a recovery point above the log's end would not look at what it writes there."""
+        """Lower those above their log's end: a broker would not look at what is written below them."""
         from klog.formats.names import FileKind
         from klog.storage.files import write_atomically
         from klog.storage.log_directory import Checkpoints

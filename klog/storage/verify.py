@@ -1,0 +1,92 @@
+"""Verification of whole paths: which segments, partitions and log directories they are, read and judged in
+order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+
+from klog.storage.index_rebuild import PARALLEL_FROM_BYTES, RebuildOptions, SegmentTask, tasks_of
+from klog.storage.log_directory import Checkpoints
+from klog.storage.problem import Problem
+from klog.storage.targets import Target, is_partition, targets
+from klog.storage.verify_log_directory import verify_log_directory, verify_together
+from klog.storage.verify_partition import PartitionFacts, verify_partition
+from klog.storage.verify_segment import SegmentFacts, verify_segment
+
+OnSegment = Callable[[int], None]
+"""Told the bytes of each segment that has been read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What there is to verify. `log_directories` are those named as a whole."""
+
+    targets: tuple[Target, ...]
+    tasks: tuple[SegmentTask, ...]
+    log_directories: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(task.size_bytes for task in self.tasks)
+
+
+def scope_of(paths: Iterable[str]) -> Scope:
+    """What `paths` stand for. Raises `StorageError` and `UsageError`."""
+    named = list(paths)
+    found = targets(named)
+    tasks = [task for target in found for task in tasks_of(target.directory, target.base_offset)]
+    log_directories = [path for path in named if os.path.isdir(path) and not is_partition(path)]
+    return Scope(tuple(found), tuple(tasks), tuple(log_directories))
+
+
+def verify(
+    scope: Scope, options: RebuildOptions, *, deep: bool = True, processes: int = 0, on_segment: OnSegment
+) -> Iterator[Problem]:
+    """Problems in the order of paths: segments, then their partition, then their log directory.
+
+    `processes` 0 means as many as pay. Raises `StorageError` where a directory cannot be read.
+    """
+    partitions: list[PartitionFacts] = []
+    results = iter(_segments(scope, options, deep, processes, on_segment))
+    by_directory = groupby(scope.tasks, key=lambda task: task.directory)
+    read = {directory: [next(results) for _ in tasks] for directory, tasks in by_directory}
+    for target in scope.targets:
+        segments = read.get(target.directory, [])
+        if target.base_offset is not None:
+            yield from (problem for facts in segments for problem in facts.problems)
+            continue
+        facts = verify_partition(target.directory, segments, _log_start(target.directory))
+        partitions.append(facts)
+        yield from facts.problems
+    for directory in scope.log_directories:
+        here = [facts for facts in partitions if os.path.dirname(facts.path) == os.path.normpath(directory)]
+        yield from verify_log_directory(directory, here)
+    yield from verify_together(scope.log_directories)
+
+
+def _log_start(partition_directory: str) -> int:
+    return Checkpoints(os.path.dirname(os.path.abspath(partition_directory))).log_start(partition_directory)
+
+
+def _segments(
+    scope: Scope, options: RebuildOptions, deep: bool, processes: int, on_segment: OnSegment
+) -> Iterator[SegmentFacts]:
+    tasks = scope.tasks
+    if processes == 0:
+        processes = min(os.cpu_count() or 1, len(tasks)) if scope.size_bytes >= PARALLEL_FROM_BYTES else 1
+    if processes <= 1:
+        for task in tasks:
+            yield verify_segment(task, options, deep)
+            on_segment(task.size_bytes)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        every = pool.map(verify_segment, tasks, [options] * len(tasks), [deep] * len(tasks))
+        for task, facts in zip(tasks, every, strict=True):
+            yield facts
+            on_segment(task.size_bytes)

@@ -1,0 +1,198 @@
+"""Everything about one partition directory that a broker would trust, beyond single segments.
+
+Rules: Kafka's `LogLoader` (what it does with each file), `ProducerStateManager`, `LeaderEpochFileCache`,
+`PartitionMetadataFile`. Segments are `verify_segment`'s matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from klog.formats import partition_metadata
+from klog.formats.checkpoints import EpochEntry, parse_epochs
+from klog.formats.errors import FormatError, KlogError
+from klog.formats.names import FileKind, FileState
+from klog.storage.files import read_whole
+from klog.storage.partition_files import PartitionFiles, list_partition
+from klog.storage.problem import REBUILD, RECOVER, Problem, note
+from klog.storage.producer_snapshots import replay
+from klog.storage.producer_state import ProducerEntry, ProducerState, unpack_snapshot
+from klog.storage.verify_segment import SegmentFacts
+
+_TRANSIENT = {
+    FileState.DELETED: ("is a file whose deletion was under way", "deletes it at its next start"),
+    FileState.CLEANED: ("is output of a cleaning that did not end", "deletes it at its next start"),
+    FileState.SWAP: ("is a swap of cleaned segments that did not end", "finishes the swap at its next start"),
+    FileState.TEMPORARY: ("is a write that did not end", "ignores or overwrites it"),
+    FileState.PARTIAL: ("is a metadata snapshot that was not finished", "deletes it at its next start"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """The problems of a partition directory, and where its log starts and ends."""
+
+    path: str
+    problems: tuple[Problem, ...]
+    first_offset: int
+    log_end_offset: int
+
+
+def verify_partition(path: str, segments: list[SegmentFacts], log_start_offset: int = 0) -> PartitionFacts:
+    """Judge a partition directory, given what was read of its segments and where its log starts.
+
+    Raises `StorageError`.
+    """
+    files = list_partition(path)
+    end = segments[-1].next_offset if segments else 0
+    problems = [problem for facts in segments for problem in facts.problems]
+    problems += _strangers(files)
+    problems += _between(files, segments)
+    problems += _snapshots(files, segments, end)
+    problems += _epochs(files, segments, log_start_offset, end)
+    problems += _metadata(files)
+    return PartitionFacts(path, tuple(problems), segments[0].base_offset if segments else 0, end)
+
+
+def _strangers(files: PartitionFiles) -> list[Problem]:
+    problems = [note(files.named(name), *_TRANSIENT[name.state], RECOVER) for name in files.transient]
+    problems += [
+        note(files.file(kind, base), "is an index without its .log", "deletes it at its next start", RECOVER)
+        for base, kind in sorted(files.indexes)
+        if base not in files.segments
+    ]
+    problems += [note(files.named(name), "has no name of Kafka's", "ignores it") for name in files.unknown]
+    problems += [note(files.named(name), "is a directory", "ignores it") for name in files.directories]
+    return problems
+
+
+def _between(files: PartitionFiles, segments: list[SegmentFacts]) -> list[Problem]:
+    problems = []
+    for earlier, later in pairwise(segments):
+        if earlier.next_offset > later.base_offset:
+            last = earlier.next_offset - 1
+            what = f"holds offsets up to {last}, the next segment starts at {later.base_offset}"
+            path = files.file(FileKind.LOG, earlier.base_offset)
+            problems.append(Problem(path, what, "serves some offsets twice", "klog dump-segment shows which"))
+    return problems
+
+
+def _snapshots(files: PartitionFiles, segments: list[SegmentFacts], end: int) -> list[Problem]:
+    problems: list[Problem] = []
+    sound: dict[int, list[ProducerEntry]] = {}
+    for offset in files.snapshots:
+        path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
+        try:
+            sound[offset] = unpack_snapshot(read_whole(path))
+        except KlogError as error:
+            kafka = "deletes it and takes the next older one"
+            cure = f"{REBUILD} --snapshots"
+            problems.append(Problem(path, error.what, kafka, cure, position=error.position_bytes))
+        if segments and offset > end:
+            what = f"lies after the log's end {end}"
+            problems.append(note(path, what, "deletes it at its next start", RECOVER))
+    if any(facts.has_producers for facts in segments) and not any(facts.problems for facts in segments):
+        problems += _against_replay(files, segments, sound)
+    return problems
+
+
+def _against_replay(
+    files: PartitionFiles, segments: list[SegmentFacts], sound: dict[int, list[ProducerEntry]]
+) -> list[Problem]:
+    """Compare snapshots with what the batches say, from the log's first snapshot on."""
+    problems: list[Problem] = []
+    first = segments[0].base_offset
+    state = ProducerState(first)
+    if first in sound:
+        state.load(sound[first], 0, 1 << 62)
+    for facts in segments:
+        problems += _compare(files, facts.base_offset, sound, state)
+        replay(state, files.file(FileKind.LOG, facts.base_offset))
+    if segments[-1].next_offset != segments[-1].base_offset:
+        problems += _compare(files, segments[-1].next_offset, sound, state)
+    return problems
+
+
+def _compare(
+    files: PartitionFiles, offset: int, sound: dict[int, list[ProducerEntry]], state: ProducerState
+) -> list[Problem]:
+    for entry in sound.get(offset, ()):
+        what = _behind(entry, state.producers.get(entry.producer_id), offset)
+        if what is not None:
+            path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
+            kafka = "trusts it after a clean stop: may refuse or repeat this producer's batches"
+            cure = f"{REBUILD} --snapshots --force"
+            return [Problem(path, f"producer {entry.producer_id} {what}", kafka, cure, offset=offset)]
+    return []
+
+
+def _behind(entry: ProducerEntry, replayed: ProducerEntry | None, offset: int) -> str | None:
+    """How a snapshot's entry contradicts the batches before `offset`, if it does.
+
+    It may well know more than they tell: retention and cleaning remove batches, and brokers before 1.0
+    counted markers as batches.
+    """
+    if entry.last_offset >= offset:
+        return f"has last offset {entry.last_offset}, after the snapshot's own offset"
+    if replayed is None:
+        return None
+    if entry.last_offset < replayed.last_offset:
+        return f"has last offset {entry.last_offset}, its last batch ends at {replayed.last_offset}"
+    if entry.last_offset == replayed.last_offset and entry.epoch == replayed.epoch:
+        if entry.last_sequence != replayed.last_sequence:
+            return (
+                f"has last sequence {entry.last_sequence}, its last batch ends with {replayed.last_sequence}"
+            )
+        if entry.txn_first_offset < 0 <= replayed.txn_first_offset:
+            return f"has no open transaction, the log has one since offset {replayed.txn_first_offset}"
+    return None
+
+
+def _epochs(files: PartitionFiles, segments: list[SegmentFacts], start: int, end: int) -> list[Problem]:
+    path = files.named(FileKind.LEADER_EPOCH_CHECKPOINT)
+    in_log: list[EpochEntry] = []
+    for facts in segments:
+        in_log += [entry for entry in facts.epochs if not in_log or entry.epoch > in_log[-1].epoch]
+    if FileKind.LEADER_EPOCH_CHECKPOINT not in files.plain:
+        if not in_log:
+            return []
+        kafka = "starts without epochs after a clean stop; makes it from the batches after an unclean one"
+        return [Problem(path, "is missing, though batches have leader epochs", kafka, RECOVER)]
+    try:
+        entries = parse_epochs(read_whole(path)).entries
+    except KlogError as error:
+        kafka = "takes the whole log directory offline"
+        return [Problem(path, error.what, kafka, RECOVER, position=error.position_bytes)]
+    problems = []
+    for one, other in pairwise(entries):
+        if one.epoch >= other.epoch or one.start_offset >= other.start_offset:
+            what = f"epoch {other.epoch} at {other.start_offset} does not ascend from {one}"
+            problems.append(Problem(path, what, "drops the earlier of the two", RECOVER))
+    starts = {entry.epoch: entry.start_offset for entry in entries}
+    for entry in in_log:
+        known = starts.get(entry.epoch)
+        # Epochs before the log's start are forgotten, the one that spans it starts there.
+        trimmed = bool(entries) and entry.epoch <= entries[0].epoch and entries[0].start_offset <= start
+        if not trimmed and (known is None or known > entry.start_offset):
+            what = f"batches from offset {entry.start_offset} on have epoch {entry.epoch}, the file says "
+            what += "nothing of it" if known is None else f"it starts at {known}"
+            kafka = "may truncate followers at a wrong offset; adds only epochs above the latest"
+            cure = f"delete the file, then {RECOVER}"
+            problems.append(Problem(path, what, kafka, cure, offset=entry.start_offset))
+    if entries and entries[-1].start_offset > end and segments:
+        what = f"epoch {entries[-1].epoch} starts at {entries[-1].start_offset}, after the log's end {end}"
+        problems.append(note(path, what, "drops the epoch at its next start", RECOVER))
+    return problems
+
+
+def _metadata(files: PartitionFiles) -> list[Problem]:
+    if FileKind.PARTITION_METADATA not in files.plain:
+        return []
+    path = files.named(FileKind.PARTITION_METADATA)
+    try:
+        partition_metadata.parse(read_whole(path))
+    except FormatError as error:
+        kafka, cure = "takes the log directory offline", "copy the file from another replica"
+        return [Problem(path, error.what, kafka, cure, position=error.position_bytes)]
+    return []

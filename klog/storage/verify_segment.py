@@ -1,0 +1,154 @@
+"""Everything about one segment that a broker would trust: batches, records, indexes.
+
+Rules: what Kafka's readers refuse (`FileLogInputStream`, `DefaultRecordBatch`), what `LogSegment.recover`
+cuts, and what lookups rely on (see `index_check`). Decoding and reporting bad batches is `reader`'s work;
+here it becomes problems.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_left
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from klog.formats.checkpoints import EpochEntry
+from klog.formats.columns import BatchTable
+from klog.formats.constants import INT32_MAX
+from klog.formats.errors import KlogError
+from klog.formats.names import FileKind, segment_file
+from klog.storage.files import open_for_reading
+from klog.storage.index_rebuild import IndexReport, IndexStatus, RebuildOptions, SegmentTask, rebuild_segment
+from klog.storage.problem import REBUILD, RECOVER, Problem, Severity
+from klog.storage.reader import SegmentReader
+
+MAX_PROBLEMS_PER_SEGMENT: Final = 1000
+
+_CUTS: Final = "cuts the log here after an unclean stop; after a clean one readers stop here"
+_BROKEN_INDEX: Final = "trusts it after a clean stop (reads go wrong); rebuilds it after an unclean one"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """What was read of one segment: its problems, where its offsets end, and the epochs that start in it."""
+
+    base_offset: int
+    next_offset: int
+    problems: tuple[Problem, ...]
+    epochs: tuple[EpochEntry, ...]
+    has_producers: bool
+
+
+class _Collector:
+    """Turns what the reader complains of into problems, with the offset of the batch; up to a limit."""
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.problems: list[Problem] = []
+        self._path = path
+        self._base_offset = base_offset
+        self._unsaid = 0
+        self.batches = BatchTable()
+
+    def error(self, error: KlogError) -> None:
+        row = -1
+        if error.position_bytes is not None:
+            row = bisect_left(self.batches.position, error.position_bytes)
+        offset = None
+        kafka = _CUTS
+        if 0 <= row < len(self.batches) and self.batches.position[row] == error.position_bytes:
+            offset = self.batches.last_offset[row]
+            if not 0 <= offset - self._base_offset <= INT32_MAX:
+                kafka = "refuses to start after an unclean stop (Split operation is only permitted ...)"
+        self.add(error.what, kafka, RECOVER, error.position_bytes, offset)
+
+    def add(
+        self, what: str, kafka: str, cure: str, position: int | None = None, offset: int | None = None
+    ) -> None:
+        if len(self.problems) >= MAX_PROBLEMS_PER_SEGMENT:
+            self._unsaid += 1
+            return
+        self.problems.append(
+            Problem(self._path, what, kafka, cure, Severity.ERROR, position=position, offset=offset)
+        )
+
+    def end(self) -> None:
+        if self._unsaid:
+            what = f"{self._unsaid} more problems in this segment"
+            self.problems.append(Problem(self._path, what, _CUTS, RECOVER))
+
+
+def verify_segment(task: SegmentTask, options: RebuildOptions, deep: bool) -> SegmentFacts:
+    """Read one segment and its indexes. Raises nothing for what it finds; an unreadable file is a problem."""
+    path = f"{task.directory}/{segment_file(FileKind.LOG, task.base_offset)}"
+    found = _Collector(path, task.base_offset)
+    epochs: list[EpochEntry] = []
+    next_offset, has_producers = task.base_offset, False
+    try:
+        with open_for_reading(path) as file:
+            reader = SegmentReader(file, path, task.base_offset, on_problem=found.error)
+            found.batches = reader.batches
+            for data in reader.chunks():
+                table = reader.batches
+                if not len(table):
+                    continue
+                next_offset = max(next_offset, table.last_offset[-1] + 1)
+                has_producers = has_producers or max(table.producer_id) >= 0
+                _note_epochs(table, epochs)
+                if deep:
+                    for _ in reader.decode(data):
+                        _check_records(reader, found)
+        indexes = rebuild_segment(task, options).indexes
+    except KlogError as error:
+        found.error(error)
+        indexes = ()
+    if task.size_bytes > INT32_MAX:
+        what = f"{task.size_bytes} bytes are more than a segment can have"
+        found.add(what, "refuses to open the segment", "split the file by hand", 0)
+    found.end()
+    problems = [*found.problems, *(problem for report in indexes for problem in _index_problems(report))]
+    return SegmentFacts(task.base_offset, next_offset, tuple(problems), tuple(epochs), has_producers)
+
+
+def _note_epochs(table: BatchTable, epochs: list[EpochEntry]) -> None:
+    latest = epochs[-1].epoch if epochs else -1
+    if max(table.leader_epoch) <= latest:
+        return
+    for row, epoch in enumerate(table.leader_epoch):
+        if epoch > latest and table.magic[row] >= 2:
+            latest = epoch
+            epochs.append(EpochEntry(epoch, table.base_offset[row]))
+
+
+def _check_records(reader: SegmentReader, found: _Collector) -> None:
+    """Offsets of a run ascend and stay in their batches; no record is later than its batch says."""
+    records, batches = reader.records, reader.batches
+    first, last = records.batch[0], records.batch[-1]
+    position = batches.position[first]
+    offsets = records.offset
+    ascend = all(map(operator.lt, offsets, islice(offsets, 1, None)))
+    if not ascend or offsets[-1] > batches.last_offset[last]:
+        what = "record offsets do not ascend within their batches"
+        found.add(what, "serves them as they are", "", position)
+    # A magic 0 message has no timestamp; of the others the batch's is the largest.
+    if batches.magic[first] > 0 and max(records.timestamp) > max(batches.max_timestamp[first : last + 1]):
+        what = "a record is later than the largest timestamp of its batch"
+        found.add(what, "looks up times and expires the segment by the batch's", "", position)
+
+
+def _index_problems(report: IndexReport) -> list[Problem]:
+    if report.status is IndexStatus.VALID:
+        return []
+    what = report.what or ""
+    kind = report.path.rpartition(".")[2]
+    severity = Severity.ERROR
+    kafka = _BROKEN_INDEX
+    if report.status is IndexStatus.MISSING:
+        what = f".{kind} is missing"
+        kafka = "recovers the segment at its next start, clean or not"
+        if kind == FileKind.TIME_INDEX:
+            kafka = "makes an empty one (lookups by time read more), or rebuilds it after an unclean stop"
+            severity = Severity.NOTE
+        if kind == FileKind.TXN_INDEX:
+            kafka = "serves aborted records to read_committed consumers; rebuilds it after an unclean stop"
+    return [Problem(report.path, what, kafka, REBUILD, severity, position=report.position_bytes)]
