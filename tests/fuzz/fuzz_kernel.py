@@ -15,8 +15,10 @@ from pathlib import Path
 
 import atheris
 
-with atheris.instrument_imports(include=["klog"]):
+with atheris.instrument_imports(include=["klog", "construct"]):
     from tests.fuzz import targets
+
+    PARSERS = [found.parse for found in targets.FORMATS]  # imports their modules while they are instrumented
 
 
 def main(arguments: list[str]) -> None:
