@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 from klog.commands.dump import java
 from klog.commands.dump.kafka_batch import Iterated, damaged, iterate
 from klog.commands.dump.kafka_messages import MessageParser
-from klog.commands.dump.kafka_parsers import control_text, text_parser
+from klog.commands.dump.kafka_parsers import control_text, text_parser, unreadable_texts
 from klog.commands.dump.pen import Pen
 from klog.commands.dump.plan import KafkaFlags
 from klog.formats import kernel, text
@@ -293,10 +293,16 @@ class LogDump:
         if self._print_data:
             records = iterated.records
             if self._table.magic[records.batch[row]] < 2 and not _value_fits(records, row):
-                raise damaged(f"message has a value of {records.value_size[row]} bytes that does not fit it")
-            parser = self._parser or text_parser
-            key, value = _key_and_value(iterated, row)
-            key_text, value_text = parser(key, value, records.offset[row])
+                key_text, value_text = unreadable_texts(
+                    self._flags,
+                    has_key=records.key_size[row] >= 0,
+                    size=records.value_size[row],
+                    room=records.headers_start[row] - records.value_start[row],
+                    offset=records.offset[row],
+                )
+            else:
+                parser = self._parser or text_parser
+                key_text, value_text = parser(*_key_and_value(iterated, row), records.offset[row])
             prefix = "|" if self._flags.skip_record_metadata else ""
             if key_text is not None:
                 self._pen.write(f"{prefix} key: {key_text}")

@@ -26,6 +26,23 @@ def text_parser(key: bytes | None, value: bytes | None, _offset: int) -> tuple[s
     return None if key is None else java_text(key), None if value is None else java_text(value)
 
 
+def unreadable_texts(
+    flags: KafkaFlags, *, has_key: bool, size: int, room: int, offset: int
+) -> tuple[str | None, str | None]:
+    """What is shown of a legacy message whose value of `size` bytes has only `room`.
+
+    Some decoders show the virtual machine's words and go on; raises CorruptRecordError for those that die.
+    """
+    words = f"skipping. newLimit > capacity: ({size} > {room})"
+    if flags.decoder is Decoder.OFFSETS and has_key:
+        return f"Error at offset {offset}, {words}", None
+    if flags.decoder is Decoder.CLUSTER_METADATA:
+        return None, f"Error at {offset}, {words}"
+    if flags.decoder is Decoder.REMOTE_LOG_METADATA:
+        return None, f"Error at offset {offset}, {words}"
+    raise CorruptRecordError(f"message has a value of {size} bytes that does not fit it")
+
+
 def _integer(data: bytes) -> str:
     if len(data) < 4:
         raise CorruptRecordError(f"IntegerDecoder needs 4 bytes, not {len(data)}")
