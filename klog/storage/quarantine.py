@@ -27,8 +27,9 @@ REPLACED_SUFFIX: Final = ".replaced"
 class Kept:
     """One thing in the quarantine.
 
-    `how` is `moved` (move it back), `tail` (append it to the file when that is `position_bytes` long) or
-    `replaced` (the content that a derived file had; klog wrote a sound one).
+    `how` is `moved` (move it back), `tail` (append it to the file when that is `position_bytes` long),
+    `renamed` (`kept_as` is its new name in the partition: rename it back) or `replaced` (the content
+    that a derived file had; klog wrote a sound one). They undo each other in reverse order.
     """
 
     original: str
@@ -87,8 +88,8 @@ def manifest(partition_directory: str, now_ms: int, kept: list[Kept], *, complet
         "partitionDirectory": os.path.abspath(partition_directory),
         "createdMs": now_ms,
         "complete": complete,
-        "putBack": "how=moved: move keptAs to file; how=tail: append keptAs to file at position; "
-        "how=replaced: derived file, only of interest for finding out what happened",
+        "putBack": "from last to first: moved: move keptAs to file; tail: append keptAs to file at position; "
+        "renamed: in the partition directory, rename keptAs to file; replaced: copy keptAs over file",
         "files": [entry.to_json() for entry in kept],
     }
     return (json.dumps(content, indent=2) + "\n").encode()

@@ -62,7 +62,9 @@ def run_recovery(
     for step in plan.steps:
         _carry_out(step, plan, settings, directory, disk)
     if directory is not None:
-        kept_bytes = sum(size_bytes(os.path.join(directory, entry.kept_as)) for entry in kept)
+        kept_bytes = sum(
+            size_bytes(os.path.join(directory, entry.kept_as)) for entry in kept if entry.how != "renamed"
+        )
         disk.replace(manifest_path, manifest(plan.path, settings.now_ms, kept, complete=True))
     return RecoveryResult(directory, tuple(kept), kept_bytes)
 
@@ -87,6 +89,8 @@ def _replaced_names(plan: RecoveryPlan, step: Step) -> list[str]:
 def _kept(plan: RecoveryPlan, step: Step) -> list[Kept]:
     if isinstance(step, SetAside):
         return [Kept(step.name, step.name, "moved", step.why)]
+    if isinstance(step, SwapIn):
+        return [Kept(step.name, step.target, "renamed", "a swap of cleaned segments that did not end")]
     if isinstance(step, Cut):
         return [Kept(step.name, f"{step.name}{TAIL_SUFFIX}", "tail", step.why, step.valid_bytes)]
     if isinstance(step, Write | WriteIndexes):

@@ -16,7 +16,7 @@ from typing import Final
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX
-from klog.formats.errors import KlogError
+from klog.formats.errors import KlogError, UnsupportedFormatError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading
 from klog.storage.index_rebuild import IndexReport, IndexStatus, RebuildOptions, SegmentTask, rebuild_segment
@@ -25,6 +25,7 @@ from klog.storage.reader import SegmentReader
 
 MAX_PROBLEMS_PER_SEGMENT: Final = 1000
 
+_REFUSES_TAIL: Final = "cuts the log here after an unclean stop; may refuse to start after a clean one"
 _CUTS: Final = "cuts the log here after an unclean stop; after a clean one readers stop here"
 _BROKEN_INDEX: Final = "trusts it after a clean stop (reads go wrong); rebuilds it after an unclean one"
 
@@ -55,12 +56,16 @@ class _Collector:
         if error.position_bytes is not None:
             row = bisect_left(self.batches.position, error.position_bytes)
         offset = None
-        kafka = _CUTS
+        kafka, cure = _CUTS, RECOVER
+        if error.what.startswith(("zero bytes", "size field")):
+            kafka = _REFUSES_TAIL
+        if isinstance(error, UnsupportedFormatError):
+            kafka, cure = "reads it as magic 2, for the checksum does not cover the magic", ""
         if 0 <= row < len(self.batches) and self.batches.position[row] == error.position_bytes:
             offset = self.batches.last_offset[row]
             if not 0 <= offset - self._base_offset <= INT32_MAX:
                 kafka = "refuses to start after an unclean stop (Split operation is only permitted ...)"
-        self.add(error.what, kafka, RECOVER, error.position_bytes, offset)
+        self.add(error.what, kafka, cure, error.position_bytes, offset)
 
     def add(
         self, what: str, kafka: str, cure: str, position: int | None = None, offset: int | None = None

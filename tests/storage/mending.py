@@ -1,0 +1,55 @@
+"""What the tests of rebuild and recovery share: copies of fixtures, and Kafka's settings when it made them.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from klog.storage.recovery_plan import RecoverySettings
+from klog.storage.segment_scan import IndexSettings
+from tests.corpora import Corpus, PartitionDirectory, corpora
+
+# The brokers that made the recovered fixtures ran with these, at this time: no producer had expired.
+KAFKA_INDEXES = IndexSettings(interval_bytes=1024, max_bytes=16384)
+NOW_MS = 1_795_253_400_000  # 2026-11-21T09:30Z
+SETTINGS = RecoverySettings(NOW_MS, KAFKA_INDEXES)
+
+
+def copied(partition: PartitionDirectory, target: Path) -> Path:
+    """A copy of a partition directory that a test may change."""
+    directory = target / "logs" / partition.name
+    shutil.copytree(partition.path, directory)
+    return directory
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    """All files of a directory by name."""
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
+
+
+def damaged() -> list[PartitionDirectory]:
+    """Every corruption of every corrupt corpus."""
+    return [partition for corpus in corpora("corrupt-") for partition in corpus.log_dir().partitions()]
+
+
+def after_kafka(partition: PartitionDirectory) -> dict[str, bytes] | None:
+    """What Kafka's recovery made of the directory, less files that wait for deletion; None where it
+    refused.
+    """
+    recovered = partition.corpus.log_dir("logs_unclean" if partition.corpus.is_corrupt else "logs_recovered")
+    directory = recovered.partition(partition.name).path
+    if not directory.is_dir():
+        return None
+    return {name: data for name, data in contents(directory).items() if not name.endswith(".deleted")}
+
+
+def refused(partition: PartitionDirectory, mode: str) -> bool:
+    """Whether Kafka refused to start on the directory."""
+    results = partition.corpus.manifest["load_result"][mode]
+    return partition.name in results["broker_refuses_to_start_on"]
+
+
+def unclean(name: str) -> list[PartitionDirectory]:
+    """The partitions of a corpus whose broker was killed."""
+    return Corpus(name).log_dir().partitions()

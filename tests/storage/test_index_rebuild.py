@@ -1,0 +1,221 @@
+"""Rebuilt indexes are byte for byte Kafka's; sound ones are told from damaged ones."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from klog.formats import producer_snapshot, transaction_index
+from klog.formats.errors import StorageError
+from klog.storage.index_rebuild import (
+    IndexReport,
+    IndexStatus,
+    RebuildOptions,
+    rebuild,
+    rebuild_snapshots,
+    tasks_of,
+)
+from klog.storage.producer_state import (
+    AbortedTxn,
+    ProducerEntry,
+    hash_map_order,
+    pack_aborted,
+    pack_snapshot,
+    unpack_snapshot,
+)
+from klog.storage.segment_scan import IndexSettings
+from tests.corpora import Corpus, PartitionDirectory, corpora, partitions
+from tests.storage.mending import KAFKA_INDEXES, NOW_MS, contents, copied
+
+OPTIONS = RebuildOptions(NOW_MS, KAFKA_INDEXES)
+CHECK = replace(OPTIONS, check=True)
+INDEXES = (".index", ".timeindex", ".txnindex")
+
+# What 3.9 itself rebuilt, all segments of it; k010 wrote first offsets.
+REBUILT = [
+    *(p for corpus in corpora("corrupt-") for p in corpus.log_dir("logs_unclean").partitions()),
+    *Corpus("k39-unclean").log_dir("logs_recovered").partitions(),
+]
+ORIGINALS = partitions([corpus for corpus in corpora() if not corpus.is_corrupt])
+
+
+def reports(directory: Path, options: RebuildOptions) -> list[IndexReport]:
+    return [index for report in rebuild(tasks_of(str(directory)), options) for index in report.indexes]
+
+
+def status_of(directory: Path, name: str) -> IndexStatus:
+    found = {os.path.basename(report.path): report.status for report in reports(directory, CHECK)}
+    return found[name]
+
+
+@pytest.mark.parametrize("partition", REBUILT, ids=str)
+def test_deleted_indexes_come_back_byte_for_byte(partition: PartitionDirectory, tmp_path: Path) -> None:
+    before = contents(partition.path)
+    directory = copied(partition, tmp_path)
+    for name in before:
+        if name.endswith(INDEXES):
+            (directory / name).unlink()
+    reports(directory, replace(OPTIONS, settings=IndexSettings(1024, 131_072)))
+    after = contents(directory)
+    # An empty .txnindex says no more than none.
+    wanted = {n: d for n, d in before.items() if n.endswith(INDEXES) and (d or not n.endswith(".txnindex"))}
+    assert {name: after[name] for name in wanted} == wanted
+    assert {n: d for n, d in after.items() if not n.endswith(INDEXES)} == {
+        n: d for n, d in before.items() if not n.endswith(INDEXES)
+    }
+
+
+@pytest.mark.parametrize("partition", ORIGINALS, ids=str)
+def test_indexes_that_brokers_wrote_are_valid(partition: PartitionDirectory) -> None:
+    found = reports(partition.path, CHECK)
+    # 0.8 had no time index.
+    old = partition.corpus.name == "k08-codecs"
+    unsound = [
+        r for r in found if r.status is not IndexStatus.VALID and not (old and r.path.endswith("timeindex"))
+    ]
+    assert unsound == []
+
+
+@pytest.mark.parametrize("corpus", corpora("corrupt-"), ids=str)
+@pytest.mark.parametrize(
+    ("corruption", "status"),
+    [
+        ("intact", IndexStatus.VALID),
+        ("idx-oversized", IndexStatus.VALID),
+        ("idx-garbage", IndexStatus.BROKEN),
+        ("idx-odd", IndexStatus.BROKEN),
+        ("idx-zero", IndexStatus.BROKEN),
+        ("idx-missing", IndexStatus.MISSING),
+    ],
+)
+def test_damaged_indexes_are_told_from_sound_ones(
+    corpus: Corpus, corruption: str, status: IndexStatus
+) -> None:
+    partition = corpus.log_dir().partition(f"c-b.{corruption}-0")
+    last = "00000000000000000025.index" if corruption == "idx-oversized" else "00000000000000000000.index"
+    assert status_of(partition.path, last) is status
+
+
+def test_an_entry_that_points_into_a_batch_breaks_its_index(tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), tmp_path)
+    index = directory / "00000000000000000000.index"
+    data = bytearray(index.read_bytes())
+    data[7] += 1
+    index.write_bytes(data)
+    assert status_of(directory, index.name) is IndexStatus.BROKEN
+
+
+def test_a_time_entry_below_the_running_maximum_breaks_its_index(tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), tmp_path)
+    index = directory / "00000000000000000000.timeindex"
+    data = bytearray(index.read_bytes())
+    data[7] -= 1
+    index.write_bytes(data)
+    assert status_of(directory, index.name) is IndexStatus.BROKEN
+
+
+def test_a_lost_aborted_transaction_breaks_the_transaction_index(tmp_path: Path) -> None:
+    found = 0
+    for partition in Corpus("k39-txn").log_dir().partitions():
+        for path in partition.files(".txnindex"):
+            if path.stat().st_size:
+                found += 1
+                directory = copied(partition, tmp_path / str(found))
+                target = directory / path.name
+                original = target.read_bytes()
+                target.write_bytes(original[34:])
+                assert status_of(directory, path.name) is IndexStatus.BROKEN
+                reports(directory, OPTIONS)
+                assert target.read_bytes() == original
+    assert found
+
+
+def test_only_what_is_missing_or_broken_is_rebuilt(tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.idx-garbage-0"), tmp_path)
+    before = contents(directory)
+    rebuilt = [os.path.basename(report.path) for report in reports(directory, OPTIONS) if report.rebuilt]
+    assert rebuilt == ["00000000000000000000.index"]
+    after = contents(directory)
+    assert [name for name in after if after[name] != before[name]] == rebuilt
+
+
+def test_force_rebuilds_sound_ones_too(tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), tmp_path)
+    assert all(report.rebuilt for report in reports(directory, replace(OPTIONS, force=True)))
+    recovered = Corpus("corrupt-k39").log_dir("logs_unclean").partition("c-b.intact-0")
+    assert contents(directory) == contents(recovered.path)
+
+
+def test_a_damaged_log_is_reported_and_left_alone(tmp_path: Path) -> None:
+    partition = Corpus("corrupt-k39").log_dir().partition("c-b.flip-last-0")
+    directory = copied(partition, tmp_path)
+    found = list(rebuild(tasks_of(str(directory)), replace(OPTIONS, force=True)))
+    assert [report.problem_bytes for report in found] == [None, 621]
+    log = "00000000000000000025.log"
+    assert (directory / log).read_bytes() == (partition.path / log).read_bytes()
+
+
+def test_an_index_that_would_not_fit_is_refused(tmp_path: Path) -> None:
+    directory = copied(Corpus("k39-unclean").log_dir("logs_recovered").partition("u-none-0"), tmp_path)
+    tiny = replace(OPTIONS, force=True, settings=IndexSettings(0, 16))
+    before = contents(directory)
+    with pytest.raises(StorageError, match="would not fit"):
+        reports(directory, tiny)
+    assert contents(directory) == before
+
+
+def test_a_rebuilt_index_keeps_the_mode_of_the_old_one(tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.idx-garbage-0"), tmp_path)
+    index = directory / "00000000000000000000.index"
+    index.chmod(0o640)
+    reports(directory, OPTIONS)
+    assert index.stat().st_mode & 0o777 == 0o640
+
+
+def test_processes_change_nothing_but_the_time_it_takes(tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.idx-missing-0"), tmp_path)
+    alone = list(rebuild(tasks_of(str(directory)), CHECK, processes=1))
+    assert list(rebuild(tasks_of(str(directory)), CHECK, processes=2)) == alone
+
+
+def test_snapshots_are_those_of_kafkas_recovery(tmp_path: Path) -> None:
+    partition = Corpus("corrupt-k39").log_dir("logs_unclean").partition("c-b.no-snapshots-0")
+    directory = copied(partition, tmp_path)
+    before = contents(directory)
+    for path in directory.glob("*.snapshot"):
+        path.unlink()
+    rebuild_snapshots(str(directory), OPTIONS)
+    assert contents(directory) == before
+
+
+def test_the_fast_snapshot_writer_agrees_with_the_definition() -> None:
+    entries = {7: ProducerEntry(7, 1, 2, 3, 4, 5, 6, -1), 99: ProducerEntry(99)}
+    packed = pack_snapshot(entries)
+    parsed = producer_snapshot.parse(packed)
+    seven = next(entry for entry in parsed.producers if entry.producerId == 7)
+    assert (seven.producerEpoch, seven.lastSequence, seven.lastOffset, seven.offsetDelta) == (1, 2, 3, 4)
+    assert (seven.timestamp, seven.coordinatorEpoch, seven.currentTxnFirstOffset) == (5, 6, -1)
+    assert producer_snapshot.build(parsed) == packed
+    assert {entry.producer_id: entry for entry in unpack_snapshot(packed)} == entries
+
+
+def test_the_fast_transaction_index_writer_agrees_with_the_definition() -> None:
+    packed = pack_aborted([AbortedTxn(1, 2, 3, 4), AbortedTxn(1, 5, 6, 7)])
+    assert transaction_index.build(transaction_index.parse(packed)) == packed
+    assert transaction_index.parse(packed)[1].lastStableOffset == 7
+
+
+@pytest.mark.parametrize(
+    ("producer_ids", "order"),
+    [
+        ([3, 1, 2], [1, 2, 3]),
+        ([17, 1, 33], [17, 1, 33]),  # one bucket of 16: as they came
+        ([*range(20, 32), 16], [16, *range(20, 32)]),  # 13 producers: 32 buckets
+        ([2**32, 0, 1], [0, 2**32, 1]),
+    ],
+)
+def test_snapshot_entries_stand_as_in_kafkas_hash_map(producer_ids: list[int], order: list[int]) -> None:
+    assert hash_map_order(producer_ids) == order

@@ -1,0 +1,256 @@
+"""Recovery does what Kafka's own does after an unclean stop, and loses nothing of what it cuts."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from klog.formats.errors import StorageError
+from klog.storage.mutations import Disk
+from klog.storage.recovery import plan_recovery
+from klog.storage.recovery_plan import RecoverySettings
+from klog.storage.recovery_run import run_recovery
+from tests.corpora import Corpus, PartitionDirectory
+from tests.storage.mending import SETTINGS, after_kafka, contents, copied, damaged, refused, unclean
+
+
+def recovered(directory: Path, root: Path, settings: RecoverySettings = SETTINGS) -> dict[str, bytes]:
+    run_recovery(plan_recovery(str(directory), settings), settings, str(root / "quarantine"))
+    return contents(directory)
+
+
+@pytest.mark.parametrize("partition", damaged(), ids=str)
+def test_every_file_is_byte_for_byte_what_kafka_leaves(partition: PartitionDirectory, tmp_path: Path) -> None:
+    expected = after_kafka(partition)
+    got = recovered(copied(partition, tmp_path), tmp_path)
+    if expected is None:
+        assert refused(partition, "unclean")
+        return
+    assert got.keys() == expected.keys()
+    assert [name for name in got if got[name] != expected[name]] == []
+
+
+@pytest.mark.parametrize("partition", damaged(), ids=str)
+def test_the_plan_says_where_kafka_refuses_to_start(partition: PartitionDirectory) -> None:
+    plan = plan_recovery(str(partition.path), SETTINGS)
+    assert (plan.kafka_refuses is not None) == refused(partition, "unclean")
+
+
+def test_what_kafka_refuses_is_cut_at_the_batch_that_it_refuses(tmp_path: Path) -> None:
+    partition = Corpus("corrupt-k39").log_dir().partition("c-b.base-offset-0")
+    got = recovered(copied(partition, tmp_path), tmp_path)
+    position = partition.corpus.manifest["corruptions"][partition.name]["batch_pos"]
+    assert len(got["00000000000000000025.log"]) == position
+
+
+@pytest.mark.parametrize("partition", unclean("k39-unclean"), ids=str)
+def test_a_killed_brokers_directory_ends_as_after_its_own_restart(
+    partition: PartitionDirectory, tmp_path: Path
+) -> None:
+    assert recovered(copied(partition, tmp_path), tmp_path) == after_kafka(partition)
+
+
+@pytest.mark.parametrize("partition", unclean("k010-unclean"), ids=str)
+def test_an_old_brokers_directory_ends_as_kafka_3_9_would_leave_it(
+    partition: PartitionDirectory, tmp_path: Path
+) -> None:
+    """0.10 indexed first offsets and knew neither snapshots nor leader epochs."""
+    expected = after_kafka(partition)
+    got = recovered(copied(partition, tmp_path), tmp_path)
+    assert expected is not None
+    ours = {name for name in got if name.endswith(".snapshot") or name == "leader-epoch-checkpoint"}
+    assert got.keys() - ours == expected.keys()
+    kinds = (".log", ".timeindex")
+    assert [n for n in expected if n.endswith(kinds) and got[n] != expected[n]] == []
+
+
+@pytest.mark.parametrize("partition", [*damaged(), *unclean("k39-unclean")], ids=str)
+def test_recovering_twice_changes_nothing_more(partition: PartitionDirectory, tmp_path: Path) -> None:
+    directory = copied(partition, tmp_path)
+    recovered(directory, tmp_path)
+    assert plan_recovery(str(directory), SETTINGS).steps == ()
+
+
+@pytest.mark.parametrize("partition", damaged(), ids=str)
+def test_a_plan_changes_nothing(partition: PartitionDirectory, tmp_path: Path) -> None:
+    directory = copied(partition, tmp_path)
+    before = contents(directory)
+    plan_recovery(str(directory), SETTINGS)
+    assert contents(directory) == before
+
+
+def put_back(quarantine: Path, directory: Path) -> None:
+    manifest = json.loads((quarantine / "manifest.json").read_text())
+    assert manifest["complete"]
+    for entry in reversed(manifest["files"]):
+        if entry["how"] == "renamed":
+            (directory / entry["keptAs"]).rename(directory / entry["file"])
+            continue
+        kept = (quarantine / entry["keptAs"]).read_bytes()
+        target = directory / entry["file"]
+        if entry["how"] == "tail":
+            assert target.stat().st_size == entry["position"]
+            kept = target.read_bytes() + kept
+        target.write_bytes(kept)
+
+
+@pytest.mark.parametrize("partition", damaged(), ids=str)
+def test_the_manifest_puts_everything_back(partition: PartitionDirectory, tmp_path: Path) -> None:
+    directory = copied(partition, tmp_path)
+    plan = plan_recovery(str(directory), SETTINGS)
+    result = run_recovery(plan, SETTINGS, str(tmp_path / "quarantine"))
+    if result.quarantine is not None:
+        put_back(Path(result.quarantine), directory)
+    original = contents(partition.path)
+    restored = contents(directory)
+    assert {name: restored[name] for name in original} == original
+
+
+class FailingDisk(Disk):
+    """Stops before its nth change, as a power cut would."""
+
+    def __init__(self, changes: int) -> None:
+        self.changes_left = changes
+
+    def _step(self) -> None:
+        if self.changes_left == 0:
+            raise StorageError("power cut")
+        self.changes_left -= 1
+
+    def make_directories(self, path: str) -> None:
+        self._step()
+        super().make_directories(path)
+
+    def move(self, source: str, target: str) -> None:
+        self._step()
+        super().move(source, target)
+
+    def preserve(self, source: str, target: str) -> None:
+        self._step()
+        super().preserve(source, target)
+
+    def save_tail(self, source: str, start_bytes: int, target: str) -> None:
+        self._step()
+        super().save_tail(source, start_bytes, target)
+
+    def truncate(self, path: str, size_bytes: int) -> None:
+        self._step()
+        super().truncate(path, size_bytes)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self._step()
+        super().replace(path, data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["flip-first", "stray-cleaned", "swap", "missing-last-log", "no-snapshots", "idx-missing", "len-huge"],
+)
+def test_killed_at_any_step_and_run_again_it_ends_the_same(name: str, tmp_path: Path) -> None:
+    partition = Corpus("corrupt-k39").log_dir().partition(f"c-b.{name}-0")
+    expected = after_kafka(partition)
+    step = 0
+    while True:
+        root = tmp_path / str(step)
+        directory = copied(partition, root)
+        disk = FailingDisk(step)
+        try:
+            plan = plan_recovery(str(directory), SETTINGS)
+            run_recovery(plan, SETTINGS, str(root / "quarantine"), disk)
+        except StorageError:
+            assert recovered(directory, root) == expected
+            step += 1
+            continue
+        break
+    assert disk.changes_left == 0
+    assert step >= 4
+
+
+def test_a_log_that_ends_before_its_start_begins_anew_at_its_start(tmp_path: Path) -> None:
+    partition = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0")
+    settings = replace(SETTINGS, log_start_offset=1000)
+    got = recovered(copied(partition, tmp_path), tmp_path, settings)
+    base = "00000000000000001000"
+    assert got == {
+        f"{base}.log": b"",
+        f"{base}.index": b"",
+        f"{base}.timeindex": b"",
+        "leader-epoch-checkpoint": b"0\n0\n",
+    }
+
+
+def test_segments_below_the_recovery_point_are_trusted(tmp_path: Path) -> None:
+    partition = Corpus("corrupt-k39").log_dir().partition("c-b.flip-first-0")
+    settings = replace(SETTINGS, recovery_point=30)
+    plan = plan_recovery(str(partition.path), settings)
+    assert not plan.takes_away
+    assert plan.log_end_offset == 45
+
+
+def test_a_segment_whose_offsets_go_back_is_emptied(tmp_path: Path) -> None:
+    """As Kafka does when an index entry would not ascend, whatever the checksums say."""
+    partition = Corpus("k39-unclean").log_dir().partition("u-none-0")
+    directory = copied(partition, tmp_path)
+    log = directory / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    positions = _batches(data)
+    base = struct.unpack_from(">q", data, positions[1])[0]
+    for position in positions[2:]:
+        struct.pack_into(">q", data, position, base)
+    log.write_bytes(data)
+    plan = plan_recovery(str(directory), SETTINGS)
+    got = recovered(directory, tmp_path)
+    assert got["00000000000000000000.log"] == b""
+    assert plan.log_end_offset == 0
+    assert plan.segments == 1
+
+
+def _batches(data: bytes) -> list[int]:
+    positions = []
+    at = 0
+    while at + 12 <= len(data):
+        positions.append(at)
+        at += 12 + struct.unpack_from(">i", data, at + 8)[0]
+    return positions
+
+
+def test_a_segment_too_long_for_an_index_is_left_to_kafka(tmp_path: Path) -> None:
+    partition = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0")
+    directory = copied(partition, tmp_path)
+    log = directory / "00000000000000000025.log"
+    data = bytearray(log.read_bytes())
+    struct.pack_into(">q", data, _batches(data)[-1], 2**31 + 100)
+    log.write_bytes(data)
+    with pytest.raises(StorageError, match="too far from its base"):
+        plan_recovery(str(directory), SETTINGS)
+    assert log.read_bytes() == bytes(data)
+
+
+Damage = Callable[[Path], None]
+
+
+def _drop(name: str) -> Damage:
+    return lambda directory: (directory / name).unlink()
+
+
+def _garble(name: str) -> Damage:
+    return lambda directory: (directory / name).write_text("no checkpoint\n") and None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [_drop("leader-epoch-checkpoint"), _garble("leader-epoch-checkpoint")],
+    ids=["missing", "garbled"],
+)
+def test_leader_epochs_come_back_from_the_batches(damage: Damage, tmp_path: Path) -> None:
+    partition = Corpus("k39-epochs").log_dirs()[0].partitions()[0]
+    before = contents(partition.path)
+    directory = copied(partition, tmp_path)
+    damage(directory)
+    got = recovered(directory, tmp_path)
+    assert got["leader-epoch-checkpoint"] == before["leader-epoch-checkpoint"]
