@@ -39,8 +39,8 @@ class DelayedOperation(TimerTask):
         """Whether it is over."""
         return self._completed
 
-    def try_complete(self) -> bool:
-        """Complete if the condition holds now; whether this call did it."""
+    def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (some look at their own key only)
+        """Complete if the condition holds now; whether this call did it. `key`: the event, if any."""
         raise RuntimeError(f"{type(self).__name__} does not say when it is complete")
 
     def on_complete(self) -> None:
@@ -62,10 +62,10 @@ class DelayedOperation(TimerTask):
         self.on_complete()
         return True
 
-    def safe_try_complete(self) -> bool:
+    def safe_try_complete(self, key: Hashable | None = None) -> bool:
         """`try_complete` under the lock; whether the operation is complete now."""
         with self.lock:
-            return self._completed or self.try_complete()
+            return self._completed or self.try_complete(key)
 
     def run(self) -> None:
         """The timeout."""
@@ -178,7 +178,7 @@ class Purgatory(Generic[Operation]):
         """
         with self._lock:
             waiting = list(self._watchers.get(key, ()))
-        completed = sum(operation.safe_try_complete() for operation in waiting)
+        completed = sum(operation.safe_try_complete(key) for operation in waiting)
         if completed:
             self._unlist(key)
         return completed

@@ -29,7 +29,7 @@ class Countdown(DelayedOperation):
         self.expirations = 0
         self.tries = 0
 
-    def try_complete(self) -> bool:
+    def try_complete(self, key) -> bool:
         self.tries += 1
         return not self.missing and self.force_complete()
 
@@ -91,8 +91,8 @@ def test_a_timeout_of_nothing_expires_at_once(clock: Clock, timer: Timer) -> Non
 
 def test_an_event_between_the_first_try_and_the_watching_is_not_missed(clock: Clock, timer: Timer) -> None:
     class Late(Countdown):
-        def try_complete(self) -> bool:
-            done = super().try_complete()
+        def try_complete(self, key) -> bool:
+            done = super().try_complete(key)
             self.missing.clear()  # the event happens right after the first look
             return done
 
