@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 import threading
+from functools import cache
 from typing import Any, Final
 
 from klog.formats.checksums import Bytes
@@ -43,6 +44,7 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024  # what the Java client's stream writes
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE_BIT: Final = 0x08
 _LZ4_CONTENT_CHECKSUM_BIT: Final = 0x04
+_LZ4_MOST_RATIO: Final = 255  # a byte of a length stands for that many
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_SMALLEST_BYTES: Final = 18  # header and trailer
 _SNAPPY_MOST_RATIO: Final = 22  # a copy element makes at most 64 bytes of 3
@@ -105,6 +107,7 @@ def _too_large(limit_bytes: int) -> DecompressionLimitError:
     )
 
 
+@cache
 def _zlib() -> Any:  # noqa: ANN401 (one of two modules of the same interface)
     try:
         from isal import isal_zlib
@@ -145,7 +148,10 @@ def _gunzip(data: Bytes, limit_bytes: int) -> bytes:
 def _raw_unsnappy(block: Bytes, room_bytes: int, limit_bytes: int) -> bytes:
     import cramjam
 
-    size = _snappy_length(block)
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+    except cramjam.DecompressionError as error:
+        raise CompressionError(f"snappy block has no length: {error}") from error
     if size > len(block) * _SNAPPY_MOST_RATIO:
         raise CompressionError(f"snappy block of {len(block)} bytes claims to hold {size}")
     if size > room_bytes:
@@ -154,16 +160,6 @@ def _raw_unsnappy(block: Bytes, room_bytes: int, limit_bytes: int) -> bytes:
         return bytes(cramjam.snappy.decompress_raw(block))
     except cramjam.DecompressionError as error:
         raise CompressionError(f"snappy block is damaged: {error}") from error
-
-
-def _snappy_length(block: Bytes) -> int:
-    size = shift = 0
-    for byte in bytes(block[:5]):
-        size |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return size
-        shift += 7
-    raise CompressionError("snappy block has no length")
 
 
 def _unsnappy(data: Bytes, limit_bytes: int) -> bytes:
@@ -250,6 +246,9 @@ def _lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
     """One frame by the library; what follows is ignored. Raises RuntimeError where the library does."""
     import lz4.frame
 
+    if len(frame) * _LZ4_MOST_RATIO <= limit_bytes and not frame[4] & _LZ4_CONTENT_SIZE_BIT:
+        plain: bytes = lz4.frame.decompress(frame)  # allocates as it goes where no content size is claimed
+        return plain
     context = lz4.frame.LZ4FrameDecompressor()
     parts: list[bytes] = []
     room = limit_bytes

@@ -8,6 +8,7 @@ import struct
 import sys
 import tracemalloc
 import zlib
+from collections.abc import Iterator
 
 import cramjam
 import lz4.frame
@@ -117,14 +118,16 @@ def test_a_codec_that_kafka_does_not_define_is_unsupported(codec: int) -> None:
 
 
 @pytest.fixture(params=["isal", "zlib"])
-def gzip_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def gzip_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Both libraries that may read gzip; klog takes isal where it is installed."""
+    compression._zlib.cache_clear()
     if request.param == "zlib":
         monkeypatch.setitem(sys.modules, "isal", None)
         assert compression._zlib() is zlib
     else:
         pytest.importorskip("isal", reason="isal has no wheel for this machine")
-    return str(request.param)
+    yield str(request.param)
+    compression._zlib.cache_clear()
 
 
 def test_gzip_may_have_several_members(gzip_library: str) -> None:
