@@ -136,8 +136,13 @@ def inner(message: c.Container, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> li
 
 
 def absolute_offsets(message: c.Container, messages: list[c.Container]) -> list[int]:
-    """The log's offsets of a wrapper's messages: as stored (magic 0), or counted back from it (magic 1)."""
-    shift = message.offset - messages[-1].offset if message.body.magic == 1 and messages else 0
+    """The log's offsets of a wrapper's messages: as stored (magic 0), or counted back from it (magic 1).
+
+    A wrapper of magic 1 at offset 0 is one whose offset its client left to the broker: Kafka takes the
+    stored offsets then.
+    """
+    counts_back = message.body.magic == 1 and message.offset != 0 and messages
+    shift = message.offset - messages[-1].offset if counts_back else 0
     return [found.offset + shift for found in messages]
 
 
