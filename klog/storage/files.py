@@ -12,11 +12,11 @@ import errno
 import io
 import os
 import stat
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
 from klog.formats.errors import StorageError
+from klog.storage.gzipped import GzippedFile
 
 GZIP_SUFFIX: Final = ".gz"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
@@ -57,69 +57,6 @@ class _PlainFile(io.FileIO):
             raise storage_error("cannot be read", str(self.name), error) from error
 
 
-class _GzipFile(io.RawIOBase):
-    """The plain bytes of a gzipped copy, decompressed as they are read; positions are those of the plain
-    file.
-
-    Reading on is cheap, going back starts over.
-    """
-
-    def __init__(self, path: str) -> None:
-        super().__init__()
-        self.name = path
-        self._raw = _PlainFile(path, "r")
-        self._stream, self._damage = _gzip_stream(self._raw)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
-        try:
-            return int(self._stream.readinto(buffer) or 0)
-        except self._damage as error:
-            raise self._damaged(error) from error
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        try:
-            return int(self._stream.seek(offset, whence))
-        except self._damage as error:
-            raise self._damaged(error) from error
-
-    def tell(self) -> int:
-        return int(self._stream.tell())
-
-    def close(self) -> None:
-        if not self.closed:
-            self._stream.close()
-            self._raw.close()
-        super().close()
-
-    def _damaged(self, error: BaseException) -> StorageError:
-        if isinstance(error, EOFError):
-            what = "the gzipped copy ends early"
-        else:
-            what = f"the gzipped copy is damaged: {error}"
-        return StorageError(what, file=self.name, cure="what comes before is read; copy the segment again")
-
-
-def _gzip_stream(raw: BinaryIO) -> tuple[Any, tuple[type[BaseException], ...]]:
-    """A decompressing stream over `raw` (isal's where it is installed), and what it raises on damage."""
-    damage: tuple[type[BaseException], ...] = (EOFError, OSError, zlib.error)
-    try:
-        from isal import igzip, isal_zlib
-    except ImportError:
-        import gzip
-
-        return gzip.GzipFile(fileobj=raw, mode="rb"), damage
-    opened: Any = igzip.GzipFile
-    # isal's error is no subclass of zlib's.
-    error_of_isal: Any = isal_zlib.error
-    return opened(fileobj=raw, mode="rb"), (*damage, error_of_isal)
-
-
 def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:
     """The file at `path` as a seekable stream of plain bytes; a name ending in `.gz` is decompressed.
 
@@ -143,8 +80,7 @@ def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:
         raise
     if not gzipped:
         return file
-    file.close()
-    return _GzipFile(name)  # type: ignore[return-value]
+    return GzippedFile(file, name)  # type: ignore[return-value]
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-ROW_GROUP_BYTES: Final = 8 << 20
+ROW_GROUP_BYTES: Final = 6 << 20
 """Of gathered columns. One group is gathered while another is encoded, which takes several times its size:
 all of that has to stay below 150 MiB."""
 

@@ -1,0 +1,152 @@
+"""Files at the edge: every failure is a StorageError that says what to do, and replacing is all or
+nothing."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klog.formats.errors import StorageError
+from klog.storage import files
+from klog.storage.files import atomic_output, open_for_reading, read_whole, write_atomically
+
+
+def test_permission_denied_says_who_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # The tests may run as root, whom nothing is denied: the refusal is the opener's.
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(files, "_PlainFile", refuse)
+    with pytest.raises(StorageError) as caught:
+        open_for_reading(tmp_path / "some.log")
+    assert str(caught.value) == (
+        f"{tmp_path / 'some.log'}: cannot be opened: Permission denied "
+        "(run as the user that owns Kafka's files, or ask for read permission)"
+    )
+
+
+@pytest.mark.parametrize("special", ["directory", "pipe", "nothing"])
+def test_what_is_no_regular_file_is_refused(tmp_path: Path, special: str) -> None:
+    path = tmp_path / "x.log"
+    if special == "directory":
+        path.mkdir()
+    elif special == "pipe":
+        os.mkfifo(path)
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+        keeper = os.open(path, os.O_RDWR | os.O_NONBLOCK)  # else opening it to read would wait for a writer
+    with pytest.raises(StorageError) as caught:
+        open_for_reading(path)
+    assert caught.value.cure is not None
+    if special == "pipe":
+        os.close(keeper)
+
+
+def test_a_directory_that_cannot_be_listed_is_a_storage_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be listed"):
+        files.list_directory(tmp_path / "none")
+
+
+def test_a_read_that_fails_names_file_and_position(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    path.write_bytes(b"12345678")
+    with open_for_reading(path) as file:
+        file.seek(4)
+        os.close(file.fileno())
+        reopened = os.open(tmp_path, os.O_RDONLY)  # a directory under the same number: reads fail with EISDIR
+        with pytest.raises(StorageError) as caught:
+            file.readinto(bytearray(4))  # type: ignore[attr-defined]
+        assert caught.value.file == str(path)
+        assert reopened == file.fileno()
+
+
+@given(st.lists(st.binary(max_size=3000), min_size=1, max_size=4), st.integers(0, 4000), st.integers(0, 4000))
+def test_a_gzipped_copy_reads_and_seeks_like_the_plain_file(
+    tmp_path_factory: pytest.TempPathFactory, members: list[bytes], first: int, second: int
+) -> None:
+    path = tmp_path_factory.mktemp("gz") / "x.log.gz"
+    path.write_bytes(b"".join(gzip.compress(member) for member in members))
+    plain = b"".join(members)
+    assert read_whole(path) == plain
+    with open_for_reading(path) as file:
+        for position in (first, second):
+            assert file.seek(position) == min(position, len(plain))
+            assert file.read(100) == plain[position : position + 100]
+
+
+@pytest.mark.parametrize("cut", [1, 9, 100, 5000])
+def test_a_cut_gzipped_copy_delivers_what_there_is_and_then_says_so(tmp_path: Path, cut: int) -> None:
+    plain = os.urandom(20_000)
+    path = tmp_path / "x.log.gz"
+    path.write_bytes(gzip.compress(plain)[:-cut])
+    delivered = bytearray()
+    buffer = bytearray(777)
+    ended: StorageError | None = None
+    with open_for_reading(path) as file:
+        while ended is None:
+            try:
+                delivered += buffer[: file.readinto(buffer)]  # type: ignore[attr-defined]
+            except StorageError as error:
+                ended = error
+    assert "ends early" in str(ended)
+    assert plain.startswith(delivered)
+    assert len(delivered) >= min(len(plain), len(plain) - cut)
+
+
+def test_a_damaged_gzipped_copy_says_so(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(os.urandom(20_000)))
+    packed[-5] ^= 0xFF
+    path = tmp_path / "x.log.gz"
+    path.write_bytes(packed)
+    with pytest.raises(StorageError, match="damaged"):
+        read_whole(path)
+
+
+def test_a_name_with_gz_that_holds_plain_bytes_is_read_plain(tmp_path: Path) -> None:
+    path = tmp_path / "x.log.gz"
+    path.write_bytes(b"plain")
+    assert read_whole(path) == b"plain"
+
+
+def test_replacing_keeps_mode_and_leaves_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "x.index"
+    path.write_bytes(b"old")
+    path.chmod(0o640)
+    write_atomically(path, [b"ne", b"w"])
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert os.listdir(tmp_path) == ["x.index"]
+
+
+def test_a_writer_that_fails_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "x.index"
+    path.write_bytes(b"old")
+
+    def fail_half_way() -> None:
+        with atomic_output(path) as out:
+            out.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way()
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["x.index"]
+
+
+def test_nobody_sees_a_file_before_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "x.index"
+    with atomic_output(path) as out:
+        out.write(b"whole")
+        assert not path.exists()
+    assert path.read_bytes() == b"whole"
+
+
+def test_a_directory_that_is_not_there_cannot_be_written_to(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be written"):
+        write_atomically(tmp_path / "none" / "x", b"")
