@@ -190,13 +190,23 @@ def _control(records: RecordTable, row: int, view: memoryview) -> str:
     return f" controlType: {'LEADER_CHANGE' if kind == 2 else 'UNKNOWN'}({kind})"
 
 
+def _shown_size(magic: int, start: int, size: int, view: memoryview) -> int:
+    """Legacy messages show the size field as it stands there, believable or not."""
+    if magic < 2 and 4 <= start <= len(view):
+        return int.from_bytes(view[start - 4 : start], "big", signed=True)
+    return size
+
+
 def _metadata(table: BatchTable, records: RecordTable, row: int, view: memoryview) -> str:
     batch = records.batch[row]
+    magic = table.magic[batch]
+    key_size = _shown_size(magic, records.key_start[row], records.key_size[row], view)
+    value_size = _shown_size(magic, records.value_start[row], records.value_size[row], view)
     text = (
         f"| offset: {records.offset[row]} {timestamp_type(table, batch)}: {records.timestamp[row]}"
-        f" keySize: {records.key_size[row]} valueSize: {records.value_size[row]}"
+        f" keySize: {key_size} valueSize: {value_size}"
     )
-    if table.magic[batch] < 2:
+    if magic < 2:
         # The stray brace is Kafka's.
         return f"{text} isValid: {_BOOLEANS[bool(records.valid[row])]} crc: {records.crc[row]}}}"
     spans = header_spans(view, records.headers_start[row], records.header_count[row])

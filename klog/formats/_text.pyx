@@ -127,6 +127,11 @@ cdef void put_kafka_control(Out *o, const Records *r, Py_ssize_t row, const Payl
         put(o, ")")
 
 
+cdef inline long long shown_size(long long magic, long long start, long long size, const Payload *p) noexcept:
+    """Legacy messages show the size field as it stands there, believable or not."""
+    return int32_at(p.data + start - 4) if magic < 2 and 4 <= start <= p.size else size
+
+
 cdef int put_kafka_record(
     Out *o, const Batches *b, const Records *r, Py_ssize_t row, const Payload *p, bint print_data, bint skip_metadata
 ) except -1:
@@ -144,9 +149,9 @@ cdef int put_kafka_record(
         put(o, ": ")
         put_int(o, r.timestamp[row])
         put(o, " keySize: ")
-        put_int(o, r.key_size[row])
+        put_int(o, shown_size(b.magic[batch], r.key_start[row], r.key_size[row], p))
         put(o, " valueSize: ")
-        put_int(o, r.value_size[row])
+        put_int(o, shown_size(b.magic[batch], r.value_start[row], r.value_size[row], p))
         if b.magic[batch] >= 2:
             put(o, " sequence: ")
             put_int(o, record_sequence(b, batch, r.offset[row]))

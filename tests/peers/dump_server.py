@@ -10,9 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.peers.kafka import KafkaPeer, java_environment
+from tests.peers.kafka import STOCK_TOOL_FLAGS, KafkaPeer, java_environment
 
 _INT = struct.Struct(">i")
+
+# A warm JVM throws its own exceptions without their message, which the tool prints; a fresh one does not.
+KEEP_MESSAGES = "-XX:-OmitStackTraceInFastThrow"
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class DumpServer:
 
     def __init__(self, peer: KafkaPeer, cwd: Path | None = None) -> None:
         self._process = subprocess.Popen(
-            peer.command("DumpServer"),
+            peer.command("DumpServer", jvm_flags=(*STOCK_TOOL_FLAGS, KEEP_MESSAGES)),
             cwd=cwd,
             env=java_environment(),
             stdin=subprocess.PIPE,

@@ -42,13 +42,18 @@ def damaged(what: str) -> CorruptRecordError:
     )
 
 
-def iterate(data: Bytes, table: BatchTable, row: int, limit_bytes: int) -> Iterated:
-    """The records of batch `row`, scanned from `data`, as far as Kafka's tool gets to see them."""
+def iterate(
+    data: Bytes, table: BatchTable, row: int, limit_bytes: int, *, read_sizes: bool = True
+) -> Iterated:
+    """The records of batch `row`, scanned from `data`, as far as Kafka's tool gets to see them.
+
+    Without `read_sizes` keys and values of legacy messages are not looked at, so that none can be wrong.
+    """
     records = RecordTable()
     if table.magic[row] < 2:
         if table.attributes[row] & CODEC_MASK:
-            return _legacy_set(data, table, row, limit_bytes)
-        return _legacy_message(data, table, row)
+            return _legacy_set(data, table, row, limit_bytes, read_sizes)
+        return _legacy_message(data, table, row, read_sizes)
     if table.size[row] < 61:
         return Iterated(data, records, 0, 0, damaged("batch is shorter than its header"))
     if table.count[row] == 0:
@@ -83,17 +88,23 @@ def _decompressed(data: Bytes, table: BatchTable, row: int, limit_bytes: int) ->
     return decompress(codec, block, magic=table.magic[row], limit_bytes=limit_bytes)
 
 
-def _legacy_message(data: Bytes, table: BatchTable, row: int) -> Iterated:
+def _legacy_message(data: Bytes, table: BatchTable, row: int, read_sizes: bool) -> Iterated:
     at = table.position[row] - table.origin
     records = RecordTable()
     timestamp = table.max_timestamp[row]
     message = memoryview(data)[at : at + table.size[row]]
-    problem = _append_message(records, row, message, at, table.last_offset[row], timestamp)
+    problem = _append_message(records, row, message, at, table.last_offset[row], timestamp, read_sizes)
     return Iterated(data, records, 0, len(records), problem)
 
 
 def _append_message(
-    records: RecordTable, row: int, message: memoryview, at: int, offset: int, timestamp: int
+    records: RecordTable,
+    row: int,
+    message: memoryview,
+    at: int,
+    offset: int,
+    timestamp: int,
+    read_sizes: bool,
 ) -> KlogError | None:
     """Append a message of magic 0 or 1 that starts at `at` of the payload; what is wrong with its sizes.
 
@@ -101,13 +112,16 @@ def _append_message(
     `value_size` larger than the payload tells the caller.
     """
     key_at = 18 if message[16] == 0 else 26
-    if key_at + 4 > len(message):
-        return damaged("message ends before its key")
-    (key_size,) = _INT32.unpack_from(message, key_at)
-    value_at = key_at + 4 + max(key_size, 0)
-    if value_at + 4 > len(message):
-        return damaged(f"message has a key of {key_size} bytes that does not fit it")
-    (value_size,) = _INT32.unpack_from(message, value_at)
+    key_size = value_size = -1
+    value_at = key_at
+    if read_sizes:
+        if key_at + 4 > len(message):
+            return damaged("message ends before its key")
+        (key_size,) = _INT32.unpack_from(message, key_at)
+        value_at = key_at + 4 + max(key_size, 0)
+        if value_at + 4 > len(message):
+            return damaged(f"message has a key of {key_size} bytes that does not fit it")
+        (value_size,) = _INT32.unpack_from(message, value_at)
     crc = int.from_bytes(message[12:16], "big")
     records.batch.append(row)
     records.offset.append(offset)
@@ -124,7 +138,7 @@ def _append_message(
     return None
 
 
-def _legacy_set(data: Bytes, table: BatchTable, row: int, limit_bytes: int) -> Iterated:
+def _legacy_set(data: Bytes, table: BatchTable, row: int, limit_bytes: int, read_sizes: bool) -> Iterated:
     """The messages of a wrapper. Kafka cuts all of them apart before it hands out the first."""
     records = RecordTable()
     magic = table.magic[row]
@@ -145,7 +159,7 @@ def _legacy_set(data: Bytes, table: BatchTable, row: int, limit_bytes: int) -> I
             if log_append_time and message[16] == 1:
                 timestamp = table.max_timestamp[row]
             shown = offset + base if magic == 1 else offset
-            problem = _append_message(records, row, message, at, shown, timestamp)
+            problem = _append_message(records, row, message, at, shown, timestamp, read_sizes)
         if problem is not None:
             return Iterated(payload, records, 0, len(records), problem)
     return Iterated(payload, records, 0, len(records))

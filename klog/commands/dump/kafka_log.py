@@ -97,11 +97,9 @@ class LogDump:
         table, pen = self._table, self._pen
         position = table.position[row]
         if table.magic[row] < 0:
-            # Read as a message of magic 1, timestamp and all.
-            at = position - table.origin
-            timestamp = int.from_bytes(data[at + 18 : at + 26], "big", signed=True)
-            table.max_timestamp[row] = table.base_timestamp[row] = timestamp
-        elif table.magic[row] >= 2 and table.size[row] < HEADER_BYTES:
+            pen.write(f"offset: {table.last_offset[row]}")
+            raise damaged(f"batch has magic {table.magic[row]}").at(position_bytes=position)
+        if table.magic[row] >= 2 and table.size[row] < HEADER_BYTES:
             if position + HEADER_BYTES > self._file_bytes:
                 raise damaged("file ends inside of a batch's header").at(position_bytes=position)
             if position + HEADER_BYTES > table.origin + len(data):
@@ -202,7 +200,8 @@ class LogDump:
         pen.used = text.kafka_batches(table, row, row + 1, pen.page, pen.used)
         if not self._deep:
             return
-        iterated = iterate(data, table, row, self._limit_bytes)
+        sizes = self._print_data or not self._flags.skip_record_metadata
+        iterated = iterate(data, table, row, self._limit_bytes, read_sizes=sizes)
         control = table.magic[row] >= 2 and table.attributes[row] & CONTROL_BIT
         try:
             if control and not self._flags.skip_record_metadata:
@@ -261,8 +260,8 @@ class LogDump:
         pen, records = self._pen, iterated.records
         size = records.value_size[row]
         fits = self._table.magic[records.batch[row]] >= 2 or _value_fits(records, row)
+        # The size is shown from the bytes; a value that does not fit must not be looked for.
         records.value_size[row] = size if fits else -1
-        start = pen.used
         pen.used = text.kafka_records(
             self._table,
             records,
@@ -272,14 +271,10 @@ class LogDump:
             False,
             self._flags.skip_record_metadata,
             pen.page,
-            start,
+            pen.used,
         )
         pen.used -= 1
-        if not fits:
-            records.value_size[row] = size
-            line = bytes(pen.page[start : pen.used]).decode()
-            pen.used = start
-            pen.write(line.replace(" valueSize: -1 ", f" valueSize: {size} ", 1))
+        records.value_size[row] = size
 
     def _control_line(self, iterated: Iterated, row: int) -> None:
         self._metadata(iterated, row)
@@ -295,7 +290,7 @@ class LogDump:
             if self._table.magic[records.batch[row]] < 2 and not _value_fits(records, row):
                 key_text, value_text = unreadable_texts(
                     self._flags,
-                    has_key=records.key_size[row] >= 0,
+                    _key_and_value(iterated, row)[0],
                     size=records.value_size[row],
                     room=records.headers_start[row] - records.value_start[row],
                     offset=records.offset[row],

@@ -27,19 +27,22 @@ def text_parser(key: bytes | None, value: bytes | None, _offset: int) -> tuple[s
 
 
 def unreadable_texts(
-    flags: KafkaFlags, *, has_key: bool, size: int, room: int, offset: int
+    flags: KafkaFlags, key: bytes | None, *, size: int, room: int, offset: int
 ) -> tuple[str | None, str | None]:
     """What is shown of a legacy message whose value of `size` bytes has only `room`.
 
     Some decoders show the virtual machine's words and go on; raises CorruptRecordError for those that die.
     """
     words = f"skipping. newLimit > capacity: ({size} > {room})"
-    if flags.decoder is Decoder.OFFSETS and has_key:
+    if flags.decoder is Decoder.OFFSETS and key is not None:
         return f"Error at offset {offset}, {words}", None
     if flags.decoder is Decoder.CLUSTER_METADATA:
         return None, f"Error at {offset}, {words}"
     if flags.decoder is Decoder.REMOTE_LOG_METADATA:
         return None, f"Error at offset {offset}, {words}"
+    if flags.decoder is Decoder.TRANSACTION_LOG and key is not None and key[:2] not in (b"\0\0", key[:1]):
+        # The value of a key of unknown version is not looked at.
+        return _internal(flags.decoder)(key, None, offset)
     raise CorruptRecordError(f"message has a value of {size} bytes that does not fit it")
 
 
