@@ -43,6 +43,15 @@ class _LazyGroup(TyperGroup):
         )
         return typer.main.get_command(holder)
 
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
+            # Typer would make it exit code 1.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit from None
+
 
 app = typer.Typer(
     cls=_LazyGroup,
@@ -89,10 +98,6 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
 
 
 def _complain(error: KlogError) -> None:
