@@ -57,6 +57,7 @@ def decode(data, table, Py_ssize_t first, Py_ssize_t last, records):
     cdef Trouble trouble
     cdef Py_ssize_t row, room = 0
     cdef int64_t at, end
+    fail(records, -1, None)
     open_batches(&batches, table)
     if not 0 <= first <= last <= batches.rows:
         raise UsageError(f"batches {first} to {last} of a table of {batches.rows}")
@@ -101,6 +102,7 @@ def decode_payload(payload, table, Py_ssize_t row, records):
     cdef Batches batches
     cdef Records out
     cdef Trouble trouble
+    fail(records, -1, None)
     open_batches(&batches, table)
     if not 0 <= row < batches.rows:
         raise UsageError(f"batch {row} of a table of {batches.rows}")

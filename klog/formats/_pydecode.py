@@ -31,7 +31,9 @@ def decode(data: Bytes, table: BatchTable, first: int, last: int, records: Recor
     Spans point into `data`, the buffer that `table` was scanned from. Returns the row after the last batch
     that was decoded whole: `last`; or the row of the batch in which `records.problem` was found; or that of
     the first compressed batch that holds records, which wants `decode_payload` (no problem then).
+    `records.problem` speaks of the last call only.
     """
+    records.problem, records.problem_batch = None, -1
     if not 0 <= first <= last <= len(table):
         raise UsageError(f"batches {first} to {last} of a table of {len(table)}")
     view = memoryview(data)
@@ -53,8 +55,9 @@ def decode_payload(payload: Bytes, table: BatchTable, row: int, records: RecordT
     """Append the records of compressed batch `row`; `payload` is what its block decompressed to.
 
     Spans point into `payload`. For magic 0 and 1 the payload is the inner message set, and the batch's
-    `base_offset` becomes known. False where `records.problem` was found.
+    `base_offset` becomes known. False where `records.problem` was found, which speaks of the last call only.
     """
+    records.problem, records.problem_batch = None, -1
     if not 0 <= row < len(table):
         raise UsageError(f"batch {row} of a table of {len(table)}")
     view = memoryview(payload)

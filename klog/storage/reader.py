@@ -105,7 +105,7 @@ class SegmentReader:
         by_place = self._bounds.by_place
         first = None
         for row, attributes in enumerate(batches.attributes):
-            compressed = attributes & CODEC_MASK
+            compressed = attributes & CODEC_MASK and batches.count[row]  # no records: no block to open
             wanted = not by_place or self._bounds.may_hold(batches, row)
             if wanted and not compressed:
                 first = row if first is None else first
@@ -121,7 +121,7 @@ class SegmentReader:
     def decode_rows(self, data: Bytes, rows: Iterable[int]) -> Iterator[Bytes]:
         """The records of single batches of the chunk at hand, a run each."""
         for row in rows:
-            if self.batches.attributes[row] & CODEC_MASK:
+            if self.batches.attributes[row] & CODEC_MASK and self.batches.count[row]:
                 yield from self._compressed(data, row)
             else:
                 yield from self._plain(data, row, row + 1)

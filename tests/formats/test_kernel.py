@@ -250,6 +250,18 @@ def test_decoding_stops_at_a_problem_and_says_in_which_batch(kernel: ModuleType)
     assert (records.problem, records.problem_batch) == (None, -1)
 
 
+def test_a_problem_speaks_of_the_last_call_only(kernel: ModuleType) -> None:
+    data = batch(SIMPLE, 2) + batch(SIMPLE, 1)
+    table, records = BatchTable(), RecordTable()
+    kernel.scan(data, 0, True, table)
+    assert kernel.decode(data, table, 0, 2, records) == 0
+    assert kernel.decode(data, table, 1, 2, records) == 2
+    assert (records.problem, records.problem_batch) == (None, -1)
+    assert not kernel.decode_payload(SIMPLE, table, 0, records)
+    assert kernel.decode_payload(SIMPLE, table, 1, records)
+    assert (records.problem, len(records)) == (None, 4)
+
+
 # Messages of magic 0 and 1
 
 
