@@ -33,7 +33,7 @@ def decode(data: Bytes, table: BatchTable, first: int, last: int, records: Recor
     the first compressed batch that holds records, which wants `decode_payload` (no problem then).
     `records.problem` speaks of the last call only.
     """
-    records.problem, records.problem_batch = None, -1
+    _forget_problem(records)
     if not 0 <= first <= last <= len(table):
         raise UsageError(f"batches {first} to {last} of a table of {len(table)}")
     view = memoryview(data)
@@ -57,7 +57,7 @@ def decode_payload(payload: Bytes, table: BatchTable, row: int, records: RecordT
     Spans point into `payload`. For magic 0 and 1 the payload is the inner message set, and the batch's
     `base_offset` becomes known. False where `records.problem` was found, which speaks of the last call only.
     """
-    records.problem, records.problem_batch = None, -1
+    _forget_problem(records)
     if not 0 <= row < len(table):
         raise UsageError(f"batch {row} of a table of {len(table)}")
     view = memoryview(payload)
@@ -112,6 +112,11 @@ def batch_bounds(view: memoryview, table: BatchTable, row: int) -> tuple[int, in
     if at < 0 or size < _SMALLEST_ENTRY_BYTES or at + size > len(view):
         raise UsageError(f"batch {row} of the table does not lie in the buffer")
     return at, at + size
+
+
+def _forget_problem(records: RecordTable) -> None:
+    records.problem = None
+    records.problem_batch = -1
 
 
 def _fail(records: RecordTable, row: int, problem: str) -> None:
