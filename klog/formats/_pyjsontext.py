@@ -13,7 +13,12 @@ from base64 import b64encode
 from typing import Final
 
 from klog.formats._pytext import (
+    AUTO,
+    BASE64,
     CODEC_NAMES,
+    HEX,
+    NONE,
+    UTF8,
     check_record,
     check_rows,
     header_spans,
@@ -34,13 +39,6 @@ from klog.formats.columns import (
 )
 
 IMPLEMENTATION: Final = "python"
-
-# How keys, values and header keys are shown; the numbers are the compiled twin's, too.
-AUTO: Final = 0  # a string where it is valid UTF-8, else {"base64": "..."}
-UTF8: Final = 1  # a string; what is not UTF-8 becomes U+FFFD
-BASE64: Final = 2
-HEX: Final = 3
-NONE: Final = 4  # {"size": n} only
 
 _CONTROL_TYPES: Final = (
     "ABORT",

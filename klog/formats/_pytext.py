@@ -25,6 +25,13 @@ from klog.formats.errors import FormatError
 
 IMPLEMENTATION: Final = "python"
 
+# How keys, values and header keys are shown; the numbers are the compiled twin's, too.
+AUTO: Final = 0  # a string where it is valid UTF-8, else {"base64": "..."}
+UTF8: Final = 1  # a string; what is not UTF-8 becomes U+FFFD
+BASE64: Final = 2
+HEX: Final = 3
+NONE: Final = 4  # {"size": n} only
+
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "unknown")
 _BOOLEANS: Final = ("false", "true")
 _INT32_MAX: Final = 2**31 - 1

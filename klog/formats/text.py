@@ -8,8 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from klog.formats._pyjsontext import AUTO, BASE64, HEX, NONE, UTF8
-from klog.formats._pytext import java_text
+from klog.formats._pytext import AUTO, BASE64, HEX, NONE, UTF8, java_text
 
 if TYPE_CHECKING or os.environ.get("KLOG_PURE_PYTHON"):
     from klog.formats._pyjsontext import jsonl_batches, jsonl_records

@@ -153,7 +153,7 @@ def test_gaps_between_offsets_are_told_at_the_end_latest_first(
     lines = [f"Non-consecutive offsets in {path}"]
     lines += [f"  {before} is followed by {after}" for before, after in reversed(gaps)]
     assert outcome.stderr.decode().splitlines() == lines
-    assert outcome.status == 1
+    assert outcome.status == 0  # compaction leaves gaps: no damage
 
 
 @pytest.mark.usefixtures("in_logs")

@@ -65,7 +65,7 @@ def all_equal(table: BatchTable, records: RecordTable, payload: bytes) -> None:
     for data, skip in ((True, False), (False, True), (True, True)):
         equal(_text.kafka_records, _pytext.kafka_records, table, records, 0, rows, payload, data, skip)
         equal(_text.kafka_deep, _pytext.kafka_deep, table, 0, batches, records, 0, payload, data, skip)
-    for mode in (_pyjsontext.AUTO, _pyjsontext.UTF8, _pyjsontext.BASE64, _pyjsontext.HEX, _pyjsontext.NONE):
+    for mode in (_pytext.AUTO, _pytext.UTF8, _pytext.BASE64, _pytext.HEX, _pytext.NONE):
         equal(
             _jsontext.jsonl_records,
             _pyjsontext.jsonl_records,
@@ -129,7 +129,7 @@ def test_base64_is_pythons(size: int, seed: int) -> None:
     value = bytes((seed * 37 + number * 101) % 256 for number in range(size))
     data = uncompressed_batch([(None, value, [])])
     table, records = scanned(data)
-    found = outcome(_jsontext.jsonl_records, table, records, 0, 1, data, b'{"file":"f"', _pyjsontext.BASE64)
+    found = outcome(_jsontext.jsonl_records, table, records, 0, 1, data, b'{"file":"f"', _pytext.BASE64)
     assert isinstance(found, bytes)
     assert b64decode(json.loads(found)["value"], validate=True) == value
 

@@ -5,7 +5,7 @@ Rules: what Kafka 3.9 prints, which knows nothing of later versions' types and f
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klog.commands.dump import kafka_frames
 from klog.commands.dump.java import ScalaOrder, hash_of_string
@@ -14,7 +14,6 @@ from klog.commands.dump.kafka_messages import (
     Cursor,
     Json,
     MessageError,
-    MessageParser,
     json_text,
     read_version,
 )
@@ -22,6 +21,9 @@ from klog.commands.dump.plan import Decoder
 from klog.formats import consumer_offsets, control_records, schema, transaction_state
 from klog.formats.schema import BYTES, INT32, STRING, Field, array, struct
 from klog.formats.structures import Versioned
+
+if TYPE_CHECKING:
+    from klog.commands.dump.kafka_parsers import MessageParser
 
 _LAST_GROUP_TYPE: Final = 8
 _NEWER_TAGS: Final = frozenset({"metadataHash"})

@@ -12,8 +12,7 @@ from typing import BinaryIO, Final
 
 from klog.commands.dump import java
 from klog.commands.dump.kafka_batch import Iterated, damaged, iterate
-from klog.commands.dump.kafka_messages import MessageParser
-from klog.commands.dump.kafka_parsers import control_text, text_parser, unreadable_texts
+from klog.commands.dump.kafka_parsers import MessageParser, control_text, text_parser, unreadable_texts
 from klog.commands.dump.pen import Pen
 from klog.commands.dump.plan import KafkaFlags
 from klog.formats import kernel, text

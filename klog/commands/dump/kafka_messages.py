@@ -11,7 +11,7 @@ import json
 import re
 import struct
 from base64 import b64encode
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, Final
 
 import construct as c
@@ -21,9 +21,6 @@ from klog.formats import structures
 from klog.formats.text import java_text
 
 Json = Any
-
-# (key, value, offset) -> what is shown of key and value; None: nothing. Raises KlogError where the tool dies.
-MessageParser = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 
 _NO_FIELDS: Final[frozenset[str]] = frozenset()
 _UNDERFLOW: Final = "null"  # a BufferUnderflowException has no message

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from klog.commands.dump.kafka_messages import MessageParser
 from klog.commands.dump.plan import Decoder, KafkaFlags
 from klog.formats.errors import CorruptRecordError, UsageError
 from klog.formats.text import java_text
 
+# (key, value, offset) -> what is shown of key and value; None: nothing. Raises KlogError where the tool dies.
+MessageParser = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 _FieldDecoder = Callable[[bytes], str]
 
 _PACKAGE: Final = "org.apache.kafka.tools.api."
