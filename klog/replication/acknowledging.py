@@ -1,0 +1,66 @@
+"""Producers that wait until all in-sync replicas have their records (acks=all).
+
+Rules: Kafka's `DelayedProduce`: a partition is acknowledged when its high watermark has passed the records,
+with NOT_ENOUGH_REPLICAS_AFTER_APPEND where too few replicas are in sync by then; it fails when leadership is
+lost; what is still missing when the time is over is answered REQUEST_TIMED_OUT (the records stay).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.partition import Partition
+from klog.replication.purgatory import DelayedOperation
+
+
+@dataclass(slots=True)
+class Awaited:
+    """One partition that a producer waits for: the high watermark must reach `required_offset`.
+
+    `error` is what it would be answered now.
+    """
+
+    required_offset: int
+    error: ErrorCode = ErrorCode.REQUEST_TIMED_OUT
+    pending: bool = True
+
+
+class DelayedProduce(DelayedOperation):
+    """A produce request that waits for replication."""
+
+    __slots__ = ("_answer", "_partitions", "awaited")
+
+    def __init__(
+        self,
+        due_ms: int,
+        partitions: Mapping[tuple[str, int], Partition],
+        awaited: Mapping[tuple[str, int], Awaited],
+        answer: Callable[[Mapping[tuple[str, int], Awaited]], None],
+    ) -> None:
+        super().__init__(due_ms)
+        self._partitions = partitions
+        self.awaited = awaited
+        self._answer = answer
+
+    def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (few partitions: all are looked at)
+        """Complete when no partition is pending any more."""
+        for where, awaited in self.awaited.items():
+            if awaited.pending:
+                self._look(where, awaited)
+        return not any(awaited.pending for awaited in self.awaited.values()) and self.force_complete()
+
+    def _look(self, where: tuple[str, int], awaited: Awaited) -> None:
+        partition = self._partitions.get(where)
+        if partition is None or not partition.is_leader:
+            awaited.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            awaited.pending = False
+        elif partition.log.high_watermark >= awaited.required_offset:
+            enough = len(partition.isr) >= partition.min_in_sync_replicas
+            awaited.error = ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            awaited.pending = False
+
+    def on_complete(self) -> None:
+        """Answer."""
+        self._answer(self.awaited)

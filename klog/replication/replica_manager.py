@@ -1,0 +1,195 @@
+"""The replicas of this broker: made, led, followed, stopped and deleted as the controller says.
+
+Rules: Kafka's `ReplicaManager`. Requests of a controller are fenced by the highest controller epoch seen and
+by each partition's leader epoch. Reads and writes of clients go to the partitions directly; whoever waits for
+one of them is woken here. Fetching from other brokers is another room's: `on_roles_changed` tells it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from klog.formats.errors import KlogError
+from klog.formats.names import TopicPartition
+from klog.metadata.control_requests import (
+    EPOCH_DURING_DELETE,
+    NO_EPOCH,
+    ControlResponse,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    StopReplicaPartition,
+    StopReplicaRequest,
+)
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.acknowledging import DelayedProduce
+from klog.replication.partition import Partition
+from klog.replication.purgatory import Purgatory
+from klog.replication.reading import DelayedFetch
+from klog.storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+_NO_CONTROLLER: Final = -1
+
+
+class Logs(Protocol):
+    """What the replica manager wants of the log manager. All raise `StorageError` or `OSError`."""
+
+    def get_or_create(self, where: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
+        """The log of a replica; made where it is not there yet (in a directory that is online)."""
+
+    def get(self, where: TopicPartition) -> PartitionLog | None:
+        """The log of a replica, if it is there."""
+
+    def delete(self, where: TopicPartition) -> None:
+        """Throw a replica's log away: renamed now, removed later."""
+
+
+class ReplicaManager:
+    """All replicas by (topic, partition).
+
+    `partitions` is replaced as a whole and never changed: readers hold no lock.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: Logs,
+        produce_purgatory: Purgatory[DelayedProduce],
+        fetch_purgatory: Purgatory[DelayedFetch],
+        on_roles_changed: Callable[[Iterable[Partition]], None] = lambda _: None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.partitions: Mapping[tuple[str, int], Partition] = {}
+        self.offline: frozenset[tuple[str, int]] = frozenset()
+        self.controller_epoch = _NO_CONTROLLER
+        self._logs = logs
+        self._produce_purgatory = produce_purgatory
+        self._fetch_purgatory = fetch_purgatory
+        self._on_roles_changed = on_roles_changed
+        self._changing = threading.RLock()
+
+    # -- waking those that wait ------------------------------------------------------------------------------
+
+    def appended(self, key: tuple[str, int], *, high_watermark_moved: bool) -> None:
+        """Records have been written: wake whoever waits for them. To be called without any log's lock."""
+        self._fetch_purgatory.check_and_complete(key)
+        if high_watermark_moved:
+            self._produce_purgatory.check_and_complete(key)
+
+    def _role_changed(self, key: tuple[str, int]) -> None:
+        self._produce_purgatory.check_and_complete(key)
+        self._fetch_purgatory.check_and_complete(key)
+
+    # -- the controller's word -------------------------------------------------------------------------------
+
+    def accepts(self, controller_epoch: int) -> bool:
+        """Whether a controller of this epoch may still speak; its epoch is remembered."""
+        with self._changing:
+            if controller_epoch < self.controller_epoch:
+                return False
+            self.controller_epoch = controller_epoch
+            return True
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
+        """Lead or follow partitions."""
+        with self._changing:
+            if not self.accepts(request.controller_epoch):
+                return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+            errors: dict[TopicPartition, ErrorCode] = {}
+            changed: list[Partition] = []
+            added: dict[tuple[str, int], Partition] = {}
+            for state in request.partitions:
+                topic_id = request.topic_ids.get(state.partition.topic)
+                error, partition = self._apply(state, topic_id, added)
+                errors[state.partition] = error
+                if partition is not None:
+                    changed.append(partition)
+            if added:
+                self.partitions = {**self.partitions, **added}
+        if changed:
+            self._on_roles_changed(changed)
+        for partition in changed:
+            self._role_changed(partition.where)
+        return ControlResponse(ErrorCode.NONE, errors)
+
+    def _apply(
+        self, state: LeaderAndIsrPartition, topic_id: str | None, added: dict[tuple[str, int], Partition]
+    ) -> tuple[ErrorCode, Partition | None]:
+        where = state.partition
+        if where in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR, None
+        if self.broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        partition = self.partitions.get(where)
+        if partition is not None:
+            if None not in (topic_id, partition.topic_id) and topic_id != partition.topic_id:
+                return ErrorCode.INCONSISTENT_TOPIC_ID, None
+            if state.leader_epoch < partition.leader_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH, None
+            if state.leader_epoch == partition.leader_epoch:
+                return ErrorCode.NONE, None  # heard before: a repeated request must change nothing
+        else:
+            try:
+                log = self._logs.get_or_create(where, topic_id, is_new=state.is_new)
+            except (KlogError, OSError) as failed:
+                logger.error("%s has no log: %s", where, failed)
+                return ErrorCode.KAFKA_STORAGE_ERROR, None
+            partition = added[where] = Partition(where, self.broker_id, log, topic_id)
+        partition.apply(state)
+        logger.info("%r", partition)
+        return ErrorCode.NONE, partition
+
+    def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
+        """Stop partitions, and delete those that the controller wants gone."""
+        with self._changing:
+            if not self.accepts(request.controller_epoch):
+                return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+            errors = {state.partition: self._may_stop(state) for state in request.partitions}
+            stopped = [state for state in request.partitions if errors[state.partition] is ErrorCode.NONE]
+            gone = {state.partition for state in stopped}
+            self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
+            for state in stopped:
+                if state.delete:
+                    errors[state.partition] = self._delete(state.partition)
+        for key in gone:
+            self._role_changed(key)
+        return ControlResponse(ErrorCode.NONE, errors)
+
+    def _may_stop(self, state: StopReplicaPartition) -> ErrorCode:
+        if state.partition in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        partition = self.partitions.get(state.partition)
+        if partition is None or state.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
+            return ErrorCode.NONE
+        return (
+            ErrorCode.NONE if state.leader_epoch >= partition.leader_epoch else ErrorCode.FENCED_LEADER_EPOCH
+        )
+
+    def _delete(self, where: TopicPartition) -> ErrorCode:
+        try:
+            self._logs.delete(where)
+        except (KlogError, OSError) as failed:
+            logger.error("%s could not be deleted: %s", where, failed)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    # -- failing directories ---------------------------------------------------------------------------------
+
+    def directory_failed(self, lost: Iterable[TopicPartition]) -> None:
+        """These replicas' directory has failed: they answer with a storage error from now on."""
+        gone = set(lost)
+        with self._changing:
+            self.offline |= gone
+            self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
+        for key in gone:
+            self._role_changed(key)
+
+    def missing(self, key: tuple[str, int], known: Callable[[tuple[str, int]], bool]) -> ErrorCode:
+        """What to say of a partition that has no replica here; `known` tells whether the cluster has it."""
+        if key in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER if known(key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
