@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.partition import Partition
+from klog.replication.partition import Replicas
 from klog.replication.purgatory import DelayedOperation
 
 
@@ -30,17 +30,17 @@ class Awaited:
 class DelayedProduce(DelayedOperation):
     """A produce request that waits for replication."""
 
-    __slots__ = ("_answer", "_partitions", "awaited")
+    __slots__ = ("_answer", "_replicas", "awaited")
 
     def __init__(
         self,
         due_ms: int,
-        partitions: Mapping[tuple[str, int], Partition],
+        replicas: Replicas,
         awaited: Mapping[tuple[str, int], Awaited],
         answer: Callable[[Mapping[tuple[str, int], Awaited]], None],
     ) -> None:
         super().__init__(due_ms)
-        self._partitions = partitions
+        self._replicas = replicas
         self.awaited = awaited
         self._answer = answer
 
@@ -52,7 +52,7 @@ class DelayedProduce(DelayedOperation):
         return not any(awaited.pending for awaited in self.awaited.values()) and self.force_complete()
 
     def _look(self, where: tuple[str, int], awaited: Awaited) -> None:
-        partition = self._partitions.get(where)
+        partition = self._replicas.partitions.get(where)
         if partition is None or not partition.is_leader:
             awaited.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             awaited.pending = False

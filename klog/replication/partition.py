@@ -8,6 +8,7 @@ followers report their progress is replication's matter: `follower_end_offsets` 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
@@ -19,6 +20,14 @@ from klog.storage.log.validation import Origin
 NO_LEADER = -1
 CONSUMER = -1
 ANY_EPOCH = -1
+
+
+class Replicas(Protocol):
+    """Where this broker's replicas are found; the map is replaced when one comes or goes."""
+
+    @property
+    def partitions(self) -> Mapping[tuple[str, int], Partition]:
+        """By (topic, partition)."""
 
 
 class PartitionError(KlogError):

@@ -8,12 +8,12 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats.errors import KlogError
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.partition import CONSUMER, Partition, PartitionError
+from klog.replication.partition import CONSUMER, Partition, PartitionError, Replicas
 from klog.replication.purgatory import DelayedOperation
 from klog.storage.log.epoch_file import UNDEFINED_OFFSET, EpochEnd
 from klog.storage.log.partition_log import OffsetOutOfRangeError, PartitionLog, Read
@@ -50,9 +50,6 @@ class Fetched(NamedTuple):
     diverging: EpochEnd | None = None
 
 
-Partitions = Mapping[tuple[str, int], Partition]
-
-
 class Reads(NamedTuple):
     """All that a fetch found; `answer_now` says that waiting would not make it better."""
 
@@ -62,12 +59,13 @@ class Reads(NamedTuple):
 
 
 def read_all(
-    partitions: Partitions,
+    replicas: Replicas,
     entries: Sequence[FetchEntry],
     limits: FetchLimits,
     missing: Callable[[FetchEntry], ErrorCode],
 ) -> Reads:
     """Read every partition that a fetch names. `missing` says what is wrong with one that is not here."""
+    partitions = replicas.partitions
     fetched: list[Fetched] = []
     total = 0
     answer_now = False
@@ -146,19 +144,19 @@ def _divergence(partition: Partition, entry: FetchEntry) -> EpochEnd | None:
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for bytes. It reads again when it completes."""
 
-    __slots__ = ("_answer", "_entries", "_limits", "_missing", "_partitions", "_ready_bytes")
+    __slots__ = ("_answer", "_entries", "_limits", "_missing", "_ready_bytes", "_replicas")
 
     def __init__(
         self,
         due_ms: int,
-        partitions: Partitions,
+        replicas: Replicas,
         entries: Sequence[FetchEntry],
         limits: FetchLimits,
         missing: Callable[[FetchEntry], ErrorCode],
         answer: Callable[[Reads], None],
     ) -> None:
         super().__init__(due_ms)
-        self._partitions = partitions
+        self._replicas = replicas
         self._entries = {entry.key: entry for entry in entries}
         self._limits = limits
         self._missing = missing
@@ -186,7 +184,7 @@ class DelayedFetch(DelayedOperation):
 
     def _ready(self, entry: FetchEntry) -> int:
         """Bytes that one partition has for the fetch, -1 where the answer cannot wait."""
-        partition = self._partitions.get(entry.key)
+        partition = self._replicas.partitions.get(entry.key)
         if partition is None:
             return -1
         found = read_one(partition, entry, self._limits, entry.max_bytes, at_least_one=False)
@@ -198,4 +196,4 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer with what is there now."""
-        self._answer(read_all(self._partitions, list(self._entries.values()), self._limits, self._missing))
+        self._answer(read_all(self._replicas, list(self._entries.values()), self._limits, self._missing))
