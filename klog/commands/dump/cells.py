@@ -46,10 +46,19 @@ def human_time(timestamp_ms: int) -> str:
     if timestamp_ms == -1:
         return "-"
     try:
-        moment = datetime.fromtimestamp(timestamp_ms // 1000).astimezone()
+        moment = datetime.fromtimestamp(timestamp_ms // 1000)
     except (ValueError, OverflowError, OSError):
         return str(timestamp_ms)
-    return f"{moment:%Y-%m-%d %H:%M:%S}.{timestamp_ms % 1000:03d}"
+    return f"{moment.isoformat(' ')}.{timestamp_ms % 1000:03d}"
+
+
+def cell_width(text: str) -> int:
+    """Places that a text takes on a terminal; characters of the East take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def zone() -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
-from klog.commands.dump.cells import Cell
+from klog.commands.dump.cells import Cell, cell_width
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,9 +121,7 @@ class Pages:
 
 
 def _padded(text: str, column: Column, width: int) -> str:
-    from rich.cells import cell_len
-
-    blank = " " * (width - cell_len(text))  # characters of the East take two places
+    blank = " " * (width - cell_width(text))
     return blank + text if column.right else text + blank
 
 
@@ -141,10 +139,10 @@ def _pages(rows: Iterable[Row]) -> Iterator[list[Row]]:
 
 def _widths(columns: list[Column], rows: list[Row], before: list[int]) -> list[int]:
     """Widths that hold the page and are never smaller than on the page before, so that columns stay put."""
-    from rich.cells import cell_len
-
     smallest = before or [len(column.title) for column in columns]
-    return [max(least, *(cell_len(row[place].text) for row in rows)) for place, least in enumerate(smallest)]
+    return [
+        max(least, *(cell_width(row[place].text) for row in rows)) for place, least in enumerate(smallest)
+    ]
 
 
 def _rich(
