@@ -33,6 +33,7 @@ cdef enum:
     SMALLEST_ENTRY = 26
     V2_BYTES = 61
     V2_CRC_FROM = 21
+    LAST_DELTA_END = 27
     MESSAGE_CRC_FROM = 16
     SMALLEST_RECORD = 7  # seven fields of a byte each
     CODEC_MASK = 7
@@ -311,3 +312,4 @@ def index(table, state):
 
 
 include "_decode.pxi"
+include "_append.pxi"

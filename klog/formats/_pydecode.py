@@ -93,11 +93,11 @@ def headers(payload: Bytes, start: int, count: int) -> list[tuple[bytes, bytes |
     found: list[tuple[bytes, bytes | None]] = []
     at = start if start >= 0 else end
     for _ in range(count):
-        key_size, at = _varint(view, at, end, 32)
+        key_size, at = varint(view, at, end, 32)
         if at < 0 or key_size < 0 or at + key_size > end:
             raise CorruptRecordError("headers do not fit the payload")
         key = bytes(view[at : at + key_size])
-        value_size, at = _varint(view, at + key_size, end, 32)
+        value_size, at = varint(view, at + key_size, end, 32)
         if at < 0 or at + value_size > end:
             raise CorruptRecordError("headers do not fit the payload")
         found.append((key, bytes(view[at : at + value_size]) if value_size >= 0 else None))
@@ -253,7 +253,7 @@ def _append_inner(
 # Magic 2
 
 
-def _varint(view: memoryview, at: int, end: int, bits: int) -> tuple[int, int]:
+def varint(view: memoryview, at: int, end: int, bits: int) -> tuple[int, int]:
     """Zig-zag varint at `at`: (value, position after it); position -1 where it does not end.
 
     At most 5 bytes for 32 bits, 10 for 64; bits beyond are dropped, as Kafka's readers do.
@@ -285,7 +285,7 @@ def _decode_v2(
         _fail(records, row, f"batch has a record count of {count}")
         return
     for number in range(count):
-        length, at = _varint(view, at, end, 32)
+        length, at = varint(view, at, end, 32)
         if at < 0:
             _fail(records, row, f"batch ends after {number} of {count} records")
             return
@@ -307,22 +307,22 @@ def _append_v2_record(
     at = body + 1  # attributes, unused
     if at > stop:
         return False
-    timestamp_delta, at = _varint(view, at, stop, 64)
+    timestamp_delta, at = varint(view, at, stop, 64)
     if at < 0:
         return False
-    offset_delta, at = _varint(view, at, stop, 32)
+    offset_delta, at = varint(view, at, stop, 32)
     if at < 0:
         return False
-    key_size, key_start = _varint(view, at, stop, 32)
+    key_size, key_start = varint(view, at, stop, 32)
     at = key_start + max(key_size, 0)
     if key_start < 0 or at > stop:
         return False
-    value_size, value_start = _varint(view, at, stop, 32)
+    value_size, value_start = varint(view, at, stop, 32)
     at = value_start + max(value_size, 0)
     if value_start < 0 or at > stop:
         return False
-    header_count, headers_start = _varint(view, at, stop, 32)
-    if headers_start < 0 or not _headers_fit(view, headers_start, stop, header_count):
+    header_count, headers_start = varint(view, at, stop, 32)
+    if headers_start < 0 or not headers_fit(view, headers_start, stop, header_count):
         return False
     timestamp = wrap_int64(table.base_timestamp[row] + timestamp_delta)
     if table.attributes[row] & TIMESTAMP_TYPE_BIT:
@@ -342,15 +342,15 @@ def _append_v2_record(
     return True
 
 
-def _headers_fit(view: memoryview, at: int, stop: int, count: int) -> bool:
+def headers_fit(view: memoryview, at: int, stop: int, count: int) -> bool:
     """Whether `count` headers fill exactly the bytes up to `stop`."""
     if count < 0 or count > stop - at:
         return False
     for _ in range(count):
-        key_size, at = _varint(view, at, stop, 32)
+        key_size, at = varint(view, at, stop, 32)
         if at < 0 or key_size < 0 or at + key_size > stop:
             return False
-        value_size, at = _varint(view, at + key_size, stop, 32)
+        value_size, at = varint(view, at + key_size, stop, 32)
         if at < 0:
             return False
         at += max(value_size, 0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from klog.formats._pyappend import check_records, seek
 from klog.formats._pydecode import batch_bounds, decode, decode_payload, headers, payload_span, wrap_int64
 from klog.formats.checksums import Bytes, crc32, crc32c
 from klog.formats.columns import (
@@ -34,12 +35,14 @@ from klog.formats.errors import UsageError
 
 __all__ = [
     "IMPLEMENTATION",
+    "check_records",
     "decode",
     "decode_payload",
     "headers",
     "index",
     "payload_span",
     "scan",
+    "seek",
     "verify",
 ]
 

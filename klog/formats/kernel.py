@@ -11,45 +11,53 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING or os.environ.get("KLOG_PURE_PYTHON"):
     from klog.formats._pykernel import (
         IMPLEMENTATION,
+        check_records,
         decode,
         decode_payload,
         headers,
         index,
         payload_span,
         scan,
+        seek,
         verify,
     )
 else:
     try:
         from klog.formats._kernel import (
             IMPLEMENTATION,
+            check_records,
             decode,
             decode_payload,
             headers,
             index,
             payload_span,
             scan,
+            seek,
             verify,
         )
     except ImportError:
         from klog.formats._pykernel import (
             IMPLEMENTATION,
+            check_records,
             decode,
             decode_payload,
             headers,
             index,
             payload_span,
             scan,
+            seek,
             verify,
         )
 
 __all__ = [
     "IMPLEMENTATION",
+    "check_records",
     "decode",
     "decode_payload",
     "headers",
     "index",
     "payload_span",
     "scan",
+    "seek",
     "verify",
 ]

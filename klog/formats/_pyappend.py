@@ -1,0 +1,83 @@
+"""What a broker's append and read paths need of magic 2 batches, without filling tables: pure Python.
+
+The compiled twins are in `_append.pxi`. What is sound is what `_pydecode` accepts; why something is not is
+for the caller to find out by decoding it into a table.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from klog.formats._pydecode import headers_fit, varint, wrap_int64
+from klog.formats.checksums import Bytes
+from klog.formats.constants import ENTRY_PREFIX_BYTES, MIN_MESSAGE_SIZE
+
+_PREFIX = struct.Struct(">qi")
+_MAGIC_AT = 16
+_LAST_DELTA = struct.Struct(">i")
+_LAST_DELTA_AT = 23
+
+
+def check_records(
+    data: Bytes, start: int, base_timestamp: int, count: int
+) -> tuple[int, int, bool, bool] | None:
+    """Look through the uncompressed records of one magic 2 batch, from `start` to the end of `data`.
+
+    Returns the smallest timestamp (-1, "no timestamp", set aside; -1 where no record has one), the largest
+    (at least -1), whether the offset deltas count up from 0, and whether any record has no key. None where
+    the bytes are not exactly `count` sound records.
+    """
+    view = memoryview(data)
+    end = len(view)
+    if not 0 <= start <= end or count < 0:
+        return None
+    at, smallest, largest, in_order, keyless = start, -1, -1, True, False
+    for number in range(count):
+        length, body = varint(view, at, end, 32)
+        stop = body + length
+        if body < 0 or length < 1 or stop > end:
+            return None
+        delta, at = varint(view, body + 1, stop, 64)
+        if at < 0:
+            return None
+        offset_delta, at = varint(view, at, stop, 32)
+        if at < 0:
+            return None
+        for is_key in (True, False):
+            size, at = varint(view, at, stop, 32)
+            if at < 0 or at + size > stop:
+                return None
+            keyless = keyless or (is_key and size < 0)
+            at += max(size, 0)
+        header_count, at = varint(view, at, stop, 32)
+        if at < 0 or not headers_fit(view, at, stop, header_count):
+            return None
+        timestamp = wrap_int64(base_timestamp + delta)
+        if timestamp != -1:
+            smallest = timestamp if smallest == -1 else min(smallest, timestamp)
+            largest = max(largest, timestamp)
+        in_order = in_order and offset_delta == number
+        at = stop
+    return (smallest, largest, in_order, keyless) if at == end or count == 0 else None
+
+
+def seek(data: Bytes, offset: int) -> int:
+    """Position in `data`, which starts with a batch, of the first batch that ends at or above `offset`.
+
+    Where `data` holds the header of no such batch: -1 minus the position of the first batch that was not
+    looked at (beyond `data`, at its cut end, or one whose size field is below the smallest record).
+    """
+    view = memoryview(data)
+    at = 0
+    while len(view) - at > _MAGIC_AT:
+        last, follows = _PREFIX.unpack_from(view, at)
+        if follows < MIN_MESSAGE_SIZE:
+            break
+        if 2 <= view[at + _MAGIC_AT] < 0x80:
+            if len(view) - at < _LAST_DELTA_AT + _LAST_DELTA.size:
+                break
+            last = wrap_int64(last + _LAST_DELTA.unpack_from(view, at + _LAST_DELTA_AT)[0])
+        if last >= offset:
+            return at
+        at += follows + ENTRY_PREFIX_BYTES
+    return -1 - at

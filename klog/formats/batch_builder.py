@@ -1,0 +1,189 @@
+"""Magic 2 batches built fast: the writer beside the definition in `record_batch` (KIP-98).
+
+What it builds equals, byte for byte, what the definition builds from the same values; a test holds the two
+equal. It serves producers, recompression, up-conversion and the cleaner.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from klog.formats import compression
+from klog.formats.checksums import crc32c
+from klog.formats.constants import (
+    BATCH_CRC_FROM,
+    BATCH_CRC_POSITION,
+    BATCH_HEADER_BYTES,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    ENTRY_PREFIX_BYTES,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC: Final = struct.Struct(">I")
+_INT64_SPAN: Final = 1 << 64
+MAGIC: Final = 2
+
+Headers = Sequence[tuple[bytes, bytes | None]]
+
+
+class RecordData(NamedTuple):
+    """One record to be written; `offset` is absolute, `timestamp` in ms since the epoch."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFields:
+    """What a batch says besides its records. `delete_horizon_ms` takes the place of the base timestamp."""
+
+    codec: int = compression.NONE
+    level: int | None = None
+    log_append_time_ms: int | None = None
+    leader_epoch: int = NO_LEADER_EPOCH
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    is_transactional: bool = False
+    is_control: bool = False
+    delete_horizon_ms: int | None = None
+
+    @property
+    def attributes(self) -> int:
+        """The batch's attribute bits."""
+        return (
+            self.codec
+            | (TIMESTAMP_TYPE_BIT if self.log_append_time_ms is not None else 0)
+            | (TRANSACTIONAL_BIT if self.is_transactional else 0)
+            | (CONTROL_BIT if self.is_control else 0)
+            | (DELETE_HORIZON_BIT if self.delete_horizon_ms is not None else 0)
+        )
+
+
+PLAIN: Final = BatchFields()
+
+
+def zigzag(value: int) -> bytes:
+    """A signed number (of 32 or 64 bits) as a zig-zag varint."""
+    value = value << 1 if value >= 0 else (-value << 1) - 1
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _sized(data: bytes | None) -> bytes:
+    return b"\x01" if data is None else zigzag(len(data)) + data
+
+
+def encode_record(
+    offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
+) -> bytes:
+    """One record of a batch, its length included."""
+    # Timestamps far apart wrap around, as in every reader's 64-bit sum.
+    timestamp_delta = (timestamp_delta + _INT64_SPAN // 2) % _INT64_SPAN - _INT64_SPAN // 2
+    body = b"".join(
+        (
+            b"\x00",
+            zigzag(timestamp_delta),
+            zigzag(offset_delta),
+            _sized(key),
+            _sized(value),
+            zigzag(len(headers)),
+            *(zigzag(len(name)) + name + _sized(content) for name, content in headers),
+        )
+    )
+    return zigzag(len(body)) + body
+
+
+def build_batch(records: Sequence[RecordData], fields: BatchFields = PLAIN) -> bytearray:
+    """A batch of one or more records, offsets ascending; the first gives the base offset and base timestamp.
+
+    With `log_append_time_ms` that is the batch's maximum timestamp and the records' own are kept as deltas.
+    """
+    base_offset = records[0].offset
+    base_timestamp = records[0].timestamp
+    if fields.delete_horizon_ms is not None:
+        base_timestamp = fields.delete_horizon_ms
+    payload = b"".join(
+        encode_record(r.offset - base_offset, r.timestamp - base_timestamp, r.key, r.value, r.headers)
+        for r in records
+    )
+    max_timestamp = fields.log_append_time_ms
+    if max_timestamp is None:
+        max_timestamp = max(NO_TIMESTAMP, *(record.timestamp for record in records))
+    return assemble(
+        payload,
+        fields,
+        base_offset=base_offset,
+        last_offset_delta=records[-1].offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        count=len(records),
+    )
+
+
+def empty_batch(fields: BatchFields, *, base_offset: int, last_offset: int, max_timestamp: int) -> bytearray:
+    """A batch without records, which only remembers its producer's last sequence (KIP-98, compaction)."""
+    return assemble(
+        b"",
+        fields,
+        base_offset=base_offset,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=NO_TIMESTAMP,
+        max_timestamp=max_timestamp,
+        count=0,
+    )
+
+
+def assemble(
+    payload: bytes,
+    fields: BatchFields,
+    *,
+    base_offset: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    count: int,
+) -> bytearray:
+    """A batch around records that are encoded already (uncompressed `payload`)."""
+    block = compression.compress(fields.codec, payload, level=fields.level) if count else payload
+    batch = bytearray(BATCH_HEADER_BYTES + len(block))
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - ENTRY_PREFIX_BYTES,
+        fields.leader_epoch,
+        MAGIC,
+        0,
+        fields.attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.base_sequence,
+        count,
+    )
+    batch[BATCH_HEADER_BYTES:] = block
+    _CRC.pack_into(batch, BATCH_CRC_POSITION, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
+    return batch
