@@ -151,6 +151,15 @@ def _chosen_format(
 
 
 def _run(plan: DumpPlan, chosen: DumpFormat, *, summary: bool) -> int:
+    code = _rendered(plan, chosen, summary=summary)
+    if not plan.verify or chosen is DumpFormat.KAFKA:
+        return code
+    from klog.commands.dump import index_problems
+
+    return max(code, index_problems.check(plan))
+
+
+def _rendered(plan: DumpPlan, chosen: DumpFormat, *, summary: bool) -> int:
     if summary:
         from klog.commands.dump import summary as rendering
 

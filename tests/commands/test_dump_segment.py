@@ -171,6 +171,22 @@ def test_strict_stops_at_the_first_problem_and_otherwise_reading_goes_on(klog: R
     assert len(lenient.out.splitlines()) > len(strict.out.splitlines())
 
 
+@pytest.mark.parametrize("name", ["c-b.idx-garbage-0", "c-b.idx-odd-0"])
+def test_verify_tells_of_a_broken_index_and_only_verify_does(klog: Run, name: str) -> None:
+    damaged = corpora.Corpus("corrupt-k39").path / "logs" / name
+    plain, verified = klog("dump-segment", damaged), klog("dump-segment", "--verify", damaged)
+    assert (plain.code, plain.err) == (0, "")
+    assert verified.code == 1
+    assert ".index at byte" in verified.err
+    assert "`klog rebuild-index`" in verified.err
+    assert verified.out == plain.out
+
+
+def test_verify_has_nothing_to_say_of_a_sound_partition(klog: Run) -> None:
+    done = klog("dump-segment", "--verify", corpora.Corpus("k39-codecs").path / "logs" / "t-gzip-0")
+    assert (done.code, done.err) == (0, "")
+
+
 def test_the_examples_of_the_help_run_as_they_are_written(
     klog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

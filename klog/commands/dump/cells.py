@@ -54,7 +54,7 @@ def human_time(timestamp_ms: int) -> str:
 
 def cell_width(text: str) -> int:
     """Places that a text takes on a terminal; characters of the East take two."""
-    if text.isascii():
+    if text.removesuffix("\u2026").isascii():
         return len(text)
     from rich.cells import cell_len
 

@@ -1,0 +1,59 @@
+"""`--verify`: the indexes beside each dumped segment, held against its batches by
+`klog.storage.index_check`."""
+
+from __future__ import annotations
+
+import os
+
+from klog.commands.dump.plan import DumpFile, DumpPlan
+from klog.commands.dump.problems import Problems
+from klog.formats.errors import FormatError, KlogError
+from klog.formats.names import FileKind, FileState
+from klog.storage.files import open_for_reading, read_whole
+from klog.storage.index_check import IndexProblem, check_indexes
+from klog.storage.walk import files_of
+
+_CURE = "`klog rebuild-index` makes it anew from the segment"
+
+
+def check(plan: DumpPlan) -> int:
+    """Tell what is wrong with the indexes of the plan's segments; 1 when something is."""
+    problems = Problems(strict=plan.strict)
+    for file in plan.files:
+        if file.kind is FileKind.LOG and file.base_offset is not None and file.path.endswith(".log"):
+            try:
+                _check(file, file.base_offset, problems)
+            except KlogError as error:
+                problems(error.at(file.path))
+    return problems.exit_code
+
+
+def _check(file: DumpFile, base_offset: int, problems: Problems) -> None:
+    stem = file.path.removesuffix(".log")
+    offset_path, time_path = f"{stem}.index", f"{stem}.timeindex"
+    with open_for_reading(file.path) as opened:
+        found = check_indexes(
+            opened,
+            base_offset,
+            read_whole(offset_path) if os.path.exists(offset_path) else None,
+            read_whole(time_path) if os.path.exists(time_path) else None,
+            active=_is_active(file, base_offset),
+        )
+    _tell(offset_path, found.offset_problem, problems)
+    _tell(time_path, found.time_problem, problems)
+
+
+def _is_active(file: DumpFile, base_offset: int) -> bool:
+    """Whether no later segment stands beside it: its indexes may be pre-allocated, and lack the last
+    entry."""
+    later = (
+        other.base_offset
+        for other in files_of(os.path.dirname(file.path) or ".")
+        if other.kind is FileKind.LOG and other.state is FileState.NORMAL
+    )
+    return all(offset is None or offset <= base_offset for offset in later)
+
+
+def _tell(path: str, found: IndexProblem | None, problems: Problems) -> None:
+    if found is not None:
+        problems(FormatError(found.what, file=path, position_bytes=found.position_bytes, cure=_CURE))
