@@ -5,12 +5,14 @@ Rules from Kafka's KafkaZkClient; a broker's epoch is the czxid of its registrat
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 from klog.metadata import paths, znodes
 from klog.metadata.errors import (
     BrokerIdInUseError,
     ConnectionLossError,
+    InvalidZnodeError,
     NodeExistsError,
     NoNodeError,
 )
@@ -19,6 +21,8 @@ from klog.metadata.store import Create, Delete, MetadataStore, NodeStat, Operati
 from klog.metadata.values import BrokerRegistration
 
 RESERVED_BROKER_MAX_ID = 1000
+
+_log = logging.getLogger(__name__)
 
 
 def create_persistent_nodes(store: MetadataStore) -> None:
@@ -105,14 +109,18 @@ def update_broker(store: MetadataStore, broker: BrokerRegistration) -> None:
 
 
 def live_brokers(store: MetadataStore, watch: Watch | None = None) -> dict[int, BrokerRegistration]:
-    """The registered brokers by id, in order; `watch` waits for one to come or go."""
-    ids = sorted(int(name) for name in store.children(paths.BROKER_IDS, watch))
+    """The registered brokers by id, in order; `watch` waits for one to come or go. A broken registration is
+    left out, with a line in the log."""
+    ids = sorted(int(name) for name in store.children(paths.BROKER_IDS, watch) if name.isdigit())
     nodes = store.get_many([paths.broker(broker_id) for broker_id in ids])
-    return {
-        broker_id: znodes.decode_broker(broker_id, node)
-        for broker_id, node in zip(ids, nodes, strict=True)
-        if node is not None
-    }
+    brokers = {}
+    for broker_id, node in zip(ids, nodes, strict=True):
+        if node is not None:
+            try:
+                brokers[broker_id] = znodes.decode_broker(broker_id, node)
+            except InvalidZnodeError as error:
+                _log.error("%s", error)
+    return brokers
 
 
 def read_broker(

@@ -10,7 +10,7 @@ from klog.metadata import paths, znodes
 from klog.metadata.election import FencedStore
 from klog.metadata.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
 from klog.metadata.store import Create, Delete, NodeStat, Operation, SetData
-from klog.metadata.values import FinalizedFeatures, LeaderAndIsr, PartitionState, TopicAssignment
+from klog.metadata.values import FinalizedFeatures, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicAssignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def update_partition_states(
 
 
 def _state_data(fenced: FencedStore, state: LeaderAndIsr) -> bytes:
-    return znodes.encode_partition_state(PartitionState(state, fenced.reign.epoch))
+    return znodes.encode_partition_state(LeaderIsrAndControllerEpoch(state, fenced.reign.epoch))
 
 
 def write_topic(fenced: FencedStore, topic: TopicAssignment) -> None:

@@ -6,6 +6,7 @@ leaders for new partitions and carries deletions out.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from klog.formats.names import MAX_TOPIC_LENGTH, TopicPartition, encode_uuid, is_legal_topic
@@ -15,6 +16,7 @@ from klog.metadata.configs import write_config
 from klog.metadata.errors import (
     BadVersionError,
     InvalidTopicError,
+    InvalidZnodeError,
     NodeExistsError,
     NoNodeError,
     TopicDeletionInProgressError,
@@ -23,7 +25,9 @@ from klog.metadata.errors import (
 )
 from klog.metadata.settling import write
 from klog.metadata.store import Create, MetadataStore, SetData, Watch
-from klog.metadata.values import PartitionState, ReplicaAssignment, TopicAssignment
+from klog.metadata.values import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
+
+_log = logging.getLogger(__name__)
 
 
 def topic_names(store: MetadataStore, watch: Watch | None = None) -> list[str]:
@@ -51,14 +55,18 @@ def watch_topic(store: MetadataStore, name: str, watch: Watch) -> TopicAssignmen
 
 def read_partition_states(
     store: MetadataStore, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, PartitionState]:
-    """The states of those partitions that have one. Raises InvalidZnodeError."""
+) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
+    """The states of those partitions that have one; a broken one is left out, with a line in the log: it
+    must not hold up all others."""
     nodes = store.get_many([paths.partition_state(where) for where in partitions])
-    return {
-        where: znodes.decode_partition_state(where, node)
-        for where, node in zip(partitions, nodes, strict=True)
-        if node is not None
-    }
+    states = {}
+    for where, node in zip(partitions, nodes, strict=True):
+        if node is not None:
+            try:
+                states[where] = znodes.decode_partition_state(where, node)
+            except InvalidZnodeError as error:
+                _log.error("%s", error)
+    return states
 
 
 def topics_to_delete(store: MetadataStore, watch: Watch | None = None) -> list[str]:

@@ -70,7 +70,7 @@ class LeaderAndIsr:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class LeaderIsrAndControllerEpoch:
     """A partition's `state` znode: who leads, and the epoch of the controller that wrote it."""
 
     leader_and_isr: LeaderAndIsr

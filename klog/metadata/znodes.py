@@ -21,8 +21,8 @@ from klog.metadata.values import (
     Endpoint,
     FinalizedFeatures,
     LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
     LeaderRecoveryState,
-    PartitionState,
     ProducerIdBlock,
     ReplicaAssignment,
     TopicAssignment,
@@ -222,7 +222,7 @@ def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     return TopicAssignment(topic, fields.optional_text("topic_id"), partitions)
 
 
-def encode_partition_state(state: PartitionState) -> bytes:
+def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
     current = state.leader_and_isr
     fields: dict[str, object] = {
         "controller_epoch": state.controller_epoch,
@@ -236,13 +236,13 @@ def encode_partition_state(state: PartitionState) -> bytes:
     return _encode(fields)
 
 
-def decode_partition_state(where: TopicPartition, node: Node) -> PartitionState:
+def decode_partition_state(where: TopicPartition, node: Node) -> LeaderIsrAndControllerEpoch:
     """The znode's version becomes the partition epoch."""
     fields = _Fields(node.data, paths.partition_state(where))
     recovery = fields.integer("leader_recovery_state", 0)
     if recovery not in list(LeaderRecoveryState):
         raise fields.invalid(f"has a leader_recovery_state that is none: {recovery}")
-    return PartitionState(
+    return LeaderIsrAndControllerEpoch(
         LeaderAndIsr(
             leader=fields.integer("leader"),
             leader_epoch=fields.integer("leader_epoch"),

@@ -19,7 +19,7 @@ from klog.metadata.values import (
     FinalizedFeatures,
     LeaderAndIsr,
     LeaderRecoveryState,
-    PartitionState,
+    LeaderIsrAndControllerEpoch,
     ProducerIdBlock,
     ReplicaAssignment,
     TopicAssignment,
@@ -80,7 +80,7 @@ def test_a_live_topic_and_its_partition() -> None:
     assert topic.partitions[0] == ReplicaAssignment((1, 2))
     where = TopicPartition("t1", 0)
     state = znodes.decode_partition_state(where, LIVE[paths.partition_state(where)])
-    assert state == PartitionState(LeaderAndIsr(1, 4, (2, 1), partition_epoch=5), 1)
+    assert state == LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 4, (2, 1), partition_epoch=5), 1)
 
 
 def test_a_broker_without_plaintext_has_no_host_on_top() -> None:
@@ -124,7 +124,7 @@ def test_a_reassignment_stands_in_the_topic() -> None:
 
 
 def test_recovery_state_is_written_while_it_lasts() -> None:
-    state = PartitionState(LeaderAndIsr(2, 3, (2,), LeaderRecoveryState.RECOVERING), 4)
+    state = LeaderIsrAndControllerEpoch(LeaderAndIsr(2, 3, (2,), LeaderRecoveryState.RECOVERING), 4)
     data = znodes.encode_partition_state(state)
     assert data.endswith(b'"isr":[2],"leader_recovery_state":1}')
     assert znodes.decode_partition_state(TopicPartition("t", 0), _node(data)) == state

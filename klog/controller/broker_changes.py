@@ -1,0 +1,138 @@
+"""Brokers that come, go, come back, shut down in an orderly way, change endpoints or lose a directory.
+
+From Kafka's KafkaController (onBrokerStartup, onBrokerFailure, controlled shutdown, log-dir events).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+
+from klog.controller.leader_selection import Strategy
+from klog.controller.machines import Machines
+from klog.controller.outbox import Outbox
+from klog.controller.reassignments import Reassignments
+from klog.controller.states import PartitionState, Replica, ReplicaState
+from klog.controller.topic_deletion import TopicDeletion
+from klog.formats.names import TopicPartition
+from klog.metadata.values import BrokerRegistration, LeaderAndIsr
+from klog.protocol.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerChanges:
+    """What follows from changes among the brokers."""
+
+    def __init__(
+        self, machines: Machines, deletion: TopicDeletion, reassignments: Reassignments, outbox: Outbox
+    ) -> None:
+        self._machines = machines
+        self._context = machines.context
+        self._deletion = deletion
+        self._reassignments = reassignments
+        self._outbox = outbox
+
+    def brokers_changed(self, now: Mapping[int, BrokerRegistration]) -> list[int]:
+        """Compares the registered brokers with those known; returns the ids that are new or came back.
+
+        A broker with another epoch was gone in between, though nobody saw it.
+        """
+        before = self._context.brokers
+        bounced = [each for each in before if each in now and now[each].epoch != before[each].epoch]
+        gone = [each for each in before if each not in now]
+        new = [each for each in now if each not in before]
+        for broker_id in (*bounced, *gone):
+            self._outbox.remove_broker(broker_id)
+            del self._context.brokers[broker_id]
+        if bounced or gone:
+            self._failed([*bounced, *gone])
+        started = sorted([*bounced, *new])
+        if started:
+            for broker_id in started:
+                self._context.brokers[broker_id] = now[broker_id]
+                self._outbox.add_broker(now[broker_id])
+            self._started(started)
+        return started
+
+    def _started(self, broker_ids: Collection[int]) -> None:
+        context, machines = self._context, self._machines
+        for broker_id in broker_ids:
+            context.offline_dirs.pop(broker_id, None)
+        machines.batch.add_update_metadata(set(context.brokers).difference(broker_ids))
+        machines.batch.send()
+        # The newcomers learn everything, before they are told what to hold.
+        machines.batch.add_update_metadata(broker_ids, list(context.leadership))
+        machines.batch.send()
+        replicas = context.replicas_on(broker_ids)
+        machines.replicas.move(replicas, ReplicaState.ONLINE)
+        machines.partitions.elect_where_missing()
+        self._reassignments.resume_for(broker_ids)
+        self._deletion.resume_for({each.partition.topic for each in replicas})
+
+    def _failed(self, broker_ids: Collection[int]) -> None:
+        for broker_id in broker_ids:
+            self._context.offline_dirs.pop(broker_id, None)
+            self._context.shutting_down.discard(broker_id)
+        self.replicas_offline(self._context.replicas_on(broker_ids))
+
+    def replicas_offline(self, replicas: Iterable[Replica]) -> None:
+        """Their brokers or directories have gone: elects others, takes them out of ISRs."""
+        context, machines = self._context, self._machines
+        kept: list[Replica] = []
+        deleted: list[Replica] = []
+        for replica in replicas:
+            (deleted if replica.partition.topic in context.topics_to_delete else kept).append(replica)
+        machines.partitions.move(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+        results = machines.partitions.elect_where_missing()
+        machines.replicas.move(kept, ReplicaState.OFFLINE)
+        self._deletion.fail(deleted)
+        if not kept and not any(isinstance(each, LeaderAndIsr) for each in results.values()):
+            # Nothing else told the others that brokers have gone.
+            machines.tell_all()
+
+    def broker_updated(self, broker: BrokerRegistration) -> None:
+        """A registration was rewritten: everyone learns the new endpoints."""
+        known = self._context.brokers.get(broker.broker_id)
+        if known is not None and known.epoch == broker.epoch and known != broker:
+            self._context.brokers[broker.broker_id] = broker
+            if known.endpoints != broker.endpoints or known.rack != broker.rack:
+                self._machines.tell_all()
+
+    def log_dirs_failed(self, broker_ids: Collection[int]) -> None:
+        """Asks brokers about all their replicas; KAFKA_STORAGE_ERROR answers mark the offline ones."""
+        self._machines.replicas.move(self._context.replicas_on(broker_ids), ReplicaState.ONLINE)
+
+    def leader_and_isr_answered(self, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+        """Which of a broker's replicas are on offline directories, and which are not (any more)."""
+        before = self._context.offline_dirs.get(broker_id, set())
+        online = {where for where, error in errors.items() if error is ErrorCode.NONE}
+        offline = {where for where, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
+        now = (before - online) | offline
+        if now:
+            self._context.offline_dirs[broker_id] = now
+        else:
+            self._context.offline_dirs.pop(broker_id, None)
+        if now - before:
+            self.replicas_offline([Replica(where, broker_id) for where in sorted(now - before)])
+
+    def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> set[TopicPartition] | ErrorCode:
+        """Moves leaders off a broker that wants to stop; the partitions that it still leads."""
+        known = self._context.brokers.get(broker_id)
+        if known is None:
+            return ErrorCode.BROKER_NOT_AVAILABLE
+        if broker_epoch < known.epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self._context.shutting_down.add(broker_id)
+        replicated = [
+            replica.partition
+            for replica in self._context.replicas_on([broker_id])
+            if len(self._context.assignment(replica.partition).replicas) > 1
+            and replica.partition in self._context.leadership
+            and replica.partition.topic not in self._context.topics_to_delete
+        ]
+        led = [each for each in replicated if self._context.leader(each) == broker_id]
+        followed = [each for each in replicated if self._context.leader(each) != broker_id]
+        self._machines.partitions.bring_online(led, Strategy.CONTROLLED_SHUTDOWN)
+        self._machines.replicas.move([Replica(each, broker_id) for each in followed], ReplicaState.OFFLINE)
+        return {each for each in replicated if self._context.leader(each) == broker_id}

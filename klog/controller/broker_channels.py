@@ -1,0 +1,116 @@
+"""The controller's way to brokers: a thread and a queue for each, one request at a time, until answered.
+
+From Kafka's ControllerChannelManager. How a request gets to a broker is a `BrokerChannel`'s matter.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from klog.controller.events import ResponseReceived
+from klog.formats.errors import KlogError
+from klog.metadata.control_requests import ControlRequest, ControlResponse
+from klog.metadata.values import BrokerRegistration
+
+_log = logging.getLogger(__name__)
+
+RETRY_BACKOFF_MS = 100
+
+
+class BrokerChannel(Protocol):
+    """A connection to one broker, made when it is needed and again after a failure."""
+
+    def send(self, request: ControlRequest) -> ControlResponse:
+        """Sends and waits for the answer. Raises KlogError: the request is then sent again."""
+
+    def close(self) -> None:
+        """Breaks the connection, also under a `send` that waits in another thread."""
+
+
+class BrokerChannels:
+    """An Outbox. `connect` makes a broker's channel without blocking; `on_response` is called by the
+    broker's own thread."""
+
+    def __init__(
+        self,
+        connect: Callable[[BrokerRegistration], BrokerChannel],
+        on_response: Callable[[ResponseReceived], None],
+        retry_backoff_ms: int = RETRY_BACKOFF_MS,
+    ) -> None:
+        self._connect = connect
+        self._on_response = on_response
+        self._retry_backoff_ms = retry_backoff_ms
+        self._senders: dict[int, _Sender] = {}
+
+    def add_broker(self, broker: BrokerRegistration) -> None:
+        if broker.broker_id not in self._senders:
+            self._senders[broker.broker_id] = _Sender(
+                broker.broker_id, self._connect(broker), self._on_response, self._retry_backoff_ms
+            )
+
+    def remove_broker(self, broker_id: int) -> None:
+        sender = self._senders.pop(broker_id, None)
+        if sender is not None:
+            sender.stop()
+
+    def send(self, broker_id: int, request: ControlRequest) -> None:
+        sender = self._senders.get(broker_id)
+        if sender is not None:
+            sender.put(request)
+
+    def close(self) -> None:
+        for broker_id in list(self._senders):
+            self.remove_broker(broker_id)
+
+
+class _Sender:
+    """One broker's queue and thread."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        channel: BrokerChannel,
+        on_response: Callable[[ResponseReceived], None],
+        retry_backoff_ms: int,
+    ) -> None:
+        self._broker_id = broker_id
+        self._channel = channel
+        self._on_response = on_response
+        self._retry_backoff_s = retry_backoff_ms / 1000
+        self._queue: queue.SimpleQueue[ControlRequest | None] = queue.SimpleQueue()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"klog-controller-to-{broker_id}", daemon=True)
+        self._thread.start()
+
+    def put(self, request: ControlRequest) -> None:
+        self._queue.put(request)
+
+    def stop(self) -> None:
+        """Does not wait for the thread: it ends as soon as its channel is closed."""
+        self._stopped.set()
+        self._queue.put(None)
+        self._channel.close()
+
+    def _run(self) -> None:
+        while (request := self._queue.get()) is not None and not self._stopped.is_set():
+            response = self._send(request)
+            if response is not None:
+                self._on_response(ResponseReceived(self._broker_id, request, response))
+
+    def _send(self, request: ControlRequest) -> ControlResponse | None:
+        """The answer; None when the broker was removed before it came."""
+        failures = 0
+        while not self._stopped.is_set():
+            try:
+                return self._channel.send(request)
+            except KlogError as error:
+                if failures == 0 and not self._stopped.is_set():
+                    kind = type(request).__name__
+                    _log.warning("%s to broker %d is sent again: %s", kind, self._broker_id, error)
+                failures += 1
+                self._stopped.wait(self._retry_backoff_s)
+        return None

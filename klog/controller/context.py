@@ -1,0 +1,122 @@
+"""What an active controller knows: brokers, topics, assignments, leaders, states, deletions.
+
+Read from the tree at failover and kept up by events. Only the event thread touches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+from klog.controller.states import PartitionState, Replica, ReplicaState
+from klog.formats.names import TopicPartition
+from klog.metadata.control_requests import EPOCH_DURING_DELETE, NO_EPOCH
+from klog.metadata.values import BrokerRegistration, LeaderIsrAndControllerEpoch, ReplicaAssignment
+
+_NOWHERE = ReplicaAssignment(())
+
+
+class ControllerContext:
+    """Plain state with the questions that the state machines ask of it."""
+
+    def __init__(self) -> None:
+        # Live brokers, those that are shutting down included.
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.shutting_down: set[int] = set()
+        self.offline_dirs: dict[int, set[TopicPartition]] = {}
+        self.topics: set[str] = set()
+        self.topic_ids: dict[str, str] = {}
+        self.assignments: dict[str, dict[int, ReplicaAssignment]] = {}
+        self.leadership: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        self.partition_states: dict[TopicPartition, PartitionState] = {}
+        self.replica_states: dict[Replica, ReplicaState] = {}
+        self.being_reassigned: set[TopicPartition] = set()
+        self.topics_to_delete: set[str] = set()
+        self.topics_deletion_started: set[str] = set()
+        self.topics_ineligible_for_deletion: set[str] = set()
+
+    # --- brokers ---
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Alive, and not shutting down."""
+        return broker_id in self.brokers and broker_id not in self.shutting_down
+
+    def is_replica_online(
+        self, broker_id: int, where: TopicPartition, *, or_shutting_down: bool = False
+    ) -> bool:
+        """Its broker is alive and its directory is, as far as we know, online."""
+        alive = broker_id in self.brokers if or_shutting_down else self.is_alive(broker_id)
+        return alive and where not in self.offline_dirs.get(broker_id, ())
+
+    # --- partitions and replicas ---
+
+    def all_partitions(self) -> Iterator[TopicPartition]:
+        for topic in sorted(self.assignments):
+            yield from self.partitions_of(topic)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, number) for number in sorted(self.assignments.get(topic, ()))]
+
+    def assignment(self, where: TopicPartition) -> ReplicaAssignment:
+        """Empty when there is no such partition."""
+        return self.assignments.get(where.topic, {}).get(where.partition, _NOWHERE)
+
+    def assign(self, where: TopicPartition, assignment: ReplicaAssignment) -> None:
+        self.assignments.setdefault(where.topic, {})[where.partition] = assignment
+
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
+        return [Replica(where, each) for where in partitions for each in self.assignment(where).replicas]
+
+    def replicas_of_topic(self, topic: str) -> list[Replica]:
+        return self.replicas_of(self.partitions_of(topic))
+
+    def replicas_on(self, broker_ids: Collection[int]) -> list[Replica]:
+        return [each for each in self.replicas_of(self.all_partitions()) if each.broker_id in broker_ids]
+
+    def replicas_in_state(self, topic: str, state: ReplicaState) -> list[Replica]:
+        return [each for each in self.replicas_of_topic(topic) if self.replica_states.get(each) is state]
+
+    # --- leaders ---
+
+    def leader(self, where: TopicPartition) -> int | None:
+        known = self.leadership.get(where)
+        return None if known is None else known.leader_and_isr.leader
+
+    def epoch_for_stop_replica(self, where: TopicPartition) -> int:
+        if where.topic in self.topics_to_delete:
+            return EPOCH_DURING_DELETE
+        known = self.leadership.get(where)
+        return NO_EPOCH if known is None else known.leader_and_isr.leader_epoch
+
+    def partitions_with_offline_leader(self) -> list[TopicPartition]:
+        return [
+            where
+            for where, known in self.leadership.items()
+            if where.topic not in self.topics_to_delete
+            and not self.is_replica_online(known.leader_and_isr.leader, where)
+        ]
+
+    # --- topics ---
+
+    def queue_deletion(self, topics: Iterable[str]) -> None:
+        """From now on these topics are on their way out; their reassignments are void."""
+        self.topics_to_delete.update(topics)
+        self.being_reassigned = {
+            each for each in self.being_reassigned if each.topic not in self.topics_to_delete
+        }
+
+    def remove_topic(self, topic: str) -> None:
+        """Forgets everything about a topic."""
+        for replica in self.replicas_of_topic(topic):
+            self.replica_states.pop(replica, None)
+        for where in self.partitions_of(topic):
+            self.leadership.pop(where, None)
+            self.partition_states.pop(where, None)
+            self.being_reassigned.discard(where)
+            for partitions in self.offline_dirs.values():
+                partitions.discard(where)
+        self.topics_to_delete.discard(topic)
+        self.topics_deletion_started.discard(topic)
+        self.topics_ineligible_for_deletion.discard(topic)
+        self.topics.discard(topic)
+        self.topic_ids.pop(topic, None)
+        self.assignments.pop(topic, None)

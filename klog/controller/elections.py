@@ -1,0 +1,93 @@
+"""Elections that somebody asks for: preferred or unclean by an administrator, preferred by the balance.
+
+From Kafka's KafkaController (ElectLeaders, auto.leader.rebalance.enable).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from enum import IntEnum
+
+from klog.controller.leader_selection import Strategy, for_preferred
+from klog.controller.machines import Machines
+from klog.formats.names import TopicPartition
+from klog.metadata.values import NO_LEADER, LeaderAndIsr
+from klog.protocol.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+
+class ElectionType(IntEnum):
+    """As in the ElectLeaders request."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+class Elections:
+    """Elections over the state machines of one reign."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+        self._context = machines.context
+
+    def elect(
+        self, partitions: Iterable[TopicPartition] | None, election_type: ElectionType
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Elects leaders (None: wherever needed) and says for each partition how it went.
+
+        Asked for all partitions, those that need no election are left out.
+        """
+        asked = list(self._context.all_partitions() if partitions is None else partitions)
+        results: dict[TopicPartition, ErrorCode] = {}
+        wanted = []
+        for where in asked:
+            refusal = self._refusal(where, election_type)
+            if refusal is None:
+                wanted.append(where)
+            elif partitions is not None or refusal is not ErrorCode.ELECTION_NOT_NEEDED:
+                results[where] = refusal
+        preferred = election_type is ElectionType.PREFERRED
+        strategy = Strategy.PREFERRED if preferred else Strategy.UNCLEAN
+        failed = (
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            if preferred
+            else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        )
+        elected = self._machines.partitions.bring_online(wanted, strategy)
+        for where in wanted:
+            done = isinstance(elected.get(where), LeaderAndIsr)
+            results[where] = ErrorCode.NONE if done else failed
+        return results
+
+    def _refusal(self, where: TopicPartition, election_type: ElectionType) -> ErrorCode | None:
+        if where not in self._context.leadership or not self._context.assignment(where).replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if where.topic in self._context.topics_to_delete:
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        leader = self._context.leadership[where].leader_and_isr.leader
+        if election_type is ElectionType.PREFERRED:
+            needed = leader != self._context.assignment(where).replicas[0]
+        else:
+            needed = leader == NO_LEADER or not self._context.is_alive(leader)
+        return None if needed else ErrorCode.ELECTION_NOT_NEEDED
+
+    def rebalance(self, imbalance_percentage: int) -> None:
+        """Elects preferred leaders for each broker that leads too few of the partitions it should."""
+        by_preferred: dict[int, list[TopicPartition]] = {}
+        for where in self._context.all_partitions():
+            replicas = self._context.assignment(where).replicas
+            if replicas and where.topic not in self._context.topics_to_delete:
+                by_preferred.setdefault(replicas[0], []).append(where)
+        for broker_id, partitions in sorted(by_preferred.items()):
+            elsewhere = [each for each in partitions if self._context.leader(each) not in (None, broker_id)]
+            if len(elsewhere) * 100 > imbalance_percentage * len(partitions):
+                possible = [each for each in elsewhere if self._preferred_could_lead(each)]
+                self._machines.partitions.bring_online(possible, Strategy.PREFERRED)
+
+    def _preferred_could_lead(self, where: TopicPartition) -> bool:
+        known = self._context.leadership[where].leader_and_isr
+        replicas = self._context.assignment(where).replicas
+        live = {each for each in replicas if self._context.is_replica_online(each, where)}
+        return for_preferred(replicas, known.isr, live.__contains__) is not None

@@ -1,0 +1,113 @@
+"""Who becomes leader, and who stays in sync: Kafka's rules, all of which pick in assignment order.
+
+Pure: assignment, ISR and liveness in, a choice or None (no candidate) out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from klog.controller.context import ControllerContext
+from klog.formats.names import TopicPartition
+from klog.metadata.values import LeaderAndIsr
+
+IsOnline = Callable[[int], bool]
+
+
+class Strategy(Enum):
+    """Why a leader is elected."""
+
+    OFFLINE = "offline partition"
+    UNCLEAN = "offline partition, unclean if need be"
+    PREFERRED = "preferred replica"
+    REASSIGN = "reassigned partition"
+    CONTROLLED_SHUTDOWN = "controlled shutdown"
+
+
+class Choice(NamedTuple):
+    """A new leader and ISR. `unclean`: the leader was not in sync, records may be lost."""
+
+    leader: int
+    isr: tuple[int, ...]
+    unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """The outcome for one partition: its next state, and the replicas to tell; None without a candidate."""
+
+    state: LeaderAndIsr | None
+    recipients: tuple[int, ...]
+
+
+def for_new(assignment: Sequence[int], is_online: IsOnline) -> Choice | None:
+    """The first live replica leads; all live ones are in sync, for there is nothing to be behind on."""
+    live = tuple(each for each in assignment if is_online(each))
+    return Choice(live[0], live) if live else None
+
+
+def for_offline(
+    assignment: Sequence[int], isr: Sequence[int], is_online: IsOnline, *, allow_unclean: bool
+) -> Choice | None:
+    """The first live one in sync; failing that, if unclean elections are allowed, the first live one."""
+    clean = _first(assignment, lambda each: is_online(each) and each in isr)
+    if clean is not None:
+        return Choice(clean, tuple(each for each in isr if is_online(each)))
+    unclean = _first(assignment, is_online) if allow_unclean else None
+    return None if unclean is None else Choice(unclean, (unclean,), unclean=True)
+
+
+def for_preferred(assignment: Sequence[int], isr: Sequence[int], is_online: IsOnline) -> Choice | None:
+    """The first replica of the assignment or nobody."""
+    return for_reassigned(assignment[:1], isr, is_online)
+
+
+def for_reassigned(target: Sequence[int], isr: Sequence[int], is_online: IsOnline) -> Choice | None:
+    """The first of the target replicas that is live and in sync."""
+    leader = _first(target, lambda each: is_online(each) and each in isr)
+    return None if leader is None else Choice(leader, tuple(isr))
+
+
+def for_controlled_shutdown(
+    assignment: Sequence[int], isr: Sequence[int], is_online: IsOnline, is_shutting_down: IsOnline
+) -> Choice | None:
+    """The first live one in sync that stays; those that go leave the ISR."""
+    leader = _first(assignment, lambda each: is_online(each) and each in isr and not is_shutting_down(each))
+    staying = tuple(each for each in isr if not is_shutting_down(each))
+    return None if leader is None else Choice(leader, staying)
+
+
+def _first(candidates: Sequence[int], accept: IsOnline) -> int | None:
+    return next((each for each in candidates if accept(each)), None)
+
+
+def elect(
+    context: ControllerContext, where: TopicPartition, current: LeaderAndIsr, strategy: Strategy
+) -> Election:
+    """The rule of `strategy` applied to a partition as the context knows it."""
+    leaving_count = strategy is Strategy.CONTROLLED_SHUTDOWN
+    assignment = context.assignment(where)
+    replicas, isr = assignment.replicas, current.isr
+
+    def is_online(broker_id: int) -> bool:
+        return context.is_replica_online(broker_id, where, or_shutting_down=leaving_count)
+
+    match strategy:
+        case Strategy.OFFLINE | Strategy.UNCLEAN:
+            unclean = strategy is Strategy.UNCLEAN
+            choice = for_offline(replicas, isr, is_online, allow_unclean=unclean)
+        case Strategy.PREFERRED:
+            choice = for_preferred(replicas, isr, is_online)
+        case Strategy.REASSIGN:
+            choice = for_reassigned(assignment.target, isr, is_online)
+        case Strategy.CONTROLLED_SHUTDOWN:
+            choice = for_controlled_shutdown(
+                replicas, isr, is_online, lambda each: each in context.shutting_down
+            )
+    recipients = tuple(each for each in replicas if is_online(each))
+    if choice is None:
+        return Election(None, recipients)
+    return Election(current.next_epoch(choice.leader, choice.isr, choice.unclean), recipients)

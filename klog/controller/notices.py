@@ -1,0 +1,139 @@
+"""Notes and orders that others leave in the tree for the controller: failed directories, changed ISRs, and
+the legacy nodes that old tools write.
+
+Each is read, acted on and removed; the watch is set while reading, so that none is missed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from klog.controller.broker_changes import BrokerChanges
+from klog.controller.elections import Elections, ElectionType
+from klog.controller.events import Watched
+from klog.controller.machines import Machines
+from klog.controller.reassignments import Reassignments
+from klog.formats.names import TopicPartition
+from klog.metadata import paths, znodes
+from klog.metadata.errors import InvalidZnodeError, NoNodeError
+from klog.metadata.fenced_writes import delete_nodes
+from klog.metadata.store import SetData, Watch
+from klog.metadata.topics import read_partition_states
+from klog.protocol.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+
+class Notices:
+    """Reads them for one reign."""
+
+    def __init__(
+        self,
+        machines: Machines,
+        brokers: BrokerChanges,
+        elections: Elections,
+        reassignments: Reassignments,
+        watch: Callable[[Watched], Watch],
+    ) -> None:
+        self._machines = machines
+        self._store = machines.fenced.store
+        self._brokers = brokers
+        self._elections = elections
+        self._reassignments = reassignments
+        self._watch = watch
+        self._legacy_reassignment = False
+
+    def drop_old_notes(self) -> None:
+        """Notes of the time before this reign: failover looks at everything anyway."""
+        for node in (Watched.LOG_DIR_EVENTS, Watched.ISR_CHANGES):
+            delete_nodes(self._machines.fenced, self._notes(node))
+
+    def _notes(self, node: Watched) -> list[str]:
+        names = self._store.children(node.value, self._watch(node))
+        return [f"{node.value}/{name}" for name in names]
+
+    def log_dir_events(self) -> None:
+        """Brokers that have lost a directory are asked for the state of all their replicas."""
+        notes = self._notes(Watched.LOG_DIR_EVENTS)
+        broker_ids = set()
+        for path, node in zip(notes, self._store.get_many(notes), strict=True):
+            if node is not None:
+                try:
+                    broker_ids.add(znodes.decode_log_dir_event(path, node.data))
+                except InvalidZnodeError as error:
+                    _log.error("%s", error)
+        self._brokers.log_dirs_failed(broker_ids)
+        delete_nodes(self._machines.fenced, notes)
+
+    def isr_changes(self) -> None:
+        """Leaders older than AlterPartition (before 2.7) have written these partitions' states themselves."""
+        notes = self._notes(Watched.ISR_CHANGES)
+        partitions: set[TopicPartition] = set()
+        for path, node in zip(notes, self._store.get_many(notes), strict=True):
+            if node is not None:
+                partitions.update(self._partitions(path, node.data))
+        known = [each for each in sorted(partitions) if each in self._machines.context.leadership]
+        self._machines.context.leadership.update(read_partition_states(self._store, known))
+        self._machines.tell_all(known)
+        self._reassignments.isr_changed(known)
+        delete_nodes(self._machines.fenced, notes)
+
+    def _partitions(self, path: str, data: bytes | None) -> list[TopicPartition]:
+        try:
+            return znodes.decode_partitions(path, data)
+        except InvalidZnodeError as error:
+            _log.error("%s", error)
+            return []
+
+    def preferred_election(self) -> None:
+        """The legacy order for elections of preferred leaders; the node stays while it is carried out."""
+        path = paths.PREFERRED_REPLICA_ELECTION
+        if self._store.exists(path, self._watch(Watched.PREFERRED_ELECTION)) is None:
+            return
+        try:
+            data = self._store.get(path).data
+        except NoNodeError:
+            return
+        self._elections.elect(self._partitions(path, data), ElectionType.PREFERRED)
+        delete_nodes(self._machines.fenced, [path])
+
+    def reassignment(self) -> None:
+        """The legacy order for reassignments; partitions leave the node as they are done or refused."""
+        path = paths.REASSIGN_PARTITIONS
+        if self._store.exists(path, self._watch(Watched.REASSIGN_PARTITIONS)) is None:
+            self._legacy_reassignment = False
+            return
+        self._legacy_reassignment = True
+        wanted = self._reassignment_node()
+        context = self._machines.context
+        new = {
+            where: target
+            for where, target in wanted.items()
+            if where not in context.being_reassigned or context.assignment(where).target != target
+        }
+        for where, error in self._reassignments.request(new).items():
+            if error is not ErrorCode.NONE:
+                _log.warning("%s is not reassigned as %s asks: %s", where, path, error.name)
+        self.prune_reassignment()
+
+    def _reassignment_node(self) -> dict[TopicPartition, tuple[int, ...]]:
+        try:
+            return znodes.decode_reassignments(self._store.get(paths.REASSIGN_PARTITIONS).data)
+        except (InvalidZnodeError, NoNodeError) as error:
+            _log.error("%s", error)
+            return {}
+
+    def prune_reassignment(self) -> None:
+        """Takes what is no longer running out of the legacy node, and the node away when it is empty."""
+        if not self._legacy_reassignment:
+            return
+        wanted = self._reassignment_node()
+        running = self._machines.context.being_reassigned
+        rest = {where: target for where, target in wanted.items() if where in running}
+        if not rest:
+            self._legacy_reassignment = False
+            delete_nodes(self._machines.fenced, [paths.REASSIGN_PARTITIONS])
+        elif rest != wanted:
+            data = znodes.encode_reassignments(rest)
+            self._machines.fenced.write(SetData(paths.REASSIGN_PARTITIONS, data))

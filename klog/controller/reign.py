@@ -1,0 +1,270 @@
+"""One reign of a controller: failover, and then the events until it ends.
+
+From Kafka's KafkaController (onControllerFailover). A reign knows only what it read since its election; what
+it cannot finish, the next one finds in the tree.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from klog.controller.alter_partition import AlterPartitions
+from klog.controller.broker_changes import BrokerChanges
+from klog.controller.context import ControllerContext
+from klog.controller.elections import Elections
+from klog.controller.events import (
+    AllocateProducerIds,
+    AlterPartition,
+    AlterReassignments,
+    BrokerNodeChanged,
+    ControlledShutdown,
+    ElectLeaders,
+    Event,
+    ListReassignments,
+    RebalanceDue,
+    ResponseReceived,
+    TopicNodeChanged,
+    TreeChanged,
+    UncleanElectionEnabled,
+    Watched,
+)
+from klog.controller.machines import Machines
+from klog.controller.notices import Notices
+from klog.controller.outbox import Outbox
+from klog.controller.partition_state_machine import PartitionStateMachine
+from klog.controller.reassignments import Reassignments
+from klog.controller.replica_state_machine import ReplicaStateMachine
+from klog.controller.request_batch import RequestBatch
+from klog.controller.settings import ControllerSettings
+from klog.controller.states import Replica
+from klog.controller.topic_changes import TopicChanges
+from klog.controller.topic_deletion import TopicDeletion
+from klog.metadata import cluster, topics, znodes
+from klog.metadata.configs import read_config
+from klog.metadata.control_requests import LeaderAndIsrRequest, StopReplicaRequest
+from klog.metadata.election import ControllerEpoch, FencedStore
+from klog.metadata.errors import InvalidZnodeError
+from klog.metadata.fenced_writes import write_features
+from klog.metadata.paths import FEATURE
+from klog.metadata.producer_ids import allocate_producer_ids
+from klog.metadata.store import MetadataStore, Watch
+from klog.metadata.values import FinalizedFeatures
+from klog.protocol.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
+
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+class Reign:
+    """Everything of an active controller. Raises ControllerMovedError when it is over, StoreError when the
+    tree fails; the reign must then be ended, for it may have stopped halfway."""
+
+    def __init__(
+        self,
+        settings: Callable[[], ControllerSettings],
+        store: MetadataStore,
+        epoch: ControllerEpoch,
+        outbox: Outbox,
+        enqueue: Callable[[Event], None],
+    ) -> None:
+        self.context = ControllerContext()
+        self.fenced = FencedStore(store, epoch)
+        self._settings = settings
+        self._store = store
+        self._outbox = outbox
+        self._enqueue = enqueue
+        self._topic_watches: dict[str, Watch] = {}
+        self._broker_watches: dict[int, Watch] = {}
+        self._node_watches: dict[Watched, Watch] = {}
+        batch = RequestBatch(self.context, outbox, settings().broker_id, epoch.epoch)
+        self._machines = Machines(
+            self.context,
+            self.fenced,
+            batch,
+            PartitionStateMachine(self.context, self.fenced, batch, self._allows_unclean),
+            ReplicaStateMachine(self.context, self.fenced, batch),
+        )
+        self._deletion = TopicDeletion(
+            self._machines, self._forget_topic_watch, enabled=settings().delete_topic_enable
+        )
+        self._topics = TopicChanges(self._machines, self._watch_topic)
+        self._elections = Elections(self._machines)
+        self._reassignments = Reassignments(self._machines)
+        self._brokers = BrokerChanges(self._machines, self._deletion, self._reassignments, outbox)
+        self._alter_partitions = AlterPartitions(self._machines, self._reassignments)
+        self._notices = Notices(
+            self._machines, self._brokers, self._elections, self._reassignments, self._watch
+        )
+
+    def start(self) -> None:
+        """Failover: reads the tree (watches are set before), then brings everything to where it should be."""
+        self._enable_features()
+        self._notices.drop_old_notes()
+        self.context.brokers = cluster.live_brokers(self._store, self._watch(Watched.BROKERS))
+        self._topics.read(topics.topic_names(self._store, self._watch(Watched.TOPICS)))
+        partitions = list(self.context.all_partitions())
+        self.context.leadership = topics.read_partition_states(self._store, partitions)
+        for broker in list(self.context.brokers.values()):
+            self._outbox.add_broker(broker)
+            self._follow_broker(broker.broker_id)
+        self._deletion.startup(topics.topics_to_delete(self._store, self._watch(Watched.DELETE_TOPICS)))
+        # Brokers must know each other before they are told whom to follow.
+        self._machines.tell_all()
+        self._machines.replicas.startup()
+        self._machines.partitions.startup()
+        self._notices.reassignment()
+        self._reassignments.resume_all()
+        self._deletion.resume()
+        self._notices.preferred_election()
+        _log.info(
+            "controller of epoch %d: %d brokers, %d topics, %d partitions",
+            self.fenced.reign.epoch,
+            len(self.context.brokers),
+            len(self.context.topics),
+            len(partitions),
+        )
+
+    def handle(self, event: Event) -> None:
+        """One event. Requests are answered in it."""
+        match event:
+            case TreeChanged():
+                self._tree_changed(event.node)
+            case BrokerNodeChanged():
+                self._follow_broker(event.broker_id)
+            case TopicNodeChanged():
+                self._topics.topic_changed(event.topic)
+            case ResponseReceived():
+                self._response_received(event)
+            case UncleanElectionEnabled():
+                self._machines.partitions.elect_where_missing(event.topic)
+            case RebalanceDue():
+                self._elections.rebalance(self._settings().leader_imbalance_per_broker_percentage)
+            case ControlledShutdown():
+                event.reply(self._brokers.controlled_shutdown(event.broker_id, event.broker_epoch))
+            case ElectLeaders():
+                event.reply(self._elections.elect(event.partitions, event.election_type))
+            case AlterPartition():
+                event.reply(
+                    self._alter_partitions.alter(
+                        event.broker_id, event.broker_epoch, event.wanted, event.version
+                    )
+                )
+                self._notices.prune_reassignment()
+            case AlterReassignments():
+                event.reply(self._reassignments.request(event.targets))
+                self._notices.prune_reassignment()
+            case ListReassignments():
+                event.reply(self._reassignments.running())
+            case AllocateProducerIds():
+                self._allocate_producer_ids(event)
+
+    def _tree_changed(self, node: Watched) -> None:
+        match node:
+            case Watched.BROKERS:
+                now = cluster.live_brokers(self._store, self._watch(node))
+                for broker_id in self._brokers.brokers_changed(now):
+                    self._follow_broker(broker_id)
+            case Watched.TOPICS:
+                self._topics.topics_changed(topics.topic_names(self._store, self._watch(node)))
+            case Watched.DELETE_TOPICS:
+                self._deletion.request(topics.topics_to_delete(self._store, self._watch(node)))
+            case Watched.LOG_DIR_EVENTS:
+                self._notices.log_dir_events()
+            case Watched.ISR_CHANGES:
+                self._notices.isr_changes()
+            case Watched.PREFERRED_ELECTION:
+                self._notices.preferred_election()
+            case Watched.REASSIGN_PARTITIONS:
+                self._notices.reassignment()
+
+    def _follow_broker(self, broker_id: int) -> None:
+        """Reads a registration again and waits for it to be rewritten; coming and going is seen elsewhere."""
+        if broker_id in self.context.brokers:
+            try:
+                broker = cluster.read_broker(self._store, broker_id, self._watch_broker(broker_id))
+            except InvalidZnodeError as error:
+                _log.error("%s", error)
+                return
+            if broker is not None:
+                self._brokers.broker_updated(broker)
+
+    def _response_received(self, event: ResponseReceived) -> None:
+        request, response = event.request, event.response
+        broker = self.context.brokers.get(event.broker_id)
+        current = broker is not None and broker.epoch == request.broker_epoch
+        if not current or request.controller_epoch != self.fenced.reign.epoch:
+            return
+        if response.error is not ErrorCode.NONE:
+            _log.error(
+                "broker %d answered %s with %s",
+                event.broker_id,
+                type(request).__name__,
+                response.error.name,
+            )
+        if isinstance(request, LeaderAndIsrRequest) and response.error is ErrorCode.NONE:
+            self._brokers.leader_and_isr_answered(event.broker_id, response.partitions)
+        elif isinstance(request, StopReplicaRequest):
+            self._replicas_deleted(event.broker_id, request, event)
+
+    def _replicas_deleted(self, broker_id: int, request: StopReplicaRequest, event: ResponseReceived) -> None:
+        wanted = [each.partition for each in request.partitions if each.delete]
+        errors = event.response.partitions
+        failed = [
+            where
+            for where in wanted
+            if event.response.error is not ErrorCode.NONE
+            or errors.get(where, ErrorCode.NONE) is not ErrorCode.NONE
+        ]
+        done = [where for where in wanted if where not in failed]
+        if failed:
+            self._deletion.fail([Replica(where, broker_id) for where in failed])
+        if done:
+            self._deletion.complete([Replica(where, broker_id) for where in done])
+
+    def _allocate_producer_ids(self, event: AllocateProducerIds) -> None:
+        broker = self.context.brokers.get(event.broker_id)
+        if broker is None or broker.epoch != event.broker_epoch:
+            event.reply(ErrorCode.STALE_BROKER_EPOCH)
+        else:
+            event.reply(allocate_producer_ids(self._store, event.broker_id))
+
+    def _enable_features(self) -> None:
+        node = self._store.get_many([FEATURE])[0]
+        if node is None:
+            write_features(self.fenced, FinalizedFeatures({}))
+            return
+        try:
+            present = znodes.decode_features(node.data)
+        except InvalidZnodeError as error:
+            _log.error("%s", error)
+            return
+        if present.status != 1 or present.version != 2:
+            # Features of a node that was not in force are void (KIP-584).
+            kept = present.features if present.status == 1 else {}
+            write_features(self.fenced, FinalizedFeatures(kept))
+
+    def _allows_unclean(self, topic: str) -> bool:
+        try:
+            config = read_config(self._store, f"topics/{topic}")
+        except InvalidZnodeError as error:
+            _log.error("%s", error)
+            return False
+        default = self._settings().unclean_leader_election_enable
+        return config.get(_UNCLEAN, str(default)).lower() == "true"
+
+    def _watch(self, node: Watched) -> Watch:
+        """The same watch object each time: set again while it still waits, it waits once."""
+        return self._node_watches.setdefault(node, lambda _seen: self._enqueue(TreeChanged(node)))
+
+    def _watch_broker(self, broker_id: int) -> Watch:
+        return self._broker_watches.setdefault(
+            broker_id, lambda _seen: self._enqueue(BrokerNodeChanged(broker_id))
+        )
+
+    def _watch_topic(self, topic: str) -> Watch:
+        return self._topic_watches.setdefault(topic, lambda _seen: self._enqueue(TopicNodeChanged(topic)))
+
+    def _forget_topic_watch(self, topic: str) -> None:
+        self._topic_watches.pop(topic, None)

@@ -1,0 +1,161 @@
+"""The states of replicas, from New over Online and Offline to the end of their deletion.
+
+From Kafka's ReplicaStateMachine. A replica that goes offline leaves the ISR, unless it is its last member:
+that one alone may have all records.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from klog.controller.context import ControllerContext
+from klog.controller.request_batch import RequestBatch
+from klog.controller.states import REPLICA_MAY_COME_FROM, Replica, ReplicaState
+from klog.formats.names import TopicPartition
+from klog.metadata.election import FencedStore
+from klog.metadata.fenced_writes import update_partition_states
+from klog.metadata.topics import read_partition_states
+from klog.metadata.values import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch
+
+_log = logging.getLogger(__name__)
+
+
+class ReplicaStateMachine:
+    """Moves replicas between states, and tells brokers of it. Raises ControllerMovedError."""
+
+    def __init__(self, context: ControllerContext, fenced: FencedStore, batch: RequestBatch) -> None:
+        self._context = context
+        self._fenced = fenced
+        self._batch = batch
+
+    def startup(self) -> None:
+        """Live replicas become online, the others offline (their deletion, if it runs, waits for them)."""
+        replicas = self._context.replicas_of(self._context.all_partitions())
+        online, offline = [], []
+        for replica in replicas:
+            if self._context.is_replica_online(replica.broker_id, replica.partition):
+                self._context.replica_states[replica] = ReplicaState.ONLINE
+                online.append(replica)
+            else:
+                self._context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
+                offline.append(replica)
+        self.move(online, ReplicaState.ONLINE)
+        self.move(offline, ReplicaState.OFFLINE)
+
+    def move(self, replicas: Iterable[Replica], target: ReplicaState) -> None:
+        """Moves replicas to a state; those that cannot get there from theirs stay, with a line in the log."""
+        by_broker: dict[int, list[Replica]] = {}
+        for replica in self._valid(replicas, target):
+            by_broker.setdefault(replica.broker_id, []).append(replica)
+        for broker_id, group in sorted(by_broker.items()):
+            match target:
+                case ReplicaState.NEW:
+                    self._make_new(group)
+                case ReplicaState.ONLINE:
+                    self._make_online(group)
+                case ReplicaState.OFFLINE:
+                    self._make_offline(broker_id, group)
+                case ReplicaState.NON_EXISTENT:
+                    self._forget(group)
+                case _:
+                    if target is ReplicaState.DELETION_STARTED:
+                        for replica in group:
+                            self._batch.add_stop_replica([broker_id], replica.partition, delete=True)
+                    self._set(group, target)
+        self._batch.send()
+
+    def _valid(self, replicas: Iterable[Replica], target: ReplicaState) -> list[Replica]:
+        valid = []
+        for replica in replicas:
+            state = self._context.replica_states.setdefault(replica, ReplicaState.NON_EXISTENT)
+            if state in REPLICA_MAY_COME_FROM[target]:
+                valid.append(replica)
+            else:
+                _log.error("%s cannot become %s: it is %s", replica, target.value, state.value)
+        return valid
+
+    def _set(self, replicas: Iterable[Replica], state: ReplicaState) -> None:
+        for replica in replicas:
+            self._context.replica_states[replica] = state
+
+    def _make_new(self, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            leadership = self._context.leadership.get(replica.partition)
+            if leadership is not None:
+                if leadership.leader_and_isr.leader == replica.broker_id:
+                    _log.error("%s cannot be new: it is the leader", replica)
+                    continue
+                self._batch.add_leader_and_isr(
+                    [replica.broker_id], replica.partition, leadership, is_new=True
+                )
+            self._set([replica], ReplicaState.NEW)
+
+    def _make_online(self, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            leadership = self._context.leadership.get(replica.partition)
+            was_new = self._context.replica_states[replica] is ReplicaState.NEW
+            # A new replica has been told with its partition's first state.
+            if leadership is not None and not was_new:
+                self._batch.add_leader_and_isr(
+                    [replica.broker_id], replica.partition, leadership, is_new=False
+                )
+        self._set(replicas, ReplicaState.ONLINE)
+
+    def _make_offline(self, broker_id: int, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            self._batch.add_stop_replica([broker_id], replica.partition, delete=False)
+        led = [each.partition for each in replicas if each.partition in self._context.leadership]
+        unchanged = {each.partition for each in replicas} - set(led)
+        shrunk, failed = self._leave_isr(broker_id, led)
+        for where, leadership in shrunk.items():
+            if where.topic not in self._context.topics_to_delete:
+                others = [each for each in self._context.assignment(where).replicas if each != broker_id]
+                self._batch.add_leader_and_isr(others, where, leadership, is_new=False)
+        self._batch.add_update_metadata(self._context.brokers if unchanged else (), unchanged)
+        self._set((each for each in replicas if each.partition not in failed), ReplicaState.OFFLINE)
+
+    def _leave_isr(
+        self, broker_id: int, partitions: Sequence[TopicPartition]
+    ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], set[TopicPartition]]:
+        """Takes a broker out of ISRs; the states as they are then, and the partitions where it failed."""
+        results: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
+        failed: set[TopicPartition] = set()
+        remaining = list(partitions)
+        while remaining:
+            present = read_partition_states(self._fenced.store, remaining)
+            changes: dict[TopicPartition, LeaderAndIsr] = {}
+            for where in remaining:
+                known = present.get(where)
+                if known is None or known.controller_epoch > self._fenced.reign.epoch:
+                    if where.topic not in self._context.topics_to_delete:
+                        _log.error("%s has no state in the tree that this controller may change", where)
+                        failed.add(where)
+                elif broker_id in known.leader_and_isr.isr:
+                    changes[where] = _without(known.leader_and_isr, broker_id)
+                else:
+                    results[where] = self._remember(where, known.leader_and_isr)
+            updates = update_partition_states(self._fenced, changes)
+            results |= {where: self._remember(where, state) for where, state in updates.updated.items()}
+            for where, error in updates.failed.items():
+                _log.error("broker %d could not leave the ISR of %s: %s", broker_id, where, error)
+                failed.add(where)
+            remaining = list(updates.outdated)
+        return results, failed
+
+    def _remember(self, where: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
+        leadership = LeaderIsrAndControllerEpoch(state, self._fenced.reign.epoch)
+        self._context.leadership[where] = leadership
+        return leadership
+
+    def _forget(self, replicas: Sequence[Replica]) -> None:
+        for replica in replicas:
+            rest = self._context.assignment(replica.partition).without(replica.broker_id)
+            self._context.assign(replica.partition, rest)
+            self._context.replica_states.pop(replica, None)
+
+
+def _without(state: LeaderAndIsr, broker_id: int) -> LeaderAndIsr:
+    leader = NO_LEADER if state.leader == broker_id else state.leader
+    isr = state.isr if len(state.isr) == 1 else tuple(each for each in state.isr if each != broker_id)
+    return state.next_epoch(leader, isr)

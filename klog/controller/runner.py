@@ -1,0 +1,123 @@
+"""The controller as a broker runs it: one thread, a queue of events, a timer for the balance of leaders.
+
+Whoever calls a request method gets its answer through `reply`, on the controller's thread; it must not
+block there.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from klog.controller.core import ControllerCore
+from klog.controller.events import Event, RebalanceDue, SessionExpired, Startup, preempt
+from klog.controller.outbox import Outbox
+from klog.controller.settings import ControllerSettings
+from klog.metadata.store import MetadataStore, SessionState
+
+_FIRST_REBALANCE_MS = 5_000
+
+
+class Controller:
+    """Start it when the broker is registered. `reregister` is called after an expired session."""
+
+    def __init__(
+        self,
+        settings: Callable[[], ControllerSettings],
+        store: MetadataStore,
+        outbox: Outbox,
+        reregister: Callable[[], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._now_ms = now_ms
+        self._queue: deque[Event] = deque()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._next_rebalance_ms: int | None = None
+        self._core = ControllerCore(settings, store, outbox, self.put, reregister, now_ms)
+        self._thread = threading.Thread(target=self._run, name="klog-controller", daemon=True)
+        store.add_session_listener(self._on_session)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._core.is_active
+
+    @property
+    def active_controller_id(self) -> int:
+        """The broker id of the controller, or -1, as far as this broker knows."""
+        return self._core.active_controller_id
+
+    def start(self) -> None:
+        self.put(Startup())
+        self._thread.start()
+
+    def put(self, event: Event) -> None:
+        """Queues an event; after the stop it is answered NOT_CONTROLLER at once."""
+        with self._changed:
+            if not self._stopping:
+                self._queue.append(event)
+                self._changed.notify()
+                return
+        preempt(event)
+
+    def stop(self) -> None:
+        """Ends the thread after the event that runs, answers what is queued, and resigns. Idempotent."""
+        with self._changed:
+            first, self._stopping = not self._stopping, True
+            dropped = self._drain()
+            self._changed.notify()
+        for event in dropped:
+            preempt(event)
+        if first and self._thread.ident is not None:
+            self._thread.join()
+
+    def _drain(self) -> list[Event]:
+        events = list(self._queue)
+        self._queue.clear()
+        return events
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is not SessionState.EXPIRED:
+            return
+        with self._changed:
+            # What was queued belongs to a session that is gone.
+            dropped = self._drain()
+            self._queue.append(SessionExpired())
+            self._changed.notify()
+        for event in dropped:
+            preempt(event)
+
+    def _run(self) -> None:
+        try:
+            while (event := self._next()) is not None:
+                self._core.handle(event)
+                self._schedule_rebalance()
+        finally:
+            self._core.resign()
+
+    def _next(self) -> Event | None:
+        """The next event, or the rebalance when it is due; None at the stop."""
+        with self._changed:
+            while not self._stopping:
+                if self._next_rebalance_ms is not None and self._now_ms() >= self._next_rebalance_ms:
+                    interval_ms = self._settings().leader_imbalance_check_interval_seconds * 1000
+                    self._next_rebalance_ms = self._now_ms() + interval_ms
+                    return RebalanceDue()
+                if self._queue:
+                    return self._queue.popleft()
+                self._changed.wait(self._wait_s())
+            return None
+
+    def _wait_s(self) -> float | None:
+        if self._next_rebalance_ms is None:
+            return None
+        return max(0.001, (self._next_rebalance_ms - self._now_ms()) / 1000)
+
+    def _schedule_rebalance(self) -> None:
+        if not self._core.is_active or not self._settings().auto_leader_rebalance_enable:
+            self._next_rebalance_ms = None
+        elif self._next_rebalance_ms is None:
+            self._next_rebalance_ms = self._now_ms() + _FIRST_REBALANCE_MS

@@ -1,0 +1,68 @@
+"""The states that the controller keeps of partitions and replicas, and which may follow which.
+
+From Kafka's PartitionStateMachine and ReplicaStateMachine. They live in the controller's memory only; the
+tree holds what follows from them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from klog.formats.names import TopicPartition
+
+
+class Replica(NamedTuple):
+    """One broker's copy of one partition."""
+
+    partition: TopicPartition
+    broker_id: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} on broker {self.broker_id}"
+
+
+class PartitionState(Enum):
+    """NEW has replicas and no leader yet; OFFLINE has lost its leader."""
+
+    NON_EXISTENT = "NonExistentPartition"
+    NEW = "NewPartition"
+    ONLINE = "OnlinePartition"
+    OFFLINE = "OfflinePartition"
+
+
+class ReplicaState(Enum):
+    """The DELETION states belong to topic deletion; INELIGIBLE is a deletion that must be tried again."""
+
+    NON_EXISTENT = "NonExistentReplica"
+    NEW = "NewReplica"
+    ONLINE = "OnlineReplica"
+    OFFLINE = "OfflineReplica"
+    DELETION_STARTED = "ReplicaDeletionStarted"
+    DELETION_SUCCESSFUL = "ReplicaDeletionSuccessful"
+    DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
+
+
+PARTITION_MAY_COME_FROM: Final = {
+    PartitionState.NEW: {PartitionState.NON_EXISTENT},
+    PartitionState.ONLINE: {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE},
+    PartitionState.OFFLINE: {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE},
+    PartitionState.NON_EXISTENT: {PartitionState.OFFLINE},
+}
+
+_RUNNING: Final = {
+    ReplicaState.NEW,
+    ReplicaState.ONLINE,
+    ReplicaState.OFFLINE,
+    ReplicaState.DELETION_INELIGIBLE,
+}
+
+REPLICA_MAY_COME_FROM: Final = {
+    ReplicaState.NEW: {ReplicaState.NON_EXISTENT},
+    ReplicaState.ONLINE: _RUNNING,
+    ReplicaState.OFFLINE: _RUNNING,
+    ReplicaState.DELETION_STARTED: {ReplicaState.OFFLINE},
+    ReplicaState.DELETION_SUCCESSFUL: {ReplicaState.DELETION_STARTED},
+    ReplicaState.DELETION_INELIGIBLE: {ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED},
+    ReplicaState.NON_EXISTENT: {ReplicaState.DELETION_SUCCESSFUL},
+}

@@ -1,0 +1,151 @@
+"""The deletion of topics: asked for in the tree, carried out replica by replica, finished when all are gone.
+
+From Kafka's TopicDeletionManager. A topic waits (is ineligible) while one of its replicas is offline or
+refused to go; a broker that starts makes it go on. Where Kafka also waits for the end of reassignments, which
+never comes once the leaders are gone, deletion here goes first: it takes old and new replicas alike.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+
+from klog.controller.machines import Machines
+from klog.controller.states import PartitionState, Replica, ReplicaState
+from klog.metadata import paths
+from klog.metadata.fenced_writes import delete_nodes, delete_topic
+
+_log = logging.getLogger(__name__)
+
+
+class TopicDeletion:
+    """One reign's deletions. `forget_watch(topic)` is told before a topic's node goes. `enabled` is
+    `delete.topic.enable`: without it, requests are dropped from the tree."""
+
+    def __init__(self, machines: Machines, forget_watch: Callable[[str], None], *, enabled: bool) -> None:
+        self._machines = machines
+        self._context = machines.context
+        self._forget_watch = forget_watch
+        self._enabled = enabled
+
+    def startup(self, topics: Collection[str]) -> None:
+        """Takes up what was asked for before this reign; `resume` starts it."""
+        if not self._enabled:
+            self._drop(topics)
+            return
+        self._context.queue_deletion(topics)
+        offline = {
+            replica.partition.topic
+            for replica in self._context.replicas_of(self._context.all_partitions())
+            if not self._context.is_replica_online(replica.broker_id, replica.partition)
+        }
+        self._halt(offline.intersection(topics), "offline replicas")
+
+    def request(self, topics: Collection[str]) -> None:
+        """New marks in the tree."""
+        unknown = set(topics) - self._context.topics
+        self._drop(unknown)
+        known = set(topics) - unknown
+        if not self._enabled:
+            self._drop(known)
+        elif known:
+            self._context.queue_deletion(known)
+            self.resume()
+
+    def resume_for(self, topics: Iterable[str]) -> None:
+        """What held these topics up may be over."""
+        waiting = self._context.topics_to_delete.intersection(topics)
+        if waiting:
+            self._context.topics_ineligible_for_deletion -= waiting
+            self.resume()
+
+    def fail(self, replicas: Iterable[Replica]) -> None:
+        """These replicas could not be deleted, or their broker has gone."""
+        failed = [each for each in replicas if each.partition.topic in self._context.topics_to_delete]
+        if failed:
+            self._make_ineligible(failed)
+            self._halt({each.partition.topic for each in failed}, "replicas that could not be deleted")
+            self.resume()
+
+    def complete(self, replicas: Iterable[Replica]) -> None:
+        """Brokers have deleted these replicas."""
+        done = [each for each in replicas if each.partition.topic in self._context.topics_to_delete]
+        self._machines.replicas.move(done, ReplicaState.DELETION_SUCCESSFUL)
+        self.resume()
+
+    def resume(self) -> None:
+        """Finishes topics whose replicas are all gone, and starts those that nothing holds up."""
+        retry, eligible = [], []
+        for topic in sorted(self._context.topics_to_delete):
+            states = {
+                self._context.replica_states.get(each) for each in self._context.replicas_of_topic(topic)
+            }
+            if states <= {ReplicaState.DELETION_SUCCESSFUL}:
+                self._finish(topic)
+                continue
+            running = ReplicaState.DELETION_STARTED in states
+            if ReplicaState.DELETION_INELIGIBLE in states and not running:
+                retry.append(topic)
+            if not running and topic not in self._context.topics_ineligible_for_deletion:
+                eligible.append(topic)
+        for topic in retry:
+            again = self._context.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
+            self._machines.replicas.move(again, ReplicaState.OFFLINE)
+        if eligible:
+            self._start(eligible)
+
+    def _start(self, topics: Collection[str]) -> None:
+        context, machines = self._context, self._machines
+        unseen = [
+            where
+            for topic in topics
+            if topic not in context.topics_deletion_started
+            for where in context.partitions_of(topic)
+        ]
+        machines.partitions.move(unseen, PartitionState.OFFLINE)
+        machines.partitions.move(unseen, PartitionState.NON_EXISTENT)
+        context.topics_deletion_started.update(topics)
+        # Brokers drop these partitions from their metadata: leader -2.
+        machines.tell_all([where for topic in topics for where in context.partitions_of(topic)])
+        self._stop_replicas(topics)
+
+    def _stop_replicas(self, topics: Collection[str]) -> None:
+        dead, alive = [], []
+        for topic in topics:
+            for replica in self._context.replicas_of_topic(topic):
+                if not self._context.is_replica_online(replica.broker_id, replica.partition):
+                    dead.append(replica)
+                elif self._context.replica_states.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+                    alive.append(replica)
+        machine = self._machines.replicas
+        self._make_ineligible(dead)
+        # Followers stop fetching before the first log goes.
+        machine.move(alive, ReplicaState.OFFLINE)
+        machine.move(alive, ReplicaState.DELETION_STARTED)
+        self._halt({each.partition.topic for each in dead}, "offline replicas")
+
+    def _make_ineligible(self, replicas: Iterable[Replica]) -> None:
+        """Those whose deletion has begun; the others have nothing to try again."""
+        begun = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
+        states = self._context.replica_states
+        affected = [each for each in replicas if states.get(each) in begun]
+        self._machines.replicas.move(affected, ReplicaState.DELETION_INELIGIBLE)
+
+    def _finish(self, topic: str) -> None:
+        self._forget_watch(topic)
+        gone = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
+        self._machines.replicas.move(gone, ReplicaState.NON_EXISTENT)
+        delete_topic(self._machines.fenced, topic)
+        self._context.remove_topic(topic)
+        _log.info("topic %s is deleted", topic)
+
+    def _halt(self, topics: Collection[str], reason: str) -> None:
+        halted = self._context.topics_to_delete.intersection(topics)
+        if halted:
+            self._context.topics_ineligible_for_deletion |= halted
+            _log.info("the deletion of %s waits for %s", ", ".join(sorted(halted)), reason)
+
+    def _drop(self, topics: Collection[str]) -> None:
+        if topics:
+            _log.warning("not deleting %s: unknown, or delete.topic.enable is off", ", ".join(sorted(topics)))
+            delete_nodes(self._machines.fenced, [paths.delete_topic(topic) for topic in sorted(topics)])

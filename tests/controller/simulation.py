@@ -1,0 +1,356 @@
+"""A cluster in one thread: real controllers on a tree in memory, brokers that only obey, and a schedule.
+
+Everything that takes time in a real cluster (a watch, an event, a request on its way) waits in a queue; who
+is next is the schedule's choice. `settle` lets everything happen in a fixed order; tests with seeds pick at
+random. Nothing sleeps.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from klog.controller.core import ControllerCore
+from klog.controller.events import (
+    AlterPartition,
+    Event,
+    ResponseReceived,
+    SessionExpired,
+    Startup,
+    preempt,
+)
+from klog.controller.settings import ControllerSettings
+from klog.formats.names import TopicPartition
+from klog.metadata import cluster, paths, topics, znodes
+from klog.metadata.cache import MetadataCache
+from klog.metadata.control_requests import (
+    EPOCH_DURING_DELETE,
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from klog.metadata.errors import StoreError
+from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.store import Check, MultiResult, Operation, SessionState
+from klog.metadata.topics import new_topic_id
+from klog.metadata.values import (
+    BrokerRegistration,
+    Endpoint,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    LeaderRecoveryState,
+    TopicAssignment,
+)
+from klog.metadata.watches import Delivery
+from klog.protocol.error_codes import ErrorCode
+
+
+class WitnessedSession(TreeSession):
+    """A session whose fenced writes are witnessed: which broker wrote in which controller epoch."""
+
+    def __init__(self, world: SimulatedCluster, broker_id: int) -> None:
+        self.pending: deque[Delivery] = deque()
+        self._world = world
+        self._broker_id = broker_id
+        super().__init__(world.shared, self.pending.extend)
+
+    def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
+        outcomes = super().multi_many(multis)
+        for operations, outcome in zip(multis, outcomes, strict=True):
+            first = operations[0]
+            if (
+                isinstance(first, Check)
+                and first.path == paths.CONTROLLER_EPOCH
+                and isinstance(outcome, list)
+            ):
+                self._world.witness(self._broker_id, first.version)
+        return outcomes
+
+
+class SimulatedBroker:
+    """One process: a session, a controller core, and the broker that obeys controllers. Its logs are on
+    `disk`, which outlives it."""
+
+    def __init__(self, world: SimulatedCluster, broker_id: int, disk: set[TopicPartition]) -> None:
+        self.world = world
+        self.broker_id = broker_id
+        self.disk = disk
+        self.offline: set[TopicPartition] = set()
+        self.hosted: dict[TopicPartition, LeaderAndIsrPartition] = {}
+        self.cache = MetadataCache()
+        self.controller_epoch = 0
+        self.epoch = -1
+        self.alive = True
+        self.events: deque[Event] = deque()
+        self.outgoing: dict[int, deque[ControlRequest]] = {}
+        self.session = WitnessedSession(world, broker_id)
+        self.session.add_session_listener(self._on_session)
+        self.core = ControllerCore(
+            lambda: replace(world.settings, broker_id=broker_id),
+            self.session,
+            self,
+            self.events.append,
+            self._register,
+            world.now_ms,
+        )
+        cluster.create_persistent_nodes(self.session)
+        self._register()
+        self.events.append(Startup())
+
+    def _register(self) -> None:
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", f"b{self.broker_id}", 9092)
+        registration = BrokerRegistration(self.broker_id, (endpoint,))
+        self.epoch = cluster.register_broker(self.session, registration)
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.EXPIRED:
+            dropped = list(self.events)
+            self.events.clear()
+            self.events.append(SessionExpired())
+            for event in dropped:
+                preempt(event)
+
+    # --- the controller's outbox ---
+
+    def add_broker(self, broker: BrokerRegistration) -> None:
+        self.outgoing.setdefault(broker.broker_id, deque())
+
+    def remove_broker(self, broker_id: int) -> None:
+        self.outgoing.pop(broker_id, None)
+
+    def send(self, broker_id: int, request: ControlRequest) -> None:
+        if broker_id in self.outgoing:
+            self.outgoing[broker_id].append(request)
+
+    def close(self) -> None:
+        # What is on its way arrives nevertheless, late: brokers must know it for an older controller's.
+        self.world.late.extend((to, each) for to, queue in self.outgoing.items() for each in queue)
+        self.outgoing.clear()
+
+    # --- what this process can do next ---
+
+    def steps(self) -> list[Callable[[], None]]:
+        steps: list[Callable[[], None]] = []
+        if self.session.pending:
+            steps.append(self._see)
+        if self.events:
+            steps.append(self._handle)
+        steps += [
+            lambda to=to: self._transmit(to)  # type: ignore[misc]
+            for to, queue in self.outgoing.items()
+            if queue and to in self.world.brokers
+        ]
+        return steps
+
+    def _see(self) -> None:
+        self.session.pending.popleft()()
+
+    def _handle(self) -> None:
+        self.core.handle(self.events.popleft())
+
+    def _transmit(self, to: int) -> None:
+        request = self.outgoing[to].popleft()
+        response = self.world.brokers[to].obey(request)
+        self.events.append(ResponseReceived(to, request, response))
+
+    # --- the obedient broker ---
+
+    def obey(self, request: ControlRequest) -> ControlResponse:
+        if request.broker_epoch < self.epoch:
+            return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
+        if request.controller_epoch < self.controller_epoch:
+            return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.controller_epoch = request.controller_epoch
+        self.world.requests.append((self.broker_id, request))
+        match request:
+            case LeaderAndIsrRequest():
+                return ControlResponse(partitions=self._host(request))
+            case StopReplicaRequest():
+                return ControlResponse(partitions=self._stop(request))
+            case UpdateMetadataRequest():
+                self.cache.update(request)
+                return ControlResponse()
+
+    def _host(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
+        errors = {}
+        for state in request.partitions:
+            where, known = state.partition, self.hosted.get(state.partition)
+            self.world.witness_leader(request.topic_ids[where.topic], state)
+            if where in self.offline:
+                errors[where] = ErrorCode.KAFKA_STORAGE_ERROR
+            elif known is not None and state.leader_epoch <= known.leader_epoch:
+                errors[where] = ErrorCode.STALE_CONTROLLER_EPOCH
+            else:
+                assert self.broker_id in state.replicas
+                self.hosted[where] = state
+                self.disk.add(where)
+                errors[where] = ErrorCode.NONE
+        return errors
+
+    def _stop(self, request: StopReplicaRequest) -> dict[TopicPartition, ErrorCode]:
+        errors = {}
+        for each in request.partitions:
+            known = self.hosted.get(each.partition)
+            fenced = known is not None and each.leader_epoch < known.leader_epoch
+            if each.partition in self.offline:
+                errors[each.partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            elif fenced and each.leader_epoch not in (EPOCH_DURING_DELETE, -1):
+                errors[each.partition] = ErrorCode.FENCED_LEADER_EPOCH
+            else:
+                errors[each.partition] = ErrorCode.NONE
+                if each.delete:
+                    self.hosted.pop(each.partition, None)
+                    self.disk.discard(each.partition)
+        return errors
+
+    def led(self) -> list[TopicPartition]:
+        return sorted(where for where, each in self.hosted.items() if each.leader == self.broker_id)
+
+    def alter_isr(self, where: TopicPartition, isr: tuple[int, ...]) -> bool:
+        """As leader, asks the controller for another ISR; False when there is none to ask."""
+        known = self.hosted[where]
+        active = self.world.active()
+        if active is None:
+            return False
+        wanted = LeaderAndIsr(
+            self.broker_id, known.leader_epoch, isr, LeaderRecoveryState.RECOVERED, known.partition_epoch
+        )
+
+        def reply(answer: dict[TopicPartition, LeaderAndIsr | ErrorCode] | ErrorCode) -> None:
+            outcome = answer.get(where) if isinstance(answer, dict) else answer
+            current = self.hosted.get(where)
+            if isinstance(outcome, LeaderAndIsr) and current is not None:
+                newer = outcome.partition_epoch >= current.partition_epoch
+                if outcome.leader_epoch == current.leader_epoch and newer:
+                    self.hosted[where] = replace(
+                        current, isr=outcome.isr, partition_epoch=outcome.partition_epoch
+                    )
+
+        active.events.append(AlterPartition(self.broker_id, self.epoch, {where: wanted}, 3, reply))
+        return True
+
+    def fail_dir(self, partitions: Iterable[TopicPartition]) -> None:
+        self.offline.update(partitions)
+        note = znodes.encode_log_dir_event(self.broker_id)
+        self.session.create(paths.LOG_DIR_EVENT_PREFIX, note, sequential=True)
+
+
+class SimulatedCluster:
+    """Brokers, the tree between them, and what must always hold."""
+
+    def __init__(self, broker_ids: Iterable[int], settings: ControllerSettings | None = None) -> None:
+        self.settings = settings or ControllerSettings(broker_id=-1)
+        self.time_ms = 1_000_000
+        self.shared = SharedTree(NoJournal(), self.now_ms)
+        self.late: deque[tuple[int, ControlRequest]] = deque()
+        self.requests: list[tuple[int, ControlRequest]] = []
+        self.disks: dict[int, set[TopicPartition]] = {}
+        self.brokers: dict[int, SimulatedBroker] = {}
+        self._writers: dict[int, int] = {}
+        self._leaders: dict[tuple[str, int, int], int] = {}
+        self._epochs: dict[tuple[str, int], tuple[int, int]] = {}
+        self._ids = 0
+        self.admin = TreeSession(self.shared, lambda _deliveries: None)
+        for broker_id in broker_ids:
+            self.start(broker_id)
+
+    def now_ms(self) -> int:
+        self.time_ms += 1
+        return self.time_ms
+
+    # --- what happens to the cluster ---
+
+    def start(self, broker_id: int) -> SimulatedBroker:
+        disk = self.disks.setdefault(broker_id, set())
+        self.brokers[broker_id] = SimulatedBroker(self, broker_id, disk)
+        return self.brokers[broker_id]
+
+    def kill(self, broker_id: int) -> None:
+        broker = self.brokers.pop(broker_id)
+        broker.alive = False
+        broker.close()
+        broker.session.close()
+
+    def create_topic(
+        self, name: str, partitions: dict[int, list[int]], config: dict[str, str] | None = None
+    ) -> None:
+        self._ids += 1
+        number = self._ids
+        topic_id = new_topic_id(lambda count: number.to_bytes(count, "big"))
+        topics.create_topic(self.admin, name, topic_id, partitions, config or {}, self.known_brokers())
+
+    def known_brokers(self) -> set[int]:
+        return set(self.brokers) | set(self.disks)
+
+    # --- what can be seen ---
+
+    def active(self) -> SimulatedBroker | None:
+        """The one with a reign; of several (some know not yet that theirs is over) the latest."""
+        active = [each for each in self.brokers.values() if each.core.reign is not None]
+        return max(active, key=lambda each: each.core.reign.fenced.reign.epoch, default=None)  # type: ignore[union-attr]
+
+    def topic(self, name: str) -> TopicAssignment:
+        return topics.read_topics(self.admin, [name])[name]
+
+    def states(self, name: str) -> dict[int, LeaderIsrAndControllerEpoch]:
+        partitions = [where for where, _ in self.topic(name)]
+        return {
+            where.partition: each
+            for where, each in topics.read_partition_states(self.admin, partitions).items()
+        }
+
+    def state(self, name: str, partition: int = 0) -> LeaderAndIsr:
+        return self.states(name)[partition].leader_and_isr
+
+    # --- letting things happen ---
+
+    def steps(self) -> list[Callable[[], None]]:
+        steps = [step for each in self.brokers.values() for step in each.steps()]
+        if self.late:
+            steps.append(self._deliver_late)
+        return steps
+
+    def _deliver_late(self) -> None:
+        to, request = self.late.popleft()
+        if to in self.brokers:
+            self.brokers[to].obey(request)
+
+    def settle(self, limit: int = 100_000) -> None:
+        """Until nothing is left to happen."""
+        for _ in range(limit):
+            steps = self.steps()
+            if not steps:
+                return
+            steps[0]()
+        raise AssertionError("the cluster never comes to rest")
+
+    # --- what must always hold ---
+
+    def witness(self, broker_id: int, epoch_version: int) -> None:
+        """At most one controller acts in an epoch."""
+        assert self._writers.setdefault(epoch_version, broker_id) == broker_id
+
+    def witness_leader(self, topic_id: str, state: LeaderAndIsrPartition) -> None:
+        """One leader for each leader epoch."""
+        key = (topic_id, state.partition.partition, state.leader_epoch)
+        assert self._leaders.setdefault(key, state.leader) == state.leader
+
+    def check(self) -> None:
+        """The leader is in the ISR, nobody's epoch goes back."""
+        for name in topics.topic_names(self.admin):
+            assignment = topics.read_topics(self.admin, [name]).get(name)
+            if assignment is None:
+                continue
+            for partition, state in self.states(name).items():
+                current = state.leader_and_isr
+                assert current.isr
+                assert current.leader == -1 or current.leader in current.isr
+                now = (current.leader_epoch, state.controller_epoch)
+                before = self._epochs.setdefault((str(assignment.topic_id), partition), now)
+                assert now[0] >= before[0]
+                assert now[1] >= before[1]
+                self._epochs[str(assignment.topic_id), partition] = now
