@@ -19,6 +19,7 @@ from klog.commands.dump import options
 from klog.commands.dump.arguments import parse_offsets, parse_pattern, parse_time
 from klog.commands.dump.options import DumpFormat
 from klog.commands.dump.plan import BytesMode, Decoder, DumpPlan, KafkaFlags, Rows, Selection
+from klog.commands.dump.problems import Problems
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import UsageError
@@ -98,8 +99,9 @@ def dump_segment(
     chosen = _chosen_format(format_, kafka_style=kafka_style, summary=summary, output=output)
     first, last = parse_offsets(offsets)
     now = datetime.now(UTC)
+    missed = Problems(strict=strict)
     plan = DumpPlan(
-        files=tuple(expand(_paths(paths, files), all_kinds=all_files)),
+        files=tuple(expand(_paths(paths, files), all_kinds=all_files, on_problem=missed)),
         rows=Rows.BATCHES if batches else Rows.RECORDS,
         bytes_mode=bytes_,
         selection=Selection(
@@ -117,7 +119,9 @@ def dump_segment(
         output=output,
         max_decompressed_bytes=max_decompressed_bytes,
     )
-    raise typer.Exit(_run(plan, chosen, summary=summary))
+    if not plan.files and missed.count:
+        raise typer.Exit(1)  # nothing to show, and no reason to make an empty output file
+    raise typer.Exit(max(missed.exit_code, _run(plan, chosen, summary=summary)))
 
 
 def _paths(paths: list[str] | None, files: list[str] | None) -> list[str]:

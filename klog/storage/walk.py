@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.names import (
     DirectoryState,
     FileKind,
@@ -79,30 +79,49 @@ def partition_of(directory: str) -> TopicPartition | None:
         return None
 
 
-def expand(paths: Iterable[str], *, all_kinds: bool = False) -> list[KafkaFile]:
+def expand(
+    paths: Iterable[str],
+    *,
+    all_kinds: bool = False,
+    on_problem: Callable[[KlogError], None] | None = None,
+) -> list[KafkaFile]:
     """The files that `paths` stand for: a file itself, a glob what it matches, a directory what is below it.
 
-    A file that is named is taken whatever it is; unknown names raise `StorageError`. Of directories the live
-    segments (`.log`) are taken, with `all_kinds` every file that Kafka names, transient ones too. Files that
-    are met twice are taken once.
+    A file that is named is taken whatever it is. Of directories the live segments (`.log`) are taken, with
+    `all_kinds` every file that Kafka names, transient ones too. Files that are met twice are taken once. What
+    gives no file (an unknown name, a directory that cannot be listed) is told to `on_problem`, and the
+    others are taken all the same; without it `StorageError` is raised.
     """
     found: dict[str, KafkaFile] = {}
     for path in paths:
-        for file in _expand_one(path, all_kinds):
+        for file in _tolerantly(_expand_one(path, all_kinds, on_problem), on_problem):
             found.setdefault(os.path.abspath(file.path), file)
     return list(found.values())
 
 
-def _expand_one(path: str, all_kinds: bool) -> Iterator[KafkaFile]:
+def _tolerantly(
+    files: Iterator[KafkaFile], on_problem: Callable[[KlogError], None] | None
+) -> Iterator[KafkaFile]:
+    try:
+        yield from files
+    except StorageError as error:
+        if on_problem is None:
+            raise
+        on_problem(error)
+
+
+def _expand_one(
+    path: str, all_kinds: bool, on_problem: Callable[[KlogError], None] | None
+) -> Iterator[KafkaFile]:
     if os.path.isdir(path):
-        yield from _below(path, all_kinds)
+        yield from _below(path, all_kinds, on_problem)
         return
     if not os.path.exists(path) and glob.has_magic(path):
         matches = sorted(glob.glob(path, include_hidden=True), key=_glob_order)
         if not matches:
             raise StorageError("the pattern matches no file", file=path, cure="check the path")
         for match in matches:
-            yield from _expand_one(match, all_kinds)
+            yield from _tolerantly(_expand_one(match, all_kinds, on_problem), on_problem)
         return
     file = identify(path)
     if file is None:
@@ -119,7 +138,9 @@ def _glob_order(path: str) -> tuple[tuple[str, int], str]:
     return (partition or TopicPartition(os.path.dirname(path), -1), path)
 
 
-def _below(directory: str, all_kinds: bool) -> Iterator[KafkaFile]:
+def _below(
+    directory: str, all_kinds: bool, on_problem: Callable[[KlogError], None] | None
+) -> Iterator[KafkaFile]:
     files = [
         file
         for file in files_of(directory)
@@ -128,8 +149,8 @@ def _below(directory: str, all_kinds: bool) -> Iterator[KafkaFile]:
     children = partition_directories(directory)
     yield from files
     for child in children:
-        yield from _below(child, all_kinds)
-    if not files and not children and partition_of(directory) is None and not files_of(directory):
+        yield from _tolerantly(_below(child, all_kinds, on_problem), on_problem)
+    if not files and not children and partition_of(directory) is None:
         raise StorageError(
             "holds neither segments nor partition directories",
             file=directory,
