@@ -195,3 +195,39 @@ def test_complaints_about_several_files_come_in_the_order_of_scalas_hash_map(
         )
     flags = "--print-data-log"
     assert same(kafka3_dump, paths, flags, FLAGS[flags])
+
+
+def _string(text: str) -> bytes:
+    return len(text.encode()).to_bytes(2, "big") + text.encode()
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(
+        st.text("abcxyz.-é", min_size=1, max_size=6),
+        st.lists(st.integers(0, 10**6), min_size=1, max_size=40),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_a_transactions_partitions_come_in_the_order_of_scalas_hash_set(
+    kafka3_dump: DumpServer, directory: Path, topics: dict[str, list[int]]
+) -> None:
+    lists = b"".join(
+        _string(topic) + len(numbers).to_bytes(4, "big") + b"".join(n.to_bytes(4, "big") for n in numbers)
+        for topic, numbers in topics.items()
+    )
+    ongoing = b"\x01"
+    value = (
+        bytes(2)
+        + bytes(8)
+        + bytes(2)
+        + bytes(4)
+        + ongoing
+        + len(topics).to_bytes(4, "big")
+        + lists
+        + bytes(16)
+    )
+    data = uncompressed_batch([(bytes(2) + _string("id"), value, [])])
+    words = "--transaction-log-decoder"
+    assert same(kafka3_dump, [written(directory, data)], words, FLAGS[words])

@@ -19,6 +19,7 @@ INT32_MAX: Final = 2**31 - 1
 _LONG: Final = re.compile(r"[+-]?[0-9]+")
 _TABLE_SIZE: Final = 16
 _LOAD_FACTOR: Final = 0.75
+_SMALL_SET: Final = 4
 
 
 def parse_long(text: str, file: str, bits: int = 64) -> int:
@@ -61,18 +62,22 @@ class ScalaOrder(Generic[T]):
         self._length = _TABLE_SIZE
         self._hashes: dict[T, int] = {}
 
-    def reserve(self, more: int) -> None:
-        """What adding a collection of `more` elements at once does before the first of them."""
-        wanted = int((more + 1) / _LOAD_FACTOR)
-        target = 1 << max(wanted - 1, 4).bit_length() if wanted > 1 else _TABLE_SIZE
-        while target // 2 >= max(wanted, _TABLE_SIZE):
-            target //= 2
-        self._length = max(self._length, target)
-
     def add(self, key: T, hash_code: int) -> None:
         """Insert `key` with the value of its `hashCode`."""
         if len(self._hashes) + 1 >= int(self._length * _LOAD_FACTOR):
             self._length *= 2
+        self._insert(key, hash_code)
+
+    def add_all(self, hash_codes: dict[T, int]) -> None:
+        """Insert the elements of an immutable set at once: the table grows for their number only."""
+        wanted = int((len(hash_codes) + 1) / _LOAD_FACTOR)
+        self._length = max(self._length, 1 << max(wanted - 1, 4).bit_length())
+        # A set of up to four elements is no hash set, and its elements are added one by one.
+        insert = self.add if len(hash_codes) <= _SMALL_SET else self._insert
+        for key, hash_code in hash_codes.items():
+            insert(key, hash_code)
+
+    def _insert(self, key: T, hash_code: int) -> None:
         if key not in self._hashes:
             self._hashes[key] = hash_code ^ (hash_code >> 16)
 

@@ -149,11 +149,13 @@ def _partitions(topics: list[dict[str, Json]] | None) -> list[str]:
         raise MessageError("a transaction under way has no partitions")
     order: ScalaOrder[tuple[str, int]] = ScalaOrder()
     for topic in topics:
-        numbers = dict.fromkeys(topic["partitionIds"])
-        order.reserve(len(numbers))
-        for number in numbers:
-            hash_code = (31 * (31 + number) + hash_of_string(topic["topic"])) & 0xFFFF_FFFF
-            order.add((topic["topic"], number), hash_code)
+        of_topic = hash_of_string(topic["topic"])
+        order.add_all(
+            {
+                (topic["topic"], number): (31 * (31 + number) + of_topic) & 0xFFFF_FFFF
+                for number in topic["partitionIds"]
+            }
+        )
     return [f"{topic}-{number}" for topic, number in order.sorted()]
 
 
