@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from klog.formats.columns import BatchTable
+from klog.formats.columns import STOP_BAD_SIZE, BatchTable
 from klog.formats.errors import FormatError
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
@@ -19,14 +19,15 @@ from klog.storage.producer_state import ProducerState, pack_snapshot, unpack_sna
 OnBadSnapshot = Callable[[int, FormatError], None]
 
 
-def replay(state: ProducerState, path: str, start_offset: int = 0) -> None:
-    """Follow the batches of the segment at `path` from the one that holds `start_offset` on.
+def replay(state: ProducerState, path: str, start_offset: int = 0, end_bytes: int | None = None) -> bool:
+    """Follow the batches of the segment at `path` from the one that holds `start_offset` up to `end_bytes`.
 
-    Checksums are not looked at, and a control batch that does not decode is passed over.
+    Checksums are not looked at, and a control batch that does not decode is passed over. False where a size
+    field ends the batches before the file ends.
     """
     table = BatchTable()
     with open_for_reading(path) as file:
-        for data in chunks(file, table):
+        for data in chunks(file, table, end_bytes=end_bytes):
             row = 0
             while row < len(table) and table.last_offset[row] < start_offset:
                 row += 1
@@ -34,6 +35,7 @@ def replay(state: ProducerState, path: str, start_offset: int = 0) -> None:
                 row = state.take(data, table, row)
                 if row < len(table):
                     row += 1
+    return table.stop != STOP_BAD_SIZE
 
 
 class Snapshots:
@@ -41,6 +43,7 @@ class Snapshots:
     taken.
 
     `now_ms` and `expiration_ms` decide which idle producers are forgotten when a snapshot is loaded.
+    `end_bytes` says where segments will end (by base offset), for those that are to be cut.
     """
 
     def __init__(
@@ -50,11 +53,14 @@ class Snapshots:
         now_ms: int,
         expiration_ms: int,
         on_bad: OnBadSnapshot | None = None,
+        on_unreadable: Callable[[str], None] | None = None,
     ) -> None:
         self._paths = dict(paths)
         self._now_ms = now_ms
         self._expiration_ms = expiration_ms
+        self.end_bytes: dict[int, int] = {}
         self._on_bad = on_bad
+        self._on_unreadable = on_unreadable
         self._taken: dict[int, bytes] = {}
         self._present: set[int] = set(paths)
 
@@ -136,4 +142,8 @@ class Snapshots:
             state.end_offset = start
             if base in bases[-2:]:
                 self.take(state)
-            replay(state, segments[base], start)
+            if (
+                not replay(state, segments[base], start, self.end_bytes.get(base))
+                and self._on_unreadable is not None
+            ):
+                self._on_unreadable(segments[base])

@@ -9,6 +9,7 @@ the same.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -89,11 +90,16 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
         name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
         findings.append(Finding(name, error.what, "deletes it and takes the next older snapshot"))
 
+    def unreadable(segment: str) -> None:
+        what = "batches end early below the recovery point: recover without --from-recovery-point"
+        findings.append(Finding(os.path.basename(segment), what, f"{REFUSES}: CorruptRecordException"))
+
     snapshots = Snapshots(
         leftovers.snapshots,
         now_ms=settings.now_ms,
         expiration_ms=settings.producer_expiration_ms,
         on_bad=bad_snapshot,
+        on_unreadable=unreadable,
     )
     work = _Recovery(files, settings, leftovers, snapshots, findings)
     work.unindexed = {base for base in leftovers.segments if not _loads(work, base)}
@@ -126,7 +132,8 @@ def _recover_segments(work: _Recovery) -> None:
     bases = sorted(work.leftovers.segments)
     floor = max((base for base in bases if base <= work.settings.recovery_point), default=0)
     for place, base in enumerate(bases):
-        if base < floor and base in work.unindexed:
+        # Recovery from the start goes over these again, and drops whatever snapshots the first time gave.
+        if base in work.unindexed and floor > bases[0]:
             _recover(work, base, {other: work.segments[other] for other in bases[:place]})
     for place, base in enumerate(bases):
         if base >= floor:
@@ -163,6 +170,7 @@ def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered:
     if not scan.disordered:
         work.snapshots.take(state)
     scan = _within_memory(work, scan)
+    work.snapshots.end_bytes[base] = 0 if scan.disordered else scan.valid_bytes
     aborted = b"" if scan.disordered else pack_aborted(state.aborted)
     work.recovered[base] = _Recovered(scan, epochs, aborted, base in work.unindexed)
     return work.recovered[base]
@@ -189,7 +197,10 @@ def _tell(work: _Recovery, base: int, scan: SegmentScan, state: ProducerState) -
     found = work.findings
     if scan.disordered:
         what = "offsets go back inside the segment"
-        found.append(Finding(name, what, "empties the segment and deletes all later ones", 0))
+        kafka = "empties the segment and deletes all later ones"
+        if base in work.unindexed:
+            kafka = f"{REFUSES}: InvalidOffsetException while it makes the missing index"
+        found.append(Finding(name, what, kafka, 0))
     elif scan.out_of_range_offset is not None:
         kafka = f"{REFUSES}: Split operation is only permitted for segments with overflow"
         found.append(Finding(name, scan.problem or "", kafka, scan.valid_bytes))
@@ -219,6 +230,7 @@ def _conclude(work: _Recovery) -> RecoveryPlan:
         epochs = LeaderEpochs()
         kept, end, fresh_end = [], start, start
     created = start if not kept else None
+    had_epochs = bool(epochs.entries) or (bool(work.removed) and not kept)
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
     bases = kept or [start]
@@ -233,9 +245,11 @@ def _conclude(work: _Recovery) -> RecoveryPlan:
         *_created(created),
         *_index_steps(work),
         *_snapshot_steps(work),
-        *_epoch_steps(epochs, epoch_file),
+        *_epoch_steps(epochs, epoch_file, had_entries=had_epochs),
     ]
-    return RecoveryPlan(work.files.path, tuple(steps), tuple(work.findings), log_start, end, len(bases))
+    return RecoveryPlan(
+        work.files.path, tuple(steps), tuple(dict.fromkeys(work.findings)), log_start, end, len(bases)
+    )
 
 
 def _next_offset(work: _Recovery, base: int) -> int:
@@ -345,9 +359,9 @@ def _snapshot_steps(work: _Recovery) -> list[Step]:
     return steps
 
 
-def _epoch_steps(epochs: LeaderEpochs, old: bytes | None) -> list[Step]:
+def _epoch_steps(epochs: LeaderEpochs, old: bytes | None, *, had_entries: bool) -> list[Step]:
     name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
     new = build_epochs(EpochCheckpoint(epochs.entries))
-    if not epochs.entries and not old:
+    if not epochs.entries and not old and not had_entries:
         return [Write(name, b"", "missing")] if old is None else []
     return [] if old == new else [Write(name, new, "differs from what the batches give")]

@@ -1,0 +1,159 @@
+"""`rebuild-index`, `verify` and `recover` as a user meets them: output, exit codes, questions, locks."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.corpora import Corpus
+from tests.storage.mending import contents
+
+RUN = "from klog.commands.main import main; main()"
+
+
+def klog(*args: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", RUN, *map(str, args)],
+        capture_output=True,
+        check=False,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def log_directory(tmp_path: Path) -> Path:
+    """A log directory with one sound and one damaged partition."""
+    source = Corpus("corrupt-k39").log_dir()
+    directory = tmp_path / "disk" / "logs"
+    for name in ("c-b.intact-0", "c-b.flip-first-0"):
+        shutil.copytree(source.partition(name).path, directory / name)
+    return directory
+
+
+@pytest.mark.parametrize("command", ["rebuild-index", "verify", "recover"])
+def test_help_shows_examples(command: str) -> None:
+    done = klog(command, "--help")
+    assert done.returncode == 0
+    assert f"klog {command}" in done.stdout
+
+
+def test_check_lists_each_index_and_fails_on_a_broken_one(tmp_path: Path) -> None:
+    directory = tmp_path / "c-b-0"
+    shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.idx-garbage-0").path, directory)
+    before = contents(directory)
+    done = klog("rebuild-index", "--check", "--json", directory)
+    found = {Path(line["file"]).name: line["status"] for line in map(json.loads, done.stdout.splitlines())}
+    assert done.returncode == 1
+    assert found["00000000000000000000.index"] == "broken"
+    assert found["00000000000000000025.index"] == "valid"
+    assert contents(directory) == before
+
+
+def test_rebuilding_mends_what_check_found(tmp_path: Path) -> None:
+    directory = tmp_path / "c-b-0"
+    shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.idx-garbage-0").path, directory)
+    assert klog("rebuild-index", "--index-interval-bytes", "1024", directory).returncode == 0
+    assert klog("rebuild-index", "--check", directory).returncode == 0
+
+
+def test_one_segment_can_be_named_by_its_file(tmp_path: Path) -> None:
+    directory = tmp_path / "c-b-0"
+    shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.idx-missing-0").path, directory)
+    assert klog("rebuild-index", directory / "00000000000000000025.log").returncode == 0
+    assert (directory / "00000000000000000025.index").exists()
+    assert not (directory / "00000000000000000000.index").exists()
+
+
+def test_check_and_force_exclude_each_other(log_directory: Path) -> None:
+    assert klog("rebuild-index", "--check", "--force", log_directory).returncode == 2
+
+
+def test_verify_is_quiet_and_clean_on_a_sound_directory() -> None:
+    done = klog("verify", Corpus("k39-codecs").log_dir().path)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 1
+
+
+def test_verify_tells_place_consequence_and_cure(log_directory: Path) -> None:
+    done = klog("verify", "--json", log_directory)
+    problems = [json.loads(line) for line in done.stdout.splitlines()]
+    crc = next(problem for problem in problems if "checksum" in problem["what"])
+    assert done.returncode == 1
+    assert crc["file"].endswith("c-b.flip-first-0/00000000000000000000.log")
+    assert (crc["position"], crc["severity"], crc["cure"]) == (646, "error", "klog recover")
+    assert "cuts the log here" in crc["kafka"]
+
+
+def test_verify_says_that_kafka_refuses_a_foreign_directory(log_directory: Path) -> None:
+    (log_directory / "lost+found").mkdir()
+    done = klog("verify", log_directory / "c-b.intact-0", log_directory)
+    assert "refuses to start" in done.stdout
+    assert done.returncode == 1
+
+
+def test_a_path_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+    for command in ("verify", "recover", "rebuild-index"):
+        done = klog(command, tmp_path / "missing")
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+        assert "missing" in done.stderr
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(log_directory: Path) -> None:
+    before = contents(log_directory / "c-b.flip-first-0")
+    done = klog("recover", "--dry-run", log_directory)
+    assert done.returncode == 0
+    assert "cut     00000000000000000000.log at byte 646, 1012 bytes go" in done.stdout
+    assert contents(log_directory / "c-b.flip-first-0") == before
+    assert not (log_directory.parent / "klog-quarantine").exists()
+
+
+def test_nothing_is_cut_without_a_yes(log_directory: Path) -> None:
+    before = contents(log_directory / "c-b.flip-first-0")
+    done = klog("recover", log_directory)
+    assert done.returncode == 1
+    assert "--yes" in done.stderr
+    assert contents(log_directory / "c-b.flip-first-0") == before
+
+
+def test_with_yes_the_log_is_cut_and_the_rest_kept_beside_the_log_directory(log_directory: Path) -> None:
+    done = klog("recover", "--yes", "--json", log_directory)
+    outcomes = {
+        Path(line["partitionDirectory"]).name: line for line in map(json.loads, done.stdout.splitlines())
+    }
+    cut = outcomes["c-b.flip-first-0"]
+    assert done.returncode == 0
+    assert cut["logEndOffset"] == 10
+    quarantine = Path(cut["quarantine"])
+    assert quarantine.parent == log_directory.parent / "klog-quarantine" / "logs" / "c-b.flip-first-0"
+    assert (quarantine / "00000000000000000025.log").stat().st_size == 1599
+    assert sorted(path.name for path in log_directory.iterdir()) == ["c-b.flip-first-0", "c-b.intact-0"]
+    assert klog("verify", "--quiet", log_directory).returncode == 0
+
+
+def test_the_recovery_point_does_not_stay_above_the_logs_end(log_directory: Path) -> None:
+    checkpoint = log_directory / "recovery-point-offset-checkpoint"
+    checkpoint.write_text("0\n2\nc-b.flip-first 0 45\nother 3 7\n")
+    assert klog("recover", "--yes", log_directory).returncode == 0
+    assert checkpoint.read_text() == "0\n2\nc-b.flip-first 0 10\nother 3 7\n"
+
+
+def test_a_directory_that_a_broker_holds_is_refused(log_directory: Path) -> None:
+    with (log_directory / ".lock").open("w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # what Java's FileChannel.tryLock does
+        done = klog("recover", "--yes", log_directory)
+    assert done.returncode == 1
+    assert "running broker" in done.stderr
+
+
+def test_the_quarantine_may_not_lie_in_a_log_directory(log_directory: Path) -> None:
+    done = klog("recover", "--yes", "--quarantine", log_directory / "cut", log_directory)
+    assert done.returncode == 2
+    assert not (log_directory / "cut").exists()
