@@ -37,7 +37,7 @@ class _LazyGroup(TyperGroup):
         if module_name is None:
             return None
         module = importlib.import_module(f"klog.commands.{module_name}")
-        holder = typer.Typer(add_completion=False, rich_markup_mode="rich")
+        holder = typer.Typer(add_completion=False, rich_markup_mode="markdown")
         holder.command(cmd_name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", True))(
             getattr(module, module_name)
         )
@@ -58,7 +58,7 @@ app = typer.Typer(
     name="klog",
     help="Kafka's log, in Python: read, check and mend the files of a Kafka log directory.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

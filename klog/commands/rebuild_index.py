@@ -42,7 +42,7 @@ def rebuild_index(
     Missing and broken ones are made anew, each beside its place and then renamed into it; valid ones stay.
     Exit code 1 when --check finds something missing or broken, or when a .log is damaged itself.
 
-    [bold]Examples[/bold]
+    Examples:
 
     klog rebuild-index --check /var/lib/kafka/orders-0
 

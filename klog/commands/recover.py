@@ -59,7 +59,7 @@ def recover(
     leader epochs. What leaves the log goes into a quarantine, with a manifest that says how to put it back.
     Refuses a directory that a running broker holds. Exit code 1 when something could not be done.
 
-    [bold]Examples[/bold]
+    Examples:
 
     klog recover --dry-run /var/lib/kafka
 

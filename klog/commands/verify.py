@@ -32,7 +32,7 @@ def verify(
     up or ignores by itself (a leftover .deleted file, a checkpoint entry without a partition); it fails
     nothing.
 
-    [bold]Examples[/bold]
+    Examples:
 
     klog verify /var/lib/kafka
 
