@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from typing import Final
 
-from klog.commands.dump.kafka_messages import Cursor, Json, MessageError, json_text, read
+import construct as c
+
+from klog.commands.dump.kafka_messages import Cursor, Json, MessageError, json_text, read_fields
 from klog.formats import metadata_records, remote_log_metadata, schema
 from klog.formats.frames import FRAME_VERSION, RecordType
 
@@ -82,14 +85,17 @@ def _framed(value: bytes, records: Mapping[int, RecordType], last_type: int) -> 
         )
     record = records[kind]
     try:
-        if version not in record.versions:
-            raise MessageError(f"Can't read version {version} of {record.name}")
-        found = read(schema.fields_of(version, 0, *record.fields), cursor, record.name, _NEWER_TAGS)
+        found = read_fields(_shapes(record), version, cursor, _NEWER_TAGS)
     except MessageError:
         raise MessageError(f"Failed to deserialize record with type {kind}") from None
     if cursor.left:
         raise MessageError(f"Found {cursor.left} byte(s) of garbage after {kind}")
     return kind, version, {field.name: found[field.name] for field in record.fields if field.name in found}
+
+
+@cache
+def _shapes(record: RecordType) -> dict[int, c.Construct]:
+    return {version: schema.fields_of(version, 0, *record.fields) for version in record.versions}
 
 
 def _short(cursor: Cursor, entity: str) -> int:

@@ -11,7 +11,7 @@ import json
 import re
 import struct
 from base64 import b64encode
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import construct as c
@@ -23,6 +23,14 @@ from klog.formats.text import java_text
 Json = Any
 
 _NO_FIELDS: Final[frozenset[str]] = frozenset()
+_STRUCT_NAMES: Final = {
+    "members": "MemberMetadata",
+    "topics": "TopicMetadata",
+    "topicPartitions": "TopicPartition",
+    "assignedPartitions": "TopicPartitions",
+    "partitionsPendingRevocation": "TopicPartitions",
+    "classicMemberMetadata": "ClassicMemberMetadata",
+}
 _UNDERFLOW: Final = "null"  # a BufferUnderflowException has no message
 
 
@@ -33,11 +41,12 @@ class MessageError(Exception):
 class Cursor:
     """A position in the bytes of one message."""
 
-    __slots__ = ("at", "data")
+    __slots__ = ("at", "data", "newer_version")
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
+        self.newer_version: int | None = None  # of the message that is read, where it is unknown
 
     @property
     def left(self) -> int:
@@ -104,6 +113,9 @@ def read(shape: c.Construct, cursor: Cursor, name: str = "", skip: Collection[st
     if isinstance(shape, structures.NullableStruct):
         is_null = cursor.uvarint() <= 0 if shape.null_mark == 0 else cursor.number(">b") < 0
         return None if is_null else read(shape.subcon, cursor, name, skip)
+    if cursor.newer_version is not None:
+        inner = _STRUCT_NAMES.get(name.removesuffix(" element"), name)
+        raise MessageError(f"Can't read version {cursor.newer_version} of {inner}")
     return _struct(shape, cursor, skip)
 
 
@@ -158,10 +170,19 @@ def read_version(
     message: structures.Versioned, version: int, cursor: Cursor, skip: Collection[str] = _NO_FIELDS
 ) -> Json:
     """The fields of one version of a message. Raises MessageError."""
-    fields = message.versions.get(version)
-    if fields is None:
-        raise MessageError(f"Can't read version {version} of {message.title}")
-    return read(fields, cursor, message.title, skip)
+    return read_fields(message.versions, version, cursor, skip)
+
+
+def read_fields(
+    versions: Mapping[int, c.Construct], version: int, cursor: Cursor, skip: Collection[str] = _NO_FIELDS
+) -> Json:
+    """The fields of a message, given by version. Raises MessageError.
+
+    Kafka reads an unknown version as the nearest known one; only structures inside refuse a newer one.
+    """
+    nearest = min(max(version, min(versions)), max(versions))
+    cursor.newer_version = version if version > nearest else None
+    return _struct(versions[nearest], cursor, skip)
 
 
 _ESCAPED: Final = re.compile(r"\\u00[0-9a-f]{2}")
