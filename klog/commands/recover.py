@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,8 +16,11 @@ from klog.commands._terminal import confirmed, progress
 from klog.formats.errors import KlogError
 
 if TYPE_CHECKING:
-    from klog.storage.recovery_plan import RecoveryPlan, Step
+    from klog.storage.recovery_plan import RecoveryPlan, RecoverySettings, Step
     from klog.storage.recovery_run import RecoveryResult
+    from klog.storage.segment_scan import IndexSettings
+
+    _Planned = tuple[RecoveryPlan, RecoverySettings]
 
 
 def recover(
@@ -69,47 +72,25 @@ def recover(
     """
     from klog.storage.directory_lock import locked
     from klog.storage.log_directory import log_directories_of
+    from klog.storage.segment_scan import IndexSettings
 
-    failed = False
+    work = _Work(
+        IndexSettings(index_interval_bytes, index_max_bytes),
+        from_recovery_point=from_recovery_point,
+        dry_run=dry_run,
+        yes=yes,
+        quarantine=quarantine,
+        as_json=as_json,
+        quiet=quiet,
+    )
     with ExitStack() as locks:
         groups = log_directories_of(map(str, paths))
         for log_directory in groups:
             locks.enter_context(locked(log_directory))
-        work = _Work(dry_run, yes, quarantine, as_json, quiet)
         for log_directory, partitions in groups.items():
-            settings = _settings_of(log_directory, from_recovery_point, index_interval_bytes, index_max_bytes)
-            with progress("Reading segments", _bytes_of(partitions), quiet=quiet) as advance:
-                plans = []
-                for partition in partitions:
-                    try:
-                        plans.append(work.plan(partition, settings[partition]))
-                    except KlogError as error:
-                        failed = True
-                        print(f"klog: {error}", file=sys.stderr)  # noqa: T201
-                    advance(_bytes_of([partition]))
-            failed = work.execute(log_directory, plans, settings) or failed
-    if failed:
+            work.execute(log_directory, work.plan(log_directory, partitions))
+    if work.failed:
         raise typer.Exit(1)
-
-
-def _settings_of(log_directory: str, trust: bool, interval_bytes: int, max_bytes: int) -> dict[str, Any]:
-    from klog.storage.log_directory import Checkpoints
-    from klog.storage.recovery_plan import RecoverySettings
-    from klog.storage.segment_scan import IndexSettings
-
-    checkpoints = Checkpoints(log_directory)
-    now_ms = time.time_ns() // 1_000_000
-
-    class _ByPartition(dict[str, Any]):
-        def __missing__(self, partition: str) -> RecoverySettings:
-            return RecoverySettings(
-                now_ms,
-                IndexSettings(interval_bytes, max_bytes),
-                recovery_point=checkpoints.recovery_point(partition) if trust else 0,
-                log_start_offset=checkpoints.log_start(partition),
-            )
-
-    return _ByPartition()
 
 
 def _bytes_of(partitions: list[str]) -> int:
@@ -122,48 +103,84 @@ def _bytes_of(partitions: list[str]) -> int:
 
 
 class _Work:
-    """Plans shown, questions asked, plans carried out."""
+    """Plans made and shown, questions asked, plans carried out."""
 
-    def __init__(self, dry_run: bool, yes: bool, quarantine: Path | None, as_json: bool, quiet: bool) -> None:
+    def __init__(
+        self,
+        index: IndexSettings,
+        *,
+        from_recovery_point: bool,
+        dry_run: bool,
+        yes: bool,
+        quarantine: Path | None,
+        as_json: bool,
+        quiet: bool,
+    ) -> None:
+        self.failed = False
+        self._index = index
+        self._from_recovery_point = from_recovery_point
         self._dry_run = dry_run
         self._yes = yes
         self._quarantine = quarantine
         self._as_json = as_json
         self._quiet = quiet
 
-    def plan(self, partition: str, settings: Any) -> RecoveryPlan:  # noqa: ANN401
+    def plan(self, log_directory: str, partitions: list[str]) -> list[_Planned]:
+        """Plan each partition; one that cannot be planned is told and left out."""
+        from klog.storage.log_directory import Checkpoints
         from klog.storage.recovery import plan_recovery
+        from klog.storage.recovery_plan import RecoverySettings
 
-        return plan_recovery(partition, settings)
+        checkpoints = Checkpoints(log_directory)
+        now_ms = time.time_ns() // 1_000_000
+        planned: list[_Planned] = []
+        with progress("Reading segments", _bytes_of(partitions), quiet=self._quiet) as advance:
+            for partition in partitions:
+                settings = RecoverySettings(
+                    now_ms,
+                    self._index,
+                    recovery_point=checkpoints.recovery_point(partition) if self._from_recovery_point else 0,
+                    log_start_offset=checkpoints.log_start(partition),
+                )
+                try:
+                    planned.append((plan_recovery(partition, settings), settings))
+                except KlogError as error:
+                    self._complain(error)
+                advance(_bytes_of([partition]))
+        return planned
 
-    def execute(self, log_directory: str, plans: list[RecoveryPlan], settings: dict[str, Any]) -> bool:
-        """Carry out the plans of one log directory; True where that was not done."""
+    def execute(self, log_directory: str, planned: list[_Planned]) -> None:
+        """Show and, unless it is a dry run or the answer is no, carry out the plans of one log directory."""
         from klog.storage.quarantine import default_root, demand_outside
         from klog.storage.recovery_run import run_recovery
 
         root = default_root(log_directory) if self._quarantine is None else os.path.abspath(self._quarantine)
+        plans = [plan for plan, _ in planned]
         if not self._as_json:
-            for plan in plans:
-                self._show(plan)
+            self._show_all(plans)
         if self._dry_run:
             for plan in plans:
                 self._tell(plan, None, "planned")
-            return False
-        cutting = [plan for plan in plans if plan.takes_away]
+            return
         if any(plan.steps for plan in plans):
             demand_outside(root, log_directory)
+        cutting = [plan for plan in plans if plan.takes_away]
         if cutting and not confirmed(_question(cutting, root), yes=self._yes):
             print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
-            return True
-        failed = False
-        for plan in plans:
+            self.failed = True
+            return
+        done = []
+        for plan, settings in planned:
             try:
-                self._tell(plan, run_recovery(plan, settings[plan.path], root), "recovered")
+                self._tell(plan, run_recovery(plan, settings, root), "recovered")
+                done.append(plan)
             except KlogError as error:
-                failed = True
-                print(f"klog: {error}", file=sys.stderr)  # noqa: T201
-        self._lower_recovery_points(log_directory, plans)
-        return failed
+                self._complain(error)
+        self._lower_recovery_points(log_directory, done)
+
+    def _complain(self, error: KlogError) -> None:
+        self.failed = True
+        print(f"klog: {error}", file=sys.stderr)  # noqa: T201
 
     def _lower_recovery_points(self, log_directory: str, plans: list[RecoveryPlan]) -> None:
         """Lower those above their log's end: a broker would not look at what is written below them."""
@@ -178,11 +195,18 @@ class _Work:
         if data is not None:
             write_atomically(os.path.join(log_directory, FileKind.RECOVERY_POINT_CHECKPOINT), data)
 
+    def _show_all(self, plans: list[RecoveryPlan]) -> None:
+        told = [plan for plan in plans if plan.steps or plan.findings]
+        for plan in told:
+            self._show(plan)
+        if not self._quiet:
+            count = len(plans)
+            print(f"{count} partition{'' if count == 1 else 's'}: {count - len(told)} sound")  # noqa: T201
+
     def _show(self, plan: RecoveryPlan) -> None:
-        if not plan.steps and self._quiet:
-            return
         refusal = plan.kafka_refuses
-        state = "sound" if not plan.steps else f"{len(plan.steps)} changes"
+        changes = len(plan.steps)
+        state = f"{changes} change{'' if changes == 1 else 's'}"
         segments = f"{plan.segments} segment{'' if plan.segments == 1 else 's'}"
         print(f"{plan.path}: {state}, {segments}, offsets {plan.log_start_offset} to {plan.log_end_offset}")  # noqa: T201
         if refusal is not None:

@@ -118,7 +118,8 @@ def _loads(work: _Recovery, base: int) -> bool:
     data = read_whole(txn_index)
     usable = len(data) - len(data) % TXN_INDEX_ENTRY_BYTES
     for version, _, _, last_offset, _ in ABORTED_TXN.iter_unpack(data[:usable]):
-        if version > 0:
+        # Kafka looks at the first of the version's two bytes only.
+        if version >> 8 > 0:
             work.findings.append(Finding(name, f"entry has the unknown version {version}", REFUSES))
             return False
         if last_offset < base:

@@ -93,10 +93,8 @@ def _kept(plan: RecoveryPlan, step: Step) -> list[Kept]:
         return [Kept(step.name, step.target, "renamed", "a swap of cleaned segments that did not end")]
     if isinstance(step, Cut):
         return [Kept(step.name, f"{step.name}{TAIL_SUFFIX}", "tail", step.why, step.valid_bytes)]
-    if isinstance(step, Write | WriteIndexes):
-        names = _replaced_names(plan, step)
-        return [Kept(name, f"{name}{REPLACED_SUFFIX}", "replaced", step.why) for name in names]
-    return []
+    names = _replaced_names(plan, step)
+    return [Kept(name, f"{name}{REPLACED_SUFFIX}", "replaced", step.why) for name in names]
 
 
 def _carry_out(
