@@ -1,0 +1,47 @@
+"""Running the handler, so that whatever goes wrong costs one connection and one log line."""
+
+from __future__ import annotations
+
+import logging
+
+from klog.formats.errors import KlogError
+from klog.server.network.connection import Connection
+from klog.server.network.request import HANDLER_FAULTS, Handler, Request
+
+_log = logging.getLogger("klog.server.network")
+
+
+def run_handler(handler: Handler, request: Request) -> None:
+    """Lets the handler have the request; if it fails, the request's connection is to be closed."""
+    try:
+        handler.handle(request)
+    except KlogError as error:
+        _log.warning("Closing %s: %r: %s", request.connection, request, error)
+        _give_up(request)
+    except HANDLER_FAULTS:
+        _log.exception("Closing %s: the handler failed at %r", request.connection, request)
+        _give_up(request)
+
+
+def _give_up(request: Request) -> None:
+    if not request.answered:
+        request.close_connection()
+    else:
+        request.connection.closing = True
+
+
+def queue_answer(request: Request) -> None:
+    """Puts the answer behind what its connection is to send; a file that cannot be read closes the
+    connection.
+    """
+    connection = request.connection
+    try:
+        connection.queue_answer(request)
+    except KlogError as error:
+        log_closing(connection, error)
+        connection.closing = True
+
+
+def log_closing(connection: Connection, error: Exception) -> None:
+    """The one line about a connection that broke a rule."""
+    _log.warning("Closing %s: %s", connection, error)

@@ -1,0 +1,214 @@
+"""An I/O thread: reads large frames straight into their buffers, and runs what may block.
+
+It has the connection to itself, and keeps it while large frames follow each other ("adoption"): a producer
+that sends a megabyte at a time is served without a hand-off. It never waits long: a client that stalls
+inside a frame goes back to its network thread, and between frames others who wait in the channel go first.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from klog.formats.errors import KlogError
+from klog.protocol.primitives import INT32
+from klog.server.network.connection import Connection, LargeFrame
+from klog.server.network.dispatch import log_closing, queue_answer, run_handler
+from klog.server.network.network_thread import NetworkThread
+from klog.server.network.request import Handler, Request
+from klog.server.network.request_channel import RequestChannel
+from klog.server.network.settings import NetworkSettings
+
+_log = logging.getLogger("klog.server.network")
+
+# How long to wait for more of a frame, for the next frame, and how much in that time counts as flowing.
+_STALL_MS: Final = 10
+_NEXT_FRAME_MS: Final = 2
+_FLOWING_BYTES: Final = 64 * 1024
+_STALL_TIMEVAL: Final = struct.pack("ll", 0, _STALL_MS * 1000)
+
+
+def prepare_for_adoption(sock: socket.socket) -> None:
+    """Bounds the blocking reads that an I/O thread makes; others are not affected."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _STALL_TIMEVAL)
+
+
+class IoThread:
+    """Serves the request channel until it is told to end."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: NetworkSettings,
+        handler: Handler,
+        channel: RequestChannel,
+        networks: Sequence[NetworkThread],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._handler = handler
+        self._channel = channel
+        self._networks = networks
+        self._clock_ms = clock_ms
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.waited_s = 0.0
+
+    def start(self) -> None:
+        """Begins to serve."""
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> bool:
+        """Waits for the thread to end; False when it has not."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            before_s = time.monotonic()
+            connection = self._channel.take()
+            self.waited_s += time.monotonic() - before_s
+            if connection is None:
+                return
+            for network in self._networks:
+                network.retry_backlog()
+            self._serve(connection)
+
+    def _serve(self, connection: Connection) -> None:
+        """Works on a connection until it is somebody else's."""
+        network = connection.network
+        while True:
+            request = connection.in_flight or self._read_request(connection)
+            if request is None:
+                network.take_back(connection)
+                return
+            request.on_io_thread = True
+            run_handler(self._handler, request)
+            if not request.answered:
+                # The network thread must have the connection before the answer can reach it.
+                network.take_back(connection)
+                if not request.park():
+                    network.complete(request)
+                return
+            queue_answer(request)
+            if not self._send(connection) or not self._begin_next(connection):
+                network.take_back(connection)
+                return
+            if len(self._channel):
+                self._channel.put_back(connection)
+                return
+
+    def _read_request(self, connection: Connection) -> Request | None:
+        """The request of the large frame; None when it is not there yet, or is none."""
+        frame = connection.frame
+        if frame is None or not self._fill(connection, frame):
+            return None
+        connection.frame = None
+        try:
+            request = Request(connection, frame.buffer, self._clock_ms())
+        except KlogError as error:
+            log_closing(connection, error)
+            connection.closing = True
+            return None
+        connection.in_flight = request
+        return request
+
+    def _fill(self, connection: Connection, frame: LargeFrame) -> bool:
+        """Reads until the frame is complete; False when the client stalls or is gone."""
+        try:
+            if isinstance(connection.socket, ssl.SSLSocket):
+                return _fill_tls(connection, frame, connection.socket)
+            return _fill_plain(connection, frame)
+        except OSError as error:
+            _log.debug("Closing %s: %s", connection, error)
+            connection.closing = True
+            return False
+
+    def _send(self, connection: Connection) -> bool:
+        """True when all is sent and the connection lives on."""
+        try:
+            return connection.outbound.flush(connection.socket) and not connection.closing
+        except KlogError as error:
+            log_closing(connection, error)
+        except OSError as error:
+            _log.debug("Closing %s: %s", connection, error)
+        connection.closing = True
+        return False
+
+    def _begin_next(self, connection: Connection) -> bool:
+        """Whether another large frame follows at once; if so it is begun."""
+        if connection.listener.tls is not None or connection.network.draining:
+            return False
+        pending = connection.pending
+        if len(pending) < INT32.size:
+            if len(self._channel) or not _readable(connection, _NEXT_FRAME_MS):
+                return False
+            try:
+                pending = bytes(pending) + connection.socket.recv(INT32.size - len(pending))
+            except OSError as error:
+                _log.debug("Closing %s: %s", connection, error)
+                connection.closing = True
+                return False
+            if len(pending) == len(connection.pending):
+                connection.closing = True
+                return False
+            connection.pending = pending
+            if len(pending) < INT32.size:
+                return False
+        size = INT32.unpack_from(pending, 0)[0]
+        if not self._settings.inline_request_max_bytes < size <= self._settings.request_max_bytes:
+            return False
+        connection.frame = LargeFrame(size, pending[4 : 4 + size], expected_bytes=size)
+        connection.pending = pending[4 + size :]
+        return True
+
+
+def _readable(connection: Connection, timeout_ms: int) -> bool:
+    poll = select.poll()
+    poll.register(connection.fd, select.POLLIN)
+    return bool(poll.poll(timeout_ms))
+
+
+def _fill_plain(connection: Connection, frame: LargeFrame) -> bool:
+    """One call a buffer: it blocks until the buffer is full, or the sender has stalled (SO_RCVTIMEO)."""
+    sock = connection.socket
+    sock.setblocking(True)
+    try:
+        while not frame.complete:
+            with frame.room() as room:
+                wanted = len(room)
+                size = sock.recv_into(room, 0, socket.MSG_WAITALL)
+            if size == 0:
+                connection.closing = True
+                return False
+            frame.filled_bytes += size
+            if size < min(wanted, _FLOWING_BYTES):
+                return frame.complete
+    except BlockingIOError:
+        return False
+    finally:
+        sock.setblocking(False)
+    return True
+
+
+def _fill_tls(connection: Connection, frame: LargeFrame, sock: ssl.SSLSocket) -> bool:
+    while not frame.complete:
+        with frame.room() as room:
+            try:
+                size = sock.recv_into(room)
+            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                if not _readable(connection, _STALL_MS):
+                    return False
+                continue
+        if size == 0:
+            connection.closing = True
+            return False
+        frame.filled_bytes += size
+    return True

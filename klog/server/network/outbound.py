@@ -1,0 +1,140 @@
+"""What is still to be sent on one connection: buffers and file slices, in order, without ever blocking.
+
+Traps that shaped it: MSG_MORE is set only when a file slice really follows, or the kernel holds the answer
+back for 200 ms; a partial send keeps its rest; sendfile on a file that has become shorter returns 0 for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from collections import deque
+from typing import Final
+
+from klog.formats.errors import StorageError
+from klog.protocol.file_slice import BodyPart, FileSlice, HasFileno
+
+# Below this, copying a slice is cheaper than a sendfile call and the packet it ends.
+_COPY_MAX_BYTES: Final = 16 * 1024
+_TLS_CHUNK_BYTES: Final = 64 * 1024
+_GATHER_MAX: Final = 64
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+_BLOCKED: Final = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
+
+
+class Outbound:
+    """The queue of one connection. Used by the thread that owns the connection, and by no other."""
+
+    __slots__ = ("_items", "_tls", "size_bytes")
+
+    def __init__(self, *, tls: bool) -> None:
+        self._items: deque[BodyPart] = deque()
+        self._tls = tls
+        self.size_bytes = 0
+
+    def add(self, part: BodyPart) -> None:
+        """Appends a part. Raises StorageError when a small slice cannot be read."""
+        if isinstance(part, FileSlice):
+            if part.size_bytes <= _COPY_MAX_BYTES:
+                part = _read(part, part.size_bytes)
+            else:
+                self.size_bytes += part.size_bytes
+                self._items.append(part)
+                return
+        if size := len(part):
+            self.size_bytes += size
+            self._items.append(part)
+
+    def flush(self, sock: socket.socket) -> bool:
+        """Sends what the socket takes now; True when nothing is left.
+
+        Raises OSError when the connection is broken, StorageError when a file ended before its slice.
+        """
+        items = self._items
+        try:
+            while items:
+                first = items[0]
+                if not isinstance(first, FileSlice):
+                    self._send_buffers(sock)
+                elif self._tls:
+                    self._load(first)
+                else:
+                    self._send_file(sock, first)
+        except _BLOCKED:
+            return False
+        return True
+
+    def _send_buffers(self, sock: socket.socket) -> None:
+        items = self._items
+        if len(items) == 1:
+            self._consume(sock.send(items[0]))  # type: ignore[arg-type]  # flush() saw that it is a buffer
+            return
+        buffers: list[bytes | bytearray | memoryview] = []
+        follows_file = False
+        for item in items:
+            if isinstance(item, FileSlice):
+                follows_file = True
+                break
+            buffers.append(item)
+            if len(buffers) == _GATHER_MAX:
+                break
+        if self._tls:
+            self._consume(sock.send(buffers[0]))
+        else:
+            self._consume(sock.sendmsg(buffers, (), _MORE if follows_file else 0))
+
+    def _consume(self, sent: int) -> None:
+        items = self._items
+        self.size_bytes -= sent
+        while sent:
+            first = items[0]
+            if isinstance(first, FileSlice):
+                return
+            if sent < len(first):
+                items[0] = memoryview(first)[sent:]
+                return
+            sent -= len(first)
+            items.popleft()
+
+    def _send_file(self, sock: socket.socket, part: FileSlice) -> None:
+        sent = os.sendfile(sock.fileno(), _fileno(part.file), part.position_bytes, part.size_bytes)
+        if sent == 0:
+            raise StorageError(
+                "the file ends before the records that were to be sent", position_bytes=part.position_bytes
+            )
+        self.size_bytes -= sent
+        if sent == part.size_bytes:
+            self._items.popleft()
+        else:
+            self._items[0] = FileSlice(part.file, part.position_bytes + sent, part.size_bytes - sent)
+
+    def _load(self, part: FileSlice) -> None:
+        """TLS encrypts in this process, so a slice goes through memory a piece at a time."""
+        data = _read(part, min(part.size_bytes, _TLS_CHUNK_BYTES))
+        if len(data) == part.size_bytes:
+            self._items[0] = data
+            return
+        self._items[0] = FileSlice(part.file, part.position_bytes + len(data), part.size_bytes - len(data))
+        self._items.appendleft(data)
+
+
+def _fileno(file: HasFileno) -> int:
+    try:
+        return file.fileno()
+    except ValueError as error:
+        raise StorageError("the file was closed before its records were sent") from error
+
+
+def _read(part: FileSlice, size: int) -> bytes:
+    """Raises StorageError."""
+    try:
+        data = os.pread(_fileno(part.file), size, part.position_bytes)
+    except OSError as error:
+        place = part.position_bytes
+        raise StorageError(f"records that cannot be read: {error}", position_bytes=place) from error
+    if len(data) < size:
+        raise StorageError(
+            "the file ends before the records that were to be sent", position_bytes=part.position_bytes
+        )
+    return data

@@ -1,0 +1,167 @@
+"""A request as the handler sees it, and what the network layer wants of a handler."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from klog.formats.errors import KlogError, UsageError
+from klog.protocol.apis import SERVED, ApiKey, api_name
+from klog.protocol.errors import MalformedMessageError
+from klog.protocol.file_slice import BodyPart
+from klog.protocol.messages import request_is_flexible
+from klog.protocol.primitives import end_of, read_tags
+
+if TYPE_CHECKING:
+    from klog.server.network.connection import Connection
+
+_HEAD: Final = struct.Struct(">iih")  # key and version as one number, correlation id, length of the client id
+
+# Whether the header is flexible, by key and version as they stand on the wire. One look-up a request.
+_FLEXIBLE: Final = {
+    api.key << 16 | version: api.flexible(version)
+    for api in SERVED.values()
+    for version in range(api.min_version, api.max_version + 1)
+}
+
+# What a bug in a handler, a failing machine or exhausted memory ends in. It costs the connection that
+# asked, is logged with its trace, and must not end the thread that serves all the others.
+HANDLER_FAULTS: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    BufferError,
+    EOFError,
+    KlogError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    struct.error,
+)
+
+
+class Request:
+    """One request. It is answered once, by `respond` or `close_connection`, from any thread, now or later.
+
+    `body` is a writable view of the frame after the header; it is the request's own and stays valid as long
+    as it is kept. `received_ms` is when the frame was read, by the server's clock. `on_io_thread` says that
+    the handler may take its time.
+    """
+
+    __slots__ = (
+        "_client",
+        "answered",
+        "api_key",
+        "api_version",
+        "body",
+        "closes",
+        "connection",
+        "correlation_id",
+        "on_io_thread",
+        "parked",
+        "parts",
+        "received_ms",
+    )
+
+    def __init__(self, connection: Connection, frame: bytearray, received_ms: int) -> None:
+        """Raises MalformedMessageError, UnsupportedApiError."""
+        if len(frame) < _HEAD.size:
+            raise MalformedMessageError(f"a request of {len(frame)} bytes has no room for its header")
+        api, self.correlation_id, client_size = _HEAD.unpack_from(frame, 0)
+        self.api_key: int = api >> 16
+        self.api_version: int = (api & 0xFFFF ^ 0x8000) - 0x8000
+        flexible = _FLEXIBLE.get(api)
+        if flexible is None:
+            flexible = request_is_flexible(self.api_key, self.api_version)
+        end = _HEAD.size
+        if client_size > 0:
+            end = end_of(frame, end, client_size)
+        elif client_size < -1:
+            raise MalformedMessageError(f"a client id of {client_size} bytes")
+        self._client = frame[_HEAD.size : end] if client_size >= 0 else None
+        if flexible:
+            end = end + 1 if len(frame) > end and frame[end] == 0 else read_tags(frame, end)[1]
+        self.body = memoryview(frame)[end:]
+        self.connection = connection
+        self.received_ms = received_ms
+        self.on_io_thread = False
+        self.answered = False
+        self.parked = False
+        self.closes = False
+        self.parts: Sequence[BodyPart] | None = None
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself."""
+        return None if self._client is None else self._client.decode("utf-8", "replace")
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that the client came through."""
+        return self.connection.listener.name
+
+    @property
+    def peer_address(self) -> str:
+        """The client's IP address."""
+        return self.connection.peer[0]
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the connection is gone, so that nobody waits for the answer any more."""
+        return self.connection.closed
+
+    def respond(self, body: Sequence[BodyPart] | None) -> None:
+        """Answers with the parts of a response body; None sends nothing (a Produce request with acks=0).
+
+        Raises UsageError when the request was answered before.
+        """
+        self._answer(body, closes=False)
+
+    def close_connection(self) -> None:
+        """Closes the connection instead of an answer. Raises UsageError when the request was answered
+        before.
+        """
+        self._answer(None, closes=True)
+
+    def _answer(self, parts: Sequence[BodyPart] | None, *, closes: bool) -> None:
+        with self.connection.lock:
+            if self.answered:
+                raise UsageError(f"{self!r} is answered twice")
+            self.answered = True
+            self.parts = parts
+            self.closes = closes
+            parked = self.parked
+        if parked:
+            self.connection.network.complete(self)
+
+    def park(self) -> bool:
+        """Called by the thread that ran the handler: True when the answer is still to come."""
+        with self.connection.lock:
+            self.parked = not self.answered
+            return self.parked
+
+    def header_is_flexible(self) -> bool:
+        """Whether the response header ends with tagged fields."""
+        return self.api_key != ApiKey.API_VERSIONS and request_is_flexible(self.api_key, self.api_version)
+
+    def __repr__(self) -> str:
+        name = f"{api_name(self.api_key)} v{self.api_version}"
+        return f"<{name} #{self.correlation_id} from {self.connection}>"
+
+
+class Handler(Protocol):
+    """What the broker puts behind the network layer. Both methods are called from several threads."""
+
+    def may_block(self, api_key: int, api_version: int) -> bool:
+        """Whether such a request may wait for something slow, and so belongs on an I/O thread. Must be
+        quick.
+        """
+
+    def handle(self, request: Request) -> None:
+        """Answers the request, or keeps it to answer later. A KlogError that it raises closes the
+        connection.
+        """

@@ -1,0 +1,263 @@
+"""Whatever a client does wrong, its own connection pays, with one log line; all others are served on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import struct
+import threading
+import time
+from contextlib import suppress
+
+import pytest
+
+from tests.server.network.servers import CREATE_TOPICS, Calling, Client, Echo, eventually, frame, running
+
+BAD_FRAMES = {
+    "a negative size": struct.pack(">i", -5),
+    "size zero": struct.pack(">i", 0),
+    "more than socket.request.max.bytes": struct.pack(">i", 1_000_001),
+    "no room for a header": struct.pack(">i", 3) + b"abc",
+    "an unknown API": frame(b"", api_key=999),
+    "an API that is not announced": frame(b"", api_key=10, version=0),
+    "an unknown version": frame(b"", version=99),
+    "a negative key": frame(b"", api_key=-1),
+    "a client id that ends after the frame": struct.pack(">ihhih", 10, 0, 7, 1, 100),
+    "a client id of negative size": struct.pack(">ihhih", 10, 0, 7, 1, -2),
+    "tagged fields that end after the frame": struct.pack(">ihhih", 12, 3, 12, 1, -1) + b"\x01\x05",
+    "an HTTP request": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "a TLS client hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40),
+}
+
+
+@pytest.mark.parametrize("bad", BAD_FRAMES.values(), ids=BAD_FRAMES.keys())
+def test_a_bad_frame_closes_its_connection_with_one_log_line(bad, caplog):
+    caplog.set_level(logging.INFO, "klog.server")
+    with (
+        running(Echo(), request_max_bytes=1_000_000) as server,
+        Client(server) as client,
+        Client(server) as other,
+    ):
+        client.send(frame(b"good", 1) + bad)
+        assert client.receive() == (1, b"good")
+        assert client.is_closed()
+        assert other.ask(b"still here") == b"still here"
+        assert eventually(lambda: server.connection_count == 1)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("Closing 127.0.0.1:")
+
+
+def test_a_large_frame_that_is_no_request_closes_its_connection(caplog):
+    with running(Echo()) as server, Client(server) as client, Client(server) as other:
+        client.send(frame(bytes(100_000), api_key=999))
+        assert client.is_closed()
+        assert other.ask(b"still here") == b"still here"
+    assert "API 999 is not served" in caplog.text
+
+
+def test_random_bytes_never_stop_the_server():
+    rng = random.Random(11)
+    with running(Echo(), request_max_bytes=100_000) as server:
+        for _ in range(150):
+            with Client(server) as client:
+                noise = rng.randbytes(rng.randrange(1, 200))
+                if rng.random() < 0.5:
+                    noise = struct.pack(">i", len(noise)) + noise
+                client.send(noise)
+        with Client(server) as client:
+            assert client.ask(b"fine") == b"fine"
+        assert eventually(lambda: server.connection_count == 0)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_a_bug_in_the_handler_costs_the_connection_that_met_it(large, caplog):
+    def handle(request):
+        if request.body[:4] == b"oops":
+            raise KeyError("a bug")
+        request.respond([bytes(request.body)])
+
+    padding = bytes(200_000) if large else b""
+    with running(Calling(handle), io_threads=1) as server, Client(server) as client, Client(server) as other:
+        client.send(frame(b"oops" + padding))
+        assert client.is_closed()
+        assert other.ask(b"fine" + padding) == b"fine" + padding
+    assert "the handler failed at <Produce v7 #1 from 127.0.0.1:" in caplog.text
+    assert "KeyError" in caplog.text
+
+
+@pytest.mark.parametrize("size", [50, 100_000])
+def test_a_client_that_writes_slowly_is_served_and_holds_up_nobody(size):
+    raw = frame(bytes(size), 5)
+    pieces = [raw[start : start + max(1, size // 60)] for start in range(0, len(raw), max(1, size // 60))]
+    with running(Echo(), io_threads=1) as server, Client(server) as slow, Client(server) as other:
+        for number, piece in enumerate(pieces):
+            slow.send(piece)
+            time.sleep(0.002)
+            if number % 10 == 0:
+                assert other.ask(b"x") == b"x"
+                assert other.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
+        assert slow.receive() == (5, bytes(size))
+
+
+def test_clients_that_stall_inside_large_frames_do_not_use_up_the_io_threads():
+    with running(Echo(), io_threads=1) as server:
+        stalled = [Client(server) for _ in range(20)]
+        for client in stalled:
+            client.send(frame(bytes(1_000_000))[:300_000])
+        with Client(server) as other:
+            started_s = time.monotonic()
+            assert other.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
+            assert time.monotonic() - started_s < 5
+        for client in stalled:
+            client.send(frame(bytes(1_000_000))[300_000:])
+            assert client.receive() == (1, bytes(1_000_000))
+            client.sock.close()
+
+
+def test_a_frame_that_only_claims_to_be_large_takes_no_memory():
+    with running(Echo()) as server:
+        before_kib = _resident_kib()
+        clients = [Client(server) for _ in range(50)]
+        for client in clients:
+            client.send(struct.pack(">i", 100 * 1024 * 1024) + frame(b"")[4:])
+        time.sleep(0.2)
+        assert _resident_kib() - before_kib < 50_000
+        for client in clients:
+            client.sock.close()
+
+
+def _resident_kib() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
+
+
+def test_a_client_that_never_reads_is_not_read_either_and_holds_up_nobody():
+    answered = []
+
+    def handle(request):
+        answered.append(request.correlation_id)
+        request.respond([bytes(500_000)])
+
+    with running(Calling(handle)) as server, Client(server) as deaf, Client(server) as other:
+        deaf.send(b"".join(frame(b"", number) for number in range(1000)))
+        time.sleep(0.3)
+        before = len(answered)
+        other.send(frame(b""))
+        other.receive()
+        assert before < 100
+        # When it reads after all, everything is there and in order.
+        assert [deaf.receive()[0] for _ in range(1000)] == list(range(1000))
+
+
+def test_a_client_that_shuts_its_sending_half_gets_its_answers():
+    with running(Echo()) as server, Client(server) as client:
+        client.send(frame(b"one", 1) + frame(b"two", 2))
+        client.sock.shutdown(socket.SHUT_WR)
+        assert client.receive() == (1, b"one")
+        assert client.receive() == (2, b"two")
+        assert client.is_closed()
+
+
+def test_a_client_that_is_gone_when_the_answer_comes_harms_nobody():
+    waiting = []
+    with running(Calling(waiting.append)) as server:
+        client = Client(server)
+        client.send(frame(b"x"))
+        assert eventually(lambda: len(waiting) == 1)
+        client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.sock.close()
+        assert eventually(lambda: waiting[0].abandoned)
+        waiting[0].respond([b"too late"])
+        with Client(server) as other:
+            other.send(frame(b"y", 2))
+            assert eventually(lambda: len(waiting) == 2)
+            waiting[1].respond([b"in time"])
+            assert other.receive() == (2, b"in time")
+
+
+def test_an_idle_connection_is_closed_and_a_waiting_one_is_not():
+    waiting = []
+
+    def handle(request):
+        if request.body == b"wait":
+            waiting.append(request)
+        else:
+            request.respond([b""])
+
+    running_server = running(Calling(handle), connections_max_idle_ms=300)
+    with running_server as server, Client(server) as idle, Client(server) as patient:
+        patient.send(frame(b"wait"))
+        idle.ask(b"")
+        assert idle.is_closed()
+        assert eventually(lambda: server.connection_count == 1)
+        waiting[0].respond([b"at last"])
+        assert patient.receive() == (1, b"at last")
+
+
+def test_connections_beyond_the_limit_of_an_address_are_closed():
+    with running(Echo(), max_connections_per_ip=2) as server, Client(server) as one, Client(server) as two:
+        assert one.ask(b"x") == two.ask(b"x") == b"x"
+        with Client(server) as three:
+            assert three.is_closed()
+        one.sock.close()
+        assert eventually(lambda: server.connection_count == 1)
+        with Client(server) as four:
+            assert four.ask(b"x") == b"x"
+
+
+def test_an_address_may_have_a_limit_of_its_own():
+    limits = {"max_connections_per_ip": 1, "max_connections_per_ip_overrides": {"127.0.0.1": 2}}
+    with running(Echo(), **limits) as server, Client(server) as one, Client(server) as two:
+        assert one.ask(b"x") == two.ask(b"x") == b"x"
+
+
+def test_at_the_limit_of_all_connections_the_next_one_waits_until_there_is_room():
+    with running(Echo(), max_connections=2) as server:
+        one, two, three = Client(server), Client(server), Client(server)
+        assert one.ask(b"x") == two.ask(b"x") == b"x"
+        three.send(frame(b"waited"))
+        time.sleep(0.1)
+        assert server.connection_count == 2
+        one.sock.close()
+        assert three.receive() == (1, b"waited")
+        two.sock.close()
+        three.sock.close()
+
+
+def test_connecting_and_disconnecting_leaks_nothing():
+    with running(Echo()) as server:
+
+        def churn(count: int) -> None:
+            for number in range(count):
+                with Client(server) as client:
+                    if number % 3:
+                        client.ask(bytes(number * 1000))
+                    elif number % 2:
+                        client.send(frame(bytes(100_000))[: number * 100])
+            assert eventually(lambda: server.connection_count == 0)
+
+        churn(30)
+        before = len(os.listdir("/proc/self/fd"))
+        threads = [threading.Thread(target=churn, args=(100,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert eventually(lambda: server.connection_count == 0)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_client_that_does_not_speak_tls_is_closed_on_a_tls_listener(caplog):
+    caplog.set_level(logging.INFO, "klog.server")
+    with running(Echo(), tls=True) as server, Client(server) as plain:
+        plain.send(frame(b"x"))
+        # What comes before the end is TLS's own alert.
+        with suppress(ConnectionResetError):
+            while plain.sock.recv(100):
+                pass
+        with Client(server, tls=True) as client:
+            assert client.ask(b"x") == b"x"
+    assert "TLS handshake failed" in caplog.text

@@ -1,0 +1,134 @@
+"""The pieces by themselves: request headers, frames that grow, what is still to be sent."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from klog.formats.errors import KlogError
+from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
+from klog.protocol.file_slice import FileSlice
+from klog.protocol.messages import decode_request_header, encode_request_header
+from klog.server.network.connection import Connection, LargeFrame
+from klog.server.network.outbound import Outbound
+from klog.server.network.request import Request
+from klog.server.network.settings import Listener
+from tests.protocol.test_headers import SERVED_VERSIONS
+
+PLAIN = Listener("TEST", "127.0.0.1", 0)
+
+
+@pytest.fixture(scope="module")
+def connection():
+    ours, theirs = socket.socketpair()
+    yield Connection(ours, PLAIN, ("10.0.0.1", 5), network=None)
+    ours.close()
+    theirs.close()
+
+
+def _outcome(function):
+    try:
+        return function()
+    except (MalformedMessageError, UnsupportedApiError) as error:
+        return type(error)
+
+
+@given(
+    raw=st.binary(max_size=30)
+    | st.tuples(st.sampled_from(SERVED_VERSIONS), st.text(max_size=5), st.binary(max_size=9))
+)
+def test_a_request_reads_its_header_as_the_protocol_room_does(connection, raw):
+    if isinstance(raw, tuple):
+        (key, version), client_id, body = raw
+        raw = encode_request_header(key, version, 3, client_id.encode("utf-8", "replace").decode()) + body
+    expected = _outcome(lambda: decode_request_header(raw))
+    request = _outcome(lambda: Request(connection, bytearray(raw), 0))
+    if isinstance(expected, type):
+        # The client id is looked at only when somebody asks, so its encoding is not an error here.
+        assert isinstance(request, type) or expected is MalformedMessageError
+        return
+    assert (request.api_key, request.api_version, request.correlation_id) == expected[:3]
+    assert request.client_id == expected.client_id
+    assert request.body == raw[expected.body_position_bytes :]
+
+
+def test_a_large_frame_makes_room_as_bytes_come():
+    frame = LargeFrame(10_000_000, b"x" * 70_000)
+    sizes = []
+    while not frame.complete:
+        with frame.room() as room:
+            sizes.append(len(frame.buffer))
+            frame.filled_bytes += len(room)
+    assert sizes == [280_000, 1_120_000, 4_480_000, 10_000_000]
+    assert bytes(frame.buffer[:70_000]) == b"x" * 70_000
+
+
+class CountingSocket:
+    """Takes at most so many bytes a call, and counts the calls."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.calls = []
+        self.taken = bytearray()
+
+    def send(self, data):
+        return self.sendmsg([data])
+
+    def sendmsg(self, buffers, ancillary=(), flags=0):
+        if self.limit == 0:
+            raise BlockingIOError
+        data = b"".join(bytes(buffer) for buffer in buffers)[: self.limit]
+        self.calls.append((len(data), flags))
+        self.taken += data
+        return len(data)
+
+
+def test_the_answers_of_one_read_leave_in_one_call():
+    outbound = Outbound(tls=False)
+    for number in range(20):
+        outbound.add(b"answer %d" % number)
+    sock = CountingSocket(1 << 20)
+    assert outbound.flush(sock)
+    assert len(sock.calls) == 1
+    assert outbound.size_bytes == 0
+
+
+@given(parts=st.lists(st.binary(max_size=50), max_size=100), limit=st.integers(1, 60))
+def test_partial_sends_keep_their_rest(parts, limit):
+    outbound = Outbound(tls=False)
+    for part in parts:
+        outbound.add(part)
+    sock = CountingSocket(limit)
+    assert outbound.flush(sock)
+    assert sock.taken == b"".join(parts)
+    assert outbound.size_bytes == 0
+
+
+def test_a_socket_that_takes_nothing_leaves_all():
+    outbound = Outbound(tls=False)
+    outbound.add(b"abc")
+    assert not outbound.flush(CountingSocket(0))
+    assert outbound.size_bytes == 3
+
+
+def test_more_is_announced_only_in_front_of_a_file(tmp_path):
+    (tmp_path / "segment").write_bytes(bytes(100_000))
+    ours, theirs = socket.socketpair()
+    with (tmp_path / "segment").open("rb") as file, ours, theirs:
+        outbound = Outbound(tls=False)
+        outbound.add(b"head")
+        outbound.add(b"er")
+        outbound.add(FileSlice(file, 0, 0))
+        sock = CountingSocket(100)
+        assert outbound.flush(sock)
+        assert sock.calls == [(6, 0)]
+        outbound.add(b"head")
+        outbound.add(b"er")
+        outbound.add(FileSlice(file, 0, 100_000))
+        with suppress(KlogError, AttributeError):
+            outbound.flush(sock)
+        assert sock.calls[1] == (6, socket.MSG_MORE)

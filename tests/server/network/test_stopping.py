@@ -1,0 +1,125 @@
+"""Binding, starting and stopping."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+
+import pytest
+
+from klog.formats.errors import UsageError
+from klog.server.network import BindError, Listener, NetworkSettings, SocketServer
+from tests.server.network.servers import Calling, Client, Echo, eventually, frame, running
+
+
+def test_ports_are_known_and_connections_wait_from_bind_on():
+    server = SocketServer([Listener("TEST", "127.0.0.1", 0)], NetworkSettings(), Echo())
+    server.bind()
+    with Client(server) as early:
+        early.send(frame(b"early"))
+        server.start()
+        assert early.receive() == (1, b"early")
+    server.stop()
+
+
+def test_several_listeners_are_served_and_told_apart():
+    listeners = [Listener("INTERNAL", "127.0.0.1", 0), Listener("TEST", "127.0.0.1", 0)]
+    server = SocketServer(
+        listeners, NetworkSettings(), Calling(lambda request: request.respond([request.listener.encode()]))
+    )
+    server.bind()
+    server.start()
+    assert server.port("INTERNAL") != server.port("TEST")
+    with Client(server) as client:
+        assert client.ask(b"") == b"TEST"
+    server.stop()
+
+
+def test_an_address_in_use_is_an_error_and_leaves_nothing_bound():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        listeners = [Listener("FREE", "127.0.0.1", 0), Listener("TAKEN", "127.0.0.1", port)]
+        server = SocketServer(listeners, NetworkSettings(), Echo())
+        with pytest.raises(BindError, match=f"cannot listen at 127.0.0.1:{port} .TAKEN."):
+            server.bind()
+        with pytest.raises(UsageError):
+            server.port("FREE")
+        server.stop()
+
+
+def test_a_stopped_server_has_closed_all_and_ended_its_threads():
+    before = (len(os.listdir("/proc/self/fd")), threading.active_count())
+    with running(Echo()) as server:
+        clients = [Client(server) for _ in range(5)]
+        for client in clients:
+            client.ask(b"x")
+        port = server.port("TEST")
+    for client in clients:
+        assert client.is_closed()
+        client.sock.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) == before
+
+
+@pytest.mark.parametrize("body", [b"small", bytes(200_000)])
+def test_stopping_waits_for_the_answers_that_are_outstanding(body):
+    waiting = []
+    server = SocketServer([Listener("TEST", "127.0.0.1", 0)], NetworkSettings(), Calling(waiting.append))
+    server.bind()
+    server.start()
+    with Client(server) as client:
+        client.send(frame(body))
+        assert eventually(lambda: len(waiting) == 1)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        time.sleep(0.1)
+        assert stopping.is_alive()
+        waiting[0].respond([b"answered"])
+        assert client.receive() == (1, b"answered")
+        assert client.is_closed()
+        stopping.join(5)
+        assert not stopping.is_alive()
+
+
+def test_stopping_does_not_wait_for_ever():
+    waiting = []
+    with running(Calling(waiting.append), stop_timeout_ms=200) as server:
+        client = Client(server)
+        client.send(frame(b"x"))
+        assert eventually(lambda: len(waiting) == 1)
+        started_s = time.monotonic()
+    assert time.monotonic() - started_s < 3
+    assert client.is_closed()
+    client.sock.close()
+    waiting[0].respond([b"nobody is there"])
+
+
+def test_stopping_under_load_ends():
+    stop = threading.Event()
+    with running(Echo(), io_threads=2) as server:
+        clients = [Client(server) for _ in range(8)]
+
+        def load(client: Client, size: int) -> None:
+            try:
+                while not stop.is_set():
+                    client.ask(bytes(size))
+            except (EOFError, ConnectionError):
+                pass
+
+        threads = [
+            threading.Thread(target=load, args=(client, 10 if number % 2 else 300_000))
+            for number, client in enumerate(clients)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        started_s = time.monotonic()
+    assert time.monotonic() - started_s < 5
+    stop.set()
+    for thread in threads:
+        thread.join()
+    for client in clients:
+        client.sock.close()
