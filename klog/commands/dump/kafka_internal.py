@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _LAST_GROUP_TYPE: Final = 8
 _NEWER_TAGS: Final = frozenset({"metadataHash"})
+_NEWER_TRANSACTION_TAGS: Final = frozenset(
+    {"previousProducerId", "nextProducerId", "nextProducerEpoch", "clientTransactionVersion"}
+)
 
 _OWNED: Final = array(
     struct(Field("topic", STRING, "of the partitions"), Field("partitions", array(INT32), "numbers"))
@@ -130,7 +133,7 @@ def _transaction_record(key: bytes | None, value: bytes | None) -> tuple[str | N
     version = cursor.number(">h")
     if not 0 <= version <= 1:
         raise MessageError(f"Unknown version {version} from the transaction log message value")
-    data = read_version(transaction_state.Value, version, cursor)
+    data = read_version(transaction_state.Value, version, cursor, _NEWER_TRANSACTION_TAGS)
     status = data["transactionStatus"]
     if not 0 <= status < len(transaction_state.STATES):
         raise MessageError(f"Unknown transaction state id {status} from the transaction status message")
