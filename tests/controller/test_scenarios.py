@@ -1,0 +1,638 @@
+"""What a controller does, one story a test, on a simulated cluster that comes to rest after each step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from klog.controller.elections import ElectionType
+from klog.controller.events import (
+    AllocateProducerIds,
+    AlterPartition,
+    AlterReassignments,
+    ControlledShutdown,
+    ElectLeaders,
+    ListReassignments,
+    RebalanceDue,
+    TreeChanged,
+    UncleanElectionEnabled,
+    Watched,
+)
+from klog.controller.settings import ControllerSettings
+from klog.formats.names import TopicPartition
+from klog.metadata import configs, paths, topics, znodes
+from klog.metadata.control_requests import (
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from klog.metadata.store import Check, SetData
+from klog.metadata.values import (
+    LEADER_DURING_DELETE,
+    BrokerRegistration,
+    Endpoint,
+    LeaderAndIsr,
+    LeaderRecoveryState,
+    ProducerIdBlock,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from klog.protocol.error_codes import ErrorCode
+from tests.controller.simulation import SimulatedCluster
+
+T0 = TopicPartition("t", 0)
+T1 = TopicPartition("t", 1)
+
+
+@pytest.fixture
+def world() -> SimulatedCluster:
+    """Three brokers at rest; the first is controller."""
+    return started(0, 1, 2)
+
+
+def started(*broker_ids: int, **settings: Any) -> SimulatedCluster:
+    world = SimulatedCluster(broker_ids, ControllerSettings(broker_id=-1, **settings))
+    world.settle()
+    return world
+
+
+def with_topic(world: SimulatedCluster, *replicas: list[int], config: dict[str, str] | None = None) -> None:
+    world.create_topic("t", {0: replicas[0]}, config)
+    if len(replicas) > 1:
+        topics.add_partitions(world.admin, "t", dict(enumerate(replicas[1:], start=1)))
+    world.settle()
+    world.requests.clear()
+
+
+def ask(world: SimulatedCluster, make: Any, *args: Any) -> Any:
+    """Puts a request to the active controller and returns its answer."""
+    answers: list[Any] = []
+    active = world.active()
+    assert active is not None
+    active.events.append(make(*args, answers.append))
+    world.settle()
+    assert len(answers) == 1
+    return answers[0]
+
+
+def kinds(world: SimulatedCluster, broker_id: int) -> list[str]:
+    return [
+        type(request).__name__.removesuffix("Request") for to, request in world.requests if to == broker_id
+    ]
+
+
+# --- election and failover ---
+
+
+def test_the_first_broker_becomes_controller_and_the_others_know(world: SimulatedCluster) -> None:
+    assert [each.core.is_active for each in world.brokers.values()] == [True, False, False]
+    assert {each.core.active_controller_id for each in world.brokers.values()} == {0}
+    assert world.admin.get(paths.FEATURE).data == b'{"features":{},"version":2,"status":1}'
+    for broker in world.brokers.values():
+        assert sorted(broker.cache.snapshot.brokers) == [0, 1, 2]
+        assert broker.cache.snapshot.controller_id == 0
+
+
+def test_a_dead_controller_is_followed_by_another_in_a_new_epoch(world: SimulatedCluster) -> None:
+    world.kill(0)
+    world.settle()
+    assert world.active() is world.brokers[1]
+    assert {each.controller_epoch for each in world.brokers.values()} == {2}
+
+
+def test_a_deposed_controller_stands_again_in_a_new_epoch(world: SimulatedCluster) -> None:
+    world.admin.delete(paths.CONTROLLER)
+    world.settle()
+    active = world.active()
+    assert active is not None
+    assert sum(each.core.is_active for each in world.brokers.values()) == 1
+    assert znodes.decode_epoch(world.admin.get(paths.CONTROLLER_EPOCH).data) == 2
+
+
+def test_an_expired_session_ends_the_reign_and_the_registration(world: SimulatedCluster) -> None:
+    with_topic(world, [0, 1])
+    first_epoch = world.brokers[0].epoch
+    world.brokers[0].session.expire()
+    world.settle()
+    assert znodes.decode_epoch(world.admin.get(paths.CONTROLLER_EPOCH).data) == 2
+    assert world.brokers[0].epoch > first_epoch
+    assert sum(each.core.is_active for each in world.brokers.values()) == 1
+    assert world.brokers[0].hosted[T0].leader == world.state("t").leader
+
+
+def test_a_controller_that_lost_its_office_unseen_writes_nothing(world: SimulatedCluster) -> None:
+    old = world.brokers[0]
+    world.admin.delete(paths.CONTROLLER)
+    world.admin.multi([Check(paths.CONTROLLER_EPOCH, 1), SetData(paths.CONTROLLER_EPOCH, b"7")])
+    world.create_topic("t", {0: [1]})
+    old.session.pending.clear()
+    old.core.handle(ElectLeaders(None, ElectionType.PREFERRED, lambda _answer: None))
+    before = world.admin.children(paths.topic("t"))
+    old.core.handle(TreeChanged(Watched.TOPICS))
+    assert not old.core.is_active
+    assert world.admin.children(paths.topic("t")) == before == []
+
+
+def test_requests_to_a_broker_that_is_not_controller_are_refused(world: SimulatedCluster) -> None:
+    answers: list[object] = []
+    world.brokers[1].events.append(ControlledShutdown(1, world.brokers[1].epoch, answers.append))
+    world.settle()
+    assert answers == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_a_failing_tree_ends_the_reign(world: SimulatedCluster) -> None:
+    # Someone has destroyed the node that deletions are asked for in.
+    world.admin.delete(paths.DELETE_TOPICS)
+    for _ in range(200):
+        for step in world.steps()[:1]:
+            step()
+    assert world.active() is None
+    world.admin.create(paths.DELETE_TOPICS)
+    world.admin.create(paths.CONTROLLER)
+    world.admin.delete(paths.CONTROLLER)
+    world.settle()
+    assert world.active() is not None
+
+
+# --- topics ---
+
+
+def test_a_new_topic_gets_leaders_and_its_replicas_and_everyone_hear_of_it(world: SimulatedCluster) -> None:
+    world.requests.clear()
+    world.create_topic("t", {0: [1, 2], 1: [2, 0]})
+    world.settle()
+    assert world.state("t", 0) == LeaderAndIsr(1, 0, (1, 2))
+    assert world.state("t", 1) == LeaderAndIsr(2, 0, (2, 0))
+    assert world.brokers[1].hosted[T0].is_new
+    assert world.brokers[2].hosted.keys() == {T0, T1}
+    for broker in world.brokers.values():
+        assert sorted(broker.cache.snapshot.topics["t"]) == [0, 1]
+        assert broker.cache.snapshot.topic_ids["t"] == world.topic("t").topic_id
+    assert kinds(world, 1)[:2] == ["LeaderAndIsr", "UpdateMetadata"]
+
+
+def test_a_topic_without_an_id_is_given_one(world: SimulatedCluster) -> None:
+    data = znodes.encode_topic(TopicAssignment("t", None, {0: ReplicaAssignment((1,))}))
+    world.admin.create(paths.topic("t"), data)
+    world.settle()
+    topic_id = world.topic("t").topic_id
+    assert topic_id is not None
+    assert len(topic_id) == 22
+    assert world.brokers[0].cache.snapshot.topic_ids == {"t": topic_id}
+
+
+def test_a_broken_topic_does_not_stop_the_others(world: SimulatedCluster) -> None:
+    world.admin.create(paths.topic("broken"), b"{")
+    world.create_topic("t", {0: [1]})
+    world.settle()
+    assert world.state("t").leader == 1
+    world.admin.delete(paths.CONTROLLER)
+    world.settle()
+    assert world.active() is not None
+
+
+def test_a_topic_waits_for_a_live_replica(world: SimulatedCluster) -> None:
+    world.kill(2)
+    world.settle()
+    with_topic(world, [2], [2, 1])
+    assert world.states("t").keys() == {1}
+    assert world.state("t", 1) == LeaderAndIsr(1, 0, (1,))
+    world.start(2)
+    world.settle()
+    assert world.state("t", 0) == LeaderAndIsr(2, 0, (2,))
+
+
+def test_a_topic_grows(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    topics.add_partitions(world.admin, "t", {1: [2, 0]})
+    world.settle()
+    assert world.state("t", 1) == LeaderAndIsr(2, 0, (2, 0))
+    assert world.state("t", 0) == LeaderAndIsr(1, 0, (1, 2))
+
+
+def test_a_deletion_writes_what_kafka_writes(world: SimulatedCluster) -> None:
+    """The states that a live Kafka 3.9.1 wrote for the same topic on the same brokers, in its order."""
+    world.create_topic("gone", {0: [2, 1], 1: [0, 1]})
+    world.settle()
+    written: list[tuple[str, bytes | None]] = []
+    active = world.active()
+    assert active is not None
+    original = active.session.multi_many
+
+    def record(multis: Any) -> Any:
+        for operations in multis:
+            written.extend((each.path, each.data) for each in operations if isinstance(each, SetData))
+        return original(multis)
+
+    active.session.multi_many = record  # type: ignore[method-assign]
+    topics.ask_for_deletion(world.admin, "gone")
+    world.settle()
+    state = "/brokers/topics/gone/partitions/{}/state".format
+    assert written == [
+        (state(1), b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":1,"isr":[1]}'),
+        (state(0), b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":1,"isr":[2]}'),
+        (state(1), b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":2,"isr":[1]}'),
+        (state(0), b'{"controller_epoch":1,"leader":-1,"version":1,"leader_epoch":2,"isr":[2]}'),
+    ]
+    assert topics.topic_names(world.admin) == []
+    assert world.admin.exists(paths.topic_config("gone")) is None
+    assert topics.topics_to_delete(world.admin) == []
+    assert all(not disk for disk in world.disks.values())
+    assert all(not broker.cache.snapshot.topics for broker in world.brokers.values())
+
+
+def test_brokers_hear_of_a_deletion_before_they_delete(world: SimulatedCluster) -> None:
+    with_topic(world, [1])
+    topics.ask_for_deletion(world.admin, "t")
+    world.settle()
+    heard = [request for to, request in world.requests if to == 1]
+    first = heard[0]
+    assert isinstance(first, UpdateMetadataRequest)
+    assert first.partitions[0].leader == LEADER_DURING_DELETE
+    stops = [request for request in heard if isinstance(request, StopReplicaRequest)]
+    assert [each.partitions[0].delete for each in stops] == [False, True]
+    assert {each.partitions[0].leader_epoch for each in stops} == {-2}
+
+
+def test_a_deletion_waits_for_a_dead_broker(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    world.kill(2)
+    world.settle()
+    topics.ask_for_deletion(world.admin, "t")
+    world.settle()
+    assert topics.topic_names(world.admin) == ["t"]
+    assert T0 in world.disks[2]
+    assert T0 not in world.disks[1]
+    world.start(2)
+    world.settle()
+    assert topics.topic_names(world.admin) == []
+    assert T0 not in world.disks[2]
+
+
+def test_a_deletion_is_finished_by_the_next_controller(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    world.kill(2)
+    topics.ask_for_deletion(world.admin, "t")
+    world.kill(0)
+    world.settle()
+    world.start(2)
+    world.settle()
+    assert topics.topic_names(world.admin) == []
+
+
+def test_a_topic_can_be_created_again_after_its_deletion(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    first_id = world.topic("t").topic_id
+    topics.ask_for_deletion(world.admin, "t")
+    world.settle()
+    with_topic(world, [2, 0])
+    assert world.topic("t").topic_id != first_id
+    assert world.state("t") == LeaderAndIsr(2, 0, (2, 0))
+    assert world.brokers[0].cache.snapshot.topic_ids == {"t": world.topic("t").topic_id}
+
+
+def test_with_deletion_switched_off_the_mark_is_removed() -> None:
+    world = started(0, 1, delete_topic_enable=False)
+    with_topic(world, [1])
+    topics.ask_for_deletion(world.admin, "t")
+    world.settle()
+    assert topics.topics_to_delete(world.admin) == []
+    assert world.state("t").leader == 1
+
+
+def test_a_mark_for_an_unknown_topic_is_removed(world: SimulatedCluster) -> None:
+    world.admin.create(paths.delete_topic("nobody"))
+    world.settle()
+    assert topics.topics_to_delete(world.admin) == []
+
+
+def test_a_topic_on_its_way_out_gets_no_partitions(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    world.kill(2)
+    topics.ask_for_deletion(world.admin, "t")
+    world.settle()
+    topic = world.topic("t")
+    grown = TopicAssignment("t", topic.topic_id, {**topic.partitions, 1: ReplicaAssignment((1,))})
+    world.admin.set(paths.topic("t"), znodes.encode_topic(grown))
+    world.settle()
+    assert world.topic("t") == topic
+
+
+# --- brokers ---
+
+
+def test_a_dead_leader_is_replaced_by_the_next_in_sync(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 0, 2])
+    world.kill(1)
+    world.settle()
+    assert world.state("t") == LeaderAndIsr(0, 1, (0, 2), partition_epoch=1)
+    assert world.brokers[2].hosted[T0].leader == 0
+    assert world.brokers[2].cache.snapshot.topics["t"][0].offline_replicas == (1,)
+    assert sorted(world.brokers[2].cache.snapshot.brokers) == [0, 2]
+
+
+def test_a_dead_follower_leaves_the_isr(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    world.kill(2)
+    world.settle()
+    assert world.state("t") == LeaderAndIsr(1, 1, (1,), partition_epoch=1)
+
+
+def test_the_last_one_in_sync_stays_in_the_isr(world: SimulatedCluster) -> None:
+    """Live after kill -9 of Kafka: {"leader":-1,"leader_epoch":1,"isr":[1]}."""
+    with_topic(world, [1])
+    world.kill(1)
+    world.settle()
+    assert world.state("t") == LeaderAndIsr(-1, 1, (1,), partition_epoch=1)
+    world.start(1)
+    world.settle()
+    assert world.state("t") == LeaderAndIsr(1, 2, (1,), partition_epoch=2)
+
+
+def test_no_unclean_leader_unless_the_topic_allows_it(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    world.kill(2)
+    world.settle()
+    world.kill(1)
+    world.start(2)
+    world.settle()
+    assert world.state("t").leader == -1
+    configs.write_config(world.admin, "topics/t", {"unclean.leader.election.enable": "true"})
+    active = world.active()
+    assert active is not None
+    active.events.append(UncleanElectionEnabled("t"))
+    world.settle()
+    assert world.state("t").leader == 2
+    assert world.state("t").isr == (2,)
+    assert world.state("t").recovery_state is LeaderRecoveryState.RECOVERING
+
+
+def test_a_broker_that_came_back_unseen_is_told_everything(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    world.kill(2)
+    broker = world.start(2)
+    world.settle()
+    assert broker.hosted[T0].leader == 1
+    assert broker.cache.snapshot.topics["t"][0].leader == 1
+
+
+def test_new_endpoints_are_told_to_all(world: SimulatedCluster) -> None:
+    moved = BrokerRegistration(2, (Endpoint("PLAINTEXT", "PLAINTEXT", "elsewhere", 1),))
+    world.admin.set(paths.broker(2), znodes.encode_broker(moved))
+    world.settle()
+    for broker in world.brokers.values():
+        assert broker.cache.snapshot.brokers[2].endpoints == moved.endpoints
+
+
+def test_a_controlled_shutdown_moves_leaders_first(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2], [2, 1], [1])
+    still_led = ask(world, ControlledShutdown, 1, world.brokers[1].epoch)
+    assert still_led == set()
+    assert world.state("t", 0) == LeaderAndIsr(2, 1, (2,), partition_epoch=1)
+    assert world.state("t", 1) == LeaderAndIsr(2, 1, (2,), partition_epoch=1)
+    assert world.state("t", 2).leader == 1
+    assert [each for each in kinds(world, 1) if each == "StopReplica"] == ["StopReplica"]
+
+
+def test_a_controlled_shutdown_says_what_it_could_not_move(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    assert ask(world, ControlledShutdown, 2, world.brokers[2].epoch) == set()
+    assert ask(world, ControlledShutdown, 1, world.brokers[1].epoch) == {T0}
+    assert ask(world, ControlledShutdown, 1, 0) is ErrorCode.STALE_BROKER_EPOCH
+    assert ask(world, ControlledShutdown, 9, 0) is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def test_a_failed_directory_takes_its_replicas_offline(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2], [1, 2])
+    world.brokers[1].fail_dir([T0])
+    world.settle()
+    assert world.state("t", 0) == LeaderAndIsr(2, 1, (2,), partition_epoch=1)
+    assert world.state("t", 1) == LeaderAndIsr(1, 0, (1, 2))
+    assert world.admin.children(paths.LOG_DIR_EVENTS) == []
+    assert world.brokers[0].cache.snapshot.topics["t"][0].offline_replicas == (1,)
+
+
+# --- elections and balance ---
+
+
+def test_preferred_leaders_on_request(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2], [2, 1])
+    world.kill(1)
+    world.settle()
+    world.start(1)
+    world.settle()
+    assert world.state("t", 0).leader == 2
+    preferred = ElectionType.PREFERRED
+    answer = ask(world, ElectLeaders, [T0, T1, TopicPartition("no", 0)], preferred)
+    assert answer == {
+        T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        T1: ErrorCode.ELECTION_NOT_NEEDED,
+        TopicPartition("no", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    world.brokers[2].alter_isr(T0, (2, 1))
+    world.settle()
+    assert ask(world, ElectLeaders, None, preferred) == {T0: ErrorCode.NONE}
+    assert world.state("t", 0).leader == 1
+
+
+def test_unclean_leaders_on_request(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    world.kill(2)
+    world.settle()
+    world.kill(1)
+    world.start(2)
+    world.settle()
+    assert ask(world, ElectLeaders, [T0], ElectionType.UNCLEAN) == {T0: ErrorCode.NONE}
+    assert world.state("t").leader == 2
+    assert ask(world, ElectLeaders, [T0], ElectionType.UNCLEAN) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
+
+
+@pytest.mark.parametrize(("percentage", "leader"), [(49, 1), (50, 2)])
+def test_leaders_go_back_when_too_many_are_elsewhere(percentage: int, leader: int) -> None:
+    world = started(0, 1, 2, leader_imbalance_per_broker_percentage=percentage)
+    with_topic(world, [1, 2], [1])
+    world.kill(1)
+    world.settle()
+    world.start(1)
+    world.settle()
+    world.brokers[2].alter_isr(T0, (2, 1))
+    world.settle()
+    active = world.active()
+    assert active is not None
+    active.events.append(RebalanceDue())
+    world.settle()
+    assert world.state("t", 0).leader == leader
+
+
+def test_the_legacy_order_for_preferred_leaders(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    world.kill(1)
+    world.settle()
+    world.start(1)
+    world.settle()
+    world.brokers[2].alter_isr(T0, (2, 1))
+    world.settle()
+    for _ in range(2):
+        topics.ask_for_preferred_election(world.admin, [T0])
+        world.settle()
+        assert world.admin.exists(paths.PREFERRED_REPLICA_ELECTION) is None
+    assert world.state("t").leader == 1
+
+
+# --- ISR changes ---
+
+
+def alter(
+    world: SimulatedCluster,
+    broker_id: int,
+    wanted: Mapping[TopicPartition, LeaderAndIsr],
+    epoch: int | None = None,
+) -> Any:
+    own = world.brokers[broker_id].epoch if epoch is None else epoch
+    return ask(world, AlterPartition, broker_id, own, wanted, 3)
+
+
+def test_a_leader_changes_its_isr_without_a_new_leader_epoch(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    shrunk = alter(world, 1, {T0: LeaderAndIsr(1, 0, (1,))})
+    assert shrunk == {T0: LeaderAndIsr(1, 0, (1,), partition_epoch=1)}
+    assert world.state("t") == shrunk[T0]
+    assert world.brokers[0].cache.snapshot.topics["t"][0].isr == (1,)
+    again = alter(world, 1, {T0: LeaderAndIsr(1, 0, (1,))})
+    assert again == shrunk
+    assert alter(world, 1, {T0: LeaderAndIsr(1, 0, (1, 2))}) == {T0: ErrorCode.INVALID_UPDATE_VERSION}
+    assert alter(world, 1, {T1: LeaderAndIsr(1, 0, (1,))}) == {T1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert alter(world, 1, {T0: LeaderAndIsr(1, 0, (1,))}, epoch=1) is ErrorCode.STALE_BROKER_EPOCH
+
+
+# --- reassignment ---
+
+
+def test_a_reassignment_writes_what_kafka_writes(world: SimulatedCluster) -> None:
+    """Live: t1-0 from [0,1,2] to [1,2] went from epoch 0 to 1 (leader 1, isr [0,1,2]) to 2 (isr [1,2])."""
+    with_topic(world, [0, 1, 2])
+    states: list[LeaderAndIsr] = []
+    active = world.active()
+    assert active is not None
+    original = active.session.multi_many
+
+    def record(multis: Any) -> Any:
+        outcomes = original(multis)
+        state = world.state("t")
+        if not states or states[-1] != state:
+            states.append(state)
+        return outcomes
+
+    active.session.multi_many = record  # type: ignore[method-assign]
+    assert ask(world, AlterReassignments, {T0: [1, 2]}) == {T0: ErrorCode.NONE}
+    assert [(each.leader, each.leader_epoch, each.isr) for each in states] == [
+        (0, 0, (0, 1, 2)),
+        (1, 1, (0, 1, 2)),
+        (1, 2, (1, 2)),
+    ]
+    assert world.topic("t").partitions[0] == ReplicaAssignment((1, 2))
+    assert T0 not in world.disks[0]
+
+
+def test_a_reassignment_waits_until_the_new_replicas_are_in_sync() -> None:
+    world = started(0, 1, 2, 3)
+    with_topic(world, [0, 1])
+    assert ask(world, AlterReassignments, {T0: [2, 3]}) == {T0: ErrorCode.NONE}
+    moving = ReplicaAssignment((2, 3, 0, 1), adding=(2, 3), removing=(0, 1))
+    assert world.topic("t").partitions[0] == moving
+    assert ask(world, ListReassignments) == {T0: moving}
+    assert world.brokers[2].hosted[T0].is_new
+    assert world.brokers[0].hosted[T0].adding == (2, 3)
+    world.brokers[0].alter_isr(T0, (0, 1, 2))
+    world.settle()
+    assert world.topic("t").partitions[0] == moving
+    world.brokers[0].alter_isr(T0, (0, 1, 2, 3))
+    world.settle()
+    assert world.topic("t").partitions[0] == ReplicaAssignment((2, 3))
+    assert (world.state("t").leader, world.state("t").isr) == (2, (2, 3))
+    assert [T0 in world.disks[each] for each in range(4)] == [False, False, True, True]
+    assert ask(world, ListReassignments) == {}
+
+
+def test_a_reassignment_is_cancelled(world: SimulatedCluster) -> None:
+    with_topic(world, [0, 1])
+    ask(world, AlterReassignments, {T0: [2]})
+    assert ask(world, AlterReassignments, {T0: None}) == {T0: ErrorCode.NONE}
+    assert world.topic("t").partitions[0] == ReplicaAssignment((0, 1))
+    assert T0 not in world.disks[2]
+    assert ask(world, AlterReassignments, {T0: None}) == {T0: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+
+
+@pytest.mark.parametrize("target", [[], [1, 1], [-1], [1, 9]])
+def test_reassignments_that_cannot_be(world: SimulatedCluster, target: list[int]) -> None:
+    with_topic(world, [0, 1])
+    answer = ask(world, AlterReassignments, {T0: target, T1: [1]})
+    assert answer == {
+        T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        T1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+
+
+def test_the_next_controller_goes_on_with_a_reassignment(world: SimulatedCluster) -> None:
+    with_topic(world, [1])
+    ask(world, AlterReassignments, {T0: [2]})
+    world.kill(0)
+    world.settle()
+    world.brokers[1].alter_isr(T0, (1, 2))
+    world.settle()
+    assert world.topic("t").partitions[0] == ReplicaAssignment((2,))
+    assert world.state("t").leader == 2
+
+
+def test_the_legacy_order_for_reassignments(world: SimulatedCluster) -> None:
+    with_topic(world, [1])
+    for target in (2, 1):
+        orders = {T0: (target,), TopicPartition("no", 0): (1,)}
+        world.admin.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignments(orders))
+        world.settle()
+        left = znodes.decode_reassignments(world.admin.get(paths.REASSIGN_PARTITIONS).data)
+        assert left == {T0: (target,)}
+        leader = world.state("t").leader
+        world.brokers[leader].alter_isr(T0, (1, 2))
+        world.settle()
+        assert world.topic("t").partitions[0] == ReplicaAssignment((target,))
+        assert world.admin.exists(paths.REASSIGN_PARTITIONS) is None
+
+
+def test_a_deletion_does_not_wait_for_a_reassignment(world: SimulatedCluster) -> None:
+    with_topic(world, [1])
+    ask(world, AlterReassignments, {T0: [2]})
+    topics.ask_for_deletion(world.admin, "t")
+    world.settle()
+    assert topics.topic_names(world.admin) == []
+    assert all(not disk for disk in world.disks.values())
+
+
+# --- the rest ---
+
+
+def test_isr_notes_of_old_leaders_are_taken_in(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    shrunk = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
+    world.admin.set(paths.partition_state(T0), shrunk)
+    note = znodes.encode_partitions([T0])
+    world.admin.create(f"{paths.ISR_CHANGES}/isr_change_", note, sequential=True)
+    world.settle()
+    assert world.brokers[0].cache.snapshot.topics["t"][0].isr == (1,)
+    assert world.admin.children(paths.ISR_CHANGES) == []
+
+
+def test_producer_ids_for_a_broker_of_this_epoch(world: SimulatedCluster) -> None:
+    epoch = world.brokers[1].epoch
+    assert ask(world, AllocateProducerIds, 1, epoch) == ProducerIdBlock(1, 0, 999)
+    assert ask(world, AllocateProducerIds, 1, epoch - 1) is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_leaders_are_named_with_the_requests_that_need_them(world: SimulatedCluster) -> None:
+    world.create_topic("t", {0: [1, 2]})
+    world.settle()
+    requests = [each for to, each in world.requests if to == 2 and isinstance(each, LeaderAndIsrRequest)]
+    assert [each.broker_id for each in requests[-1].live_leaders] == [1]
+    assert requests[-1].broker_epoch == world.brokers[2].epoch
