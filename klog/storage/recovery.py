@@ -15,7 +15,7 @@ from typing import Final
 
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs, parse_epochs
 from klog.formats.columns import BatchTable
-from klog.formats.constants import TXN_INDEX_ENTRY_BYTES
+from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading, read_whole
@@ -91,7 +91,7 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
         findings.append(Finding(name, error.what, "deletes it and takes the next older snapshot"))
 
     def unreadable(segment: str) -> None:
-        what = "batches end early below the recovery point: recover without --from-recovery-point"
+        what = "batches end early in a segment that Kafka reads producers from without recovering it"
         findings.append(Finding(os.path.basename(segment), what, f"{REFUSES}: CorruptRecordException"))
 
     snapshots = Snapshots(
@@ -133,8 +133,8 @@ def _recover_segments(work: _Recovery) -> None:
     bases = sorted(work.leftovers.segments)
     floor = max((base for base in bases if base <= work.settings.recovery_point), default=0)
     for place, base in enumerate(bases):
-        # Recovery from the start goes over these again, and drops whatever snapshots the first time gave.
-        if base in work.unindexed and floor > bases[0]:
+        # Where no indexed segment comes before, recovery from the start does exactly this again.
+        if base in work.unindexed and (floor > bases[0] or not work.unindexed.issuperset(bases[:place])):
             _recover(work, base, {other: work.segments[other] for other in bases[:place]})
     for place, base in enumerate(bases):
         if base >= floor:
@@ -160,7 +160,8 @@ def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered:
     path = work.leftovers.segments[base]
     with open_for_reading(path) as file:
         scan = scan_segment(file, base, settings.index, follow=follow)
-    if is_overlong(scan):
+    # Kafka splits where the last batch is out of range as well, and refuses to start otherwise.
+    if is_overlong(scan) and next_offset(path, base) - 1 - base > INT32_MAX:
         raise StorageError(
             f"segment holds offset {scan.out_of_range_offset}, too far from its base for an index",
             file=path,
