@@ -1,0 +1,259 @@
+"""A blocking client connection: one request at a time, an answer or a clear error within a time.
+
+The controller talks to brokers through it, and so do the commands and the tests. Rules: the protocol guide,
+"Protocol Structure", and KIP-511 for finding out what the peer speaks. Retrying and choosing a broker are
+the caller's.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Self
+
+from klog.protocol.api_versions import (
+    ApiVersionsResponse,
+    ClientSoftware,
+    VersionRange,
+    decode_api_versions_response,
+    encode_api_versions_request,
+)
+from klog.protocol.apis import SERVED, ApiKey, api_name
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import (
+    ConnectFailedError,
+    ConnectionLostError,
+    MalformedMessageError,
+    RequestTimeoutError,
+    UnexpectedResponseError,
+    UnsupportedApiError,
+)
+from klog.protocol.messages import (
+    decode_response,
+    decode_response_header,
+    encode_request,
+    encode_request_header,
+)
+from klog.protocol.primitives import Buffer
+
+_SIZE: Final = struct.Struct(">i")
+_FIRST_BYTES: Final = 1 << 20
+_INT32_MAX: Final = (1 << 31) - 1
+
+# Brokers count clients by what they say here; letters, digits, dots and dashes only.
+KLOG: Final = ClientSoftware("klog", "0.1")
+
+
+class Channel:
+    """A connection to one broker. `with Channel(...)` connects and closes.
+
+    Any ChannelError leaves it closed; `connect` opens it again. It is for one thread at a time, except
+    `close`, with which another thread ends a wait. `timeout_ms` holds for connecting and for each request
+    unless one says otherwise.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        client_id: str = "klog",
+        timeout_ms: int = 30_000,
+        tls: ssl.SSLContext | None = None,
+        software: ClientSoftware = KLOG,
+    ) -> None:
+        self.host = host
+        self.port = port
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._tls = tls
+        self._software = software
+        self._socket: socket.socket | None = None
+        self._correlation_id = 0
+        self.versions: Mapping[int, VersionRange] = {}
+
+    def __enter__(self) -> Self:
+        self.connect()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection, as far as this side knows."""
+        return self._socket is not None
+
+    def connect(self) -> None:
+        """Connects and asks what the peer speaks; on a connected channel it does nothing.
+
+        Raises ConnectFailedError, and what `exchange` raises.
+        """
+        if self._socket is not None:
+            return
+        try:
+            self._socket = self._open()
+        except OSError as error:
+            raise ConnectFailedError(f"cannot connect to {self}: {error}") from error
+        self.versions = self._negotiate().apis
+
+    def _open(self) -> socket.socket:
+        sock = socket.create_connection((self.host, self.port), self._timeout_ms / 1000)
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname=self.host)
+        except OSError:
+            sock.close()
+            raise
+
+    def close(self) -> None:
+        """Closes the connection; a thread that waits on it gets ConnectionLostError."""
+        sock, self._socket = self._socket, None
+        if sock is None:
+            return
+        with suppress(OSError):  # the peer was faster
+            sock.shutdown(socket.SHUT_RDWR)
+        sock.close()
+
+    def version_of(self, api_key: int, at_most: int | None = None) -> int:
+        """The highest version of an API that both sides speak. Raises UnsupportedApiError."""
+        ours = SERVED.get(api_key)
+        theirs = self.versions.get(api_key)
+        if ours is None or theirs is None:
+            raise UnsupportedApiError(f"{self} does not speak {api_name(api_key)}")
+        highest = min(ours.max_version, theirs.max_version, ours.max_version if at_most is None else at_most)
+        if highest < max(ours.min_version, theirs.min_version):
+            spoken = f"{api_name(api_key)} {theirs.min_version} to {theirs.max_version}"
+            raise UnsupportedApiError(f"{self} speaks {spoken}, of which none will do here")
+        return highest
+
+    def send(self, request: Entity, timeout_ms: int | None = None) -> Entity:
+        """Sends a request entity and waits for the response's entity.
+
+        Raises ConnectionLostError, RequestTimeoutError, UnexpectedResponseError; UnencodableMessageError
+        for a request that cannot be written.
+        """
+        api_key, version = int(request.__api_key__), int(request.__version__)
+        body = self.exchange(api_key, version, (encode_request(request),), timeout_ms)
+        try:
+            return decode_response(api_key, version, body)
+        except MalformedMessageError as error:
+            self.close()
+            raise UnexpectedResponseError(f"the answer of {self} cannot be read: {error}") from error
+
+    def exchange(
+        self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: int | None = None
+    ) -> memoryview:
+        """Sends a request body in parts and waits for the response's body.
+
+        Raises ConnectionLostError, RequestTimeoutError, UnexpectedResponseError.
+        """
+        deadline_s = self._deadline_s(timeout_ms)
+        self._write(api_key, version, body, deadline_s)
+        frame = self._read_frame(deadline_s)
+        try:
+            correlation_id, position = decode_response_header(api_key, version, frame)
+        except MalformedMessageError as error:
+            self.close()
+            raise UnexpectedResponseError(f"the answer of {self} cannot be read: {error}") from error
+        if correlation_id != self._correlation_id:
+            self.close()
+            asked = f"request {self._correlation_id}"
+            raise UnexpectedResponseError(f"{self} answered request {correlation_id} where {asked} was asked")
+        return memoryview(frame)[position:]
+
+    def post(self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: int | None = None) -> None:
+        """Sends a request that gets no answer (Produce with acks=0).
+
+        Raises ConnectionLostError, RequestTimeoutError.
+        """
+        self._write(api_key, version, body, self._deadline_s(timeout_ms))
+
+    def _negotiate(self) -> ApiVersionsResponse:
+        """What the peer speaks: asked in our best version, and once more in a version that it names."""
+        version = SERVED[ApiKey.API_VERSIONS].max_version
+        response = self._ask_versions(version)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            known = response.apis.get(ApiKey.API_VERSIONS)
+            response = self._ask_versions(min(version, known.max_version) if known else 0)
+        if response.error_code != ErrorCode.NONE:
+            self.close()
+            raise UnexpectedResponseError(f"{self} does not tell what it speaks: error {response.error_code}")
+        return response
+
+    def _ask_versions(self, version: int) -> ApiVersionsResponse:
+        body = encode_api_versions_request(version, self._software)
+        answer = self.exchange(ApiKey.API_VERSIONS, version, (body,))
+        try:
+            return decode_api_versions_response(version, answer)
+        except MalformedMessageError as error:
+            self.close()
+            raise UnexpectedResponseError(f"{self} does not tell what it speaks: {error}") from error
+
+    def _deadline_s(self, timeout_ms: int | None) -> float:
+        return time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+
+    def _write(self, api_key: int, version: int, body: Sequence[Buffer], deadline_s: float) -> None:
+        self._correlation_id = (self._correlation_id + 1) & _INT32_MAX
+        header = encode_request_header(api_key, version, self._correlation_id, self._client_id)
+        size = len(header) + sum(map(len, body))
+        parts: list[Buffer] = [_SIZE.pack(size) + header, *body]
+        if size <= _FIRST_BYTES:
+            parts = [b"".join(parts)]
+        with self._translated_errors():
+            for part in parts:
+                self._socket_until(deadline_s).sendall(part)
+
+    def _read_frame(self, deadline_s: float) -> bytearray:
+        size = _SIZE.unpack(self._receive(_SIZE.size, deadline_s))[0]
+        if size < 0:
+            self.close()
+            raise UnexpectedResponseError(f"{self} sent a frame of {size} bytes")
+        return self._receive(size, deadline_s)
+
+    def _receive(self, size: int, deadline_s: float) -> bytearray:
+        """Exactly `size` bytes, in a buffer that grows with what comes."""
+        buffer = bytearray(min(size, _FIRST_BYTES))
+        filled = 0
+        while filled < size:
+            if filled == len(buffer):
+                buffer += bytes(min(size - filled, filled))
+            with self._translated_errors(), memoryview(buffer)[filled:] as room:
+                received = self._socket_until(deadline_s).recv_into(room)
+            if not received:
+                self.close()
+                raise ConnectionLostError(f"{self} closed the connection")
+            filled += received
+        return buffer
+
+    def _socket_until(self, deadline_s: float) -> socket.socket:
+        sock = self._socket
+        if sock is None:
+            raise ConnectionLostError(f"there is no connection to {self}")
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        sock.settimeout(left_s)
+        return sock
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """What the socket raises becomes ours, and ends the connection: an answer that is late would be
+        mistaken.
+        """
+        try:
+            yield
+        except TimeoutError as error:
+            self.close()
+            raise RequestTimeoutError(f"{self} did not answer in time") from error
+        except OSError as error:
+            self.close()
+            raise ConnectionLostError(f"the connection to {self} broke: {error}") from error
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"

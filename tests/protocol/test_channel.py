@@ -1,0 +1,248 @@
+"""The blocking channel: answers, or a clear error within its time, and never somebody else's answer."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from klog.protocol.api_versions import decode_api_versions_request, encode_api_versions_response
+from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.channel import Channel
+from klog.protocol.errors import (
+    ConnectFailedError,
+    ConnectionLostError,
+    RequestTimeoutError,
+    UnexpectedResponseError,
+    UnsupportedApiError,
+)
+from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from klog.protocol.messages import (
+    decode_request,
+    decode_request_header,
+    encode_response,
+    encode_response_header,
+)
+from klog.server.network import Listener, NetworkSettings, SocketServer
+from tests.server.network.servers import client_tls, server_tls
+
+UPDATE = UpdateMetadataRequest(controller_id=1, controller_epoch=2, topic_states=(), live_brokers=())
+
+
+class Broker:
+    """Answers ApiVersions, and UpdateMetadata with the controller's id as its error code."""
+
+    def may_block(self, api_key, api_version):
+        return False
+
+    def handle(self, request):
+        if request.api_key == ApiKey.API_VERSIONS:
+            request.respond([encode_api_versions_response(request.api_version)])
+            return
+        entity = decode_request(request.api_key, request.api_version, request.body)
+        request.respond([encode_response(UpdateMetadataResponse(error_code=entity.controller_id))])
+
+
+@contextmanager
+def broker(tls=None):
+    server = SocketServer([Listener("TEST", "127.0.0.1", 0, tls)], NetworkSettings(), Broker())
+    server.bind()
+    server.start()
+    yield server.port("TEST")
+    server.stop()
+
+
+@contextmanager
+def peer(*answers):
+    """A listening socket on which a script answers frame by frame: functions of the request's frame."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def run():
+            sock, _ = server.accept()
+            with sock:
+                for answer in answers:
+                    size = struct.unpack(">i", _receive(sock, 4))[0]
+                    raw = answer(_receive(sock, size))
+                    if raw is None:
+                        return
+                    sock.sendall(raw)
+                sock.recv(1)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        yield server.getsockname()[1]
+        thread.join(5)
+
+
+def _receive(sock, size):
+    out = b""
+    while len(out) < size:
+        out += sock.recv(size - len(out))
+    return out
+
+
+def framed(raw):
+    return struct.pack(">i", len(raw)) + raw
+
+
+def versions(frame):
+    header = decode_request_header(frame)
+    head = encode_response_header(*header[:3])
+    return framed(head + encode_api_versions_response(header.api_version))
+
+
+def test_a_request_entity_gets_the_entity_of_its_answer():
+    with broker() as port, Channel("127.0.0.1", port) as channel:
+        for number in (0, 3, 11):
+            answer = channel.send(UpdateMetadataRequest(**{**_fields(UPDATE), "controller_id": number}))
+            assert answer == UpdateMetadataResponse(error_code=number)
+
+
+def _fields(entity):
+    return {name: getattr(entity, name) for name in entity.__slots__}
+
+
+def test_a_channel_speaks_tls():
+    with broker(server_tls()) as port, Channel("localhost", port, tls=client_tls()) as channel:
+        assert channel.send(UPDATE).error_code == 1
+
+
+def test_a_peer_whose_certificate_is_not_trusted_is_not_connected_to():
+    import ssl
+
+    with broker(server_tls()) as port, pytest.raises(ConnectFailedError, match="certificate"):
+        Channel("localhost", port, tls=ssl.create_default_context()).connect()
+
+
+def test_connecting_finds_out_what_the_peer_speaks():
+    with broker() as port, Channel("127.0.0.1", port) as channel:
+        assert channel.version_of(ApiKey.METADATA) == SERVED[ApiKey.METADATA].max_version
+        assert channel.version_of(ApiKey.METADATA, at_most=7) == 7
+        with pytest.raises(UnsupportedApiError, match="does not speak JoinGroup"):
+            channel.version_of(ApiKey.JOIN_GROUP)
+        with pytest.raises(UnsupportedApiError, match="none will do"):
+            channel.version_of(ApiKey.FETCH, at_most=3)
+
+
+def test_an_older_peer_is_asked_again_in_a_version_that_it_names():
+    asked = []
+
+    def old(frame):
+        header = decode_request_header(frame)
+        asked.append(header.api_version)
+        body = frame[header.body_position_bytes :]
+        assert decode_api_versions_request(header.api_version, body).name in ("klog", "")
+        known = encode_api_versions_response(99).replace(b"\0\4", b"\0\2")
+        answer = known if header.api_version > 2 else encode_api_versions_response(header.api_version)
+        return framed(encode_response_header(*header[:3]) + answer)
+
+    with peer(old, old) as port, Channel("127.0.0.1", port) as channel:
+        assert channel.version_of(ApiKey.PRODUCE) == 11
+    assert asked == [4, 2]
+
+
+def test_nobody_listening_is_a_failed_connect():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(ConnectFailedError, match=f"127.0.0.1:{port}"):
+        Channel("127.0.0.1", port).connect()
+
+
+def test_a_host_without_an_address_is_a_failed_connect():
+    with pytest.raises(ConnectFailedError):
+        Channel("no-such-host.invalid", 9092, timeout_ms=2000).connect()
+
+
+def test_a_peer_that_closes_is_a_lost_connection():
+    with peer(versions, lambda frame: None) as port, Channel("127.0.0.1", port) as channel:
+        with pytest.raises(ConnectionLostError):
+            channel.send(UPDATE)
+        assert not channel.connected
+
+
+def test_a_peer_that_does_not_answer_is_a_timeout_after_which_the_channel_is_closed():
+    with peer(versions, lambda frame: b"") as port, Channel("127.0.0.1", port) as channel:
+        started_s = time.monotonic()
+        with pytest.raises(RequestTimeoutError):
+            channel.send(UPDATE, timeout_ms=100)
+        assert time.monotonic() - started_s < 3
+        assert not channel.connected
+
+
+def test_the_time_of_a_request_is_not_stretched_by_bytes_that_trickle_in():
+    with peer(versions, lambda frame: b"\0\0") as port:
+        channel = Channel("127.0.0.1", port)
+        channel.connect()
+        with pytest.raises(RequestTimeoutError):
+            channel.send(UPDATE, timeout_ms=100)
+
+
+BAD_ANSWERS = {
+    "another request's": lambda frame: framed(struct.pack(">i", 999) + b"\0" + b"\0\0\0"),
+    "no header": lambda frame: framed(b"\0"),
+    "no message": lambda frame: framed(frame[4:8] + b"\0" + b"\0"),
+    "a negative size": lambda frame: struct.pack(">i", -7),
+}
+
+
+@pytest.mark.parametrize("answer", BAD_ANSWERS.values(), ids=BAD_ANSWERS.keys())
+def test_an_answer_that_cannot_be_right_closes_the_channel(answer):
+    with peer(versions, answer) as port, Channel("127.0.0.1", port) as channel:
+        with pytest.raises(UnexpectedResponseError):
+            channel.send(UPDATE)
+        assert not channel.connected
+
+
+def test_a_peer_that_is_no_kafka_is_an_unexpected_response():
+    with peer(lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40) as port:
+        channel = Channel("127.0.0.1", port, timeout_ms=500)
+        with pytest.raises((UnexpectedResponseError, RequestTimeoutError)):
+            channel.connect()
+        assert not channel.connected
+
+
+def test_another_thread_may_close_the_channel_under_a_request():
+    with peer(versions, lambda frame: b"") as port, Channel("127.0.0.1", port) as channel:
+        threading.Timer(0.1, channel.close).start()
+        with pytest.raises(ConnectionLostError):
+            channel.send(UPDATE)
+
+
+def test_a_closed_channel_refuses_and_connects_again():
+    with broker() as port:
+        channel = Channel("127.0.0.1", port)
+        with pytest.raises(ConnectionLostError, match="no connection"):
+            channel.send(UPDATE)
+        for _ in range(2):
+            channel.connect()
+            assert channel.send(UPDATE).error_code == 1
+            channel.close()
+
+
+def test_large_bodies_go_and_come_whole():
+    body = bytes(range(256)) * 20_000
+
+    def echo(frame):
+        header = decode_request_header(frame)
+        assert frame[header.body_position_bytes :] == body
+        return framed(encode_response_header(*header[:3]) + body)
+
+    with peer(versions, echo) as port, Channel("127.0.0.1", port) as channel:
+        parts = [body[:10], memoryview(body)[10:4_000_000], body[4_000_000:]]
+        assert channel.exchange(ApiKey.PRODUCE, 7, parts) == body
+
+
+def test_a_posted_request_waits_for_no_answer():
+    received = threading.Event()
+
+    def take(frame):
+        received.set()
+        return b""
+
+    with peer(versions, take) as port, Channel("127.0.0.1", port) as channel:
+        channel.post(ApiKey.PRODUCE, 7, [b"acks=0"])
+        assert received.wait(5)
