@@ -8,7 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from klog.controller.events import Event, SessionExpired, Startup, TreeChanged, Watched, preempt
+from klog.controller.events import (
+    Event,
+    SessionExpired,
+    SessionRenewed,
+    Startup,
+    TreeChanged,
+    Watched,
+    preempt,
+)
 from klog.controller.outbox import Outbox
 from klog.controller.reign import Reign
 from klog.controller.settings import ControllerSettings
@@ -55,6 +63,7 @@ class ControllerCore:
                 self._guarded(self._follow_controller)
             case SessionExpired():
                 self._end_reign()
+            case SessionRenewed():
                 self._guarded(self._join_again)
             case _ if self.reign is None:
                 preempt(event)

@@ -42,6 +42,11 @@ class SessionExpired:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionRenewed:
+    """After an expired session a new one has begun, in which this broker is not registered yet."""
+
+
+@dataclass(frozen=True, slots=True)
 class TreeChanged:
     """One of the watched nodes may have changed."""
 
@@ -147,6 +152,7 @@ Request: TypeAlias = (
 Event: TypeAlias = (
     Startup
     | SessionExpired
+    | SessionRenewed
     | TreeChanged
     | BrokerNodeChanged
     | TopicNodeChanged

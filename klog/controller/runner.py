@@ -11,7 +11,14 @@ from collections import deque
 from collections.abc import Callable
 
 from klog.controller.core import ControllerCore
-from klog.controller.events import Event, RebalanceDue, SessionExpired, Startup, preempt
+from klog.controller.events import (
+    Event,
+    RebalanceDue,
+    SessionExpired,
+    SessionRenewed,
+    Startup,
+    preempt,
+)
 from klog.controller.outbox import Outbox
 from klog.controller.settings import ControllerSettings
 from klog.metadata.store import MetadataStore, SessionState
@@ -35,6 +42,8 @@ class Controller:
         self._queue: deque[Event] = deque()
         self._changed = threading.Condition()
         self._stopping = False
+        # Touched by the store's callbacks only, which come one at a time.
+        self._expired = False
         self._next_rebalance_ms: int | None = None
         self._core = ControllerCore(settings, store, outbox, self.put, reregister, now_ms)
         self._thread = threading.Thread(target=self._run, name="klog-controller", daemon=True)
@@ -63,16 +72,20 @@ class Controller:
                 return
         preempt(event)
 
-    def stop(self) -> None:
-        """Ends the thread after the event that runs, answers what is queued, and resigns. Idempotent."""
+    def stop(self, timeout_ms: int | None = None) -> bool:
+        """Ends the thread after the event that runs, answers what is queued, and resigns. Idempotent.
+
+        False when the thread is still waiting for the store after the timeout: closing the store ends it.
+        """
         with self._changed:
-            first, self._stopping = not self._stopping, True
+            self._stopping = True
             dropped = self._drain()
             self._changed.notify()
         for event in dropped:
             preempt(event)
-        if first and self._thread.ident is not None:
-            self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join(None if timeout_ms is None else timeout_ms / 1000)
+        return not self._thread.is_alive()
 
     def _drain(self) -> list[Event]:
         events = list(self._queue)
@@ -80,15 +93,18 @@ class Controller:
         return events
 
     def _on_session(self, state: SessionState) -> None:
-        if state is not SessionState.EXPIRED:
-            return
-        with self._changed:
-            # What was queued belongs to a session that is gone.
-            dropped = self._drain()
-            self._queue.append(SessionExpired())
-            self._changed.notify()
-        for event in dropped:
-            preempt(event)
+        match state:
+            case SessionState.EXPIRED:
+                with self._changed:
+                    # What was queued belongs to a session that is gone.
+                    dropped = self._drain()
+                self._expired = True
+                self.put(SessionExpired())
+                for event in dropped:
+                    preempt(event)
+            case SessionState.CONNECTED if self._expired:
+                self._expired = False
+                self.put(SessionRenewed())
 
     def _run(self) -> None:
         try:

@@ -17,6 +17,7 @@ from klog.controller.events import (
     Event,
     ResponseReceived,
     SessionExpired,
+    SessionRenewed,
     Startup,
     preempt,
 )
@@ -113,6 +114,8 @@ class SimulatedBroker:
             self.events.append(SessionExpired())
             for event in dropped:
                 preempt(event)
+        elif state is SessionState.CONNECTED:
+            self.events.append(SessionRenewed())
 
     # --- the controller's outbox ---
 

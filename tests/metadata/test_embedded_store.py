@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,6 +51,33 @@ def test_a_restart_ends_the_session_of_the_process_before(tmp_path: Path) -> Non
     assert store.exists("/gone") is None
     assert store.session_id > int(done.stdout)
     store.close()
+
+
+@pytest.mark.parametrize("delay_ms", [1, 3, 7, 20, 50])
+def test_what_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path, delay_ms: int) -> None:
+    script = (
+        "import sys; from pathlib import Path; from klog.metadata.embedded import EmbeddedStore\n"
+        "from klog.metadata.store import SetData\n"
+        "store = EmbeddedStore(Path(sys.argv[1]))\n"
+        "store.create('/a', b'0'); store.create('/b', b'0')\n"
+        "for number in range(1, 1_000_000):\n"
+        "    data = b'%d' % number\n"
+        "    store.multi([SetData('/a', data), SetData('/b', data)])\n"
+        "    print(number, flush=True)\n"
+    )
+    file = tmp_path / FILE_NAME
+    command = [sys.executable, "-c", script, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        first = child.stdout.readline()
+        time.sleep(delay_ms / 1000)
+        child.kill()
+        acknowledged = int(([first, *child.stdout.read().splitlines()])[-1])
+    store = EmbeddedStore(file)
+    a, b = store.get("/a").data, store.get("/b").data
+    store.close()
+    assert a == b
+    assert acknowledged <= int(a or b"0") <= acknowledged + 1
 
 
 def test_sequence_numbers_go_on_after_a_restart(tmp_path: Path) -> None:

@@ -1,0 +1,159 @@
+"""Controllers of two brokers on real ZooKeeper, whose connections break, expire and lose replies."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from klog.controller.broker_channels import BrokerChannels
+from klog.controller.events import RebalanceDue, ResponseReceived, TreeChanged, Watched
+from klog.controller.runner import Controller
+from klog.controller.settings import ControllerSettings
+from klog.formats.names import TopicPartition
+from klog.metadata import cluster, topics
+from klog.metadata.control_requests import ControlRequest, ControlResponse
+from klog.metadata.store import MetadataStore
+from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.metadata.zookeeper import ZooKeeperStore
+from tests.metadata.proxy import Proxy
+from tests.peers.zookeeper import ZooKeeperServer
+
+pytestmark = pytest.mark.kafka
+
+SOON_S = 30
+SESSION_TIMEOUT_MS = 1_000
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + SOON_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+class Obedient:
+    """A channel to a broker that does as it is told."""
+
+    def send(self, request: ControlRequest) -> ControlResponse:
+        return ControlResponse()
+
+    def close(self) -> None:
+        pass
+
+
+class Member:
+    """A broker's store through a proxy of its own, its registration and its controller."""
+
+    def __init__(self, server: ZooKeeperServer, root: str, broker_id: int) -> None:
+        self.proxy = Proxy(server.port)
+        hosts = f"127.0.0.1:{self.proxy.port}{root}"
+        self.store = ZooKeeperStore(hosts, session_timeout_ms=SESSION_TIMEOUT_MS)
+        endpoint = Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1)
+        self._registration = BrokerRegistration(broker_id, (endpoint,))
+        self._session: int | None = None
+        self.epochs: list[int] = []
+        cluster.create_persistent_nodes(self.store)
+        self.register()
+        self.controller = Controller(
+            lambda: ControllerSettings(broker_id=broker_id),
+            self.store,
+            BrokerChannels(lambda _broker: Obedient(), self._answered),
+            self.register,
+            lambda: int(time.time() * 1000),
+        )
+        self.controller.start()
+
+    def _answered(self, answer: ResponseReceived) -> None:
+        self.controller.put(answer)
+
+    def register(self) -> None:
+        self.epochs.append(cluster.register_broker(self.store, self._registration, self._session))
+        self._session = self.store.session_id
+
+    def stop(self) -> None:
+        self.controller.stop()
+        self.store.close()
+        self.proxy.close()
+
+
+@pytest.fixture
+def members(zookeeper: ZooKeeperServer) -> Iterator[dict[int, Member]]:
+    root = f"/controllers{time.time_ns()}"
+    members = {each: Member(zookeeper, root, each) for each in (1, 2)}
+    eventually(lambda: all(each.controller.active_controller_id != -1 for each in members.values()))
+    yield members
+    for each in members.values():
+        each.stop()
+
+
+def active_id(members: dict[int, Member]) -> int:
+    return next(each for each, member in members.items() if member.controller.is_active)
+
+
+def leader(store: MetadataStore, name: str) -> int | None:
+    where = TopicPartition(name, 0)
+    state = topics.read_partition_states(store, [where]).get(where)
+    return None if state is None else state.leader_and_isr.leader
+
+
+def create(store: MetadataStore, name: str, replicas: list[int]) -> None:
+    topics.create_topic(store, name, topics.new_topic_id(os.urandom), {0: replicas}, {}, [1, 2])
+
+
+def test_a_controller_that_falls_silent_is_replaced_and_comes_back_as_a_broker(
+    members: dict[int, Member],
+) -> None:
+    old = active_id(members)
+    new = 3 - old
+    create(members[new].store, "t", [old, new])
+    eventually(lambda: leader(members[new].store, "t") == old)
+    members[old].proxy.refuse(True)
+    eventually(lambda: members[new].controller.is_active)
+    eventually(lambda: leader(members[new].store, "t") == new)
+    members[old].proxy.refuse(False)
+    eventually(lambda: not members[old].controller.is_active)
+    eventually(lambda: members[old].controller.active_controller_id == new)
+    eventually(lambda: sorted(cluster.live_brokers(members[new].store)) == [1, 2])
+    assert len(members[old].epochs) == 2
+    assert members[old].epochs[0] < members[old].epochs[1]
+    create(members[old].store, "u", [old])
+    eventually(lambda: leader(members[old].store, "u") == old)
+
+
+def test_a_controller_works_on_over_broken_connections_and_lost_replies(members: dict[int, Member]) -> None:
+    active = members[active_id(members)]
+    other = members[3 - active_id(members)]
+    for number in range(8):
+        if number % 2:
+            active.proxy.cut()
+        else:
+            active.proxy.lose_next_reply()
+        create(other.store, f"t{number}", [1, 2])
+        eventually(lambda number=number: leader(other.store, f"t{number}") == 1)
+    assert active.controller.is_active
+    topics.ask_for_deletion(other.store, "t0")
+    active.proxy.lose_next_reply()
+    eventually(lambda: "t0" not in topics.topic_names(other.store))
+
+
+def test_a_stopped_controller_hands_over_at_once(members: dict[int, Member]) -> None:
+    old = active_id(members)
+    members[old].controller.stop()
+    eventually(lambda: members[3 - old].controller.is_active)
+
+
+def test_a_controller_that_waits_for_zookeeper_is_stopped_by_closing_the_store(
+    members: dict[int, Member],
+) -> None:
+    active = members[active_id(members)]
+    active.proxy.refuse(True)
+    eventually(lambda: not active.store._connected.is_set())
+    create(members[3 - active_id(members)].store, "t", [1, 2])
+    active.controller.put(RebalanceDue())
+    active.controller.put(TreeChanged(Watched.TOPICS))
+    assert not active.controller.stop(timeout_ms=100)
+    active.store.close()
+    assert active.controller.stop(timeout_ms=SOON_S * 1000)

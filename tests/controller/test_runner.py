@@ -1,0 +1,211 @@
+"""The controller with its threads: queue, session expiry, stop, requests over broken channels."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from klog.controller.broker_channels import BrokerChannels
+from klog.controller.events import ControlledShutdown, ResponseReceived
+from klog.controller.runner import Controller
+from klog.controller.settings import ControllerSettings
+from klog.formats.names import TopicPartition
+from klog.metadata import cluster, topics
+from klog.metadata.control_requests import ControlRequest, ControlResponse, UpdateMetadataRequest
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import ConnectionLostError
+from tests.metadata.conftest import call_at_once
+
+SOON_S = 10
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + SOON_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+
+
+class FakeChannel:
+    """Answers everything with NONE, after as many failures as it is told."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.failures = failures
+        self.seen: list[ControlRequest] = []
+        self.closed = threading.Event()
+
+    def send(self, request: ControlRequest) -> ControlResponse:
+        if self.failures > 0:
+            self.failures -= 1
+            raise ConnectionLostError("lost")
+        self.seen.append(request)
+        return ControlResponse()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+def request(number: int) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(1, 1, number, (), {}, ())
+
+
+BROKER = BrokerRegistration(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1),))
+
+
+# --- channels to brokers ---
+
+
+def test_requests_are_sent_in_order_again_until_they_are_answered() -> None:
+    channel = FakeChannel(failures=3)
+    answers: queue.SimpleQueue[ResponseReceived] = queue.SimpleQueue()
+    channels = BrokerChannels(lambda _broker: channel, answers.put, retry_backoff_ms=1)
+    channels.add_broker(BROKER)
+    for number in range(5):
+        channels.send(1, request(number))
+    got = [answers.get(timeout=SOON_S) for _ in range(5)]
+    assert [each.request.broker_epoch for each in got] == [0, 1, 2, 3, 4]
+    assert channel.seen == [request(number) for number in range(5)]
+    channels.close()
+    assert channel.closed.is_set()
+
+
+def test_a_removed_broker_is_told_nothing_more() -> None:
+    channel = FakeChannel(failures=1_000_000)
+    channels = BrokerChannels(lambda _broker: channel, lambda _answer: None, retry_backoff_ms=1)
+    channels.add_broker(BROKER)
+    channels.send(1, request(0))
+    eventually(lambda: channel.failures < 1_000_000)
+    channels.remove_broker(1)
+    channel.failures = 0
+    channels.send(1, request(1))
+    channels.send(9, request(1))
+    time.sleep(0.05)
+    assert channel.seen == []
+    assert channel.closed.is_set()
+
+
+# --- the thread ---
+
+
+class Node:
+    """A broker's controller on a shared tree, with channels that answer at once."""
+
+    def __init__(self, shared: SharedTree, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.session = TreeSession(shared, call_at_once)
+        self.channel = FakeChannel()
+        self.registrations = 0
+        cluster.create_persistent_nodes(self.session)
+        self.register()
+        self.settings = ControllerSettings(broker_id=broker_id)
+        self.now_ms = 0
+        self.channels = BrokerChannels(lambda _broker: self.channel, self._answered)
+        self.controller = Controller(
+            lambda: self.settings, self.session, self.channels, self.register, lambda: self.now_ms
+        )
+        self.controller.start()
+
+    def _answered(self, answer: ResponseReceived) -> None:
+        self.controller.put(answer)
+
+    def register(self) -> None:
+        cluster.register_broker(self.session, BrokerRegistration(self.broker_id, BROKER.endpoints))
+        self.registrations += 1
+
+    def stop(self) -> None:
+        self.controller.stop()
+        self.session.close()
+
+
+@pytest.fixture
+def shared() -> SharedTree:
+    return SharedTree(NoJournal(), itertools.count(1).__next__)
+
+
+@pytest.fixture
+def nodes(shared: SharedTree) -> Iterator[list[Node]]:
+    nodes = [Node(shared, each) for each in (1, 2)]
+    eventually(lambda: all(each.controller.active_controller_id != -1 for each in nodes))
+    yield nodes
+    for each in nodes:
+        each.stop()
+
+
+def test_one_of_two_is_active_and_the_other_follows_its_stop(nodes: list[Node]) -> None:
+    active = next(each for each in nodes if each.controller.is_active)
+    other = next(each for each in nodes if each is not active)
+    assert not other.controller.is_active
+    active.controller.stop()
+    assert not active.controller.is_active
+    eventually(lambda: other.controller.is_active)
+
+
+def test_an_expired_session_registers_and_elects_again(nodes: list[Node]) -> None:
+    active = next(each for each in nodes if each.controller.is_active)
+    active.session.expire()
+    eventually(lambda: active.registrations == 2)
+    eventually(lambda: sum(each.controller.is_active for each in nodes) == 1)
+
+
+def test_requests_after_the_stop_are_refused_at_once(nodes: list[Node]) -> None:
+    nodes[0].controller.stop()
+    answers: list[object] = []
+    nodes[0].controller.put(ControlledShutdown(1, 1, answers.append))
+    assert answers == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_the_balance_of_leaders_is_looked_at_when_it_is_due(nodes: list[Node]) -> None:
+    active = next(each for each in nodes if each.controller.is_active)
+    other = next(each for each in nodes if each is not active)
+    me, you = active.broker_id, other.broker_id
+    topics.create_topic(active.session, "t", "A" * 22, {0: [you, me]}, {}, [me, you])
+    where = TopicPartition("t", 0)
+
+    def leader() -> int | None:
+        state = topics.read_partition_states(active.session, [where]).get(where)
+        return None if state is None else state.leader_and_isr.leader
+
+    eventually(lambda: leader() == you)
+    # The state as if a failed leader had come back and caught up.
+    path = "/brokers/topics/t/partitions/0/state"
+    text = f'{{"controller_epoch":1,"leader":{me},"version":1,"leader_epoch":1,"isr":[{me},{you}]}}'
+    active.session.set(path, text.encode())
+    core = active.controller._core
+    assert core.reign is not None
+    core.reign.context.leadership = topics.read_partition_states(active.session, [where])
+    active.now_ms += 6_000
+    answers: list[object] = []
+    # Any event wakes the thread, which then sees that the time has come.
+    active.controller.put(ControlledShutdown(99, 1, answers.append))
+    eventually(lambda: leader() == you)
+
+
+def test_a_single_broker_is_its_own_controller_on_the_embedded_store(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / FILE_NAME)
+    cluster.create_persistent_nodes(store)
+    cluster.register_broker(store, BROKER)
+    channel = FakeChannel()
+    channels = BrokerChannels(lambda _broker: channel, lambda _answer: None)
+    controller = Controller(
+        lambda: ControllerSettings(broker_id=1),
+        store,
+        channels,
+        lambda: None,
+        lambda: int(time.time() * 1000),
+    )
+    controller.start()
+    eventually(lambda: controller.is_active)
+    topics.create_topic(store, "t", "A" * 22, {0: [1]}, {}, [1])
+    eventually(lambda: any(getattr(each, "partitions", ()) for each in channel.seen))
+    controller.stop()
+    assert store.exists("/controller") is None
+    store.close()
