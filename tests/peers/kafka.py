@@ -32,6 +32,7 @@ _SOURCES_BY_MAJOR = {
         "LoadServer",
         "LogOracle",
         "RecoverSegment",
+        "WireOracle",
     ),
     4: ("Consume", "DumpServer", "Json", "LogOracle", "MakeData"),
 }
