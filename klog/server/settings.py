@@ -1,0 +1,71 @@
+"""From Kafka's configs to the settings of the rooms.
+
+Where Kafka's default serves Kafka's threads, klog has one of its own: threads count less here than hand-offs
+(see docs on the network layer), so `num.network.threads` is 1 and `num.io.threads` the number of processors
+unless somebody sets them. Socket buffers are the system's own unless set, for the same reason.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from klog.config.broker import BrokerConfig
+from klog.config.keys import ConfigError
+from klog.controller.settings import ControllerSettings
+from klog.server.network import NetworkSettings
+
+
+def network_settings(config: BrokerConfig) -> NetworkSettings:
+    """What the network layer is told. Raises `ConfigError`."""
+
+    def chosen(name: str, own: int) -> int:
+        return config.number(name) if config.explicit(name) is not None else own
+
+    return NetworkSettings(
+        network_threads=chosen("num.network.threads", 1),
+        io_threads=chosen("num.io.threads", os.cpu_count() or 1),
+        queued_max_requests=config.number("queued.max.requests"),
+        request_max_bytes=config.number("socket.request.max.bytes"),
+        connections_max_idle_ms=config.number("connections.max.idle.ms"),
+        max_connections=config.number("max.connections"),
+        max_connections_per_ip=config.number("max.connections.per.ip"),
+        max_connections_per_ip_overrides=_per_ip(config),
+        send_buffer_bytes=chosen("socket.send.buffer.bytes", -1),
+        receive_buffer_bytes=chosen("socket.receive.buffer.bytes", -1),
+        listen_backlog_size=config.number("socket.listen.backlog.size"),
+    )
+
+
+def _per_ip(config: BrokerConfig) -> Mapping[str, int]:
+    key = "max.connections.per.ip.overrides"
+    found = {}
+    for pair in filter(None, (config.text(key) or "").split(",")):
+        host, _, limit = pair.strip().rpartition(":")
+        if not host or not limit.isdigit():
+            raise ConfigError(key, pair, "an override is written host:limit")
+        found[host] = int(limit)
+    return found
+
+
+def controller_settings(broker_id: int, config: BrokerConfig) -> ControllerSettings:
+    """What the controller obeys now."""
+    return ControllerSettings(
+        broker_id=broker_id,
+        delete_topic_enable=config.flag("delete.topic.enable"),
+        unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
+        auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
+        leader_imbalance_per_broker_percentage=config.number("leader.imbalance.per.broker.percentage"),
+        leader_imbalance_check_interval_seconds=config.number("leader.imbalance.check.interval.seconds"),
+    )
+
+
+def log_directories(config: BrokerConfig) -> list[str]:
+    """The log directories, absolute, in the order given. Raises `ConfigError`."""
+    text = config.text("log.dirs") or config.text("log.dir") or ""
+    found = [os.path.abspath(each.strip()) for each in text.split(",") if each.strip()]
+    if not found:
+        raise ConfigError("log.dirs", text, "a broker needs a log directory")
+    if len(set(found)) < len(found):
+        raise ConfigError("log.dirs", text, "a directory is named twice")
+    return found
