@@ -112,7 +112,13 @@ class Controller:
                 self._core.handle(event)
                 self._schedule_rebalance()
         finally:
+            # However the thread ends, the office is free and nobody waits for an answer.
             self._core.resign()
+            with self._changed:
+                self._stopping = True
+                dropped = self._drain()
+            for event in dropped:
+                preempt(event)
 
     def _next(self) -> Event | None:
         """The next event, or the rebalance when it is due; None at the stop."""

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
 # How many requests are under way at once at most (Kafka's zookeeper.max.in.flight.requests).
 MAX_IN_FLIGHT = 10
+# kazoo's own waits grow to an hour: a server that is back would be found long after the session is gone.
+_CONNECTION_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 
 _Result = TypeVar("_Result")
 _Answer_co = TypeVar("_Answer_co", covariant=True)
@@ -85,7 +87,9 @@ class ZooKeeperStore:
         self._listeners: list[SessionListener] = []
         self._connected = threading.Event()
         self._closed = False
-        self._client = KazooClient(servers, timeout=session_timeout_ms / 1000)
+        self._client = KazooClient(
+            servers, timeout=session_timeout_ms / 1000, connection_retry=_CONNECTION_RETRY
+        )
         self._client.add_listener(self._on_state)
         self._dispatcher = Dispatcher("klog-zookeeper-watches")
         try:

@@ -139,6 +139,21 @@ def test_the_server_comes_back_with_the_session(zookeeper: ZooKeeperServer, dire
     assert direct.session_id == session_id
 
 
+def test_a_server_that_was_away_for_long_is_found_soon(
+    disturbed: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
+) -> None:
+    states = States()
+    disturbed.add_session_listener(states)
+    proxy.refuse(True)
+    states.wait_for(SessionState.SUSPENDED)
+    # Doubled each time, the waits between attempts would have grown to many seconds by now.
+    time.sleep(6)
+    proxy.refuse(False)
+    since_s = time.monotonic()
+    disturbed.wait_connected(SOON_S * 1000)
+    assert time.monotonic() - since_s < 3
+
+
 def test_no_server_is_said_plainly() -> None:
     with pytest.raises(ConnectionLossError, match=r"zookeeper\.connect"):
         ZooKeeperStore(f"127.0.0.1:{free_port()}", connect_timeout_ms=300)
