@@ -28,20 +28,24 @@ class Awaited:
 
 
 class DelayedProduce(DelayedOperation):
-    """A produce request that waits for replication."""
+    """A produce request that waits for replication. `missing` says what is wrong with a partition that is
+    gone.
+    """
 
-    __slots__ = ("_answer", "_replicas", "awaited")
+    __slots__ = ("_answer", "_missing", "_replicas", "awaited")
 
     def __init__(
         self,
         due_ms: int,
         replicas: Replicas,
         awaited: Mapping[tuple[str, int], Awaited],
+        missing: Callable[[tuple[str, int]], ErrorCode],
         answer: Callable[[Mapping[tuple[str, int], Awaited]], None],
     ) -> None:
         super().__init__(due_ms)
         self._replicas = replicas
         self.awaited = awaited
+        self._missing = missing
         self._answer = answer
 
     def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (few partitions: all are looked at)
@@ -53,7 +57,10 @@ class DelayedProduce(DelayedOperation):
 
     def _look(self, where: tuple[str, int], awaited: Awaited) -> None:
         partition = self._replicas.partitions.get(where)
-        if partition is None or not partition.is_leader:
+        if partition is None:
+            awaited.error = self._missing(where)
+            awaited.pending = False
+        elif not partition.is_leader:
             awaited.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             awaited.pending = False
         elif partition.log.high_watermark >= awaited.required_offset:

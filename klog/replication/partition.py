@@ -2,24 +2,28 @@
 
 Rules: Kafka's `Partition`. The controller says who leads (LeaderAndIsr, fenced by the leader epoch); the
 high watermark is the smallest log end offset of the in-sync replicas and never goes back on a leader. How
-followers report their progress is replication's matter: `follower_end_offsets` holds what they said.
+followers report their progress is replication's matter: `follower_end_offsets` and `follower_start_offsets`
+hold what they said.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
+from uuid import UUID
 
 from klog.formats.errors import KlogError
-from klog.formats.names import TopicPartition
+from klog.formats.names import TopicPartition, decode_uuid
 from klog.metadata.control_requests import LeaderAndIsrPartition
 from klog.protocol.error_codes import ErrorCode
-from klog.storage.log.partition_log import AppendInfo, PartitionLog, Read
-from klog.storage.log.validation import Origin
+from klog.storage.log.append_values import Origin
+from klog.storage.log.partition_log import AppendInfo, PartitionLog
 
 NO_LEADER = -1
 CONSUMER = -1
 ANY_EPOCH = -1
+_NO_EPOCH_START = -1
+_HIGH_WATERMARK = -1  # as the offset of DeleteRecords
 
 
 class Replicas(Protocol):
@@ -47,7 +51,8 @@ class Partition:
         self.where = where
         self.broker_id = broker_id
         self.log = log
-        self.topic_id = topic_id
+        self.topic_id: UUID | None = None
+        self.identify(topic_id)
         self.leader = NO_LEADER
         self.leader_epoch = -1
         self.partition_epoch = -1
@@ -55,11 +60,22 @@ class Partition:
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.is_leader = False
+        self.epoch_start_offset = _NO_EPOCH_START  # the log's end when this broker became leader
         self.follower_end_offsets: dict[int, int] = {}
+        self.follower_start_offsets: dict[int, int] = {}
 
     def __repr__(self) -> str:
         role = "leader" if self.is_leader else f"follower of {self.leader}"
         return f"Partition({self.where}, {role}, epoch {self.leader_epoch})"
+
+    def identify(self, topic_id: str | None) -> bool:
+        """Learn the topic's id, as the tree has it in text; False where another one is known."""
+        if topic_id is None:
+            return True
+        told = UUID(bytes=decode_uuid(topic_id))
+        if self.topic_id is None:
+            self.topic_id = told
+        return self.topic_id == told
 
     # -- the controller's word -------------------------------------------------------------------------------
 
@@ -77,6 +93,8 @@ class Partition:
             if self.is_leader:
                 if is_new_epoch:
                     self.follower_end_offsets.clear()
+                    self.follower_start_offsets.clear()
+                    self.epoch_start_offset = self.log.log_end_offset
                     # Recorded before anything is appended, so that a follower can be told where it starts.
                     self.log.epochs.assign(state.leader_epoch, self.log.log_end_offset)
                 self.advance_high_watermark()
@@ -90,12 +108,19 @@ class Partition:
             raise PartitionError(ErrorCode.FENCED_LEADER_EPOCH)
         raise PartitionError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
-    def require_leader(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
-        """The log, where this broker leads in the sender's epoch. Raises `PartitionError`."""
-        self.check_epoch(current_leader_epoch)
-        if not self.is_leader:
+    def require_epoch(self, current_leader_epoch: int, *, leader_only: bool) -> PartitionLog:
+        """The log, where this broker is in the sender's epoch, and leads if it must. Raises
+        `PartitionError`.
+        """
+        if current_leader_epoch not in (ANY_EPOCH, self.leader_epoch):
+            self.check_epoch(current_leader_epoch)
+        if leader_only and not self.is_leader:
             raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.log
+
+    def require_leader(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
+        """The log, where this broker leads in the sender's epoch. Raises `PartitionError`."""
+        return self.require_epoch(current_leader_epoch, leader_only=True)
 
     # -- writing and reading ---------------------------------------------------------------------------------
 
@@ -136,22 +161,32 @@ class Partition:
             log.set_high_watermark(end)
             return True
 
+    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+        """The smallest log start offset of this leader and of its followers on live brokers."""
+        start = self.log.log_start_offset
+        followers = [replica for replica in self.replicas if replica != self.broker_id and is_alive(replica)]
+        return min([start, *(self.follower_start_offsets.get(replica, -1) for replica in followers)])
+
+    def delete_records(self, offset: int) -> int:
+        """Move the log's start up to an offset below the high watermark (-1: up to it); the offset meant.
+
+        Raises `PartitionError`.
+        """
+        log = self.log
+        with log.lock:
+            self.require_leader()
+            if not log.config.delete:
+                raise PartitionError(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy keeps records")
+            wanted = log.high_watermark if offset == _HIGH_WATERMARK else offset
+            if not 0 <= wanted <= log.high_watermark:
+                raise PartitionError(
+                    ErrorCode.OFFSET_OUT_OF_RANGE, f"{wanted} is not within 0 to {log.high_watermark}"
+                )
+            log.advance_log_start(wanted)
+            return wanted
+
     def limit(self, replica_id: int, *, committed: bool) -> int:
         """Up to which offset (exclusive) a reader may see records."""
         if replica_id >= 0:
             return self.log.log_end_offset
         return self.log.last_stable_offset if committed else self.log.high_watermark
-
-    def read(
-        self, offset: int, max_bytes: int, replica_id: int, *, committed: bool, at_least_one: bool
-    ) -> Read:
-        """Batches for a consumer or a follower. Raises `OffsetOutOfRangeError`."""
-        log = self.log
-        with log.lock:
-            return log.read(
-                offset,
-                max_bytes,
-                self.limit(replica_id, committed=committed),
-                at_least_one=at_least_one,
-                committed=committed,
-            )

@@ -153,8 +153,10 @@ class Purgatory(Generic[Operation]):
 
     def try_complete_else_watch(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
         """Complete it now, or leave it waiting on every key and on its timeout; whether it is complete."""
-        if operation.safe_try_complete():
-            return True
+        return operation.safe_try_complete() or self.watch(operation, keys)
+
+    def watch(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
+        """The same for an operation that has just been tried."""
         with operation.lock:
             operation.on_left = self._left
         with self._lock:

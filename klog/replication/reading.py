@@ -10,19 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
-from klog.formats.errors import KlogError
+from klog.formats.errors import KlogError, StorageError
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import CONSUMER, Partition, PartitionError, Replicas
 from klog.replication.purgatory import DelayedOperation
 from klog.storage.log.epoch_file import UNDEFINED_OFFSET, EpochEnd
-from klog.storage.log.partition_log import OffsetOutOfRangeError, PartitionLog, Read
+from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.reading import OffsetOutOfRangeError, Read
 
 NO_EPOCH: Final = -1
+_READY: Final = -1
 
 
 class FetchEntry(NamedTuple):
-    """What a fetch wants of one partition; `key` is (topic, partition)."""
+    """What a fetch wants of one partition; `key` is (topic, partition). The topic's id is known from version
+    13 of the request on.
+    """
 
     key: tuple[str, int]
     offset: int
@@ -30,15 +35,21 @@ class FetchEntry(NamedTuple):
     current_leader_epoch: int = NO_EPOCH
     last_fetched_epoch: int = NO_EPOCH
     log_start_offset: int = -1
+    topic_id: UUID | None = None
 
 
 class FetchLimits(NamedTuple):
-    """What holds for the whole fetch; `committed` is the isolation level read_committed."""
+    """What holds for the whole fetch.
+
+    `committed` is the isolation level read_committed. `leader_only` is false for consumers that may read
+    from followers too (KIP-392).
+    """
 
     min_bytes: int
     max_bytes: int
     replica_id: int = CONSUMER
     committed: bool = False
+    leader_only: bool = True
 
 
 class Fetched(NamedTuple):
@@ -58,11 +69,11 @@ class Reads(NamedTuple):
     answer_now: bool
 
 
+Missing = Callable[[tuple[str, int]], ErrorCode]
+
+
 def read_all(
-    replicas: Replicas,
-    entries: Sequence[FetchEntry],
-    limits: FetchLimits,
-    missing: Callable[[FetchEntry], ErrorCode],
+    replicas: Replicas, entries: Sequence[FetchEntry], limits: FetchLimits, missing: Missing
 ) -> Reads:
     """Read every partition that a fetch names. `missing` says what is wrong with one that is not here."""
     partitions = replicas.partitions
@@ -73,14 +84,15 @@ def read_all(
     for entry in entries:
         partition = partitions.get(entry.key)
         if partition is None:
-            found = Fetched(entry, missing(entry))
+            found = Fetched(entry, missing(entry.key))
         else:
             found = read_one(partition, entry, limits, room, at_least_one=not total)
         fetched.append(found)
-        if found.read is not None:
-            total += found.read.size
-            room = max(room - found.read.size, 0)
-        if found.error or found.diverging is not None:
+        read = found.read
+        if read is not None and found.diverging is None:
+            total += read.size
+            room = max(room - read.size, 0)
+        else:
             answer_now = True
     return Reads(fetched, total, answer_now or total >= limits.min_bytes)
 
@@ -89,84 +101,129 @@ def read_one(
     partition: Partition, entry: FetchEntry, limits: FetchLimits, room: int, *, at_least_one: bool
 ) -> Fetched:
     """Read one partition."""
+    topic_id = entry.topic_id
+    if topic_id is not None and partition.topic_id is not None and topic_id != partition.topic_id:
+        return Fetched(entry, ErrorCode.INCONSISTENT_TOPIC_ID)
+    log = partition.log
     try:
-        log = partition.require_leader(entry.current_leader_epoch)
-        if entry.last_fetched_epoch != NO_EPOCH:
-            diverging = _divergence(partition, entry)
-            if diverging is not None:
-                return Fetched(entry, diverging=diverging, read=_nothing(log))
-        read = partition.read(
-            entry.offset,
-            min(entry.max_bytes, room),
-            limits.replica_id,
-            committed=limits.committed,
-            at_least_one=at_least_one,
-        )
+        with log.lock:
+            partition.require_epoch(entry.current_leader_epoch, leader_only=limits.leader_only)
+            if entry.last_fetched_epoch != NO_EPOCH:
+                diverging = _divergence(log, entry)
+                if diverging is not None:
+                    return Fetched(entry, diverging=diverging, read=_nothing(log))
+            read = log.read(
+                entry.offset,
+                min(entry.max_bytes, room),
+                partition.limit(limits.replica_id, committed=limits.committed),
+                at_least_one=at_least_one,
+                committed=limits.committed,
+            )
     except PartitionError as refused:
         return Fetched(entry, refused.error)
     except OffsetOutOfRangeError:
         return Fetched(entry, ErrorCode.OFFSET_OUT_OF_RANGE)
-    except (OSError, KlogError) as failed:
-        return Fetched(entry, _storage_error(failed))
-    return Fetched(entry, read=read)
+    except (OSError, StorageError):
+        return Fetched(entry, ErrorCode.KAFKA_STORAGE_ERROR)
+    except KlogError:
+        return Fetched(entry, ErrorCode.CORRUPT_MESSAGE)
+    return Fetched(entry, ErrorCode.NONE, read)
 
 
 def _nothing(log: PartitionLog) -> Read:
-    with log.lock:
-        return Read(
-            None,
-            0,
-            0,
-            log.active.base_offset,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            log.log_end_offset,
-        )
+    return Read(
+        None,
+        0,
+        0,
+        log.segments.active.base_offset,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        log.log_end_offset,
+    )
 
 
-def _storage_error(failed: Exception) -> ErrorCode:
-    return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(failed, OSError) else ErrorCode.CORRUPT_MESSAGE
+def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
+    """Where the reader's log parts from this one (KIP-595); None where it does not.
 
-
-def _divergence(partition: Partition, entry: FetchEntry) -> EpochEnd | None:
-    """Where the reader's log parts from this one (KIP-595); None where it does not."""
-    log = partition.log
-    with log.lock:
-        end = log.epochs.end_of(entry.last_fetched_epoch, log.log_end_offset)
-    if end.end_offset == UNDEFINED_OFFSET:
-        raise PartitionError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    Raises `OffsetOutOfRangeError` where the reader is beyond what this log remembers.
+    """
+    end = log.epochs.end_of(entry.last_fetched_epoch, log.log_end_offset)
+    if UNDEFINED_OFFSET in (end.end_offset, end.epoch):
+        raise OffsetOutOfRangeError(f"the end of epoch {entry.last_fetched_epoch} is not known")
+    if entry.offset < log.log_start_offset:
+        raise OffsetOutOfRangeError(f"offset {entry.offset} is below {log.log_start_offset}")
     if end.epoch < entry.last_fetched_epoch or end.end_offset < entry.offset:
         return end
     return None
 
 
+def _place_of(log: PartitionLog, offset: int) -> tuple[int, int]:
+    """Base offset of the segment where an offset stands or will stand, and the position in it.
+
+    The caller holds the log's lock.
+    """
+    segments = log.segments
+    if offset < log.log_end_offset:
+        for number in range(segments.floor(offset), len(segments)):
+            place = segments[number].find(offset)
+            if place is not None:
+                return segments[number].base_offset, place.position
+    return segments.active.base_offset, segments.active.size
+
+
+class _Awaited(NamedTuple):
+    """One partition of a fetch that waits, and where its read starts: segment and position in it."""
+
+    entry: FetchEntry
+    segment_base: int
+    position: int
+
+
+def _awaited(replicas: Replicas, found: Fetched) -> _Awaited:
+    entry, read = found.entry, found.read
+    partition = replicas.partitions.get(entry.key)
+    if read is None or partition is None:
+        return _Awaited(entry, -1, -1)
+    if read.file is not None or entry.offset == read.log_end_offset:
+        return _Awaited(entry, read.segment_base, read.position)
+    # Nothing could be read yet: what is there is not committed, or its first batch was too large.
+    try:
+        with partition.log.lock:
+            return _Awaited(entry, *_place_of(partition.log, entry.offset))
+    except (KlogError, OSError):
+        return _Awaited(entry, -1, -1)
+
+
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for bytes. It reads again when it completes."""
 
-    __slots__ = ("_answer", "_entries", "_limits", "_missing", "_ready_bytes", "_replicas")
+    __slots__ = ("_answer", "_awaited", "_limits", "_missing", "_ready_bytes", "_replicas")
 
     def __init__(
         self,
         due_ms: int,
         replicas: Replicas,
-        entries: Sequence[FetchEntry],
+        reads: Reads,
         limits: FetchLimits,
-        missing: Callable[[FetchEntry], ErrorCode],
+        missing: Missing,
         answer: Callable[[Reads], None],
     ) -> None:
+        """`reads`: what the first try found, without errors."""
         super().__init__(due_ms)
         self._replicas = replicas
-        self._entries = {entry.key: entry for entry in entries}
+        self._awaited: dict[Hashable, _Awaited] = {
+            found.entry.key: _awaited(replicas, found) for found in reads.fetched
+        }
         self._limits = limits
         self._missing = missing
         self._answer = answer
         self._ready_bytes: dict[Hashable, int] = {}
 
     @property
-    def keys(self) -> list[tuple[str, int]]:
+    def keys(self) -> list[Hashable]:
         """The partitions whose events may complete it."""
-        return list(self._entries)
+        return list(self._awaited)
 
     def try_complete(self, key: Hashable | None) -> bool:
         """Complete when enough bytes are there, or an error must be told.
@@ -174,26 +231,41 @@ class DelayedFetch(DelayedOperation):
         An event speaks of one partition: only that one is looked at again, so that a fetch of a thousand
         partitions costs no more than one of a single partition.
         """
-        looked_at = self._entries if key is None else (key,)
+        looked_at = self._awaited if key is None else (key,)
         for where in looked_at:
-            ready = self._ready(self._entries[where])  # type: ignore[index]
-            if ready < 0:
+            ready = self._ready(self._awaited[where])
+            if ready == _READY:
                 return self.force_complete()
             self._ready_bytes[where] = ready
         return sum(self._ready_bytes.values()) >= self._limits.min_bytes and self.force_complete()
 
-    def _ready(self, entry: FetchEntry) -> int:
-        """Bytes that one partition has for the fetch, -1 where the answer cannot wait."""
+    def _ready(self, awaited: _Awaited) -> int:
+        """Bytes that one partition has for the fetch by now; `_READY` where the answer cannot wait.
+
+        It counts from positions and reads nothing: most events find too little.
+        """
+        entry, base, start = awaited
         partition = self._replicas.partitions.get(entry.key)
         if partition is None:
-            return -1
-        found = read_one(partition, entry, self._limits, entry.max_bytes, at_least_one=False)
-        if found.error or found.diverging is not None or found.read is None:
-            return -1
-        if found.read.size and found.read.segment_base < partition.log.active.base_offset:
-            return -1  # an older segment: there is more behind it, nothing to wait for
-        return found.read.size
+            return _READY
+        limits, log = self._limits, partition.log
+        try:
+            with log.lock:
+                partition.require_epoch(entry.current_leader_epoch, leader_only=limits.leader_only)
+                if entry.last_fetched_epoch != NO_EPOCH and _divergence(log, entry) is not None:
+                    return _READY
+                limit = partition.limit(limits.replica_id, committed=limits.committed)
+                if entry.offset >= limit:
+                    # Beyond the limit: the log was cut, or the limit is behind. The reader must be told.
+                    return 0 if entry.offset == limit else _READY
+                end_base, end = _place_of(log, limit)
+        except (KlogError, OSError):
+            return _READY
+        if end_base != base:
+            return _READY  # an older segment: there is more behind it, nothing to wait for
+        return min(max(end - start, 0), entry.max_bytes)
 
     def on_complete(self) -> None:
         """Answer with what is there now."""
-        self._answer(read_all(self._replicas, list(self._entries.values()), self._limits, self._missing))
+        entries = [awaited.entry for awaited in self._awaited.values()]
+        self._answer(read_all(self._replicas, entries, self._limits, self._missing))

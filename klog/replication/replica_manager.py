@@ -25,6 +25,7 @@ from klog.metadata.control_requests import (
 )
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.acknowledging import DelayedProduce
+from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.partition import Partition
 from klog.replication.purgatory import Purgatory
 from klog.replication.reading import DelayedFetch
@@ -60,6 +61,7 @@ class ReplicaManager:
         logs: Logs,
         produce_purgatory: Purgatory[DelayedProduce],
         fetch_purgatory: Purgatory[DelayedFetch],
+        delete_purgatory: Purgatory[DelayedDeleteRecords],
         on_roles_changed: Callable[[Iterable[Partition]], None] = lambda _: None,
     ) -> None:
         self.broker_id = broker_id
@@ -69,6 +71,7 @@ class ReplicaManager:
         self._logs = logs
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
+        self._delete_purgatory = delete_purgatory
         self._on_roles_changed = on_roles_changed
         self._changing = threading.RLock()
 
@@ -79,10 +82,12 @@ class ReplicaManager:
         self._fetch_purgatory.check_and_complete(key)
         if high_watermark_moved:
             self._produce_purgatory.check_and_complete(key)
+            self._delete_purgatory.check_and_complete(key)
 
     def _role_changed(self, key: tuple[str, int]) -> None:
         self._produce_purgatory.check_and_complete(key)
         self._fetch_purgatory.check_and_complete(key)
+        self._delete_purgatory.check_and_complete(key)
 
     # -- the controller's word -------------------------------------------------------------------------------
 
@@ -126,7 +131,7 @@ class ReplicaManager:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
         partition = self.partitions.get(where)
         if partition is not None:
-            if None not in (topic_id, partition.topic_id) and topic_id != partition.topic_id:
+            if not partition.identify(topic_id):
                 return ErrorCode.INCONSISTENT_TOPIC_ID, None
             if state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH, None

@@ -1,77 +1,93 @@
 """Produce: records into partitions that this broker leads, acknowledged as the producer asks.
 
-Rules: Kafka's `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords`. acks=0 gets no answer (an
-error closes the connection, so that the producer looks for the leader again), acks=1 is answered after the
-local write, acks=-1 when all in-sync replicas have the records.
+Rules: Kafka's `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords` and `ProduceRequest.
+validateRecords`; KIP-951 (the new leader along with an error). acks=0 gets no answer (an error closes the
+connection, so that the producer looks for the leader again), acks=1 is answered after the local write,
+acks=-1 when all in-sync replicas have the records. Transactional records are refused as by a Kafka broker
+that cannot reach a transaction coordinator, for there is none yet: nobody could end the transaction.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from klog.formats.columns import CODEC_MASK
+from klog.formats.columns import CODEC_MASK, TRANSACTIONAL_BIT
 from klog.formats.compression import ZSTD
 from klog.formats.constants import BATCH_CRC_FROM, MAGIC_POSITION
+from klog.formats.errors import StorageError
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.produce_request import Records, decode_produce_request
+from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
+from klog.protocol.produce_request import ProduceRequest, Records, decode_produce_request
 from klog.protocol.produce_response import PartitionProduced, ProduceResponse, encode_produce_response
 from klog.replication.acknowledging import Awaited, DelayedProduce
-from klog.replication.partition import PartitionError
+from klog.replication.partition import Partition, PartitionError
 from klog.replication.purgatory import Purgatory
-from klog.replication.replica_manager import ReplicaManager
+from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
-from klog.storage.log.validation import AppendError
-
-logger = logging.getLogger(__name__)
+from klog.storage.log.append_values import AppendError
 
 ALL_IN_SYNC: Final = -1
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state"))
+# The client id that Kafka's own brokers use towards each other; only it may write to internal topics.
+ADMIN_CLIENT_ID: Final = "__admin_client"
 _MAGIC_2_FROM: Final = 3
 _ZSTD_FROM: Final = 7
+_HINTS_FROM: Final = 10
 _ATTRIBUTES_LOW_BYTE: Final = BATCH_CRC_FROM + 1
-_NOTHING_FAILED: Final = int(ErrorCode.NONE)
+_NO_ERROR: Final = int(ErrorCode.NONE)
 
-Key = tuple[str, int]
+# Errors that Kafka answers without a log start offset.
+_BARE: Final = frozenset(
+    (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+    )
+)
+
+Topics = list[tuple[str, list[PartitionProduced]]]
 
 
 class ProduceHandler:
-    """Answers Produce requests."""
+    """Answers Produce requests. `storage_failed` hears of a write that failed: its directory goes offline."""
 
     def __init__(
         self,
-        replicas: ReplicaManager,
+        whereabouts: Whereabouts,
         purgatory: Purgatory[DelayedProduce],
         clock_ms: Callable[[], int],
-        known: Callable[[Key], bool],
-        storage_failed: Callable[[Key, OSError], None],
+        storage_failed: Callable[[Key, OSError | StorageError], None],
     ) -> None:
-        self._replicas = replicas
+        self._whereabouts = whereabouts
         self._purgatory = purgatory
         self._clock_ms = clock_ms
-        self._known = known
         self._storage_failed = storage_failed
 
     def handle(self, request: Request) -> None:
         """Write what the request holds, and answer it now or later."""
         version = request.api_version
         produce = decode_produce_request(version, request.body)
-        acks = produce.acks
         now_ms = self._clock_ms()
         awaited: dict[Key, Awaited] = {}
-        topics: list[tuple[str, list[PartitionProduced]]] = []
+        topics: Topics = []
         failed = False
         for topic, partitions in produce.topics:
+            internal = topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID
             results: list[PartitionProduced] = []
             for index, records in partitions:
-                result, required_offset = self._append((topic, index), records, version, acks, now_ms)
+                if internal:
+                    result, required_offset = _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+                else:
+                    result, required_offset = self._append((topic, index), records, produce, version, now_ms)
                 results.append(result)
-                if result.error_code != _NOTHING_FAILED:
+                if result.error_code != _NO_ERROR:
                     failed = True
                 elif required_offset:
                     awaited[topic, index] = Awaited(required_offset)
             topics.append((topic, results))
-        if acks == 0:
+        if produce.acks == 0:
             if failed:
                 request.close_connection()
             else:
@@ -79,93 +95,131 @@ class ProduceHandler:
         elif awaited:
             self._wait(request, topics, awaited, now_ms + produce.timeout_ms)
         else:
-            request.respond([encode_produce_response(version, ProduceResponse(topics))])
+            self._answer(request, topics, failed=failed)
+
+    def failed(self, request: Request, error: ErrorCode) -> list[bytes] | None:
+        """What a request is answered that could not be handled; None where nothing is to be answered."""
+        produce = decode_produce_request(request.api_version, request.body)
+        if produce.acks == 0:
+            return None
+        topics = [
+            (topic, [PartitionProduced(index, error) for index, _ in partitions])
+            for topic, partitions in produce.topics
+        ]
+        return [encode_produce_response(request.api_version, ProduceResponse(topics))]
+
+    # -- writing ---------------------------------------------------------------------------------------------
 
     def _append(
-        self, key: Key, records: Records, version: int, acks: int, now_ms: int
+        self, key: Key, records: Records, produce: ProduceRequest, version: int, now_ms: int
     ) -> tuple[PartitionProduced, int]:
         """Write to one partition; its result, and the high watermark that it must wait for (0: none)."""
-        if not -1 <= acks <= 1:
-            return PartitionProduced(key[1], ErrorCode.INVALID_REQUIRED_ACKS), 0
-        replicas = self._replicas
-        partition = replicas.partitions.get(key)
-        if partition is None:
-            return PartitionProduced(key[1], replicas.missing(key, self._known)), 0
+        index, acks = key[1], produce.acks
+        whereabouts = self._whereabouts
+        if not whereabouts.known(key):
+            return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = whereabouts.replicas.partitions.get(key)
         try:
-            data = _allowed(records, version)
+            data = _allowed(records, version, produce.transactional_id)
+            if not ALL_IN_SYNC <= acks <= 1:
+                return _refused(index, ErrorCode.INVALID_REQUIRED_ACKS)
+            if partition is None:
+                return _refused(index, whereabouts.missing(key))
             info, moved = partition.append(data, acks, now_ms)
         except AppendError as refused:
-            return _refusal(key[1], refused), 0
+            return _refusal(index, refused, partition), 0
         except PartitionError as refused:
-            return PartitionProduced(key[1], refused.error, error_message=refused.what), 0
-        except OSError as error:
+            start = -1 if refused.error in _BARE or partition is None else partition.log.log_start_offset
+            return PartitionProduced(index, refused.error, -1, -1, start, (), refused.what), 0
+        except (OSError, StorageError) as error:
             self._storage_failed(key, error)
-            return PartitionProduced(key[1], ErrorCode.KAFKA_STORAGE_ERROR), 0
+            return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
-            replicas.appended(key, high_watermark_moved=moved)
+            whereabouts.replicas.appended(key, high_watermark_moved=moved)
         required_offset = info.last_offset + 1
         if acks != ALL_IN_SYNC or partition.log.high_watermark >= required_offset:
             required_offset = 0
         produced = PartitionProduced(
-            key[1], _NOTHING_FAILED, info.first_offset, info.log_append_time_ms, info.log_start_offset
+            index, _NO_ERROR, info.first_offset, info.log_append_time_ms, info.log_start_offset
         )
         return produced, required_offset
 
-    def _wait(
-        self,
-        request: Request,
-        topics: list[tuple[str, list[PartitionProduced]]],
-        awaited: Mapping[Key, Awaited],
-        due_ms: int,
-    ) -> None:
+    # -- answering -------------------------------------------------------------------------------------------
+
+    def _wait(self, request: Request, topics: Topics, awaited: Mapping[Key, Awaited], due_ms: int) -> None:
         def answer(outcome: Mapping[Key, Awaited]) -> None:
             final = [
-                (
-                    topic,
-                    [
-                        result
-                        if (topic, result.partition) not in outcome
-                        else _after_wait(result, outcome[topic, result.partition].error)
-                        for result in results
-                    ],
-                )
+                (topic, [_after_wait(result, outcome.get((topic, result.partition))) for result in results])
                 for topic, results in topics
             ]
-            request.respond([encode_produce_response(request.api_version, ProduceResponse(final))])
+            self._answer(request, final, failed=True)
 
-        operation = DelayedProduce(due_ms, self._replicas, awaited, answer)
+        whereabouts = self._whereabouts
+        operation = DelayedProduce(due_ms, whereabouts.replicas, awaited, whereabouts.missing, answer)
         self._purgatory.try_complete_else_watch(operation, list(awaited))
 
+    def _answer(self, request: Request, topics: Topics, *, failed: bool) -> None:
+        nodes: dict[int, NodeEndpoint] = {}
+        if failed and request.api_version >= _HINTS_FROM:
+            topics = [
+                (topic, [self._with_leader(request, topic, result, nodes) for result in results])
+                for topic, results in topics
+            ]
+        response = ProduceResponse(topics, 0, tuple(nodes.values()))
+        request.respond([encode_produce_response(request.api_version, response)])
 
-def _after_wait(result: PartitionProduced, error: ErrorCode) -> PartitionProduced:
-    return result if error is ErrorCode.NONE else PartitionProduced(result.partition, error)
+    def _with_leader(
+        self, request: Request, topic: str, result: PartitionProduced, nodes: dict[int, NodeEndpoint]
+    ) -> PartitionProduced:
+        if result.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return result
+        key = topic, result.partition
+        hint, endpoint = self._whereabouts.leader(key, ErrorCode.NOT_LEADER_OR_FOLLOWER, request.listener)
+        if endpoint is not None:
+            nodes[endpoint.node_id] = endpoint
+        return result if hint == NO_LEADER else result._replace(current_leader=hint)
 
 
-def _allowed(records: Records, version: int) -> memoryview:
-    """What this version of the request may carry. Raises `AppendError`."""
+def _after_wait(result: PartitionProduced, awaited: Awaited | None) -> PartitionProduced:
+    """The result when the waiting is over. What was written keeps its offsets, whatever came of the rest."""
+    if awaited is None or awaited.error is ErrorCode.NONE:
+        return result
+    return result._replace(error_code=awaited.error)
+
+
+def _allowed(records: Records, version: int, transactional_id: str | None) -> memoryview:
+    """What this version of the request may carry. Raises `AppendError`, `PartitionError`."""
     if records is None or len(records) <= MAGIC_POSITION:
         if version >= _MAGIC_2_FROM:
             raise AppendError("INVALID_RECORD", f"Produce {version} needs a record batch for every partition")
         return memoryview(bytearray()) if records is None else records
     magic = records[MAGIC_POSITION]
-    if version >= _MAGIC_2_FROM:
-        if magic != 2:
-            raise AppendError(
-                "INVALID_RECORD", f"Produce {version} takes batches of magic 2 only, not {magic}"
-            )
-        if (
-            version < _ZSTD_FROM
-            and len(records) > _ATTRIBUTES_LOW_BYTE
-            and records[_ATTRIBUTES_LOW_BYTE] & CODEC_MASK == ZSTD
-        ):
+    if version >= _MAGIC_2_FROM and magic != 2:
+        raise AppendError("INVALID_RECORD", f"Produce {version} takes batches of magic 2 only, not {magic}")
+    if magic >= 2 and len(records) > _ATTRIBUTES_LOW_BYTE:
+        attributes = records[_ATTRIBUTES_LOW_BYTE]
+        if attributes & CODEC_MASK == ZSTD and _MAGIC_2_FROM <= version < _ZSTD_FROM:
             raise AppendError("UNSUPPORTED_COMPRESSION_TYPE", f"Produce {version} knows no zstd")
-    elif magic >= 2:
-        raise AppendError("INVALID_RECORD", f"Produce {version} takes message sets of magic 0 and 1 only")
+        if attributes & TRANSACTIONAL_BIT:
+            raise _no_transaction(transactional_id)
     return records
 
 
-def _refusal(partition: int, refused: AppendError) -> PartitionProduced:
-    error = ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR)
-    return PartitionProduced(
-        partition, error, record_errors=refused.record_errors, error_message=refused.what
+def _no_transaction(transactional_id: str | None) -> PartitionError:
+    if transactional_id is None:
+        return PartitionError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    # Kafka's own translation of COORDINATOR_NOT_AVAILABLE: producers retry it without looking for new metadata.
+    return PartitionError(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        "no transaction coordinator is available to say whether the partition is in the transaction",
     )
+
+
+def _refused(partition: int, error: ErrorCode) -> tuple[PartitionProduced, int]:
+    return PartitionProduced(partition, error), 0
+
+
+def _refusal(partition: int, refused: AppendError, replica: Partition | None) -> PartitionProduced:
+    error = ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR)
+    start = -1 if replica is None or error in _BARE else replica.log.log_start_offset
+    return PartitionProduced(partition, error, -1, -1, start, refused.record_errors, refused.what)

@@ -1,0 +1,260 @@
+"""Fetch: stretches of partitions' files, at once or when there is enough of them.
+
+Rules: Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`; KIP-74 (sizes), KIP-98
+(isolation), KIP-227 (sessions), KIP-320 and KIP-595 (leader epochs, diverging logs), KIP-392 (consumers that
+read from followers), KIP-516 (topic ids), KIP-951 (the new leader along with an error). Records go out as
+slices of the segments' files. What followers tell of their progress by fetching is replication's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.fetch_request import FetchRequest, decode_fetch_request
+from klog.protocol.fetch_response import (
+    NOT_DIVERGING,
+    EpochEnd,
+    FetchResponse,
+    PartitionFetched,
+    TopicFetched,
+    encode_fetch_response,
+)
+from klog.protocol.file_slice import BodyPart, FileSlice
+from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
+from klog.replication.purgatory import Purgatory
+from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, FetchLimits, Reads, read_all
+from klog.server.handlers.fetch_sessions import Answers, FetchContext, FetchSessions, SessionKey, Wanted
+from klog.server.handlers.whereabouts import Key, Whereabouts
+from klog.server.network.request import Request
+
+_STORAGE_ERROR_FROM: Final = 6
+_SESSIONS_FROM: Final = 7
+_ZSTD_FROM: Final = 10
+_FROM_FOLLOWERS_FROM: Final = 11
+_TOPIC_IDS_FROM: Final = 13
+_HINTS_FROM: Final = 16
+_READ_COMMITTED: Final = 1
+_UNKNOWN: Final = -1
+_NO_RECORDS: Final = b""
+_NO_ERROR: Final = int(ErrorCode.NONE)
+
+
+class FetchHandler:
+    """Answers Fetch requests. `max_bytes` is `fetch.max.bytes`."""
+
+    def __init__(
+        self,
+        whereabouts: Whereabouts,
+        sessions: FetchSessions,
+        purgatory: Purgatory[DelayedFetch],
+        clock_ms: Callable[[], int],
+        max_bytes: int,
+    ) -> None:
+        self._whereabouts = whereabouts
+        self._sessions = sessions
+        self._purgatory = purgatory
+        self._clock_ms = clock_ms
+        self._max_bytes = max_bytes
+
+    def handle(self, request: Request) -> None:
+        """Read what the request asks for, and answer it now or later."""
+        version = request.api_version
+        fetch = decode_fetch_request(version, request.body)
+        context = self._sessions.context(
+            fetch.session_id,
+            fetch.session_epoch,
+            self._wanted(fetch),
+            _forgotten(fetch),
+            uses_topic_ids=version >= _TOPIC_IDS_FROM,
+        )
+        entries, refused = self._readable(context)
+        pending = _Pending(request, fetch, context, refused)
+        if not entries:
+            self._answer(pending, Reads([], 0, answer_now=True))
+            return
+        limits = self._limits(version, fetch)
+        whereabouts = self._whereabouts
+        reads = read_all(whereabouts.replicas, entries, limits, whereabouts.missing)
+        if reads.answer_now or fetch.max_wait_ms <= 0:
+            self._answer(pending, reads)
+            return
+        operation = DelayedFetch(
+            self._clock_ms() + fetch.max_wait_ms,
+            whereabouts.replicas,
+            reads,
+            limits,
+            whereabouts.missing,
+            partial(self._answer, pending),
+        )
+        self._purgatory.watch(operation, operation.keys)
+
+    def failed(self, request: Request, error: ErrorCode) -> list[BodyPart] | None:
+        """What a request is answered that could not be handled; None where its version cannot say it."""
+        if request.api_version < _SESSIONS_FROM:
+            return None
+        return encode_fetch_response(request.api_version, FetchResponse([], error))
+
+    # -- what is asked for -----------------------------------------------------------------------------------
+
+    def _wanted(self, fetch: FetchRequest) -> Wanted:
+        wanted: Wanted = {}
+        for topic, topic_id, partitions in fetch.topics:
+            name = topic
+            if topic_id is not None:
+                name = self._whereabouts.topic_name(topic_id)
+            known_by = topic_id or topic or ""
+            for index, epoch, offset, fetched_epoch, start, max_bytes in partitions:
+                # A topic whose id is unknown has no name yet; no topic is called "".
+                wanted[known_by, index] = FetchEntry(
+                    (name or "", index), offset, max_bytes, epoch, fetched_epoch, start, topic_id
+                )
+        return wanted
+
+    def _limits(self, version: int, fetch: FetchRequest) -> FetchLimits:
+        replica_id = fetch.replica_id
+        max_bytes = min(fetch.max_bytes, self._max_bytes)
+        return FetchLimits(
+            min(fetch.min_bytes, max_bytes),
+            max_bytes,
+            replica_id,
+            fetch.isolation_level == _READ_COMMITTED and replica_id < 0,
+            replica_id >= 0 or (replica_id == -1 and version < _FROM_FOLLOWERS_FROM),
+        )
+
+    def _readable(self, context: FetchContext) -> tuple[list[FetchEntry], Answers]:
+        """The partitions that the cluster knows, and the refusal of the others."""
+        known = self._whereabouts.known
+        entries: list[FetchEntry] = []
+        refused: Answers = []
+        for key, wanted in context.wanted.items():
+            entry = wanted
+            if not entry.key[0] and entry.topic_id is not None:
+                # A session's topic that was unknown when it was named may be known by now.
+                name = self._whereabouts.topic_name(entry.topic_id)
+                if name is None:
+                    refused.append((key, _refusal(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
+                    continue
+                entry = entry._replace(key=(name, entry.key[1]))
+            if known(entry.key):
+                entries.append(entry)
+            else:
+                refused.append((key, _refusal(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+        return entries, refused
+
+    # -- what is answered ------------------------------------------------------------------------------------
+
+    def _answer(self, pending: _Pending, reads: Reads) -> None:
+        request, fetch = pending.request, pending.fetch
+        version = request.api_version
+        committed = fetch.isolation_level == _READ_COMMITTED
+        nodes: dict[int, NodeEndpoint] = {}
+        answers: Answers = []
+        for found in reads.fetched:
+            entry = found.entry
+            answer = _answer_of(found, committed=committed)
+            if answer.error_code != _NO_ERROR:
+                answer = self._explained(request, entry.key, answer, nodes)
+            elif version < _ZSTD_FROM and self._is_zstd(entry.key):
+                answer = _refusal(entry.key[1], ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+            answers.append(((entry.topic_id or entry.key[0], entry.key[1]), answer))
+        answers += pending.refused
+        finished = self._sessions.finish(
+            pending.context,
+            answers,
+            privileged=fetch.replica_id >= 0,
+            uses_topic_ids=version >= _TOPIC_IDS_FROM,
+        )
+        response = FetchResponse(
+            _by_topic(version, finished.answers),
+            finished.error,
+            finished.session_id,
+            0,
+            tuple(nodes.values()) if nodes else (),
+        )
+        request.respond(encode_fetch_response(version, response))
+
+    def _explained(
+        self, request: Request, key: Key, answer: PartitionFetched, nodes: dict[int, NodeEndpoint]
+    ) -> PartitionFetched:
+        """An error as this version's clients understand it, with the leader to turn to."""
+        error = ErrorCode(answer.error_code)
+        if request.api_version >= _HINTS_FROM:
+            hint, endpoint = self._whereabouts.leader(key, error, request.listener)
+            if endpoint is not None:
+                nodes[endpoint.node_id] = endpoint
+            return answer if hint == NO_LEADER else answer._replace(current_leader=hint)
+        if request.api_version < _STORAGE_ERROR_FROM and error is ErrorCode.KAFKA_STORAGE_ERROR:
+            return answer._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return answer
+
+    def _is_zstd(self, key: Key) -> bool:
+        partition = self._whereabouts.replicas.partitions.get(key)
+        return partition is not None and partition.log.config.compression_type == "zstd"
+
+
+class _Pending:
+    """A request whose answer is still to be made."""
+
+    __slots__ = ("context", "fetch", "refused", "request")
+
+    def __init__(
+        self, request: Request, fetch: FetchRequest, context: FetchContext, refused: Answers
+    ) -> None:
+        self.request = request
+        self.fetch = fetch
+        self.context = context
+        self.refused = refused
+
+
+def _forgotten(fetch: FetchRequest) -> list[SessionKey]:
+    return [
+        (topic_id or topic or "", index)
+        for topic, topic_id, partitions in fetch.forgotten
+        for index in partitions
+    ]
+
+
+def _refusal(partition: int, error: ErrorCode) -> PartitionFetched:
+    return PartitionFetched(partition, error, _UNKNOWN, records=_NO_RECORDS)
+
+
+def _answer_of(found: Fetched, *, committed: bool) -> PartitionFetched:
+    read, index = found.read, found.entry.key[1]
+    if read is None:
+        return _refusal(index, found.error)
+    file = read.file
+    diverging, aborted = NOT_DIVERGING, None
+    if found.diverging is not None:
+        diverging = EpochEnd(*found.diverging)
+    elif committed:
+        aborted = [(txn.producer_id, txn.first_offset) for txn in read.aborted]
+    return PartitionFetched(
+        index,
+        _NO_ERROR,
+        read.high_watermark,
+        read.last_stable_offset,
+        read.log_start_offset,
+        aborted,
+        _UNKNOWN,
+        _NO_RECORDS if file is None else FileSlice(file, read.position, read.size),
+        diverging,
+    )
+
+
+def _by_topic(version: int, answers: Answers) -> list[TopicFetched]:
+    """Neighbours of one topic together; the order stays, for clients read in it."""
+    topics: list[TopicFetched] = []
+    last: object = None
+    for (topic, _), answer in answers:
+        if not topics or topic != last:
+            last = topic
+            if version >= _TOPIC_IDS_FROM:
+                topics.append(TopicFetched(None, topic, [answer]))  # type: ignore[arg-type]
+            else:
+                topics.append(TopicFetched(topic, None, [answer]))  # type: ignore[arg-type]
+        else:
+            topics[-1].partitions.append(answer)
+    return topics

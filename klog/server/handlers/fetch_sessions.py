@@ -1,0 +1,312 @@
+"""Fetch sessions (KIP-227): a client names its partitions once, later only what has changed, both ways.
+
+Rules: Kafka's `FetchSession`, `FetchSessionCache` and `FetchManager`. A session is known by a random id and
+counts its requests in an epoch. When all slots are taken, a new session takes the place of one that was idle
+for two minutes, or of one that is older than that and smaller, or of a consumer's where a follower asks;
+else the client goes on without one. Kafka's eight shards of the cache are not needed here: one lock is held
+for microseconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeAlias
+from uuid import UUID
+
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.fetch_response import NOT_DIVERGING, PartitionFetched
+from klog.replication.reading import FetchEntry
+
+NO_SESSION: Final = 0
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+EVICTION_MS: Final = 120_000
+_MAX_INT32: Final = 2**31 - 1
+_NOTHING_FAILED: Final = int(ErrorCode.NONE)
+
+# A partition as a session knows it: by its topic's id, below version 13 by the topic's name.
+SessionKey: TypeAlias = tuple[UUID | str, int]
+Answers: TypeAlias = list[tuple[SessionKey, PartitionFetched]]
+Wanted: TypeAlias = dict[SessionKey, FetchEntry]
+
+
+def next_epoch(epoch: int) -> int:
+    """The epoch of the request after one with `epoch`; 0 is never come back to."""
+    if epoch < 0:
+        return FINAL_EPOCH
+    return 1 if epoch == _MAX_INT32 else epoch + 1
+
+
+class SessionPartition:
+    """One partition of a session: what the client wants of it, and what it was told last."""
+
+    __slots__ = ("entry", "high_watermark", "log_start_offset")
+
+    def __init__(self, entry: FetchEntry, high_watermark: int = -1, log_start_offset: int = -1) -> None:
+        self.entry = entry
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+
+    def is_news(self, answer: PartitionFetched) -> bool:
+        """Whether an answer tells the client anything; it is remembered as told."""
+        news = bool(answer.records) or answer.preferred_read_replica >= 0
+        if answer.high_watermark != self.high_watermark:
+            self.high_watermark = answer.high_watermark
+            news = True
+        if answer.log_start_offset != self.log_start_offset:
+            self.log_start_offset = answer.log_start_offset
+            news = True
+        if answer.error_code != _NOTHING_FAILED:
+            self.high_watermark = -1  # so that the end of the error is news as well
+            news = True
+        return news or answer.diverging_epoch != NOT_DIVERGING
+
+
+class FetchSession:
+    """The partitions of one client, in the order in which they are read. Its lock guards everything in it."""
+
+    __slots__ = ("created_ms", "epoch", "id", "lock", "partitions", "privileged", "size", "uses_topic_ids")
+
+    def __init__(
+        self,
+        session_id: int,
+        partitions: dict[SessionKey, SessionPartition],
+        created_ms: int,
+        *,
+        privileged: bool,
+        uses_topic_ids: bool,
+    ) -> None:
+        self.id = session_id
+        self.partitions = partitions
+        self.created_ms = created_ms
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.size = len(partitions)  # as the cache has it in its order of eviction
+        self.lock = threading.Lock()
+
+    def update(self, wanted: Wanted, forgotten: Iterable[SessionKey]) -> None:
+        """Take in what an incremental request names."""
+        for key, entry in wanted.items():
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = SessionPartition(entry)
+            else:
+                known.entry = entry
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+
+class FetchContext(NamedTuple):
+    """How one request is to be answered: what to read, and the session it belongs to.
+
+    `error` is set where the request does not fit its session. `incremental` requests are answered with what
+    has changed only; a full one whose `creates_session` is set asks for a new session.
+    """
+
+    wanted: Wanted
+    error: ErrorCode = ErrorCode.NONE
+    session: FetchSession | None = None
+    request_epoch: int = FINAL_EPOCH
+    creates_session: bool = False
+
+
+class SessionAnswer(NamedTuple):
+    """What the session makes of the answer."""
+
+    answers: Answers
+    session_id: int = NO_SESSION
+    error: ErrorCode = ErrorCode.NONE
+
+
+class _Eviction(NamedTuple):
+    """The order in which sessions may be evicted: consumers before followers, small before large."""
+
+    privileged: bool
+    size: int
+    session_id: int
+
+
+class FetchSessions:
+    """All sessions of a broker, at most `slots`. Safe for threads.
+
+    `random_id` gives a number from 1 to 2^31-1; `evictions` counts for the metrics.
+    """
+
+    def __init__(
+        self,
+        slots: int,
+        clock_ms: Callable[[], int],
+        random_id: Callable[[], int],
+        eviction_ms: int = EVICTION_MS,
+    ) -> None:
+        self._slots = slots
+        self._clock_ms = clock_ms
+        self._random_id = random_id
+        self._eviction_ms = eviction_ms
+        self._lock = threading.Lock()
+        self._sessions: dict[int, FetchSession] = {}
+        self._last_used_ms: OrderedDict[int, int] = OrderedDict()  # oldest first
+        self._evictable: list[_Eviction] = []  # by consumers and followers: sessions past their first minutes
+        self._evictable_by_followers: list[_Eviction] = []
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def cached_partitions(self) -> int:
+        """Partitions of all sessions."""
+        with self._lock:
+            return sum(session.size for session in self._sessions.values())
+
+    # -- a request comes -------------------------------------------------------------------------------------
+
+    def context(
+        self,
+        session_id: int,
+        epoch: int,
+        wanted: Wanted,
+        forgotten: Iterable[SessionKey],
+        *,
+        uses_topic_ids: bool,
+    ) -> FetchContext:
+        """What a request of this session and epoch is; sessions that it ends are gone."""
+        if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            if session_id != NO_SESSION:
+                self.remove(session_id)
+            return FetchContext(wanted, creates_session=epoch == INITIAL_EPOCH)
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is None:
+                return FetchContext({}, ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+            with session.lock:
+                return self._incremental(session, epoch, wanted, forgotten, uses_topic_ids)
+
+    def _incremental(
+        self,
+        session: FetchSession,
+        epoch: int,
+        wanted: Wanted,
+        forgotten: Iterable[SessionKey],
+        uses_topic_ids: bool,
+    ) -> FetchContext:
+        if session.epoch != epoch:
+            return FetchContext({}, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            return FetchContext({}, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.update(wanted, forgotten)
+        if not session.partitions:
+            self._drop(session)
+            return FetchContext(wanted)
+        self._touch(session)
+        session.epoch = next_epoch(epoch)
+        every = {key: cached.entry for key, cached in session.partitions.items()}
+        return FetchContext(every, session=session, request_epoch=epoch)
+
+    # -- its answer is there ---------------------------------------------------------------------------------
+
+    def finish(
+        self, context: FetchContext, answers: Answers, *, privileged: bool, uses_topic_ids: bool
+    ) -> SessionAnswer:
+        """What of the answers the client must be told, and in which session."""
+        if context.error:
+            return SessionAnswer([], NO_SESSION, context.error)
+        session = context.session
+        if session is not None:
+            return _changes(session, context.request_epoch, answers)
+        if not context.creates_session:
+            return SessionAnswer(answers)
+        partitions = {
+            key: SessionPartition(context.wanted[key], answer.high_watermark, answer.log_start_offset)
+            for key, answer in answers
+        }
+        session_id = self._create(partitions, privileged=privileged, uses_topic_ids=uses_topic_ids)
+        return SessionAnswer(answers, session_id)
+
+    def _create(
+        self, partitions: dict[SessionKey, SessionPartition], *, privileged: bool, uses_topic_ids: bool
+    ) -> int:
+        now_ms = self._clock_ms()
+        with self._lock:
+            if len(self._sessions) >= self._slots and not self._evict(privileged, len(partitions), now_ms):
+                return NO_SESSION
+            session_id = self._random_id()
+            while session_id in self._sessions or session_id == NO_SESSION:
+                session_id = self._random_id()
+            session = FetchSession(
+                session_id, partitions, now_ms, privileged=privileged, uses_topic_ids=uses_topic_ids
+            )
+            self._sessions[session_id] = session
+            self._rank(session, now_ms)
+            return session_id
+
+    # -- the order of eviction -------------------------------------------------------------------------------
+
+    def remove(self, session_id: int) -> None:
+        """End a session; nothing happens where there is none of this id."""
+        with self._lock:
+            session = self._sessions.get(session_id)
+            if session is not None:
+                self._drop(session)
+
+    def _evict(self, privileged: bool, size: int, now_ms: int) -> bool:
+        """Make room for one session; whether one had to go."""
+        if not self._sessions:
+            return False
+        oldest, last_used_ms = next(iter(self._last_used_ms.items()))
+        if now_ms - last_used_ms <= self._eviction_ms:
+            candidates = self._evictable_by_followers if privileged else self._evictable
+            if not candidates or (privileged, size, 0) < candidates[0]:
+                return False
+            oldest = candidates[0].session_id
+        self._drop(self._sessions[oldest])
+        self.evictions += 1
+        return True
+
+    def _touch(self, session: FetchSession) -> None:
+        self._unrank(session)
+        session.size = len(session.partitions)
+        self._rank(session, self._clock_ms())
+
+    def _rank(self, session: FetchSession, now_ms: int) -> None:
+        self._last_used_ms[session.id] = now_ms
+        self._last_used_ms.move_to_end(session.id)
+        old = now_ms - session.created_ms > self._eviction_ms
+        rank = _Eviction(session.privileged, session.size, session.id)
+        if old:
+            insort(self._evictable, rank)
+        if old or not session.privileged:
+            insort(self._evictable_by_followers, rank)
+
+    def _unrank(self, session: FetchSession) -> None:
+        rank = _Eviction(session.privileged, session.size, session.id)
+        for order in (self._evictable, self._evictable_by_followers):
+            at = bisect_left(order, rank)
+            if at < len(order) and order[at] == rank:
+                del order[at]
+
+    def _drop(self, session: FetchSession) -> None:
+        self._unrank(session)
+        del self._sessions[session.id]
+        del self._last_used_ms[session.id]
+
+
+def _changes(session: FetchSession, request_epoch: int, answers: Answers) -> SessionAnswer:
+    """What an incremental request is told. What had data goes to the end: nothing starves behind it."""
+    with session.lock:
+        if session.epoch != next_epoch(request_epoch):
+            return SessionAnswer([], session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        partitions = session.partitions
+        changed: Answers = []
+        for key, answer in answers:
+            cached = partitions.get(key)
+            if cached is None or not cached.is_news(answer):
+                continue
+            changed.append((key, answer))
+            if answer.records:
+                partitions[key] = partitions.pop(key)
+        return SessionAnswer(changed, session.id)

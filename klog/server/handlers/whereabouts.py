@@ -1,0 +1,97 @@
+"""Where a partition that a request names is: here, led by another broker, on a failed disk, or nowhere.
+
+Rules: Kafka's `ReplicaManager.getPartitionOrError` and `KafkaApis.getCurrentLeader`. A partition that the
+cluster knows but that has no replica here is answered NOT_LEADER_OR_FOLLOWER, so that the client looks for it
+again; one that the cluster does not know is answered UNKNOWN_TOPIC_OR_PARTITION, and one whose directory has
+failed KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from klog.formats.names import encode_uuid
+from klog.metadata.cache import ClusterSnapshot, MetadataCache
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
+from klog.replication.partition import Partition, PartitionError
+from klog.replication.replica_manager import ReplicaManager
+
+Key = tuple[str, int]
+
+_HINTED: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH))
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, and where it is reached, as far as this broker knows (KIP-951)."""
+
+    hint: LeaderHint = NO_LEADER
+    endpoint: NodeEndpoint | None = None
+
+
+class Whereabouts:
+    """What the replica manager and the metadata cache say together. Holds no lock and keeps nothing but a
+    memory of topic ids.
+    """
+
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self.replicas = replicas
+        self._metadata = metadata
+        self._names: tuple[ClusterSnapshot, dict[UUID, str]] = (metadata.snapshot, {})
+
+    def known(self, key: Key) -> bool:
+        """Whether the cluster has the partition, as far as this broker was told."""
+        partitions = self._metadata.snapshot.topics.get(key[0])
+        return partitions is not None and key[1] in partitions
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether the cluster has the topic."""
+        return topic in self._metadata.snapshot.topics
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether a broker is registered."""
+        return broker_id in self._metadata.snapshot.brokers
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The topic of an id; None where this broker knows none."""
+        snapshot = self._metadata.snapshot
+        remembered, names = self._names
+        if remembered is not snapshot:
+            names = {}
+            self._names = snapshot, names
+        name = names.get(topic_id)
+        if name is None:
+            # Only ids that exist are remembered: the memory is bounded by the cluster.
+            name = snapshot.topic_names.get(encode_uuid(topic_id.bytes))
+            if name is not None:
+                names[topic_id] = name
+        return name
+
+    def missing(self, key: Key) -> ErrorCode:
+        """What to say of a partition that has no replica here."""
+        return self.replicas.missing(key, self.known)
+
+    def partition(self, key: Key) -> Partition:
+        """The replica on this broker. Raises `PartitionError`."""
+        partition = self.replicas.partitions.get(key)
+        if partition is None:
+            raise PartitionError(self.missing(key))
+        return partition
+
+    def leader(self, key: Key, error: ErrorCode, listener: str) -> Leader:
+        """Who leads a partition that this broker had to refuse with `error`."""
+        if error not in _HINTED:
+            return Leader()
+        snapshot = self._metadata.snapshot
+        partition = self.replicas.partitions.get(key)
+        if partition is not None:
+            hint = LeaderHint(partition.leader, partition.leader_epoch)
+        else:
+            state = snapshot.topics.get(key[0], {}).get(key[1])
+            hint = NO_LEADER if state is None else LeaderHint(state.leader, state.leader_epoch)
+        broker = snapshot.brokers.get(hint.leader_id)
+        endpoint = None if broker is None else broker.endpoint(listener)
+        if broker is None or endpoint is None:
+            return Leader(hint)
+        return Leader(hint, NodeEndpoint(broker.broker_id, endpoint.host, endpoint.port, broker.rack))

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.server.handlers.parts import Broker
+
+
+@pytest.fixture
+def broker(tmp_path) -> Broker:
+    return Broker(tmp_path)

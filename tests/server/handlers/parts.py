@@ -1,0 +1,233 @@
+"""The parts that handlers are given, around real logs: a broker without sockets, threads and a clock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from klog.config.topic import default_topic_config
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.formats.names import TopicPartition, decode_uuid
+from klog.metadata.cache import MetadataCache
+from klog.metadata.control_requests import (
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
+)
+from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.protocol.file_slice import BodyPart, FileSlice
+from klog.protocol.messages import build, decode_response, encode_request, request_class, struct_class
+from klog.replication.acknowledging import DelayedProduce
+from klog.replication.deleting import DelayedDeleteRecords
+from klog.replication.partition import Partition
+from klog.replication.purgatory import Purgatory, Timer
+from klog.replication.reading import DelayedFetch
+from klog.replication.replica_manager import ReplicaManager
+from klog.server.handlers.whereabouts import Whereabouts
+from klog.storage.leader_epochs import LeaderEpochs
+from klog.storage.log.epoch_file import EpochFile
+from klog.storage.log.partition_log import LogState, PartitionLog
+from klog.storage.log.producers import Producers
+from klog.storage.log.segment import LogSegment
+from klog.storage.log.snapshot_files import SnapshotFiles
+
+BROKER = 1
+OTHER_BROKER = 2
+LISTENER = "PLAINTEXT"
+TOPIC = "orders"
+TOPIC_ID = "t0p1cAAAAAAAAAAAAAAAAA"
+TOPIC_UUID = UUID(bytes=decode_uuid(TOPIC_ID))
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class NoBackground:
+    """Nothing is done later."""
+
+    def flush(self, log, up_to_offset) -> None: ...
+
+    def delete_later(self, log, paths, delay_ms) -> None: ...
+
+
+@dataclass
+class FakeRequest:
+    """A request whose answer is kept. `body` is what came after the header."""
+
+    api_key: int
+    api_version: int
+    body: memoryview
+    client_id: str | None = "test"
+    listener: str = LISTENER
+    peer_address: str = "127.0.0.1"
+    received_ms: int = 0
+    on_io_thread: bool = True
+    answered: bool = False
+    closed: bool = False
+    parts: Sequence[BodyPart] | None = None
+
+    def respond(self, parts: Sequence[BodyPart] | None) -> None:
+        assert not self.answered, "answered twice"
+        self.answered = True
+        self.parts = parts
+
+    def close_connection(self) -> None:
+        assert not self.answered, "answered twice"
+        self.answered = self.closed = True
+
+    @property
+    def answer(self) -> memoryview:
+        """The body that the client would see: file slices read."""
+        assert self.parts is not None, "no answer yet"
+        out = bytearray()
+        for part in self.parts:
+            if isinstance(part, FileSlice):
+                data = os.pread(part.file.fileno(), part.size_bytes, part.position_bytes)
+                assert len(data) == part.size_bytes
+                out += data
+            else:
+                out += part
+        return memoryview(out)
+
+
+class Logs:
+    """Logs in a directory, made when they are asked for."""
+
+    def __init__(self, root, clock: Clock, configs: dict[str, dict[str, str]]) -> None:
+        self.root = root
+        self.clock = clock
+        self.configs = configs
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+
+    def get(self, where):
+        return self.logs.get(where)
+
+    def delete(self, where) -> None:
+        self.logs.pop(where).release()
+
+    def get_or_create(self, where, topic_id, *, is_new) -> PartitionLog:
+        if where not in self.logs:
+            directory = self.root / str(where)
+            directory.mkdir()
+            config = default_topic_config(self.configs.get(where.topic, {}))
+            path = str(directory)
+            state = LogState(
+                (LogSegment(path, 0, config, self.clock()),),
+                Producers(),
+                SnapshotFiles(path, expiration_ms=86_400_000),
+                EpochFile(path, LeaderEpochs()),
+                0,
+                0,
+                0,
+            )
+            self.logs[where] = PartitionLog(
+                where, path, config, state, clock_ms=self.clock, background=NoBackground()
+            )
+        return self.logs[where]
+
+
+@dataclass
+class Broker:
+    """Broker 1 of a cluster of two; its parts are wired as the real one's."""
+
+    root: object
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.clock = Clock()
+        self.timer = Timer(self.clock, wake=lambda: None)
+        self.produce_purgatory: Purgatory[DelayedProduce] = Purgatory("Produce", self.timer)
+        self.fetch_purgatory: Purgatory[DelayedFetch] = Purgatory("Fetch", self.timer)
+        self.delete_purgatory: Purgatory[DelayedDeleteRecords] = Purgatory("DeleteRecords", self.timer)
+        self.logs = Logs(self.root, self.clock, self.configs)
+        self.metadata = MetadataCache()
+        self.replicas = ReplicaManager(
+            BROKER, self.logs, self.produce_purgatory, self.fetch_purgatory, self.delete_purgatory
+        )
+        self.whereabouts = Whereabouts(self.replicas, self.metadata)
+        self.failures: list[tuple[tuple[str, int], Exception]] = []
+
+    def storage_failed(self, key, error) -> None:
+        self.failures.append((key, error))
+
+    def tell(
+        self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), topic_id=TOPIC_ID
+    ) -> None:
+        """UpdateMetadata: the cluster has this partition."""
+        where = TopicPartition(topic, partition)
+        state = UpdateMetadataPartition(where, 1, leader, epoch, tuple(replicas), 0, tuple(replicas))
+        brokers = tuple(
+            BrokerRegistration(each, (Endpoint(LISTENER, "PLAINTEXT", f"host{each}", 9092),), f"rack{each}")
+            for each in (BROKER, OTHER_BROKER)
+        )
+        ids = {} if topic_id is None else {topic: topic_id}
+        self.metadata.update(UpdateMetadataRequest(1, 1, 1, (state,), ids, brokers))
+
+    def lead(
+        self,
+        topic=TOPIC,
+        partition=0,
+        *,
+        leader=BROKER,
+        epoch=0,
+        replicas=(BROKER,),
+        isr=None,
+        topic_id=TOPIC_ID,
+        tell=True,
+    ) -> Partition:
+        """LeaderAndIsr, and unless told otherwise UpdateMetadata."""
+        where = TopicPartition(topic, partition)
+        isr = tuple(replicas) if isr is None else isr
+        state = LeaderAndIsrPartition(where, 1, leader, epoch, isr, 0, tuple(replicas), is_new=True)
+        ids = {} if topic_id is None else {topic: topic_id}
+        answer = self.replicas.leader_and_isr(LeaderAndIsrRequest(1, 1, 1, (state,), ids, ()))
+        assert not answer.partitions[where], answer
+        if tell:
+            self.tell(topic, partition, leader=leader, epoch=epoch, replicas=replicas, topic_id=topic_id)
+        return self.replicas.partitions[where]
+
+    def append(self, count=1, topic=TOPIC, partition=0, **fields) -> list[bytes]:
+        """Write batches of one record each as a client does; returns the bytes as they stand in the log."""
+        replica = self.replicas.partitions[topic, partition]
+        written = []
+        for _ in range(count):
+            data = batch(now_ms=self.clock(), **fields)
+            _, moved = replica.append(memoryview(data), -1, self.clock())
+            self.replicas.appended((topic, partition), high_watermark_moved=moved)
+            written.append(bytes(data))
+        return written
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.clock.now_ms += milliseconds
+        self.timer.advance()
+
+
+def batch(value=b"v" * 20, *, now_ms=1_700_000_000_000, records=1, key=b"k", **fields) -> bytearray:
+    """A batch as a producer sends it: offsets from 0."""
+    return build_batch([RecordData(i, now_ms, key, value) for i in range(records)], BatchFields(**fields))
+
+
+def request_of(api_key: int, version: int, *, client_id="test", **values) -> FakeRequest:
+    """A request from the values of its entity."""
+    entity = build(request_class(api_key, version), **values)
+    return FakeRequest(api_key, version, memoryview(encode_request(entity)), client_id)
+
+
+def part_of(api_key: int, version: int, name: str, **values):
+    """A struct of an API's messages, by the name it has in Kafka's schemas."""
+    return build(struct_class(api_key, version, name), **values)
+
+
+def answer_of(request: FakeRequest):
+    """The response's entity."""
+    return decode_response(request.api_key, request.api_version, request.answer)
