@@ -51,6 +51,8 @@ class ControllerCore:
         self._now_ms = now_ms
         self.reign: Reign | None = None
         self.active_controller_id = NO_CONTROLLER
+        # How often in a row the tree or what is in it has failed this controller.
+        self.failures = 0
 
     @property
     def is_active(self) -> bool:
@@ -102,6 +104,7 @@ class ControllerCore:
             self._end_reign()
         except KlogError as error:
             _log.error("the controller failed: %s", error)
+            self.failures += 1
             self.resign()
         if event is not None:
             preempt(event)
@@ -135,6 +138,7 @@ class ControllerCore:
         self.active_controller_id = broker_id
         self.reign = Reign(self._settings, self._store, epoch, self._outbox, self._enqueue)
         self.reign.start()
+        self.failures = 0
 
     def _on_controller_node(self, _event: WatchEvent) -> None:
         self._enqueue(TreeChanged(Watched.CONTROLLER))

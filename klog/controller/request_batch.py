@@ -49,9 +49,7 @@ class RequestBatch:
         """Tells some brokers to hold a partition, and all of its leader."""
         state, assignment = leadership.leader_and_isr, self._context.assignment(where)
         for broker_id in broker_ids:
-            partitions = self._leader_and_isr.setdefault(broker_id, {})
-            already_new = where in partitions and partitions[where].is_new
-            partitions[where] = LeaderAndIsrPartition(
+            self._leader_and_isr.setdefault(broker_id, {})[where] = LeaderAndIsrPartition(
                 partition=where,
                 controller_epoch=leadership.controller_epoch,
                 leader=state.leader,
@@ -61,7 +59,7 @@ class RequestBatch:
                 replicas=assignment.replicas,
                 adding=assignment.adding,
                 removing=assignment.removing,
-                is_new=is_new or already_new,
+                is_new=is_new,
                 recovery_state=state.recovery_state,
             )
         self.add_update_metadata(self._context.brokers, [where])

@@ -24,6 +24,8 @@ from klog.controller.settings import ControllerSettings
 from klog.metadata.store import MetadataStore, SessionState
 
 _FIRST_REBALANCE_MS = 5_000
+_BACKOFF_MS = 25
+_MAX_BACKOFF_DOUBLINGS = 6
 
 
 class Controller:
@@ -109,7 +111,10 @@ class Controller:
     def _run(self) -> None:
         try:
             while (event := self._next()) is not None:
+                failures = self._core.failures
                 self._core.handle(event)
+                if self._core.failures > failures:
+                    self._back_off()
                 self._schedule_rebalance()
         finally:
             # However the thread ends, the office is free and nobody waits for an answer.
@@ -119,6 +124,12 @@ class Controller:
                 dropped = self._drain()
             for event in dropped:
                 preempt(event)
+
+    def _back_off(self) -> None:
+        """What has failed fails again at once, most likely: others get a chance to be elected first."""
+        doublings = min(self._core.failures, _MAX_BACKOFF_DOUBLINGS)
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping, _BACKOFF_MS * 2**doublings / 1000)
 
     def _next(self) -> Event | None:
         """The next event, or the rebalance when it is due; None at the stop."""

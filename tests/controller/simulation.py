@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from enum import Enum
 
 from klog.controller.core import ControllerCore
 from klog.controller.events import (
@@ -34,7 +35,7 @@ from klog.metadata.control_requests import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
-from klog.metadata.errors import StoreError
+from klog.metadata.errors import ConnectionLossError, StoreError
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.store import Check, MultiResult, Operation, SessionState
 from klog.metadata.topics import new_topic_id
@@ -50,6 +51,14 @@ from klog.metadata.watches import Delivery
 from klog.protocol.error_codes import ErrorCode
 
 
+class Fate(Enum):
+    """What becomes of a write: it may be lost on its way, or its answer."""
+
+    FINE = "fine"
+    LOST_BEFORE = "lost before"
+    LOST_AFTER = "lost after"
+
+
 class WitnessedSession(TreeSession):
     """A session whose fenced writes are witnessed: which broker wrote in which controller epoch."""
 
@@ -60,6 +69,9 @@ class WitnessedSession(TreeSession):
         super().__init__(world.shared, self.pending.extend)
 
     def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
+        fate = self._world.fate()
+        if fate is Fate.LOST_BEFORE:
+            return [ConnectionLossError("lost") for _ in multis]
         outcomes = super().multi_many(multis)
         for operations, outcome in zip(multis, outcomes, strict=True):
             first = operations[0]
@@ -69,7 +81,7 @@ class WitnessedSession(TreeSession):
                 and isinstance(outcome, list)
             ):
                 self._world.witness(self._broker_id, first.version)
-        return outcomes
+        return [ConnectionLossError("lost") for _ in multis] if fate is Fate.LOST_AFTER else outcomes
 
 
 class SimulatedBroker:
@@ -145,7 +157,7 @@ class SimulatedBroker:
         steps += [
             lambda to=to: self._transmit(to)  # type: ignore[misc]
             for to, queue in self.outgoing.items()
-            if queue and to in self.world.brokers
+            if queue and to in self.world.brokers and to != self.world.cut_off
         ]
         return steps
 
@@ -257,6 +269,9 @@ class SimulatedCluster:
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._epochs: dict[tuple[str, int], tuple[int, int]] = {}
         self._ids = 0
+        # A broker that requests do not reach for now.
+        self.cut_off: int | None = None
+        self.fate: Callable[[], Fate] = lambda: Fate.FINE
         self.admin = TreeSession(self.shared, lambda _deliveries: None)
         for broker_id in broker_ids:
             self.start(broker_id)

@@ -16,7 +16,7 @@ from klog.controller.events import ControlledShutdown, ResponseReceived
 from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
-from klog.metadata import cluster, topics
+from klog.metadata import cluster, paths, topics
 from klog.metadata.control_requests import ControlRequest, ControlResponse, UpdateMetadataRequest
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
@@ -161,6 +161,21 @@ def test_requests_after_the_stop_are_refused_at_once(nodes: list[Node]) -> None:
     answers: list[object] = []
     nodes[0].controller.put(ControlledShutdown(1, 1, answers.append))
     assert answers == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_a_controller_that_always_fails_tries_again_and_again_but_not_hotly(
+    nodes: list[Node], caplog: pytest.LogCaptureFixture
+) -> None:
+    for each in nodes[1:]:
+        each.stop()
+    store = nodes[0].session
+    eventually(lambda: nodes[0].controller.is_active)
+    store.delete(paths.DELETE_TOPICS)
+    time.sleep(0.5)
+    failures = [record for record in caplog.records if "the controller failed" in record.message]
+    assert 2 <= len(failures) < 10
+    store.create(paths.DELETE_TOPICS)
+    eventually(lambda: nodes[0].controller.is_active)
 
 
 def test_the_balance_of_leaders_is_looked_at_when_it_is_due(nodes: list[Node]) -> None:

@@ -271,6 +271,20 @@ def test_a_deletion_waits_for_a_dead_broker(world: SimulatedCluster) -> None:
     assert T0 not in world.disks[2]
 
 
+def test_a_broker_that_dies_while_it_deletes_goes_on_when_it_is_back(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    topics.ask_for_deletion(world.admin, "t")
+    world.cut_off = 2
+    world.settle()
+    assert T0 not in world.disks[1]
+    world.kill(2)
+    world.settle()
+    assert topics.topic_names(world.admin) == ["t"]
+    world.start(2)
+    world.settle()
+    assert topics.topic_names(world.admin) == []
+
+
 def test_a_deletion_is_finished_by_the_next_controller(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(2)
@@ -376,6 +390,15 @@ def test_a_broker_that_came_back_unseen_is_told_everything(world: SimulatedClust
     world.settle()
     assert broker.hosted[T0].leader == 1
     assert broker.cache.snapshot.topics["t"][0].leader == 1
+
+
+def test_a_new_broker_learns_of_topics_that_it_does_not_hold(world: SimulatedCluster) -> None:
+    with_topic(world, [1, 2])
+    newcomer = world.start(3)
+    world.settle()
+    assert newcomer.cache.snapshot.topics["t"][0].leader == 1
+    assert sorted(newcomer.cache.snapshot.brokers) == [0, 1, 2, 3]
+    assert all(3 in each.cache.snapshot.brokers for each in world.brokers.values())
 
 
 def test_new_endpoints_are_told_to_all(world: SimulatedCluster) -> None:
@@ -507,6 +530,33 @@ def test_a_leader_changes_its_isr_without_a_new_leader_epoch(world: SimulatedClu
     assert alter(world, 1, {T0: LeaderAndIsr(1, 0, (1,))}, epoch=1) is ErrorCode.STALE_BROKER_EPOCH
 
 
+@pytest.mark.parametrize("victim", [1, 2])
+def test_an_isr_that_its_leader_changes_meanwhile_is_read_again(world: SimulatedCluster, victim: int) -> None:
+    """Leaders before 2.7 write states themselves, between the controller's read and its write."""
+    with_topic(world, [1, 2, 0])
+    active = world.active()
+    assert active is not None
+    original = active.session.get_many
+    state_path = paths.partition_state(T0)
+    meddled = []
+
+    def read_then_meddle(wanted: Any) -> Any:
+        nodes = original(wanted)
+        if state_path in wanted and not meddled:
+            meddled.append(True)
+            shrunk = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
+            world.admin.set(state_path, shrunk)
+        return nodes
+
+    active.session.get_many = read_then_meddle  # type: ignore[method-assign]
+    world.kill(victim)
+    world.settle()
+    assert meddled
+    survivor = 3 - victim
+    # Broker 0 had left the ISR: it must not be in it again, nor lead.
+    assert (world.state("t").leader, world.state("t").isr) == (survivor, (survivor,))
+
+
 # --- reassignment ---
 
 
@@ -534,6 +584,16 @@ def test_a_reassignment_writes_what_kafka_writes(world: SimulatedCluster) -> Non
     ]
     assert world.topic("t").partitions[0] == ReplicaAssignment((1, 2))
     assert T0 not in world.disks[0]
+
+
+def test_a_leader_that_stays_is_told_of_the_smaller_assignment(world: SimulatedCluster) -> None:
+    with_topic(world, [0, 1])
+    world.brokers[0].alter_isr(T0, (0,))
+    world.settle()
+    assert ask(world, AlterReassignments, {T0: [0]}) == {T0: ErrorCode.NONE}
+    assert world.brokers[0].hosted[T0].replicas == (0,)
+    assert (world.state("t").leader, world.state("t").leader_epoch) == (0, 1)
+    assert T0 not in world.disks[1]
 
 
 def test_a_reassignment_waits_until_the_new_replicas_are_in_sync() -> None:

@@ -1,4 +1,4 @@
-"""Random schedules: brokers die and return, sessions expire, topics come, grow, move and go, all at once.
+"""Random schedules: brokers die and return, sessions expire, replies get lost, topics come, grow, move, go.
 
 Whatever happens, one controller acts at a time, a leader is in sync, epochs only rise. And when it is over
 and all brokers are there, every topic has leaders, every deletion and reassignment has ended, and every
@@ -18,7 +18,7 @@ from klog.controller.events import AlterReassignments, ControlledShutdown, Elect
 from klog.formats.names import TopicPartition
 from klog.metadata import paths, topics
 from klog.metadata.errors import MetadataError
-from tests.controller.simulation import SimulatedBroker, SimulatedCluster
+from tests.controller.simulation import Fate, SimulatedBroker, SimulatedCluster
 
 SEEDS = int(os.environ.get("KLOG_SIMULATION_SEEDS", "150"))
 STEPS = 400
@@ -32,6 +32,7 @@ class Chaos:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.world = SimulatedCluster(BROKERS)
+        self.world.fate = self.fate
         self.actions = [
             self.create,
             self.create,
@@ -62,6 +63,9 @@ class Chaos:
                 with suppress(MetadataError):
                     self.rng.choice(self.actions)()
             self.world.check()
+
+    def fate(self) -> Fate:
+        return self.rng.choices([Fate.FINE, Fate.LOST_BEFORE, Fate.LOST_AFTER], [96, 2, 2])[0]
 
     # --- what may happen ---
 
