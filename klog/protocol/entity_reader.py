@@ -28,6 +28,7 @@ from klog.protocol.primitives import (
 
 Reader: TypeAlias = Callable[[Buffer, int], tuple[Value, int]]
 _Step: TypeAlias = Callable[[Buffer, int, list[Value]], int]
+_ItemsReader: TypeAlias = Callable[[Buffer, int, int], tuple[tuple[Value, ...], int]]
 T = TypeVar("T")
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,6 +72,10 @@ FIXED: Final[dict[str, tuple[str, Callable[[Value], Value] | None]]] = {
     "datetime_i64": ("q", _instant),
     "uuid": ("16s", _uuid),
 }
+
+
+# Of these an array is read and written in one go: replica lists make up most of what brokers tell each other.
+NUMBERS: Final = frozenset(name for name, (_, convert) in FIXED.items() if convert is None)
 
 
 def read_entity(entity_type: type[T], buffer: Buffer) -> T:
@@ -164,13 +169,15 @@ def _single_step(read: Reader) -> _Step:
 
 def field_reader(field: EntityField, flexible: bool, *, in_tag: bool = False) -> Reader:
     """The reader of one field's value; a tagged struct carries no null marker, for absence says null."""
+    if field.array and field.struct is not None:
+        return _array_reader(_one_by_one(entity_reader(field.struct)), flexible, field.nullable)
     if field.array:
-        item = (
-            entity_reader(field.struct)
-            if field.struct
-            else _value_reader(str(field.kafka_type), flexible, False)
+        kafka_type = str(field.kafka_type)
+        if kafka_type in NUMBERS:
+            return _array_reader(_all_at_once(kafka_type), flexible, field.nullable)
+        return _array_reader(
+            _one_by_one(_value_reader(kafka_type, flexible, False)), flexible, field.nullable
         )
-        return _array_reader(item, flexible, field.nullable)
     if field.struct is not None:
         read = entity_reader(field.struct)
         return _nullable_struct_reader(read) if field.nullable and not in_tag else read
@@ -217,18 +224,36 @@ def _bytes_reader(flexible: bool, nullable: bool) -> Reader:
     return read
 
 
-def _array_reader(item: Reader, flexible: bool, nullable: bool) -> Reader:
+def _all_at_once(kafka_type: str) -> _ItemsReader:
+    letter = FIXED[kafka_type][0]
+    item_bytes = struct.calcsize(f">{letter}")
+
+    def read(buffer: Buffer, position: int, count: int) -> tuple[tuple[Value, ...], int]:
+        end = end_of(buffer, position, count * item_bytes)
+        return struct.unpack_from(f">{count}{letter}", buffer, position), end
+
+    return read
+
+
+def _one_by_one(item: Reader) -> _ItemsReader:
+    def read(buffer: Buffer, position: int, count: int) -> tuple[tuple[Value, ...], int]:
+        items = []
+        for _ in range(count):
+            value, position = item(buffer, position)
+            items.append(value)
+        return tuple(items), position
+
+    return read
+
+
+def _array_reader(items: _ItemsReader, flexible: bool, nullable: bool) -> Reader:
     def read(buffer: Buffer, position: int) -> tuple[Value, int]:
         count, position = read_count(buffer, position, flexible)
         if count is None:
             if not nullable:
                 raise MalformedMessageError("null where an array must be", position_bytes=position)
             return None, position
-        items = []
-        for _ in range(count):
-            value, position = item(buffer, position)
-            items.append(value)
-        return tuple(items), position
+        return items(buffer, position, count)
 
     return read
 

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from klog.protocol.entity_fields import Entity, EntityField, Value, entity_fields, is_flexible
-from klog.protocol.entity_reader import FIXED
+from klog.protocol.entity_reader import FIXED, NUMBERS
 from klog.protocol.errors import UnencodableMessageError
 from klog.protocol.primitives import write_bytes_size, write_string, write_tags
 
@@ -148,6 +148,8 @@ def _single_step(name: str, write: Writer) -> Writer:
 def field_writer(field: EntityField, flexible: bool, *, in_tag: bool = False) -> Writer:
     """The writer of one field's value; a tagged struct carries no null marker, for absence says null."""
     if field.array:
+        if field.kafka_type in NUMBERS:
+            return _numbers_writer(str(field.kafka_type), flexible, field.nullable)
         item = (
             entity_writer(field.struct)
             if field.struct
@@ -190,6 +192,18 @@ def _value_writer(kafka_type: str, flexible: bool, nullable: bool) -> Writer:
             parts.append(value)
 
     return write_raw
+
+
+def _numbers_writer(kafka_type: str, flexible: bool, nullable: bool) -> Writer:
+    letter = FIXED[kafka_type][0]
+
+    def write(parts: Parts, values: Value) -> None:
+        _demand(values, nullable)
+        parts.append(write_bytes_size(None if values is None else len(values), flexible))
+        if values:
+            parts.append(struct.pack(f">{len(values)}{letter}", *values))
+
+    return write
 
 
 def _array_writer(item: Writer, flexible: bool, nullable: bool) -> Writer:

@@ -79,6 +79,7 @@ class Acceptor:
         self._waker = Waker()
         self._stopping = False
         self._waiting_for_room = False
+        self._failing = False
         self._thread = threading.Thread(target=self._run, name="klog-acceptor", daemon=True)
 
     def start(self) -> None:
@@ -140,8 +141,11 @@ class Acceptor:
         except (BlockingIOError, ConnectionAbortedError):
             return True
         except OSError as error:
-            _log.warning("Cannot accept on %s: %s", listener.name, error)
+            if not self._failing:
+                _log.warning("Cannot accept on %s: %s", listener.name, error)
+            self._failing = True
             return False
+        self._failing = False
         peer = (str(address[0]), int(address[1]))
         if not self._counts.add(peer[0]):
             _log.warning("Closing %s:%d on %s: too many connections from there", *peer, listener.name)

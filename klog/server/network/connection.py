@@ -113,7 +113,7 @@ class Connection:
         parts = request.parts
         if parts is None:
             return
-        tags = b"\0" if request.header_is_flexible() else b""
+        tags = request.header_end
         size = 4 + len(tags)
         for part in parts:
             size += part.size_bytes if isinstance(part, FileSlice) else len(part)

@@ -61,6 +61,7 @@ class Request:
         "closes",
         "connection",
         "correlation_id",
+        "header_end",
         "on_io_thread",
         "parked",
         "parts",
@@ -82,6 +83,8 @@ class Request:
             end = end_of(frame, end, client_size)
         elif client_size < -1:
             raise MalformedMessageError(f"a client id of {client_size} bytes")
+        # What ends the response header: tagged fields, none so far.
+        self.header_end = b"\0" if flexible and self.api_key != ApiKey.API_VERSIONS else b""
         self._client = frame[_HEAD.size : end] if client_size >= 0 else None
         if flexible:
             end = end + 1 if len(frame) > end and frame[end] == 0 else read_tags(frame, end)[1]
@@ -143,10 +146,6 @@ class Request:
         with self.connection.lock:
             self.parked = not self.answered
             return self.parked
-
-    def header_is_flexible(self) -> bool:
-        """Whether the response header ends with tagged fields."""
-        return self.api_key != ApiKey.API_VERSIONS and request_is_flexible(self.api_key, self.api_version)
 
     def __repr__(self) -> str:
         name = f"{api_name(self.api_key)} v{self.api_version}"

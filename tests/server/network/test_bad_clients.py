@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import resource
 import socket
 import struct
 import threading
@@ -225,6 +226,29 @@ def test_at_the_limit_of_all_connections_the_next_one_waits_until_there_is_room(
         assert three.receive() == (1, b"waited")
         two.sock.close()
         three.sock.close()
+
+
+def test_with_no_descriptors_left_accepting_waits_and_says_so_once(caplog):
+    with running(Echo()) as server, Client(server) as client:
+        client.ask(b"x")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 12, hard))
+        others = []
+        try:
+            with suppress(OSError):
+                while True:
+                    others.append(socket.create_connection(("127.0.0.1", server.port("TEST"))))
+            before_s = time.process_time()
+            time.sleep(0.6)
+            assert time.process_time() - before_s < 0.3
+            assert client.ask(b"still here") == b"still here"
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for other in others:
+                other.close()
+        with Client(server) as late:
+            assert late.ask(b"accepted") == b"accepted"
+    assert [record.getMessage()[:13] for record in caplog.records] == ["Cannot accept"]
 
 
 def test_connecting_and_disconnecting_leaks_nothing():

@@ -143,7 +143,7 @@ def test_one_request_of_a_connection_is_worked_on_at_a_time():
         other.send(frame(b"c", 3))
         assert eventually(lambda: len(waiting) == 2)
         assert [request.correlation_id for request in waiting] == [1, 3]
-        for request in waiting:
+        for request in waiting[:2]:
             request.respond([b""])
         assert client.receive() == (1, b"")
         assert eventually(lambda: len(waiting) == 3)
