@@ -278,6 +278,7 @@ def test_a_broker_that_dies_while_it_deletes_goes_on_when_it_is_back(world: Simu
     world.settle()
     assert T0 not in world.disks[1]
     world.kill(2)
+    world.cut_off = None
     world.settle()
     assert topics.topic_names(world.admin) == ["t"]
     world.start(2)
