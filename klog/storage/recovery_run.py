@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Final
 
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading, size_bytes
@@ -32,6 +33,8 @@ from klog.storage.recovery_plan import (
 )
 from klog.storage.segment_scan import scan_segment
 
+_REPLACED: Final = "replaced"
+
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
@@ -45,13 +48,23 @@ class RecoveryResult:
 
 
 def run_recovery(
-    plan: RecoveryPlan, settings: RecoverySettings, quarantine_root: str, disk: Disk | None = None
+    plan: RecoveryPlan,
+    settings: RecoverySettings,
+    quarantine_root: str,
+    disk: Disk | None = None,
+    *,
+    keep_replaced: bool = True,
 ) -> RecoveryResult:
-    """Carry out `plan`. Raises `StorageError`; whatever was not reached is as it was."""
+    """Carry out `plan`. Raises `StorageError`; whatever was not reached is as it was.
+
+    A broker that starts does without the old content of derived files (`keep_replaced`): after a crash every
+    active segment's indexes are of that kind.
+    """
     disk = Disk() if disk is None else disk
     if not plan.steps:
         return RecoveryResult(None, (), 0)
-    kept = [entry for step in plan.steps for entry in _kept(plan, step)]
+    found = (entry for step in plan.steps for entry in _kept(plan, step))
+    kept = [entry for entry in found if keep_replaced or entry.how != _REPLACED]
     directory = None
     kept_bytes = 0
     if kept:
@@ -60,6 +73,8 @@ def run_recovery(
         manifest_path = os.path.join(directory, MANIFEST_NAME)
         disk.replace(manifest_path, manifest(plan.path, settings.now_ms, kept, complete=False))
     for step in plan.steps:
+        if keep_replaced:
+            _preserve_replaced(step, plan, directory, disk)
         _carry_out(step, plan, settings, directory, disk)
     if directory is not None:
         kept_bytes = sum(
@@ -94,7 +109,14 @@ def _kept(plan: RecoveryPlan, step: Step) -> list[Kept]:
     if isinstance(step, Cut):
         return [Kept(step.name, f"{step.name}{TAIL_SUFFIX}", "tail", step.why, step.valid_bytes)]
     names = _replaced_names(plan, step)
-    return [Kept(name, f"{name}{REPLACED_SUFFIX}", "replaced", step.why) for name in names]
+    return [Kept(name, f"{name}{REPLACED_SUFFIX}", _REPLACED, step.why) for name in names]
+
+
+def _preserve_replaced(step: Step, plan: RecoveryPlan, quarantine: str | None, disk: Disk) -> None:
+    if isinstance(step, Write | WriteIndexes):
+        for name in _replaced_names(plan, step):
+            kept_as = os.path.join(quarantine or "", f"{name}{REPLACED_SUFFIX}")
+            disk.preserve(os.path.join(plan.path, name), kept_as)
 
 
 def _carry_out(
@@ -114,12 +136,8 @@ def _carry_out(
         disk.save_tail(here(step.name), step.valid_bytes, there(f"{step.name}{TAIL_SUFFIX}"))
         disk.truncate(here(step.name), step.valid_bytes)
     elif isinstance(step, Write):
-        for name in _replaced_names(plan, step):
-            disk.preserve(here(name), there(f"{name}{REPLACED_SUFFIX}"))
         disk.replace(here(step.name), step.data)
     else:
-        for name in _replaced_names(plan, step):
-            disk.preserve(here(name), there(f"{name}{REPLACED_SUFFIX}"))
         _write_indexes(step, plan.path, settings, disk)
 
 

@@ -1,0 +1,88 @@
+"""The values that an append goes through: who appends, batches as they will stand in the log, refusals."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from klog.formats.columns import CONTROL_BIT, TRANSACTIONAL_BIT
+from klog.formats.errors import KlogError
+
+
+class Origin(Enum):
+    """Who appends: a client, one of the broker's coordinators, or a follower copying its leader."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class RecordError(NamedTuple):
+    """One bad record, by its index in the batch (KIP-467)."""
+
+    record_index: int
+    what: str
+
+
+class AppendError(KlogError):
+    """Records that may not enter the log.
+
+    `error` is the name of Kafka's error code; `record_errors` names single bad records.
+    """
+
+    def __init__(self, error: str, what: str, record_errors: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(what)
+        self.error = error
+        self.record_errors = record_errors
+
+
+class UnexpectedOffsetError(AppendError):
+    """Batches `first_offset` to `last_offset` from a leader that do not continue the follower's log."""
+
+    def __init__(self, what: str, first_offset: int, last_offset: int) -> None:
+        super().__init__("UNKNOWN_SERVER_ERROR", what)
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class BatchInfo(NamedTuple):
+    """One batch as it will stand in the log. `position` is where it starts in the data that is appended."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    attributes: int
+    size: int
+    leader_epoch: int
+    position: int = 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a marker."""
+        return bool(self.attributes & CONTROL_BIT)
+
+
+class Validated(NamedTuple):
+    """Records that are ready to be written.
+
+    `data` holds the batches; `offset_of_max_timestamp` is the last offset of the batch with the largest
+    timestamp; `log_append_time_ms` is -1 where the records keep their own times. `roll_offset` is where a
+    segment that begins with this data may start, should the log end before it.
+    """
+
+    data: memoryview | bytearray
+    batches: tuple[BatchInfo, ...]
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    offset_of_max_timestamp: int
+    log_append_time_ms: int
+    roll_offset: int

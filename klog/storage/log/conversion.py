@@ -1,0 +1,221 @@
+"""Records that cannot enter a log as they came: decoded and built anew as one magic 2 batch, or refused.
+
+Rules: Kafka's `LogValidator` (conversion of magic 0 and 1, recompression to the topic's `compression.type`,
+inner offsets that do not count up) and KIP-467 (which records of a batch are bad). What needs none of this
+never comes here: see `validation`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klog.config.topic import TopicConfig
+from klog.formats import compression, kernel
+from klog.formats.batch_builder import BatchFields, RecordData, assemble, build_batch
+from klog.formats.columns import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchTable,
+    RecordTable,
+)
+from klog.formats.constants import BATCH_HEADER_BYTES, NO_TIMESTAMP
+from klog.formats.errors import FormatError
+from klog.storage.log.append_values import AppendError, BatchInfo, RecordError, Validated
+
+_V2 = 2
+
+
+class Placing(NamedTuple):
+    """Where and when records enter the log."""
+
+    next_offset: int
+    leader_epoch: int
+    now_ms: int
+
+
+def target_codec(config: TopicConfig, codec: int) -> int:
+    """The codec in which the topic stores what came in `codec`."""
+    wanted = config.compression_type
+    if wanted == "producer":
+        return codec
+    return compression.NONE if wanted == "uncompressed" else compression.CODEC_NAMES.index(wanted)
+
+
+def decoded(data: memoryview, payload: memoryview | bytes) -> tuple[BatchTable, RecordTable]:
+    """Header and records of the magic 2 batch `data`; `payload` is its block, decompressed, or `data`."""
+    table, records = BatchTable(), RecordTable()
+    kernel.scan(data, 0, True, table)
+    if payload is data:
+        kernel.decode(data, table, 0, 1, records)
+    else:
+        kernel.decode_payload(payload, table, 0, records)
+    return table, records
+
+
+def refuse_records(data: memoryview, payload: memoryview | bytes, config: TopicConfig, now_ms: int) -> None:
+    """Raise `AppendError` with every bad record of a magic 2 batch named; return where none is."""
+    table, records = decoded(data, payload)
+    _check_records(records, table.attributes[0], config, now_ms)
+
+
+def _check_records(records: RecordTable, attributes: int, config: TopicConfig, now_ms: int) -> None:
+    """What every single record must keep to; one bad record fails its whole batch."""
+    compact, create_time = config.compact, not config.log_append_time
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    errors: list[RecordError] = []
+    bad_times = False
+    for index, timestamp in enumerate(records.timestamp):
+        if compact and records.key_size[index] < 0:
+            errors.append(RecordError(index, "a compacted topic takes no record without a key"))
+        elif create_time and timestamp != NO_TIMESTAMP:
+            if now_ms - timestamp > before or timestamp - now_ms > after:
+                bad_times = True
+                what = f"timestamp {timestamp} is outside of {now_ms - before} to {now_ms + after}"
+                errors.append(RecordError(index, what))
+        elif attributes & TIMESTAMP_TYPE_BIT:
+            bad_times = True
+            errors.append(RecordError(index, "a producer may not set the timestamp type LogAppendTime"))
+    if errors:
+        error, why = ("INVALID_TIMESTAMP", "timestamps") if bad_times else ("INVALID_RECORD", "records")
+        raise AppendError(error, f"{len(errors)} {why} of the batch are not allowed", tuple(errors))
+
+
+def _level(codec: int, config: TopicConfig) -> int | None:
+    """The codec's level where the topic sets another than Kafka's default, which each codec's own serves."""
+    default, wanted = {
+        compression.GZIP: (-1, config.compression_gzip_level),
+        compression.LZ4: (9, config.compression_lz4_level),
+        compression.ZSTD: (3, config.compression_zstd_level),
+    }.get(codec, (0, 0))
+    return None if wanted == default else wanted
+
+
+def convert_batch(
+    data: memoryview,
+    payload: memoryview | bytes,
+    config: TopicConfig,
+    place: Placing,
+    *,
+    in_order: bool,
+) -> Validated:
+    """A judged magic 2 batch in the topic's codec, its offsets counted up."""
+    table, records = decoded(data, payload)
+    attributes = table.attributes[0]
+    fields = _fields(table, target_codec(config, attributes & CODEC_MASK), config, place)
+    append_time = fields.log_append_time_ms
+    if in_order and not attributes & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT):
+        largest = max(NO_TIMESTAMP, *records.timestamp)
+        block = payload[BATCH_HEADER_BYTES:] if payload is data else payload
+        batch = assemble(
+            bytes(block),
+            fields,
+            base_offset=place.next_offset,
+            last_offset_delta=len(records) - 1,
+            base_timestamp=table.base_timestamp[0],
+            max_timestamp=largest if append_time is None else append_time,
+            count=len(records),
+        )
+        return _placed(batch, fields, place, len(records), largest, config)
+    copies = _copies(memoryview(payload), records, place.next_offset)
+    return _built(copies, fields, place, config)
+
+
+def convert_messages(data: memoryview, table: BatchTable, config: TopicConfig, place: Placing) -> Validated:
+    """Messages of magic 0 or 1 (verified) as one magic 2 batch. Raises `AppendError`."""
+    codec = next((bits & CODEC_MASK for bits in table.attributes if bits & CODEC_MASK), compression.NONE)
+    found: list[RecordData] = []
+    for row in range(len(table)):
+        records = RecordTable()
+        payload = _message_payload(data, table, row, records)
+        if not all(records.valid):
+            raise AppendError("CORRUPT_MESSAGE", "an inner message fails its checksum")
+        _check_records(records, table.attributes[row], config, place.now_ms)
+        found.extend(_copies(memoryview(payload), records, place.next_offset + len(found)))
+    if not found:
+        raise AppendError("INVALID_RECORD", "a compressed message set holds no message")
+    return _built(found, _fields(table, target_codec(config, codec), config, place), place, config)
+
+
+def _message_payload(
+    data: memoryview, table: BatchTable, row: int, records: RecordTable
+) -> memoryview | bytes:
+    codec = table.attributes[row] & CODEC_MASK
+    payload: memoryview | bytes = data
+    if codec:
+        start, size = kernel.payload_span(data, table, row)
+        try:
+            block = data[start : start + max(size, 0)]
+            payload = compression.decompress(codec, block, magic=table.magic[row])
+        except FormatError as error:
+            raise AppendError("UNKNOWN_SERVER_ERROR", error.what) from error
+        kernel.decode_payload(payload, table, row, records)
+    else:
+        kernel.decode(data, table, row, row + 1, records)
+    if records.problem is not None:
+        raise AppendError("INVALID_RECORD", records.problem)
+    return payload
+
+
+def _fields(table: BatchTable, codec: int, config: TopicConfig, place: Placing) -> BatchFields:
+    v2_bits = table.attributes[0] if table.magic[0] >= _V2 else 0
+    return BatchFields(
+        codec=codec,
+        level=_level(codec, config),
+        log_append_time_ms=place.now_ms if config.log_append_time else None,
+        leader_epoch=place.leader_epoch,
+        producer_id=table.producer_id[0],
+        producer_epoch=table.producer_epoch[0],
+        base_sequence=table.base_sequence[0],
+        is_transactional=bool(v2_bits & TRANSACTIONAL_BIT),
+        is_control=bool(v2_bits & CONTROL_BIT),
+    )
+
+
+def _copies(payload: memoryview, records: RecordTable, next_offset: int) -> list[RecordData]:
+    def span(start: int, size: int) -> bytes | None:
+        return None if size < 0 else bytes(payload[start : start + size])
+
+    return [
+        RecordData(
+            next_offset + row,
+            records.timestamp[row],
+            span(records.key_start[row], records.key_size[row]),
+            span(records.value_start[row], records.value_size[row]),
+            kernel.headers(payload, records.headers_start[row], records.header_count[row]),
+        )
+        for row in range(len(records))
+    ]
+
+
+def _built(found: list[RecordData], fields: BatchFields, place: Placing, config: TopicConfig) -> Validated:
+    largest = max(NO_TIMESTAMP, *(record.timestamp for record in found))
+    return _placed(build_batch(found, fields), fields, place, len(found), largest, config)
+
+
+def _placed(
+    batch: bytearray, fields: BatchFields, place: Placing, count: int, largest: int, config: TopicConfig
+) -> Validated:
+    if len(batch) > config.max_message_bytes:
+        what = f"batch of {len(batch)} bytes after conversion"
+        raise AppendError("MESSAGE_TOO_LARGE", f"{what} exceeds the maximum of {config.max_message_bytes}")
+    append_time = fields.log_append_time_ms
+    first_offset, last_offset = place.next_offset, place.next_offset + count - 1
+    max_timestamp = largest if append_time is None else append_time
+    info = BatchInfo(
+        first_offset,
+        last_offset,
+        max_timestamp,
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.base_sequence,
+        fields.attributes,
+        len(batch),
+        place.leader_epoch,
+    )
+    stamp = -1 if append_time is None else append_time
+    return Validated(
+        batch, (info,), first_offset, last_offset, max_timestamp, last_offset, stamp, first_offset
+    )

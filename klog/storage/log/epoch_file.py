@@ -1,0 +1,108 @@
+"""The leader epochs of a log, kept in its `leader-epoch-checkpoint` file (KIP-101, KIP-279).
+
+Rules: Kafka's `LeaderEpochFileCache`. The file is written before an append under a new epoch is
+acknowledged, so a follower can always be told where an epoch ended.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
+from klog.formats.names import FileKind
+from klog.storage.files import write_atomically
+from klog.storage.leader_epochs import LeaderEpochs
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+
+class EpochEnd(NamedTuple):
+    """An epoch and the offset after its last record; (-1, -1) where the epoch is not known."""
+
+    epoch: int
+    end_offset: int
+
+
+class EpochFile:
+    """Epochs with their start offsets, saved at every change; the log's lock guards it."""
+
+    def __init__(self, directory: str, epochs: LeaderEpochs) -> None:
+        self._path = os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT)
+        self._epochs = epochs
+        self.latest = UNDEFINED_EPOCH
+        self._latest_start = UNDEFINED_OFFSET
+        self._refresh()
+
+    def _refresh(self) -> None:
+        entries = self._epochs.entries
+        self.latest = entries[-1].epoch if entries else UNDEFINED_EPOCH
+        self._latest_start = entries[-1].start_offset if entries else UNDEFINED_OFFSET
+
+    def move_to(self, directory: str) -> None:
+        """The log's directory has another name now."""
+        self._path = os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT)
+
+    @property
+    def entries(self) -> tuple[EpochEntry, ...]:
+        """All epochs, ascending."""
+        return self._epochs.entries
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """The leader of `epoch` writes from `start_offset` on; entries that contradict that go.
+
+        Nothing changes where the epoch is known to start there or before. Raises `StorageError`.
+        """
+        if (epoch == self.latest and start_offset >= self._latest_start) or epoch < 0:
+            return
+        self._epochs.assign(EpochEntry(epoch, start_offset))
+        self._save()
+
+    def start_of_latest(self) -> int:
+        """Where the latest epoch starts, -1 without any."""
+        return self._latest_start
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch whose leader wrote `offset`, -1 where none is known to have."""
+        found = UNDEFINED_EPOCH
+        for entry in self._epochs.entries:
+            if entry.start_offset > offset:
+                break
+            found = entry.epoch
+        return found
+
+    def end_of(self, epoch: int, log_end_offset: int) -> EpochEnd:
+        """The largest epoch at or below `epoch`, and where it ends (OffsetForLeaderEpoch)."""
+        entries = self._epochs.entries
+        if epoch < 0 or not entries or epoch > self.latest:
+            return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+        if epoch == self.latest:
+            return EpochEnd(epoch, log_end_offset)
+        if epoch < entries[0].epoch:
+            return EpochEnd(epoch, entries[0].start_offset)
+        after = next(number for number, entry in enumerate(entries) if entry.epoch > epoch)
+        return EpochEnd(entries[after - 1].epoch, entries[after].start_offset)
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that start at or after the log's end."""
+        if self.start_of_latest() >= end_offset:
+            self._epochs.truncate_from_end(end_offset)
+            self._save()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs below the log's start."""
+        before = self._epochs.entries
+        self._epochs.truncate_from_start(start_offset)
+        if self._epochs.entries != before:
+            self._save()
+
+    def clear(self) -> None:
+        """Forget all."""
+        if self._epochs.entries:
+            self._epochs = LeaderEpochs()
+            self._save()
+
+    def _save(self) -> None:
+        self._refresh()
+        write_atomically(self._path, build_epochs(EpochCheckpoint(self._epochs.entries)))

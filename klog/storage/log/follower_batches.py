@@ -1,0 +1,74 @@
+"""Batches that a follower has fetched from its leader, looked at before they are written as they are.
+
+Rules: Kafka's `UnifiedLog.appendAsFollower`: the leader has judged the records; a follower checks that the
+batches are whole, unharmed and continue its log. What the fetch cut at the end is left out.
+"""
+
+from __future__ import annotations
+
+from klog.formats import kernel
+from klog.formats.columns import OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable
+from klog.formats.constants import INT32_MAX
+from klog.storage.log.append_values import AppendError, BatchInfo, UnexpectedOffsetError, Validated
+
+_V2 = 2
+
+
+def follower_batches(data: memoryview, log_end_offset: int) -> Validated | None:
+    """The whole batches of fetched `data`; None where there are none.
+
+    Raises `AppendError` where one is damaged, `UnexpectedOffsetError` where they do not continue the log at
+    `log_end_offset`. A gap is no error: compaction and transactions leave some.
+    """
+    table = BatchTable()
+    kernel.scan(data, 0, True, table)
+    if table.stop == STOP_BAD_SIZE:
+        raise AppendError("CORRUPT_MESSAGE", f"record size {table.stop_size} is below the minimum (14)")
+    if not len(table):
+        return None
+    if kernel.verify(data, table):
+        raise AppendError("CORRUPT_MESSAGE", "a fetched batch fails its checksum")
+    batches = tuple(_batch(table, row) for row in range(len(table)))
+    first_or_last = batches[0].first_offset
+    last_offset = log_end_offset - 1
+    largest, offset_of_largest = -1, batches[0].last_offset
+    for batch in batches:
+        if batch.last_offset <= last_offset or first_or_last < log_end_offset:
+            raise UnexpectedOffsetError(
+                f"fetched offsets {first_or_last} to {batch.last_offset} do not continue a log"
+                f" that ends at {log_end_offset}",
+                first_or_last,
+                batches[-1].last_offset,
+            )
+        last_offset = batch.last_offset
+        if batch.max_timestamp > largest:
+            largest, offset_of_largest = batch.max_timestamp, last_offset
+    # The wrapper of magic 0 and 1 says its last offset only; its first is somewhere below.
+    first_known = table.magic[0] >= _V2
+    return Validated(
+        data[: table.consumed_bytes],
+        batches,
+        first_or_last,
+        last_offset,
+        largest,
+        offset_of_largest,
+        -1,
+        first_or_last if first_known else batches[-1].last_offset - INT32_MAX,
+    )
+
+
+def _batch(table: BatchTable, row: int) -> BatchInfo:
+    legacy = table.magic[row] < _V2
+    last_offset, first_offset = table.last_offset[row], table.base_offset[row]
+    return BatchInfo(
+        last_offset if first_offset == OFFSET_UNKNOWN else first_offset,
+        last_offset,
+        table.max_timestamp[row],
+        table.producer_id[row],
+        table.producer_epoch[row],
+        table.base_sequence[row],
+        0 if legacy else table.attributes[row],
+        table.size[row],
+        -1 if legacy else table.leader_epoch[row],
+        table.position[row],
+    )

@@ -1,0 +1,249 @@
+"""Offset and time index of a segment that a broker serves: appended to while active, searched in place.
+
+Rules: KIP-33 (time index) and Kafka's `AbstractIndex`. The active segment's files are allocated at their full
+size, as holes, and mapped; rolling and closing trims them to what is used. Entries are never changed, only
+appended and cut off at the end. Not safe for threads: the log's lock guards it. The layouts are those of the
+definitions in `klog.formats.offset_index` and `time_index`.
+
+A write into a mapped hole of a full disk would kill the process, so blocks are allocated a page ahead, where
+a full disk is an `OSError`. Indexes of rolled segments are read with plain reads and hold no descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import ClassVar, Final, NamedTuple
+
+from klog.formats.constants import INT32_MAX
+from klog.formats.errors import CorruptRecordError
+
+_PAGE_BYTES: Final = 4096
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and the position in bytes in the segment's log where its batch (or one before it) starts."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp in ms and the last offset of the batch that brought it."""
+
+    timestamp: int
+    offset: int
+
+
+class _IndexFile:
+    """What both indexes share. All methods raise `OSError` where the disk fails."""
+
+    entry: ClassVar[struct.Struct]
+
+    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+        """Open an index as it is (a new one is empty); `activate` makes it one that is appended to."""
+        self.path = path
+        self.base_offset = base_offset
+        self.max_entries = max_bytes // self.entry.size
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
+        try:
+            self.entries = os.fstat(descriptor).st_size // self.entry.size
+        finally:
+            os.close(descriptor)
+        self._map: mmap.mmap | None = None
+        self._allocated_bytes = 0
+        self._loaded()
+
+    def _loaded(self) -> None:
+        """Refresh what is remembered of the last entry."""
+
+    @property
+    def full(self) -> bool:
+        """Whether no entry fits any more."""
+        return self.entries >= self.max_entries
+
+    def activate(self) -> None:
+        """Allocate the full size: the segment is (again) the active one."""
+        self._resize(self.max_entries * self.entry.size, mapped=True)
+
+    def trim(self) -> None:
+        """Cut the file to what is used: the segment is not the active one any more."""
+        if self._map is not None:
+            self._resize(self.entries * self.entry.size, mapped=False)
+
+    def _resize(self, size_bytes: int, *, mapped: bool) -> None:
+        self.release()
+        descriptor = os.open(self.path, os.O_RDWR)
+        try:
+            os.ftruncate(descriptor, size_bytes)
+            if mapped and size_bytes:
+                self._map = mmap.mmap(descriptor, size_bytes)
+        finally:
+            os.close(descriptor)
+        used_bytes = min(self.entries * self.entry.size, size_bytes)
+        self._allocated_bytes = used_bytes // _PAGE_BYTES * _PAGE_BYTES
+
+    def release(self) -> None:
+        """Let go of the file as it is."""
+        if self._map is not None:
+            self._map.close()
+            self._map = None
+
+    def _append(self, first: int, second: int) -> None:
+        at = self.entries * self.entry.size
+        end = at + self.entry.size
+        if self._map is None or end > len(self._map):
+            raise CorruptRecordError(f"no room for an entry after {self.entries}", file=self.path)
+        if end > self._allocated_bytes:
+            self._allocate(end)
+        self.entry.pack_into(self._map, at, first, second)
+        self.entries += 1
+
+    def _allocate(self, end_bytes: int) -> None:
+        start = self._allocated_bytes
+        size_bytes = -(-end_bytes // _PAGE_BYTES) * _PAGE_BYTES - start
+        descriptor = os.open(self.path, os.O_RDWR)
+        try:
+            # Within the file: allocating must not make it longer.
+            os.posix_fallocate(descriptor, start, min(size_bytes, os.fstat(descriptor).st_size - start))
+        finally:
+            os.close(descriptor)
+        self._allocated_bytes = start + size_bytes
+
+    def _keep(self, entries: int) -> None:
+        """Keep only the first entries; the rest of the file becomes zeros."""
+        self.entries = entries
+        self._resize(entries * self.entry.size, mapped=False)
+        self._loaded()
+
+    def _pair(self, number: int) -> tuple[int, int]:
+        with self._source() as source:
+            return self._read(source, number)
+
+    def _read(self, source: mmap.mmap | int, number: int) -> tuple[int, int]:
+        at = number * self.entry.size
+        if isinstance(source, int):
+            data = os.pread(source, self.entry.size, at)
+            if len(data) < self.entry.size:
+                raise CorruptRecordError("entry is not there any more", file=self.path, position_bytes=at)
+            first, second = self.entry.unpack(data)
+        else:
+            first, second = self.entry.unpack_from(source, at)
+        return first, second
+
+    @contextlib.contextmanager
+    def _source(self) -> Iterator[mmap.mmap | int]:
+        if self._map is not None:
+            yield self._map
+            return
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _after(self, value: int, column: int) -> int:
+        """How many entries have at most `value` in a column (which ascends)."""
+        with self._source() as source:
+            return bisect_right(range(self.entries), value, key=lambda n: self._read(source, n)[column])
+
+    def _before(self, value: int, column: int) -> int:
+        """How many entries have less than `value` in a column."""
+        with self._source() as source:
+            return bisect_left(range(self.entries), value, key=lambda n: self._read(source, n)[column])
+
+    def _relative(self, offset: int) -> int:
+        relative = offset - self.base_offset
+        if not 0 <= relative <= INT32_MAX:
+            raise CorruptRecordError(
+                f"offset {offset} does not fit an index that starts at {self.base_offset}", file=self.path
+            )
+        return relative
+
+
+class OffsetIndexFile(_IndexFile):
+    """Last offset of a batch -> where the batch starts, about one entry every `index.interval.bytes`."""
+
+    entry = _OFFSET_ENTRY
+
+    def _loaded(self) -> None:
+        self.last = self._at(self.entries - 1)
+
+    def _at(self, number: int) -> OffsetPosition:
+        if number < 0:
+            return OffsetPosition(self.base_offset, 0)
+        relative, position = self._pair(number)
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry. Raises `CorruptRecordError` where the offset does not ascend or does not fit."""
+        if self.entries and offset <= self.last.offset:
+            raise CorruptRecordError(
+                f"offset {offset} after {self.last.offset} in the offset index", file=self.path
+            )
+        self._append(self._relative(offset), position)
+        self.last = OffsetPosition(offset, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or below `offset`; the start of the segment where there is none."""
+        if offset >= self.last.offset:
+            return self.last
+        return self._at(self._after(offset - self.base_offset, 0) - 1)
+
+    def upper_bound(self, position: int) -> int | None:
+        """The offset of the first entry at or beyond a position, None where there is none."""
+        number = self._before(position, 1)
+        return self._at(number).offset if number < self.entries else None
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry at or above `offset`; the file is trimmed."""
+        self._keep(self._before(offset - self.base_offset, 0))
+
+
+class TimeIndexFile(_IndexFile):
+    """Largest timestamp so far -> last offset of the batch that brought it."""
+
+    entry = _TIME_ENTRY
+
+    def _loaded(self) -> None:
+        self.last = self._at(self.entries - 1)
+
+    @property
+    def full(self) -> bool:
+        """Full one entry early: the last slot belongs to the entry that rolling or closing appends."""
+        return self.entries >= self.max_entries - 1
+
+    def _at(self, number: int) -> TimestampOffset:
+        if number < 0:
+            return TimestampOffset(-1, self.base_offset)
+        timestamp, relative = self._pair(number)
+        return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def maybe_append(self, timestamp: int, offset: int) -> None:
+        """Add an entry if the timestamp is above the last one's and there is room.
+
+        Raises `CorruptRecordError` where the offset goes back or does not fit.
+        """
+        if self.entries and offset < self.last.offset:
+            raise CorruptRecordError(
+                f"offset {offset} after {self.last.offset} in the time index", file=self.path
+            )
+        if timestamp > self.last.timestamp and self.entries < self.max_entries:
+            self._append(timestamp, self._relative(offset))
+            self.last = TimestampOffset(timestamp, offset)
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """The last entry at or below `timestamp`; (-1, base offset) where there is none."""
+        if timestamp >= self.last.timestamp:
+            return self.last
+        return self._at(self._after(timestamp, 0) - 1)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop every entry at or above `offset`; the file is trimmed."""
+        self._keep(self._before(offset - self.base_offset, 1))

@@ -1,0 +1,168 @@
+"""A partition directory opened by a broker: trusted after a clean stop, recovered after any other.
+
+Rules: Kafka's `LogLoader` and `UnifiedLog.rebuildProducerState`. Whatever needs mending is mended by the same
+code as the offline `klog recover` (`klog.storage.recovery`), which keeps what it takes away; a log after a
+clean stop with nothing left over is opened without scanning it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from klog.config.topic import TopicConfig
+from klog.formats.checkpoints import parse_epochs
+from klog.formats.constants import INT64_MAX
+from klog.formats.errors import CorruptRecordError, FormatError
+from klog.formats.names import FileKind, FileState
+from klog.storage.files import read_whole
+from klog.storage.leader_epochs import LeaderEpochs
+from klog.storage.log.epoch_file import EpochFile
+from klog.storage.log.partition_log import LogState
+from klog.storage.log.producers import Producers
+from klog.storage.log.segment import LogSegment
+from klog.storage.log.snapshot_files import SnapshotFiles
+from klog.storage.partition_files import PartitionFiles, list_partition
+from klog.storage.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
+from klog.storage.recovery import plan_recovery
+from klog.storage.recovery_plan import Finding, RecoverySettings
+from klog.storage.recovery_run import run_recovery
+from klog.storage.segment_scan import IndexSettings
+
+_ALL: Final = INT64_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How to load one log.
+
+    `recovery_point` and `log_start_offset` are what the log directory's checkpoints say (0: nothing); `clean`
+    that the broker that had the log before stopped cleanly. `quarantine_root` is where recovery keeps what it
+    takes out of the directory.
+    """
+
+    now_ms: int
+    quarantine_root: str
+    clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A log's parts, and what was mended on the way (empty after a clean stop)."""
+
+    state: LogState
+    findings: tuple[Finding, ...] = ()
+    quarantine: str | None = None
+
+
+def create_log(directory: str, config: TopicConfig, settings: LoadSettings) -> LogState:
+    """The parts of a new log in an empty directory. Raises `OSError`, `StorageError`."""
+    segment = LogSegment(directory, settings.log_start_offset, config, settings.now_ms)
+    segment.activate()
+    with open(os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT), "xb"):
+        epochs = EpochFile(directory, LeaderEpochs())
+    start = settings.log_start_offset
+    snapshots = SnapshotFiles(directory, expiration_ms=settings.producer_expiration_ms, latest=start)
+    return LogState((segment,), Producers((), start), snapshots, epochs, start, start, start)
+
+
+def load_log(
+    directory: str,
+    config: TopicConfig,
+    settings: LoadSettings,
+    on_recovery: Callable[[str], None] = lambda directory: None,  # noqa: ARG005
+) -> Loaded:
+    """The parts of the log in `directory`. Raises `OSError`, `KlogError` where it cannot be read.
+
+    `on_recovery` is told the directory before a recovery, which reads all that was not known to be flushed.
+    """
+    files = _without_deleted(list_partition(directory))
+    if settings.clean and _untouched(files):
+        state = _trusted(directory, config, settings, files)
+        if state is not None:
+            return Loaded(state)
+    on_recovery(directory)
+    recovery = RecoverySettings(
+        settings.now_ms,
+        IndexSettings(config.index_interval_bytes, config.segment_index_bytes),
+        settings.producer_expiration_ms,
+        _ALL if settings.clean else settings.recovery_point,
+        settings.log_start_offset,
+    )
+    plan = plan_recovery(directory, recovery)
+    result = run_recovery(plan, recovery, settings.quarantine_root, keep_replaced=False)
+    state = _opened(directory, config, settings, list_partition(directory))
+    return Loaded(state, plan.findings, result.quarantine)
+
+
+def _without_deleted(files: PartitionFiles) -> PartitionFiles:
+    """Unlink what was scheduled for that when the broker stopped."""
+    deleted = [name for name in files.transient if name.state is FileState.DELETED]
+    for name in deleted:
+        os.unlink(files.named(name))
+    return list_partition(files.path) if deleted else files
+
+
+def _untouched(files: PartitionFiles) -> bool:
+    """Whether nothing is left over and nothing is missing."""
+    bases = set(files.segments)
+    return (
+        bool(bases)
+        and not files.transient
+        and not any(name.endswith(FileState.TEMPORARY) for name in files.unknown)
+        and all(base in bases for base, _ in files.indexes)
+        and all(
+            files.has(kind, base) for base in bases for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+        )
+    )
+
+
+def _trusted(
+    directory: str, config: TopicConfig, settings: LoadSettings, files: PartitionFiles
+) -> LogState | None:
+    """The log as it is; None where it is not as clean as it seemed."""
+    try:
+        state = _opened(directory, config, settings, files)
+    except CorruptRecordError:
+        return None
+    aborted_too_early = any(
+        txn.last_offset < segment.base_offset for segment in state.segments for txn in segment.aborted()
+    )
+    return None if aborted_too_early or state.log_end_offset < settings.log_start_offset else state
+
+
+def _opened(directory: str, config: TopicConfig, settings: LoadSettings, files: PartitionFiles) -> LogState:
+    segments = [LogSegment(directory, base, config, settings.now_ms) for base in files.segments]
+    end = segments[-1].next_offset()
+    start = max(settings.log_start_offset, segments[0].base_offset)
+    epochs = EpochFile(directory, _epochs(files))
+    epochs.truncate_from_end(end)
+    epochs.truncate_from_start(start)
+    snapshots = SnapshotFiles(directory, expiration_ms=settings.producer_expiration_ms)
+    snapshots.drop_strays(files.segments)
+    producers = snapshots.load(
+        end,
+        log_start_offset=start,
+        segments={segment.base_offset: segment.path(FileKind.LOG) for segment in segments},
+        now_ms=settings.now_ms,
+        replay=not settings.clean,
+    )
+    segments[-1].activate()
+    recovery_point = end if settings.clean else min(settings.recovery_point, end)
+    return LogState(tuple(segments), producers, snapshots, epochs, start, end, recovery_point)
+
+
+def _epochs(files: PartitionFiles) -> LeaderEpochs:
+    path = files.named(FileKind.LEADER_EPOCH_CHECKPOINT)
+    if FileKind.LEADER_EPOCH_CHECKPOINT not in files.plain:
+        with open(path, "xb"):
+            return LeaderEpochs()
+    try:
+        return LeaderEpochs(parse_epochs(read_whole(path)).entries)
+    except FormatError as error:
+        raise error.at(path) from None

@@ -1,0 +1,263 @@
+"""The producers of a log that is written to: duplicates, sequences, epochs and open transactions.
+
+Rules: KIP-98 and Kafka's `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`. A producer's
+last five batches are remembered, so that a retried batch is recognised; a snapshot keeps the last one only.
+What recovery replays from a log without judging it is `klog.storage.producer_state`'s; it seeds this.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from klog.formats.constants import INT32_MAX, NO_SEQUENCE
+from klog.storage.log.append_values import AppendError, BatchInfo, Origin
+from klog.storage.log.markers import Marker
+from klog.storage.producer_state import AbortedTxn, ProducerEntry
+
+BATCHES_REMEMBERED: Final = 5
+_NONE: Final = -1
+
+
+class SentBatch(NamedTuple):
+    """One batch that a producer has written."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+class Producer:
+    """One producer id, as this log knows it. `txn_first_offset` is -1 where no transaction is open."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
+
+    def __init__(self, producer_id: int, epoch: int = _NONE) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = _NONE
+        self.txn_first_offset = _NONE
+        self.last_timestamp = _NONE
+        self.batches: deque[SentBatch] = deque(maxlen=BATCHES_REMEMBERED)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, -1 where none is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    def duplicate_of(self, batch: BatchInfo, last_sequence: int) -> SentBatch | None:
+        """The remembered batch that this one repeats."""
+        if batch.producer_epoch == self.epoch:
+            for sent in self.batches:
+                if sent.first_sequence == batch.base_sequence and sent.last_sequence == last_sequence:
+                    return sent
+        return None
+
+    def entry(self) -> ProducerEntry:
+        """What a snapshot keeps of it."""
+        last = self.batches[-1] if self.batches else SentBatch(_NONE, _NONE, _NONE, _NONE, _NONE)
+        return ProducerEntry(
+            self.producer_id,
+            self.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.last_offset - last.first_offset,
+            self.last_timestamp,
+            self.coordinator_epoch,
+            self.txn_first_offset,
+        )
+
+
+def sequence_after(sequence: int, records: int) -> int:
+    """The sequence `records` further; sequences wrap from 2^31-1 to 0."""
+    return (sequence + records) & INT32_MAX
+
+
+def last_sequence_of(batch: BatchInfo) -> int:
+    """The sequence of the batch's last record; -1 where it has none (coordinators do not count)."""
+    if batch.base_sequence < 0:
+        return NO_SEQUENCE
+    return (batch.base_sequence + batch.last_offset - batch.first_offset) & INT32_MAX
+
+
+class EndedTxn(NamedTuple):
+    """A transaction that a marker, at `last_offset`, has ended."""
+
+    first_offset: int
+    last_offset: int
+
+
+def _old_epoch(batch: BatchInfo, known: Producer) -> AppendError:
+    what = f"producer epoch {batch.producer_epoch}, the log knows {known.epoch}"
+    return AppendError("INVALID_PRODUCER_EPOCH", what)
+
+
+class Producers:
+    """All producers of one log. Not safe for threads: the log's lock guards it.
+
+    `end_offset` is the offset up to which they are known; `first_unstable_offset` the first one whose
+    transaction is open, or ended by a marker that is not replicated yet (None: there is none).
+    """
+
+    def __init__(self, entries: Iterable[ProducerEntry] = (), end_offset: int = 0) -> None:
+        self.by_id: dict[int, Producer] = {}
+        self.end_offset = end_offset
+        self._open: list[int] = []  # first offsets of open transactions, ascending
+        # Ended, but the marker is not below the high watermark.
+        self._unreplicated: deque[EndedTxn] = deque()
+        self.first_unstable_offset: int | None = None
+        for entry in entries:
+            self._seed(entry)
+        self._find_first_unstable()
+
+    def _seed(self, entry: ProducerEntry) -> None:
+        producer = Producer(entry.producer_id, entry.epoch)
+        producer.coordinator_epoch = entry.coordinator_epoch
+        producer.txn_first_offset = entry.txn_first_offset
+        producer.last_timestamp = entry.timestamp
+        if entry.last_offset >= 0:
+            first_sequence = entry.last_sequence - entry.offset_delta
+            if first_sequence < 0 <= entry.last_sequence:
+                first_sequence += INT32_MAX + 1
+            first_offset = entry.last_offset - entry.offset_delta
+            producer.batches.append(
+                SentBatch(
+                    first_sequence, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp
+                )
+            )
+        if entry.txn_first_offset >= 0:
+            insort(self._open, entry.txn_first_offset)
+        self.by_id[entry.producer_id] = producer
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def entries(self) -> dict[int, ProducerEntry]:
+        """What a snapshot keeps."""
+        return {producer_id: producer.entry() for producer_id, producer in self.by_id.items()}
+
+    def check(self, batch: BatchInfo, origin: Origin) -> SentBatch | None:
+        """Judge a data batch before it is written; the batch that it repeats, or None where it is new.
+
+        Raises `AppendError` for a fenced epoch, a sequence out of order, or data outside of the open
+        transaction. Coordinators keep no sequences.
+        """
+        known = self.by_id.get(batch.producer_id)
+        if known is None:
+            return None
+        if origin is Origin.CLIENT:
+            duplicate = known.duplicate_of(batch, last_sequence_of(batch))
+            if duplicate is not None:
+                return duplicate
+        if batch.producer_epoch < known.epoch:
+            raise _old_epoch(batch, known)
+        if origin is Origin.CLIENT:
+            self._check_sequence(known, batch)
+        if known.txn_first_offset >= 0 and not batch.is_transactional:
+            raise AppendError(
+                "INVALID_TXN_STATE", f"producer {batch.producer_id} writes outside of its open transaction"
+            )
+        return None
+
+    def _check_sequence(self, known: Producer, batch: BatchInfo) -> None:
+        if batch.producer_epoch != known.epoch:
+            # A new epoch starts at 0, unless all that was known of the producer is its epoch.
+            if batch.base_sequence != 0 and known.epoch != _NONE:
+                raise AppendError(
+                    "OUT_OF_ORDER_SEQUENCE_NUMBER",
+                    f"sequence {batch.base_sequence} cannot be the first of epoch {batch.producer_epoch}",
+                )
+            return
+        last = known.last_sequence
+        if batch.base_sequence != sequence_after(last, 1):
+            raise AppendError(
+                "OUT_OF_ORDER_SEQUENCE_NUMBER",
+                f"sequence {batch.base_sequence} of producer {batch.producer_id} after {last}",
+            )
+
+    def check_marker(self, batch: BatchInfo, marker: Marker) -> None:
+        """Judge a transaction marker before it is written.
+
+        Raises `AppendError` for an epoch of the producer or of the coordinator below the known one.
+        """
+        known = self.by_id.get(batch.producer_id)
+        if known is None:
+            return
+        if batch.producer_epoch < known.epoch:
+            raise _old_epoch(batch, known)
+        if marker.coordinator_epoch < known.coordinator_epoch:
+            raise AppendError(
+                "TRANSACTION_COORDINATOR_FENCED",
+                f"coordinator epoch {marker.coordinator_epoch}, the log knows {known.coordinator_epoch}",
+            )
+
+    def written(self, batch: BatchInfo) -> None:
+        """Remember a data batch that has been written."""
+        producer = self.by_id.get(batch.producer_id)
+        if producer is None:
+            producer = self.by_id[batch.producer_id] = Producer(batch.producer_id, batch.producer_epoch)
+        elif producer.epoch != batch.producer_epoch:
+            producer.epoch = batch.producer_epoch
+            producer.batches.clear()
+        sent = SentBatch(
+            batch.base_sequence,
+            last_sequence_of(batch),
+            batch.first_offset,
+            batch.last_offset,
+            batch.max_timestamp,
+        )
+        producer.batches.append(sent)
+        producer.last_timestamp = batch.max_timestamp
+        if batch.is_transactional and producer.txn_first_offset < 0:
+            producer.txn_first_offset = batch.first_offset
+            insort(self._open, batch.first_offset)
+            self._find_first_unstable()
+
+    def marker_written(self, batch: BatchInfo, marker: Marker) -> AbortedTxn | None:
+        """Remember a marker that has been written; the transaction that it aborted, if it did."""
+        producer = self.by_id.get(batch.producer_id)
+        if producer is None:
+            producer = self.by_id[batch.producer_id] = Producer(batch.producer_id, batch.producer_epoch)
+        elif producer.epoch != batch.producer_epoch:
+            producer.epoch = batch.producer_epoch
+            producer.batches.clear()
+        producer.coordinator_epoch = marker.coordinator_epoch
+        producer.last_timestamp = marker.timestamp
+        first_offset, producer.txn_first_offset = producer.txn_first_offset, _NONE
+        if first_offset < 0:
+            return None
+        last_offset = batch.first_offset
+        self._open.remove(first_offset)
+        self._unreplicated.append(EndedTxn(first_offset, last_offset))
+        self._find_first_unstable()
+        if not marker.aborted:
+            return None
+        stable = self._open[0] if self._open else last_offset + 1
+        return AbortedTxn(batch.producer_id, first_offset, last_offset, stable)
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Forget ended transactions whose markers are replicated."""
+        if self._unreplicated and self._unreplicated[0].last_offset < high_watermark:
+            while self._unreplicated and self._unreplicated[0].last_offset < high_watermark:
+                self._unreplicated.popleft()
+            self._find_first_unstable()
+
+    def _find_first_unstable(self) -> None:
+        """The first offset whose transaction is open, or ended by a marker that is not replicated yet."""
+        ended = [txn.first_offset for txn in self._unreplicated]
+        self.first_unstable_offset = min([*ended, *self._open[:1]], default=None)
+
+    def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers idle for `expiration_ms` with no open transaction; returns how many."""
+        idle = [
+            producer_id
+            for producer_id, producer in self.by_id.items()
+            if producer.txn_first_offset < 0 and now_ms - producer.last_timestamp >= expiration_ms
+        ]
+        for producer_id in idle:
+            del self.by_id[producer_id]
+        return len(idle)

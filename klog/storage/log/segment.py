@@ -1,0 +1,351 @@
+"""One segment of a log that a broker serves: the `.log` file with its three indexes.
+
+Rules: Kafka's `LogSegment` (index entries at each append, roll conditions, lookups) and KIP-33. A segment
+does not know its neighbours, the log's offsets or its producers. Not safe for threads: the log's lock guards
+it; only the bytes below the size that a reader was told may be read without it.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import Final, NamedTuple
+
+from klog.config.topic import TopicConfig
+from klog.formats import kernel
+from klog.formats.constants import ENTRY_PREFIX_BYTES, INT32_MAX, MIN_MESSAGE_SIZE
+from klog.formats.errors import CorruptRecordError
+from klog.formats.names import FileKind, segment_file
+from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
+from klog.storage.producer_state import ABORTED_TXN, AbortedTxn, pack_aborted
+
+INDEX_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+_START: Final = struct.Struct(">qiiBIhi")  # base offset ... last offset delta
+_TIMESTAMP: Final = struct.Struct(">q")
+_V1_TIMESTAMP_POSITION: Final = 18
+_V2_MAX_TIMESTAMP_POSITION: Final = 35
+_V2: Final = 2
+_HEADER_BYTES: Final = 43  # of magic 2, up to and with the maximum timestamp
+_SMALLEST_ENTRY_BYTES: Final = ENTRY_PREFIX_BYTES + MIN_MESSAGE_SIZE
+_SMALLEST_HEADER_BYTES: Final = 27
+_SEEK_BYTES: Final = 4096
+_FOUND_REMEMBERED: Final = 16
+_NO_TIMESTAMP: Final = -1
+
+
+class OpenFile:
+    """A file descriptor that closes when nobody holds it: a fetch may still send from a deleted segment."""
+
+    __slots__ = ("descriptor", "path")
+
+    def __init__(self, path: str, flags: int) -> None:
+        self.descriptor = -1
+        self.path = path
+        self.descriptor = os.open(path, flags, 0o644)
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self.descriptor
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
+class BatchPlace(NamedTuple):
+    """Where a batch stands in its segment, and what its header says."""
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+    leader_epoch: int
+
+
+def _place(data: bytes, at: int, position: int) -> BatchPlace | None:
+    """The batch whose header is in `data` at `at`; None where that is no header or not all of it."""
+    left = len(data) - at
+    if left < _SMALLEST_HEADER_BYTES:
+        return None
+    base, follows, epoch, magic, _, _, delta = _START.unpack_from(data, at)
+    size = follows + ENTRY_PREFIX_BYTES
+    if size < _SMALLEST_ENTRY_BYTES:
+        return None
+    if magic >= _V2:
+        if left < _HEADER_BYTES:
+            return None
+        (timestamp,) = _TIMESTAMP.unpack_from(data, at + _V2_MAX_TIMESTAMP_POSITION)
+        return BatchPlace(position, size, base, base + delta, timestamp, epoch)
+    timestamp = _NO_TIMESTAMP
+    if magic == 1:
+        (timestamp,) = _TIMESTAMP.unpack_from(data, at + _V1_TIMESTAMP_POSITION)
+    return BatchPlace(position, size, base, base, timestamp, -1)
+
+
+class LogSegment:
+    """The files of one segment. `size` is the bytes of whole batches that have been written.
+
+    All methods raise `OSError` where the disk fails.
+    """
+
+    def __init__(self, directory: str, base_offset: int, config: TopicConfig, created_ms: int) -> None:
+        """Open the segment's files as they are, or new ones; `activate` makes it one that is appended to."""
+        self.base_offset = base_offset
+        self.directory = directory
+        self.created_ms = created_ms
+        self._config = config
+        self.file = OpenFile(self.path(FileKind.LOG), os.O_RDWR | os.O_CREAT)
+        self.size = os.fstat(self.file.descriptor).st_size
+        self._offset_index: OffsetIndexFile | None = None
+        self._time_index: TimeIndexFile | None = None
+        self.bytes_since_index_entry = 0
+        self._max_timestamp: TimestampOffset | None = None
+        self._first_timestamp: int | None = None
+        # Where offsets were found: a high watermark is looked up again and again, then fetched from.
+        self._found: dict[int, BatchPlace] = {}
+
+    def path(self, kind: FileKind) -> str:
+        """The path of one of the segment's files."""
+        return os.path.join(self.directory, segment_file(kind, self.base_offset))
+
+    def __repr__(self) -> str:
+        return f"LogSegment({self.base_offset}, {self.size} bytes)"
+
+    @property
+    def offset_index(self) -> OffsetIndexFile:
+        """Opened when it is first looked at."""
+        if self._offset_index is None:
+            path, max_bytes = self.path(FileKind.OFFSET_INDEX), self._config.segment_index_bytes
+            self._offset_index = OffsetIndexFile(path, self.base_offset, max_bytes)
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndexFile:
+        """Opened when it is first looked at."""
+        if self._time_index is None:
+            path, max_bytes = self.path(FileKind.TIME_INDEX), self._config.segment_index_bytes
+            self._time_index = TimeIndexFile(path, self.base_offset, max_bytes)
+        return self._time_index
+
+    @property
+    def max_timestamp(self) -> TimestampOffset:
+        """The largest timestamp in the segment, and the last offset of the batch that brought it."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self.time_index.last
+        return self._max_timestamp
+
+    def reconfigure(self, config: TopicConfig) -> None:
+        """The topic's configs have changed; index sizes apply from the next segment on."""
+        self._config = config
+
+    def move_to(self, directory: str) -> None:
+        """The log's directory has another name now."""
+        self.directory = directory
+        self.file.path = self.path(FileKind.LOG)
+        if self._offset_index is not None:
+            self._offset_index.path = self.path(FileKind.OFFSET_INDEX)
+        if self._time_index is not None:
+            self._time_index.path = self.path(FileKind.TIME_INDEX)
+
+    def activate(self) -> None:
+        """Allocate the indexes: the segment is (again) the active one."""
+        self.offset_index.activate()
+        self.time_index.activate()
+
+    # -- appending -------------------------------------------------------------------------------------------
+
+    def append(
+        self, data: memoryview | bytearray, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
+    ) -> None:
+        """Write whole batches at the end of the active segment. Where it raises, they do not count."""
+        position, size = self.size, len(data)
+        descriptor = self.file.descriptor
+        written = os.pwrite(descriptor, data, position)
+        while written < size:
+            written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+        largest = self._max_timestamp or self.max_timestamp
+        if max_timestamp > largest.timestamp:
+            self._max_timestamp = largest = TimestampOffset(max_timestamp, offset_of_max_timestamp)
+        if self.bytes_since_index_entry > self._config.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.maybe_append(largest.timestamp, largest.offset)
+            self.bytes_since_index_entry = 0
+        self.bytes_since_index_entry += size
+        self.size = position + size
+        if not position:
+            self._first_timestamp = max_timestamp
+
+    def append_aborted(self, txn: AbortedTxn) -> None:
+        """Add an aborted transaction to the transaction index, which is made when it is first needed."""
+        with open(self.path(FileKind.TXN_INDEX), "ab") as file:
+            file.write(pack_aborted((txn,)))
+
+    def aborted(self) -> list[AbortedTxn]:
+        """The entries of the transaction index."""
+        try:
+            with open(self.path(FileKind.TXN_INDEX), "rb") as file:
+                data = file.read()
+        except FileNotFoundError:
+            return []
+        whole = len(data) // ABORTED_TXN.size * ABORTED_TXN.size
+        return [AbortedTxn(*fields[1:]) for fields in ABORTED_TXN.iter_unpack(data[:whole])]
+
+    def should_roll(
+        self, incoming_bytes: int, last_offset: int, max_timestamp: int, now_ms: int, roll_ms: int
+    ) -> bool:
+        """Whether the next batches belong into a new segment.
+
+        Age is by message time: from the first batch's timestamp to the incoming one's; by the clock only
+        where the segment has no timestamps.
+        """
+        if self.size > self._config.segment_bytes - incoming_bytes:
+            return True
+        if self.size:
+            first = self.first_timestamp()
+            age_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+            if age_ms > roll_ms:
+                return True
+        fits = 0 <= last_offset - self.base_offset <= INT32_MAX
+        return not fits or self.offset_index.full or self.time_index.full
+
+    def first_timestamp(self) -> int:
+        """Largest timestamp of the first batch, -1 where there is none."""
+        if self._first_timestamp is None:
+            if not self.size:
+                return _NO_TIMESTAMP
+            self._first_timestamp = self.batch_at(0).max_timestamp
+        return self._first_timestamp
+
+    def finish(self) -> None:
+        """The segment is rolled, or its log closed: add the last time entry and trim the indexes."""
+        self.time_index.maybe_append(*self.max_timestamp)
+        self.offset_index.trim()
+        self.time_index.trim()
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def batch_at(self, position: int) -> BatchPlace:
+        """The batch that starts at `position`. Raises `CorruptRecordError` where none does."""
+        header = os.pread(self.file.descriptor, _HEADER_BYTES, position)
+        # The smallest message of magic 0 is a byte shorter than what is parsed.
+        whole = header.ljust(_SMALLEST_HEADER_BYTES, b"\0")
+        place = _place(whole, 0, position) if len(header) >= _SMALLEST_ENTRY_BYTES else None
+        if place is None:
+            raise CorruptRecordError("no batch starts here", file=self.file.path, position_bytes=position)
+        return place
+
+    def find(self, offset: int) -> BatchPlace | None:
+        """The first batch whose last offset is at or above `offset`; None where there is none.
+
+        Raises `CorruptRecordError` where the way from the offset index there leads to no batch.
+        """
+        found = self._found.get(offset)
+        if found is None:
+            found = self._find(offset)
+            if found is not None:
+                if len(self._found) >= _FOUND_REMEMBERED:
+                    self._found.clear()
+                self._found[offset] = found
+        return found
+
+    def _find(self, offset: int) -> BatchPlace | None:
+        position = self.offset_index.lookup(offset).position
+        descriptor = self.file.descriptor
+        while position < self.size:
+            chunk = os.pread(descriptor, min(_SEEK_BYTES, self.size - position), position)
+            at = kernel.seek(chunk, offset)
+            if at >= 0:
+                return _place(chunk, at, position + at) or self.batch_at(position + at)
+            if at == -1:
+                # Nothing passed: the header does not fit the bytes that are left, or has no size.
+                place = self.batch_at(position)
+                if place.last_offset >= offset:
+                    return place
+                at = -1 - place.size
+            position += -1 - at
+        return None
+
+    def next_offset(self) -> int:
+        """The offset after the last batch, the base offset of an empty segment."""
+        position = self.offset_index.last.position
+        next_offset = self.base_offset
+        while position < self.size:
+            place = self.batch_at(position)
+            next_offset = place.last_offset + 1
+            position += place.size
+        return next_offset
+
+    def largest_timestamp(self) -> int:
+        """The largest timestamp of its records; the file's modification time where they have none."""
+        timestamp = self.max_timestamp.timestamp
+        return timestamp if timestamp >= 0 else self.modified_ms()
+
+    def modified_ms(self) -> int:
+        """When the `.log` was last written to."""
+        return os.fstat(self.file.descriptor).st_mtime_ns // 1_000_000
+
+    # -- truncating, flushing, letting go --------------------------------------------------------------------
+
+    def truncate_to(self, offset: int) -> int:
+        """Drop every batch whose last offset is at or above `offset`; returns the bytes dropped.
+
+        The segment is the active one afterwards.
+        """
+        place = self.find(offset)
+        self._found.clear()
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self._truncate_aborted(offset)
+        dropped = 0
+        if place is not None:
+            dropped = self.size - place.position
+            os.ftruncate(self.file.descriptor, place.position)
+            self.size = place.position
+        self.activate()
+        self.bytes_since_index_entry = 0
+        self._max_timestamp = self._largest_after_truncation()
+        if not self.size:
+            self._first_timestamp = None
+        return dropped
+
+    def _truncate_aborted(self, offset: int) -> None:
+        kept = [txn for txn in self.aborted() if txn.last_offset < offset]
+        path = self.path(FileKind.TXN_INDEX)
+        if os.path.exists(path):
+            os.truncate(path, len(kept) * ABORTED_TXN.size)
+
+    def _largest_after_truncation(self) -> TimestampOffset:
+        last = self.time_index.last
+        position = self.offset_index.lookup(last.offset).position if self.time_index.entries else 0
+        while position < self.size:
+            place = self.batch_at(position)
+            if place.max_timestamp > last.timestamp:
+                last = TimestampOffset(place.max_timestamp, place.last_offset)
+            position += place.size
+        return last
+
+    def flush(self) -> None:
+        """Force everything to disk; needs no lock, so files may have been renamed meanwhile."""
+        os.fsync(self.file.descriptor)
+        for kind in INDEX_KINDS:
+            sync_file(self.path(kind))
+
+    def release(self) -> None:
+        """Let go of the indexes without touching them; readers may still hold the `.log`."""
+        if self._offset_index is not None:
+            self._offset_index.release()
+        if self._time_index is not None:
+            self._time_index.release()
+
+
+def sync_file(path: str) -> None:
+    """Force a file (or directory) to disk, through the page cache also what was written by mapping it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,254 @@
+"""What a leader demands of records before they enter its log, and the offsets and times that it gives them.
+
+Rules: Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` (KIP-98, KIP-32, KIP-467, KIP-937).
+A magic 2 batch that needs no change but its offsets, leader epoch and maximum timestamp is patched in the
+buffer it arrived in: the hot path, which makes no tables. Older magic, or another codec than the topic's, is
+`conversion`'s matter.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from klog.config.topic import TopicConfig
+from klog.formats import compression, kernel
+from klog.formats.checksums import crc32c
+from klog.formats.columns import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    STOP_BAD_SIZE,
+    TIMESTAMP_TYPE_BIT,
+    BatchTable,
+)
+from klog.formats.constants import (
+    BATCH_CRC_FROM,
+    BATCH_CRC_POSITION,
+    BATCH_HEADER_BYTES,
+    ENTRY_PREFIX_BYTES,
+    MIN_MESSAGE_SIZE,
+)
+from klog.formats.errors import FormatError
+from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated
+from klog.storage.log.conversion import (
+    Placing,
+    convert_batch,
+    convert_messages,
+    decoded,
+    refuse_records,
+    target_codec,
+)
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_PLACE: Final = struct.Struct(">qii")
+_INT64: Final = struct.Struct(">q")
+_INT16: Final = struct.Struct(">h")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES_POSITION: Final = 21
+_MAX_TIMESTAMP_POSITION: Final = 35
+_MAGIC_POSITION: Final = 16
+_V2: Final = 2
+
+
+def validate(
+    data: memoryview,
+    config: TopicConfig,
+    *,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    origin: Origin = Origin.CLIENT,
+) -> Validated | None:
+    """Check records that a leader is given and make them fit its log; None where there are none.
+
+    `data` must be writable: it is patched in place where that is enough. What follows the last whole batch is
+    left out. Raises `AppendError`.
+    """
+    size = len(data)
+    if (
+        size < BATCH_HEADER_BYTES
+        or data[_MAGIC_POSITION] != _V2
+        or int.from_bytes(data[8:12], "big") + ENTRY_PREFIX_BYTES != size
+    ):
+        table = BatchTable()
+        kernel.scan(data, 0, True, table)
+        _demand_possible(data, table)
+        if not len(table):
+            return None
+        kernel.verify(data, table)
+        _check_batches(table, config, origin)
+        if table.magic[0] < _V2:
+            place = Placing(next_offset, leader_epoch, now_ms)
+            return convert_messages(data, table, config, place)
+        data = data[: table.size[0]]
+    return _validate_batch(data, config, next_offset, leader_epoch, now_ms, origin)
+
+
+def _demand_possible(data: memoryview, table: BatchTable) -> None:
+    """Raise for a size or magic that no batch has, also in a last batch that is not whole."""
+    if table.stop == STOP_BAD_SIZE:
+        raise AppendError(
+            "CORRUPT_MESSAGE",
+            f"record size {table.stop_size} is below the minimum ({MIN_MESSAGE_SIZE})",
+        )
+    magics = list(table.magic)
+    if len(data) - table.consumed_bytes > _MAGIC_POSITION:
+        magics.append(data[table.consumed_bytes + _MAGIC_POSITION])
+    for magic in magics:
+        if not 0 <= magic <= _V2:
+            raise AppendError("CORRUPT_MESSAGE", f"there is no magic {magic}")
+
+
+def _check_batches(table: BatchTable, config: TopicConfig, origin: Origin) -> None:
+    """What is demanded of every batch (verified before), and of how many there are."""
+    for row in range(len(table)):
+        if table.magic[row] >= _V2 and origin is Origin.CLIENT and table.base_offset[row] != 0:
+            raise _refused_base(table.base_offset[row])
+        if table.size[row] > config.max_message_bytes:
+            raise _too_large(table.size[row], config)
+        if not table.valid[row]:
+            raise _corrupt(table.crc[row], table.computed_crc[row])
+    magic = table.magic[0]
+    compressed = any(attributes & CODEC_MASK for attributes in table.attributes)
+    if len(table) > 1 and (magic >= _V2 or compressed):
+        raise AppendError("INVALID_RECORD", f"{len(table)} batches in one append, one is allowed")
+    for other in table.magic:
+        if other != magic:
+            raise AppendError("INVALID_RECORD", f"batch of magic {other} after one of magic {magic}")
+
+
+def _refused_base(base_offset: int) -> AppendError:
+    return AppendError(
+        "INVALID_RECORD", f"base offset of a produced batch must be 0, but it is {base_offset}"
+    )
+
+
+def _too_large(size: int, config: TopicConfig) -> AppendError:
+    what = f"batch of {size} bytes exceeds the maximum of {config.max_message_bytes}"
+    return AppendError("MESSAGE_TOO_LARGE", what)
+
+
+def _corrupt(stored: int, computed: int) -> AppendError:
+    what = f"batch fails its checksum (stored {stored}, computed {computed})"
+    return AppendError("CORRUPT_MESSAGE", what)
+
+
+def _validate_batch(
+    data: memoryview, config: TopicConfig, next_offset: int, leader_epoch: int, now_ms: int, origin: Origin
+) -> Validated:
+    """Judge the one magic 2 batch that `data` is, and give it its place."""
+    header = _HEADER.unpack_from(data)
+    (
+        base,
+        follows,
+        _,
+        _,
+        crc,
+        attributes,
+        delta,
+        base_timestamp,
+        old_max,
+        producer_id,
+        epoch,
+        sequence,
+        count,
+    ) = header
+    size = len(data)
+    client = origin is Origin.CLIENT
+    if client and base != 0:
+        raise _refused_base(base)
+    if size > config.max_message_bytes:
+        raise _too_large(size, config)
+    computed = crc32c(data[BATCH_CRC_FROM:])
+    if computed != crc:
+        raise _corrupt(crc, computed)
+    if client and (
+        delta + 1 != count or count <= 0 or attributes & CONTROL_BIT or (producer_id >= 0 and sequence < 0)
+    ):
+        raise _client_refusal(delta, count, attributes, sequence)
+    codec = attributes & CODEC_MASK
+    payload, start = (_decompressed(data, codec), 0) if codec else (data, BATCH_HEADER_BYTES)
+    checked = kernel.check_records(payload, start, base_timestamp, count)
+    if checked is None:
+        raise _unsound(data, payload)
+    smallest, max_timestamp, in_order, keyless = checked
+    stamped = attributes & TIMESTAMP_TYPE_BIT
+    append_time = config.log_append_time
+    if stamped:
+        smallest = max_timestamp = old_max
+    if (
+        (keyless and config.compact)
+        or (stamped and (append_time or old_max == -1))
+        or (
+            not append_time
+            and smallest != -1
+            and (
+                now_ms - smallest > config.message_timestamp_before_max_ms
+                or max_timestamp - now_ms > config.message_timestamp_after_max_ms
+            )
+        )
+    ):
+        refuse_records(data, payload, config, now_ms)
+    if (target_codec(config, codec) != codec and not attributes & CONTROL_BIT) or (codec and not in_order):
+        place = Placing(next_offset, leader_epoch, now_ms)
+        return convert_batch(data, payload, config, place, in_order=in_order)
+    last_offset = next_offset + count - 1
+    first_offset = last_offset - delta
+    _PLACE.pack_into(data, 0, first_offset, follows, leader_epoch)
+    if append_time:
+        max_timestamp = now_ms
+        wanted = attributes | TIMESTAMP_TYPE_BIT
+    else:
+        wanted = attributes & ~TIMESTAMP_TYPE_BIT
+    if max_timestamp != old_max or wanted != attributes:
+        _INT64.pack_into(data, _MAX_TIMESTAMP_POSITION, max_timestamp)
+        _INT16.pack_into(data, _ATTRIBUTES_POSITION, wanted)
+        _CRC.pack_into(data, BATCH_CRC_POSITION, crc32c(data[BATCH_CRC_FROM:]))
+    info = BatchInfo(
+        first_offset,
+        last_offset,
+        max_timestamp,
+        producer_id,
+        epoch,
+        sequence,
+        wanted,
+        size,
+        leader_epoch,
+    )
+    return Validated(
+        data,
+        (info,),
+        first_offset,
+        last_offset,
+        max_timestamp,
+        last_offset,
+        now_ms if append_time else -1,
+        first_offset,
+    )
+
+
+def _client_refusal(delta: int, count: int, attributes: int, sequence: int) -> AppendError:
+    if delta < 0:
+        what = f"batch has an invalid offset range: 0 to {delta}"
+    elif count <= 0:
+        what = f"batch of {count} records"
+    elif delta + 1 != count:
+        what = f"batch of {count} records with offsets 0 to {delta}"
+    elif attributes & CONTROL_BIT:
+        what = "clients may not write control records"
+    else:
+        what = f"sequence {sequence} of an idempotent batch"
+    return AppendError("INVALID_RECORD", what)
+
+
+def _decompressed(data: memoryview, codec: int) -> bytes:
+    try:
+        return compression.decompress(codec, data[BATCH_HEADER_BYTES:])
+    except FormatError as error:
+        # The checksum holds: whoever made the batch made it so, and sending it again would not help.
+        raise AppendError("UNKNOWN_SERVER_ERROR", error.what) from error
+
+
+def _unsound(data: memoryview, payload: memoryview | bytes) -> AppendError:
+    _, records = decoded(data, payload)
+    return AppendError("INVALID_RECORD", records.problem or "records do not fit their batch")
