@@ -1,5 +1,4 @@
-"""What the tests of rebuild and recovery share: copies of fixtures, and Kafka's settings when it made them.
-"""
+"""What the tests of rebuild and recovery share: copies of fixtures, and Kafka's settings when it made them."""
 
 from __future__ import annotations
 
