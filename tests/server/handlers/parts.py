@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -27,12 +28,9 @@ from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.whereabouts import Whereabouts
-from klog.storage.leader_epochs import LeaderEpochs
-from klog.storage.log.epoch_file import EpochFile
-from klog.storage.log.partition_log import LogState, PartitionLog
-from klog.storage.log.producers import Producers
-from klog.storage.log.segment import LogSegment
-from klog.storage.log.snapshot_files import SnapshotFiles
+from klog.storage.log.append_values import Origin
+from klog.storage.log.loading import LoadSettings, create_log
+from klog.storage.log.partition_log import PartitionLog
 
 BROKER = 1
 OTHER_BROKER = 2
@@ -121,15 +119,7 @@ class Logs:
             directory.mkdir()
             config = default_topic_config(self.configs.get(where.topic, {}))
             path = str(directory)
-            state = LogState(
-                (LogSegment(path, 0, config, self.clock()),),
-                Producers(),
-                SnapshotFiles(path, expiration_ms=86_400_000),
-                EpochFile(path, LeaderEpochs()),
-                0,
-                0,
-                0,
-            )
+            state = create_log(path, config, LoadSettings(self.clock(), path))
             self.logs[where] = PartitionLog(
                 where, path, config, state, clock_ms=self.clock, background=NoBackground()
             )
@@ -206,6 +196,17 @@ class Broker:
             self.replicas.appended((topic, partition), high_watermark_moved=moved)
             written.append(bytes(data))
         return written
+
+    def end_transaction(self, *, aborted: bool, producer_id=9, topic=TOPIC, partition=0) -> None:
+        """Write a transaction's marker as the coordinator does."""
+        key, value = struct.pack(">hh", 0, 0 if aborted else 1), struct.pack(">hi", 0, 0)
+        fields = BatchFields(
+            producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True
+        )
+        data = build_batch([RecordData(0, self.clock(), key, value)], fields)
+        replica = self.replicas.partitions[topic, partition]
+        _, moved = replica.append(memoryview(data), -1, self.clock(), Origin.COORDINATOR)
+        self.replicas.appended((topic, partition), high_watermark_moved=moved)
 
     def pass_time(self, milliseconds: int) -> None:
         self.clock.now_ms += milliseconds
