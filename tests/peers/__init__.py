@@ -6,6 +6,7 @@ Its jars come through Maven, once, into a cache directory (`KLOG_PEER_CACHE`, de
 from __future__ import annotations
 
 from tests.peers.broker import KRaftBroker, ZooKeeperBroker
+from tests.peers.clean_server import CleanOutcome, CleanServer
 from tests.peers.dump_server import DumpResult, DumpServer
 from tests.peers.kafka import KAFKA_3, KAFKA_4, STOCK_TOOL_FLAGS, KafkaPeer
 from tests.peers.maven import PeerUnavailableError
@@ -14,6 +15,8 @@ __all__ = [
     "KAFKA_3",
     "KAFKA_4",
     "STOCK_TOOL_FLAGS",
+    "CleanOutcome",
+    "CleanServer",
     "DumpResult",
     "DumpServer",
     "KRaftBroker",

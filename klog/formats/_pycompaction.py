@@ -1,0 +1,197 @@
+"""What compaction asks of records, in pure Python: the twin of `_compaction`, where there is no compiler.
+
+Meaning and rules are stated here, once; the tests hold the two equal. An `OffsetMap` remembers the last
+offset of each key of a stretch of a log in memory of a fixed size: 24 bytes a key, as in Kafka's
+`SkimpyOffsetMap`, of which 16 stand for the key itself. Two keys with one hash would lose a record, so the
+hash has 128 bits; and it is keyed with a secret, so that nobody can prepare such keys (which is possible for
+MD5, Kafka's choice). Which hash it is cannot be seen in any file: the compiled map takes SipHash-2-4-128,
+this one BLAKE2b.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from typing import Final
+
+from klog.formats.batch_builder import encode_record
+from klog.formats.checksums import Bytes
+from klog.formats.columns import DELETE_HORIZON_BIT, BatchTable, RecordTable
+from klog.formats.errors import CorruptRecordError, UsageError
+from klog.formats.selection import Selection
+
+IMPLEMENTATION: Final = "python"
+
+SLOT_BYTES: Final = 24
+_HASH_BYTES: Final = 16
+_SECRET_BYTES: Final = 16
+
+
+class OffsetMap:
+    """Keys to the last of their offsets.
+
+    `slots` is how many keys fit the memory, `capacity` how many are taken in, `size` how many there are.
+    `latest_offset` is the offset up to which the log is in the map (-1: nothing); the caller moves it over
+    batches that brought no key. Raises `UsageError` where not even one key fits.
+    """
+
+    def __init__(self, memory_bytes: int, load_factor: float, secret: bytes) -> None:
+        if len(secret) != _SECRET_BYTES:
+            raise UsageError("the secret of an offset map has 16 bytes")
+        self.slots = memory_bytes // SLOT_BYTES
+        self.capacity = int(self.slots * load_factor)
+        if self.capacity < 1 or self.capacity >= self.slots:
+            raise UsageError(
+                "offset map is too small to hold a single key, or may fill up",
+                cure="raise log.cleaner.dedupe.buffer.size",
+            )
+        self.size = 0
+        self.latest_offset = -1
+        self._secret = secret
+        self._hashes = bytearray(self.slots * _HASH_BYTES)
+        self._next_offsets = array("q", bytes(8 * self.slots))  # the offset + 1; 0 says that a slot is empty
+
+    def _find(self, key: Bytes) -> tuple[int, bytes]:
+        wanted = hashlib.blake2b(key, digest_size=_HASH_BYTES, key=self._secret).digest()
+        slot = int.from_bytes(wanted[:8], "little") % self.slots
+        while self._next_offsets[slot]:
+            at = slot * _HASH_BYTES
+            if self._hashes[at : at + _HASH_BYTES] == wanted:
+                break
+            slot = slot + 1 if slot + 1 < self.slots else 0
+        return slot, wanted
+
+    def put(self, payload: Bytes, records: RecordTable, first: int, last: int, from_offset: int) -> int:
+        """Take in the keys of the records `first` to `last` (exclusive) at or above `from_offset`.
+
+        Returns `last`, or the row of the first record that would have been put when the map was full (also
+        where its key is in the map: Kafka does not look before it stops).
+        """
+        _demand_rows(records, first, last)
+        view = memoryview(payload)
+        for row in range(first, last):
+            key, offset = _span(view, records.key_start[row], records.key_size[row]), records.offset[row]
+            if key is None or offset < from_offset:
+                continue
+            if self.size >= self.capacity:
+                return row
+            slot, hashed = self._find(key)
+            if not self._next_offsets[slot]:
+                self._hashes[slot * _HASH_BYTES : (slot + 1) * _HASH_BYTES] = hashed
+                self.size += 1
+            self._next_offsets[slot] = offset + 1
+            self.latest_offset = offset
+        return last
+
+    def get(self, key: Bytes) -> int:
+        """The last offset of a key, -1 where the map does not have it."""
+        return self._next_offsets[self._find(key)[0]] - 1
+
+    def select(
+        self,
+        payload: Bytes,
+        table: BatchTable,
+        records: RecordTable,
+        first: int,
+        last: int,
+        now_ms: int,
+        keep_legacy: bool,
+        chosen: Selection,
+    ) -> int:
+        """Decide which of the records `first` to `last` (exclusive) of data batches stay in a compacted log.
+
+        Those beyond `latest_offset` stay; without a key they go (their number is returned); else the last of
+        its key stays, but a tombstone only until its batch's delete horizon, and one of magic 0 or 1 only
+        with `keep_legacy`. `chosen` (of as many batches as `table`) is told of every record.
+        """
+        _demand_rows(records, first, last)
+        if len(chosen.kept) != len(table):
+            raise UsageError("a selection of another table")
+        chosen.keep.extend(bytes(max(last - len(chosen.keep), 0)))
+        view = memoryview(payload)
+        invalid = 0
+        for row in range(first, last):
+            batch, offset = records.batch[row], records.offset[row]
+            if not 0 <= batch < len(table):
+                raise UsageError(f"record {row} belongs to no batch of the table")
+            key = _span(view, records.key_start[row], records.key_size[row])
+            if offset > self.latest_offset:
+                keep = True
+            elif key is None:
+                keep = False
+                invalid += 1
+            else:
+                keep = offset >= self.get(key)
+                if keep and records.value_size[row] < 0:
+                    keep = _keeps_tombstone(table, batch, now_ms, keep_legacy)
+            chosen.keep[row] = keep
+            if keep:
+                chosen.kept[batch] += 1
+                chosen.last_kept_offset[batch] = offset
+                chosen.tombstones[batch] += records.value_size[row] < 0
+        return invalid
+
+
+def _keeps_tombstone(table: BatchTable, batch: int, now_ms: int, keep_legacy: bool) -> bool:
+    if table.magic[batch] < 2:
+        return keep_legacy
+    return not table.attributes[batch] & DELETE_HORIZON_BIT or now_ms < table.base_timestamp[batch]
+
+
+def _demand_rows(records: RecordTable, first: int, last: int) -> None:
+    if not 0 <= first <= last <= len(records):
+        raise UsageError(f"records {first} to {last} of a table of {len(records)}")
+
+
+def _span(view: memoryview, start: int, size: int) -> memoryview | None:
+    if size > 0 and not 0 <= start <= len(view) - size:
+        raise UsageError("a record of the table does not lie in the payload")
+    return view[start : start + size] if size >= 0 else None
+
+
+def rewrite(
+    payload: Bytes,
+    records: RecordTable,
+    first: int,
+    last: int,
+    keep: array[int],
+    base_offset: int,
+    base_timestamp: int | None,
+) -> tuple[bytes, int, int, int]:
+    """The kept ones of the magic 2 records `first` to `last`, as they stand in a batch with these bases.
+
+    Without a base timestamp it is the one of the first record kept. Returns the (uncompressed) records, how
+    many they are, the base timestamp and their largest timestamp. Raises `CorruptRecordError` where offsets
+    do not ascend or a timestamp is negative (but -1): Kafka does not write such a batch either.
+    """
+    from klog.formats.kernel import headers
+
+    _demand_rows(records, first, last)
+    if len(keep) < last:
+        raise UsageError("flags for fewer records than there are")
+    view = memoryview(payload)
+    parts: list[bytes] = []
+    largest = previous = -1
+    for row in range(first, last):
+        if not keep[row]:
+            continue
+        offset, timestamp = records.offset[row], records.timestamp[row]
+        if timestamp < -1:
+            raise CorruptRecordError(f"record {offset} has the timestamp {timestamp}")
+        if parts and offset <= previous:
+            raise CorruptRecordError(f"offset {offset} follows {previous} in one batch")
+        previous = offset
+        base_timestamp = timestamp if base_timestamp is None else base_timestamp
+        key = _span(view, records.key_start[row], records.key_size[row])
+        value = _span(view, records.value_start[row], records.value_size[row])
+        parts.append(
+            encode_record(
+                offset - base_offset,
+                timestamp - base_timestamp,
+                None if key is None else bytes(key),
+                None if value is None else bytes(value),
+                headers(payload, records.headers_start[row], records.header_count[row]),
+            )
+        )
+        largest = max(largest, timestamp)
+    return b"".join(parts), len(parts), 0 if base_timestamp is None else base_timestamp, largest

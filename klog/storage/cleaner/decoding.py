@@ -1,0 +1,56 @@
+"""Records of batches as the cleaner wants them: decoded whole and sound, or an error."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klog.formats import compression, kernel
+from klog.formats.checksums import Bytes
+from klog.formats.columns import CODEC_MASK, BatchTable, RecordTable
+from klog.formats.errors import CorruptRecordError
+
+_CONTROL_KEY_BYTES: Final = 4
+
+
+def decode_plain(data: memoryview, table: BatchTable, first: int, last: int, records: RecordTable) -> None:
+    """Decode uncompressed batches anew into `records`. Raises `CorruptRecordError`."""
+    records.clear()
+    kernel.decode(data, table, first, last, records)
+    _demand_sound(table, records)
+
+
+def decode_one(data: memoryview, table: BatchTable, row: int, records: RecordTable) -> Bytes:
+    """Decode one batch, compressed or not, anew into `records`; returns the payload that these lie in.
+
+    Raises `CorruptRecordError`.
+    """
+    records.clear()
+    payload: Bytes = data
+    if kernel.decode(data, table, row, row + 1, records) == row and records.problem is None:
+        start, size = kernel.payload_span(data, table, row)
+        block = data[start : start + max(size, 0)]
+        payload = compression.decompress(table.attributes[row] & CODEC_MASK, block, magic=table.magic[row])
+        kernel.decode_payload(payload, table, row, records)
+    _demand_sound(table, records)
+    return payload
+
+
+def _demand_sound(table: BatchTable, records: RecordTable) -> None:
+    if records.problem is not None:
+        position = table.position[records.problem_batch]
+        raise CorruptRecordError(records.problem, position_bytes=position)
+    # Only messages of magic 0 and 1 have checksums of their own.
+    if len(records) and min(table.magic) < 2 and not min(records.valid):
+        position = table.position[records.batch[records.valid.index(0)]]
+        raise CorruptRecordError("a message fails its checksum", position_bytes=position)
+
+
+def control_type(payload: Bytes, records: RecordTable) -> int | None:
+    """Type of a control batch's marker, None where the batch is empty. Raises `CorruptRecordError`."""
+    if not len(records):
+        return None
+    start, size = records.key_start[0], records.key_size[0]
+    key = bytes(memoryview(payload)[start : start + max(size, 0)])
+    if len(key) < _CONTROL_KEY_BYTES or key[0] & 0x80:
+        raise CorruptRecordError(f"control record {records.offset[0]} has no type in its key")
+    return int.from_bytes(key[2:4], "big", signed=True)

@@ -1,0 +1,229 @@
+"""What stays of one buffer of batches: whole batches as they are, others rebuilt, the rest gone.
+
+Rules: `Cleaner.cleanInto` and `MemoryRecords.filterTo` (KIP-98, KIP-534). A marker or tombstone that nothing
+needs any more first gets a delete horizon, and goes in a cleaning after it, so that readers that lag behind
+see it. A batch that holds the last an active producer wrote stays, empty, for its sequence number.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+from klog.formats.checksums import Bytes
+from klog.formats.columns import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TRANSACTIONAL_BIT,
+    BatchTable,
+    RecordTable,
+)
+from klog.formats.compaction import OffsetMap
+from klog.formats.selection import Selection
+from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain
+from klog.storage.cleaner.rebuild import emptied, has_other_magic, rebuild
+from klog.storage.cleaner.task import CleanStats, CleanTask
+from klog.storage.cleaner.transactions import CleanedTransactions
+
+_OWN_STEP: Final = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT  # bits of batches that are looked at alone
+
+
+class BatchFilter:
+    """Decides about the batches of one segment after the other of one log."""
+
+    def __init__(
+        self, task: CleanTask, offsets: OffsetMap, transactions: CleanedTransactions, stats: CleanStats
+    ) -> None:
+        self._now_ms = task.now_ms
+        self._horizon_ms = task.now_ms + task.delete_retention_ms
+        self._last_records = task.last_records
+        self._offsets = offsets
+        self._transactions = transactions
+        self._stats = stats
+        self.keep_legacy_tombstones = True
+
+    def filter(self, data: memoryview, table: BatchTable) -> list[Bytes]:
+        """What stays of the batches of `table`, scanned from `data`: stretches of it, and new batches.
+
+        Raises `CorruptRecordError` where records do not decode.
+        """
+        step = _Step(self, data, table)
+        step.run()
+        return step.parts
+
+    # What a step asks of its filter.
+
+    def is_last_of_producer(self, table: BatchTable, row: int) -> bool:
+        """Whether the batch is what the log remembers its (active) producer by."""
+        producer_id = table.producer_id[row]
+        last = self._last_records.get(producer_id) if producer_id >= 0 else None
+        if last is None:
+            return False
+        if last.data_offset >= 0:
+            return table.last_offset[row] == last.data_offset
+        return bool(table.attributes[row] & CONTROL_BIT) and table.producer_epoch[row] == last.producer_epoch
+
+    def is_spent(self, table: BatchTable, row: int, control_type: int | None) -> bool:
+        """Follow a transactional or control batch; whether its transaction's outcome makes it needless."""
+        producer_id, last_offset = table.producer_id[row], table.last_offset[row]
+        if table.attributes[row] & CONTROL_BIT:
+            return self._transactions.marker(producer_id, last_offset, control_type)
+        return self._transactions.data(producer_id, last_offset)
+
+    def select(self, payload: Bytes, table: BatchTable, records: RecordTable, chosen: Selection) -> None:
+        """Decide about all `records`, which are those of data batches."""
+        self._stats.invalid_records += self._offsets.select(
+            payload, table, records, 0, len(records), self._now_ms, self.keep_legacy_tombstones, chosen
+        )
+
+    def is_past_horizon(self, table: BatchTable, row: int) -> bool:
+        """Whether the batch has a delete horizon that has come."""
+        has_one = table.attributes[row] & DELETE_HORIZON_BIT and table.magic[row] >= 2
+        return bool(has_one) and table.base_timestamp[row] <= self._now_ms
+
+    @property
+    def horizon_ms(self) -> int:
+        """The delete horizon of what becomes needless now."""
+        return self._horizon_ms
+
+    @property
+    def stats(self) -> CleanStats:
+        """Counted as batches go by."""
+        return self._stats
+
+
+class _Step:
+    """One buffer going through. Runs of plain batches are decoded and decided at once, others one by one."""
+
+    def __init__(self, owner: BatchFilter, data: memoryview, table: BatchTable) -> None:
+        self._owner = owner
+        self._data = data
+        self._table = table
+        self.parts: list[Bytes] = []
+        self._copy_from = self._copy_to = -1  # the stretch of whole batches that waits to be copied
+        self._records = RecordTable()
+        self._chosen = Selection(0)
+        self._payload: Bytes = data
+        self._decoded_to = 0  # rows of the table up to which `_records` reaches
+        self._at_record = 0  # where in `_records` the next batch begins
+
+    def run(self) -> None:
+        table = self._table
+        alone = any(attributes & _OWN_STEP for attributes in set(table.attributes))
+        for row in range(len(table)):
+            if alone and table.attributes[row] & _OWN_STEP:
+                self._take_alone(row)
+            else:
+                if row >= self._decoded_to:
+                    self._decode_run(row, alone)
+                self._take_decided(row)
+        self._flush_copy()
+
+    # -- decoding --------------------------------------------------------------------------------------------
+
+    def _decode_run(self, row: int, alone: bool) -> None:
+        """Decode and decide all plain batches from `row` on."""
+        end = len(self._table)
+        if alone:
+            attributes = self._table.attributes
+            end = next((at for at in range(row, end) if attributes[at] & _OWN_STEP), end)
+        decode_plain(self._data, self._table, row, end, self._records)
+        self._decide(self._data, end)
+
+    def _decide(self, payload: Bytes, end: int) -> None:
+        self._payload = payload
+        self._chosen = Selection(len(self._table))
+        self._owner.select(payload, self._table, self._records, self._chosen)
+        self._decoded_to = end
+        self._at_record = 0
+
+    # -- deciding --------------------------------------------------------------------------------------------
+
+    def _take_alone(self, row: int) -> None:
+        """A compressed, transactional or control batch."""
+        table = self._table
+        attributes = table.attributes[row] if table.magic[row] >= 2 else table.attributes[row] & CODEC_MASK
+        control = bool(attributes & CONTROL_BIT)
+        payload: Bytes | None = decode_one(self._data, table, row, self._records) if control else None
+        spent = bool(attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)) and self._owner.is_spent(
+            table, row, control_type(payload, self._records) if payload is not None else None
+        )
+        self._decoded_to = row + 1
+        if spent and (not control or self._owner.is_past_horizon(table, row)):
+            self._take_nothing(row)
+            return
+        if payload is None:
+            payload = decode_one(self._data, table, row, self._records)
+            self._decide(payload, row + 1)
+        else:
+            self._keep_all(payload, row)
+        self._take_decided(row, needs_horizon=spent and control)
+
+    def _keep_all(self, payload: Bytes, row: int) -> None:
+        """Markers are no keyed data: what is kept of one is all of it."""
+        records, chosen = self._records, Selection(len(self._table))
+        self._payload, self._chosen, self._at_record = payload, chosen, 0
+        chosen.keep = array("B", b"\1" * len(records))
+        chosen.kept[row] = len(records)
+        chosen.tombstones[row] = sum(size < 0 for size in records.value_size)
+        chosen.last_kept_offset[row] = records.offset[-1] if len(records) else -1
+
+    def _take_nothing(self, row: int) -> None:
+        """A batch none of whose records is wanted."""
+        if self._owner.is_last_of_producer(self._table, row):
+            self._owner.stats.records_read += max(self._table.count[row], 0)
+            self._write(emptied(self._table, row))
+
+    def _take_decided(self, row: int, *, needs_horizon: bool = False) -> None:
+        """A batch whose records are decoded and decided about."""
+        table, chosen, records = self._table, self._chosen, self._records
+        first = self._at_record
+        count = table.count[row] if table.magic[row] >= 2 else _rows_of(records, row, first)
+        self._at_record = last = first + count
+        kept = chosen.kept[row]
+        stats = self._owner.stats
+        stats.records_read += count
+        stats.records_written += kept
+        if not kept:
+            if self._owner.is_last_of_producer(table, row):
+                self._write(emptied(table, row))
+            return
+        magic = table.magic[row]
+        attributes = table.attributes[row]
+        horizon = None
+        has_horizon = magic < 2 or attributes & DELETE_HORIZON_BIT
+        if not has_horizon and (needs_horizon or chosen.tombstones[row]):
+            horizon = self._owner.horizon_ms
+        wrapper = magic < 2 and attributes & CODEC_MASK
+        mixed = wrapper and any(has_other_magic(records, at, magic) for at in range(first, last))
+        if kept == count and horizon is None and not mixed:
+            self._copy(row)
+            return
+        self._write(rebuild(self._payload, table, row, records, range(first, last), chosen.keep, horizon))
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def _copy(self, row: int) -> None:
+        """Copying waits for the batches after it: neighbours go in one piece."""
+        start = self._table.position[row] - self._table.origin
+        if start != self._copy_to:
+            self._flush_copy()
+            self._copy_from = start
+        self._copy_to = start + self._table.size[row]
+
+    def _write(self, batch: Bytes) -> None:
+        self._flush_copy()
+        self.parts.append(batch)
+
+    def _flush_copy(self) -> None:
+        if self._copy_to > self._copy_from:
+            self.parts.append(self._data[self._copy_from : self._copy_to])
+        self._copy_from = self._copy_to = -1
+
+
+def _rows_of(records: RecordTable, row: int, first: int) -> int:
+    last = first
+    while last < len(records) and records.batch[last] == row:
+        last += 1
+    return last - first

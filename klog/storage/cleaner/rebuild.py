@@ -1,0 +1,160 @@
+"""Batches with fewer records, as Kafka's cleaner writes them.
+
+Rules: `MemoryRecords.buildRetainedRecordsInto` with `MemoryRecordsBuilder`, `LegacyRecord`; KIP-534. Offsets,
+sequences, leader epoch and codec stay, so does the last offset of a magic 2 batch; timestamps count from the
+first record that is left, or from the delete horizon. Compression is at the codec's default level.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from typing import Final
+
+from klog.formats import compression
+from klog.formats.batch_builder import BatchFields, assemble, empty_batch
+from klog.formats.checksums import Bytes, crc32
+from klog.formats.columns import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    BatchTable,
+    RecordTable,
+)
+from klog.formats.compaction import rewrite
+from klog.formats.constants import NO_TIMESTAMP
+from klog.formats.errors import CorruptRecordError
+
+_ENTRY: Final = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
+_TIMESTAMP: Final = struct.Struct(">q")
+_SIZE: Final = struct.Struct(">i")
+_SIZE_BYTES: Final = 4
+_CRC_AND_AFTER: Final = 4
+
+
+def rebuild(
+    payload: Bytes,
+    table: BatchTable,
+    row: int,
+    records: RecordTable,
+    rows: range,
+    keep: array[int],
+    new_horizon_ms: int | None,
+) -> Bytes:
+    """Batch `row` with those of its records (`rows`) that `keep` marks, at least one.
+
+    `new_horizon_ms` gives a magic 2 batch the delete horizon that it does not have yet. Raises
+    `CorruptRecordError` where the records could not stand in one batch.
+    """
+    if table.magic[row] < 2:
+        return _rebuild_legacy(payload, table, row, records, [at for at in rows if keep[at]])
+    attributes = table.attributes[row]
+    horizon = new_horizon_ms
+    if horizon is None and attributes & DELETE_HORIZON_BIT:
+        horizon = table.base_timestamp[row]
+    base_offset, last_offset = table.base_offset[row], table.last_offset[row]
+    data, count, base_timestamp, largest = rewrite(
+        payload, records, rows.start, rows.stop, keep, base_offset, horizon
+    )
+    max_timestamp = table.max_timestamp[row] if attributes & TIMESTAMP_TYPE_BIT else largest
+    return assemble(
+        data,
+        _fields(table, row, attributes & CODEC_MASK, horizon),
+        base_offset=base_offset,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        count=count,
+    )
+
+
+def emptied(table: BatchTable, row: int) -> bytearray:
+    """Batch `row` (of magic 2) without its records: it goes on to tell its producer's last sequence."""
+    return empty_batch(
+        _fields(table, row, compression.NONE, None),
+        base_offset=table.base_offset[row],
+        last_offset=table.last_offset[row],
+        max_timestamp=table.max_timestamp[row],
+    )
+
+
+def _fields(table: BatchTable, row: int, codec: int, horizon: int | None) -> BatchFields:
+    attributes = table.attributes[row]
+    return BatchFields(
+        codec=codec,
+        log_append_time_ms=table.max_timestamp[row] if attributes & TIMESTAMP_TYPE_BIT else None,
+        leader_epoch=table.leader_epoch[row],
+        producer_id=table.producer_id[row],
+        producer_epoch=table.producer_epoch[row],
+        base_sequence=table.base_sequence[row],
+        is_transactional=bool(attributes & TRANSACTIONAL_BIT),
+        is_control=bool(attributes & CONTROL_BIT),
+        delete_horizon_ms=horizon,
+    )
+
+
+# Magic 0 and 1
+
+
+def has_other_magic(records: RecordTable, row: int, magic: int) -> bool:
+    """Whether an inner message is of another magic than its wrapper (KAFKA-4298 wrote such)."""
+    overhead = records.record_size[row] - max(records.key_size[row], 0) - max(records.value_size[row], 0)
+    return overhead != _overhead_bytes(magic)
+
+
+def _overhead_bytes(magic: int) -> int:
+    return _ENTRY.size + (_TIMESTAMP.size if magic else 0) + 2 * _SIZE_BYTES
+
+
+def _rebuild_legacy(
+    payload: Bytes, table: BatchTable, row: int, records: RecordTable, rows: list[int]
+) -> Bytes:
+    """A compressed message set: messages of older formats stand alone or in a wrapper."""
+    magic, attributes = table.magic[row], table.attributes[row]
+    time_type = attributes & TIMESTAMP_TYPE_BIT if magic else 0
+    wrapper_timestamp = table.max_timestamp[row]
+    base_offset = records.offset[rows[0]] if magic else 0
+    view = memoryview(payload)
+    parts: list[bytes] = []
+    largest, previous = NO_TIMESTAMP, -1
+    for at in rows:
+        offset = records.offset[at]
+        timestamp = wrapper_timestamp if time_type else records.timestamp[at]
+        if offset <= previous or timestamp < NO_TIMESTAMP:
+            raise CorruptRecordError(f"message {offset} follows {previous} with timestamp {timestamp}")
+        previous = offset
+        largest = max(largest, timestamp)
+        parts.append(
+            _message(
+                offset - base_offset,
+                magic,
+                time_type,
+                timestamp,
+                _span(view, records.key_start[at], records.key_size[at]),
+                _span(view, records.value_start[at], records.value_size[at]),
+            )
+        )
+    codec = attributes & CODEC_MASK
+    block = compression.compress(codec, b"".join(parts), magic=magic)
+    max_timestamp = NO_TIMESTAMP if not magic else wrapper_timestamp if time_type else largest
+    return _message(previous, magic, time_type | codec, max_timestamp, None, block)
+
+
+def _span(view: memoryview, start: int, size: int) -> bytes | None:
+    return bytes(view[start : start + size]) if size >= 0 else None
+
+
+def _sized(data: bytes | None) -> bytes:
+    return _SIZE.pack(-1) if data is None else _SIZE.pack(len(data)) + data
+
+
+def _message(
+    offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
+) -> bytes:
+    """One message of magic 0 or 1, as the definition in `message_set` has it; a test holds the two equal."""
+    time = _TIMESTAMP.pack(timestamp) if magic else b""
+    body = b"".join((bytes((magic, attributes)), time, _sized(key), _sized(value)))
+    size = _CRC_AND_AFTER + len(body)
+    return struct.pack(">qiI", offset, size, crc32(body)) + body

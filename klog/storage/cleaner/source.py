@@ -1,0 +1,82 @@
+"""A segment as the cleaner reads it: buffer after buffer of whole batches, every checksum looked at.
+
+Kafka's cleaner does not look at checksums. But a batch that is filtered gets a new one, and with that its
+damage would become the truth; and a damaged key may make another record seem superseded.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+from klog.formats import kernel
+from klog.formats.columns import STOP_BAD_SIZE, BatchTable
+from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES
+from klog.formats.errors import CorruptRecordError
+from klog.storage.chunks import chunks
+from klog.storage.files import open_for_reading, read_whole
+from klog.storage.producer_state import ABORTED_TXN, AbortedTxn
+
+_NEWEST_MAGIC: Final = 2
+_CURE: Final = "`klog verify` shows the damage; the log is left as it is"
+
+
+def sound_batches(
+    path: str, size_bytes: int, table: BatchTable, *, start_bytes: int = 0, buffer_bytes: int
+) -> Iterator[memoryview]:
+    """The batches of a closed segment; each time `table` describes those in the yielded buffer.
+
+    Raises `StorageError` where it cannot be read, `CorruptRecordError` where it is damaged anywhere.
+    """
+    with open_for_reading(path) as file:
+        end = start_bytes
+        for data in chunks(
+            file, table, start_bytes=start_bytes, end_bytes=size_bytes, chunk_bytes=buffer_bytes
+        ):
+            _demand_sound(path, data, table)
+            end = table.origin + table.consumed_bytes
+            if len(table):
+                yield data
+        if end < size_bytes:
+            raise _corrupt(path, "the segment ends inside a batch", end)
+
+
+def _demand_sound(path: str, data: memoryview, table: BatchTable) -> None:
+    if table.stop == STOP_BAD_SIZE:
+        what = f"a batch of {table.stop_size} bytes cannot be"
+        raise _corrupt(path, what, table.origin + table.consumed_bytes)
+    if kernel.verify(data, table):
+        raise _corrupt(path, "batch fails its checksum", table.position[table.valid.index(0)])
+    if len(table) and (max(table.magic) > _NEWEST_MAGIC or min(table.magic) < 0):
+        raise _corrupt(path, "batch of an unknown magic", table.origin)
+
+
+def _corrupt(path: str, what: str, position: int) -> CorruptRecordError:
+    return CorruptRecordError(what, file=path, position_bytes=position, cure=_CURE)
+
+
+def position_of(index_path: str, base_offset: int, offset: int) -> int:
+    """Where to start reading for `offset`, by the segment's offset index (0 where that does not help)."""
+    if offset <= base_offset or not os.path.exists(index_path):
+        return 0
+    data = read_whole(index_path)
+    entries = array("i", data[: len(data) // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES])
+    entries.byteswap()
+    position = 0
+    for relative, at in zip(entries[0::2], entries[1::2], strict=True):
+        # An index that is still allocated in full ends in zeros.
+        if relative > offset - base_offset or at <= position:
+            break
+        position = at
+    return position
+
+
+def aborted_txns(path: str) -> list[AbortedTxn]:
+    """The entries of a transaction index; none where there is no such file."""
+    if not os.path.exists(path):
+        return []
+    data = read_whole(path)
+    whole = len(data) // ABORTED_TXN.size * ABORTED_TXN.size
+    return [AbortedTxn(*fields[1:]) for fields in ABORTED_TXN.iter_unpack(data[:whole])]

@@ -1,0 +1,101 @@
+"""A cleaned segment takes the place of those it was made from, so that a crash at any point loses nothing.
+
+Rules: Kafka's `LocalLog.replaceSegments`, and what `LogLoader` makes of an interrupted one: while a file is
+called `.cleaned` the swap has not happened; from the moment that all are called `.swap` it will, whoever
+finishes it. One step more than Kafka takes: the directory is forced to disk between the two halves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+
+from klog.formats.names import FileKind, segment_file
+from klog.storage.cleaner.output import KINDS
+from klog.storage.cleaner.task import CLEANED, DELETED, SWAP, CleanedGroup
+from klog.storage.files import storage_error
+
+
+class DirectoryChanges:
+    """The changes that a swap makes, one by one; tests interrupt them. All raise `OSError`."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name."""
+        os.rename(source, target)
+
+    def sync(self, directory: str) -> None:
+        """Force the names in a directory to disk."""
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def swap_in(
+    directory: str,
+    group: CleanedGroup,
+    changes: DirectoryChanges | None = None,
+    *,
+    between: Callable[[], None] = lambda: None,
+) -> list[str]:
+    """Swap the group's files in; returns the files (`.deleted`) that are to be removed now or later.
+
+    `between` is called while both the old and the new segment are there: the owner of the log lets go of the
+    old ones in it. Raises `StorageError`.
+    """
+    changes = DirectoryChanges() if changes is None else changes
+    new = [os.path.join(directory, segment_file(kind, group.base_offset)) for kind in KINDS]
+    try:
+        for path in _there(new, CLEANED):
+            changes.rename(path + CLEANED, path + SWAP)
+        changes.sync(directory)
+        between()
+        gone = mark_deleted(directory, group.replaces, changes, keep_snapshot_of=group.base_offset)
+        for path in _there(new, SWAP):
+            changes.rename(path + SWAP, path)
+        changes.sync(directory)
+    except OSError as error:
+        raise storage_error("cleaned segment cannot be swapped in", directory, error) from error
+    return gone
+
+
+def mark_deleted(
+    directory: str,
+    base_offsets: Sequence[int],
+    changes: DirectoryChanges,
+    *,
+    keep_snapshot_of: int | None = None,
+) -> list[str]:
+    """Rename the files of segments, and the producer snapshots at their start, to `.deleted`.
+
+    Returns the new names. Raises `OSError`.
+    """
+    gone = []
+    for base_offset in base_offsets:
+        kinds = KINDS if base_offset == keep_snapshot_of else (*KINDS, FileKind.PRODUCER_SNAPSHOT)
+        paths = [os.path.join(directory, segment_file(kind, base_offset)) for kind in kinds]
+        for path in _there(paths, ""):
+            changes.rename(path, path + DELETED)
+            gone.append(path + DELETED)
+    return gone
+
+
+def remove(paths: Sequence[str], changes: DirectoryChanges | None = None) -> None:
+    """Remove files that are out of the log. Raises `StorageError`."""
+    changes = DirectoryChanges() if changes is None else changes
+    for path in paths:
+        try:
+            changes.unlink(path)
+        except OSError as error:
+            raise storage_error("cannot be removed", path, error) from error
+
+
+def _there(paths: Sequence[str], suffix: str) -> list[str]:
+    return [path for path in paths if os.path.exists(path + suffix)]

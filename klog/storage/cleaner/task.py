@@ -1,0 +1,153 @@
+"""What one cleaning is to do, how it goes and what it made: values that cross to another process and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from klog.formats.errors import KlogError
+from klog.formats.names import FileKind, FileState, segment_file
+from klog.storage.cleaner.selection import DirtyLog
+from klog.storage.cleaner.view import LastRecord, LastRecords, SegmentView
+
+DEFAULT_DEDUPE_BUFFER_BYTES: Final = 134_217_728
+DEFAULT_IO_BUFFER_BYTES: Final = 524_288
+
+
+class CleaningAbortedError(KlogError):
+    """The cleaning was told to stop; the log is as it was, but for the groups that were swapped in."""
+
+
+class SegmentOverflowError(KlogError):
+    """A segment holds offsets that its index cannot express (KAFKA-6264): Kafka splits it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanerSettings:
+    """One cleaner thread's share of the broker's `log.cleaner.*`.
+
+    Half of the I/O buffer reads and half writes; it grows by itself for a batch that is larger.
+    `load_factor` is `log.cleaner.io.buffer.load.factor`.
+    """
+
+    dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
+    load_factor: float = 0.9
+    io_buffer_bytes: int = DEFAULT_IO_BUFFER_BYTES
+
+    @property
+    def buffer_bytes(self) -> int:
+        """What is read at a time."""
+        return max(self.io_buffer_bytes // 2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanTask:
+    """A log and what of it to clean, with what its configs and producers say at `now_ms`.
+
+    `segments` are those below `first_uncleanable_offset`, `later_bases` the base offsets of the others: a
+    transaction may have ended in one of them.
+    """
+
+    directory: str
+    segments: tuple[SegmentView, ...]
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    later_bases: tuple[int, ...] = ()
+    last_records: LastRecords = field(default_factory=dict)
+    settings: CleanerSettings = field(default_factory=CleanerSettings)
+
+    @classmethod
+    def of(
+        cls, dirty: DirtyLog, now_ms: int, last_records: LastRecords, settings: CleanerSettings
+    ) -> CleanTask:
+        """The task of cleaning what `dirty` says can be cleaned."""
+        log, config, limit = dirty.log, dirty.log.config, dirty.first_uncleanable_offset
+        return cls(
+            directory=log.directory,
+            segments=tuple(one for one in log.segments if one.base_offset < limit),
+            first_dirty_offset=dirty.first_dirty_offset,
+            first_uncleanable_offset=limit,
+            now_ms=now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            segment_bytes=config.segment_bytes,
+            segment_index_bytes=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            later_bases=tuple(one.base_offset for one in log.segments if one.base_offset >= limit),
+            last_records=last_records,
+            settings=settings,
+        )
+
+    def path(self, kind: FileKind, base_offset: int) -> str:
+        """A file of one of the log's segments."""
+        return os.path.join(self.directory, segment_file(kind, base_offset))
+
+    def to_json(self) -> dict[str, Any]:
+        """The task as JSON values."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in _PLAIN_FIELDS}
+        values["later_bases"] = list(self.later_bases)
+        values["segments"] = [list(segment) for segment in self.segments]
+        values["last_records"] = {str(pid): list(last) for pid, last in self.last_records.items()}
+        values["settings"] = {name: getattr(self.settings, name) for name in _SETTINGS_FIELDS}
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> CleanTask:
+        """The task that `to_json` wrote."""
+        return cls(
+            **{name: values[name] for name in _PLAIN_FIELDS},
+            later_bases=tuple(values["later_bases"]),
+            segments=tuple(SegmentView(*segment) for segment in values["segments"]),
+            last_records={int(pid): LastRecord(*last) for pid, last in values["last_records"].items()},
+            settings=CleanerSettings(**values["settings"]),
+        )
+
+
+_SETTINGS_FIELDS: Final = tuple(CleanerSettings.__dataclass_fields__)
+_PLAIN_FIELDS: Final = tuple(
+    name
+    for name in CleanTask.__dataclass_fields__
+    if name not in {"segments", "later_bases", "last_records", "settings"}
+)
+
+
+class CleanedGroup(NamedTuple):
+    """One finished segment: its `.cleaned` files wait, on disk, to be swapped with those they replace."""
+
+    base_offset: int
+    replaces: tuple[int, ...]
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class CleanStats:
+    """What a cleaning read and wrote. `map_utilization` is how full the offset map was, from 0 to 1."""
+
+    map_bytes_read: int = 0
+    map_records_read: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    invalid_records: int = 0
+    map_utilization: float = 0.0
+    map_seconds: float = 0.0
+    seconds: float = 0.0
+
+
+class CleanResult(NamedTuple):
+    """How far the log is clean now (its new checkpoint), and what that took."""
+
+    end_offset: int
+    stats: CleanStats
+
+
+CLEANED: Final = FileState.CLEANED
+SWAP: Final = FileState.SWAP
+DELETED: Final = FileState.DELETED
