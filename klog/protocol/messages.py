@@ -98,16 +98,25 @@ def response_class(api_key: int, version: int) -> type:
     return _entity_class(api_key, version, "Response")
 
 
-def struct_class(api_key: int, version: int, name: str) -> type:
-    """A class that an API's messages are made of, by name. Raises UnsupportedApiError, AttributeError.
+def request_struct(api_key: int, version: int, name: str) -> type:
+    """A class that a request is made of, by the name that Kafka's schema gives it.
 
-    kio's names are those of Kafka's schemas; requests are searched before responses.
+    Raises UnsupportedApiError, AttributeError.
     """
-    for message in (request_class(api_key, version), response_class(api_key, version)):
-        found = getattr(import_module(message.__module__), name, None)
-        if isinstance(found, type):
-            return found
-    raise AttributeError(f"{api_name(api_key)} version {version} has no {name}")
+    return _struct(request_class(api_key, version), name)
+
+
+def response_struct(api_key: int, version: int, name: str) -> type:
+    """A class that a response is made of, by the name that Kafka's schema gives it.
+
+    Raises UnsupportedApiError, AttributeError.
+    """
+    return _struct(response_class(api_key, version), name)
+
+
+def _struct(message: type, name: str) -> type:
+    found: type = getattr(import_module(message.__module__), name)
+    return found
 
 
 def _entity_class(api_key: int, version: int, kind: str) -> type:

@@ -19,7 +19,7 @@ from klog.protocol.entity_writer import write_entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
-from klog.protocol.messages import build, request_class, response_class, struct_class
+from klog.protocol.messages import build, request_class, request_struct, response_class, response_struct
 from klog.protocol.primitives import read_uvarint
 from tests.protocol.entities import entities
 
@@ -116,7 +116,15 @@ def test_null_where_the_schema_has_none_is_refused():
 def test_an_entity_is_built_from_the_values_that_its_version_has():
     topic_id = UUID(int=7)
     for version, expected in ((9, None), (12, topic_id)):
-        topic = struct_class(ApiKey.METADATA, version, "MetadataResponseTopic")
+        topic = response_struct(ApiKey.METADATA, version, "MetadataResponseTopic")
         values = {"name": "t", "topic_id": topic_id, "is_internal": False, "error_code": ErrorCode.NONE}
         built = build(topic, **values, partitions=(), topic_authorized_operations=0)
         assert getattr(built, "topic_id", None) == expected
+
+
+def test_a_struct_of_the_same_name_differs_between_request_and_response():
+    cursor_of_request = request_struct(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "Cursor")
+    cursor_of_response = response_struct(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, "Cursor")
+    assert cursor_of_request is not cursor_of_response
+    with pytest.raises(AttributeError):
+        request_struct(ApiKey.METADATA, 12, "NoSuchStruct")
