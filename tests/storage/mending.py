@@ -1,4 +1,4 @@
-"""What the tests of rebuild and recovery share: copies of fixtures, and Kafka's settings when it made them."""
+"""What the tests of rebuild and recovery share: copies of fixtures, and the settings that made them."""
 
 from __future__ import annotations
 
