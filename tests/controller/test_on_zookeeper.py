@@ -24,7 +24,7 @@ from tests.peers.zookeeper import ZooKeeperServer
 pytestmark = pytest.mark.kafka
 
 SOON_S = 30
-SESSION_TIMEOUT_MS = 1_000
+SESSION_TIMEOUT_MS = 3_000
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -18,7 +18,9 @@ from tests.peers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.kafka
 
-SESSION_TIMEOUT_MS = 1_200
+# Long enough that a busy machine does not expire sessions on its own.
+SESSION_TIMEOUT_MS = 12_000
+SHORT_SESSION_TIMEOUT_MS = 2_000
 
 
 @pytest.fixture
@@ -106,9 +108,19 @@ def test_a_write_without_reply_is_an_open_question(
         disturbed.create("/b")
 
 
+@pytest.fixture
+def short_lived(proxy: Proxy, direct: ZooKeeperStore) -> Iterator[ZooKeeperStore]:
+    """As `disturbed`, with a session that ends soon when its client falls silent."""
+    hosts = f"127.0.0.1:{proxy.port}{direct._root}"
+    store = ZooKeeperStore(hosts, session_timeout_ms=SHORT_SESSION_TIMEOUT_MS)
+    yield store
+    store.close()
+
+
 def test_a_silent_client_loses_its_session(
-    disturbed: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
+    short_lived: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
 ) -> None:
+    disturbed = short_lived
     states, old_watch, gone = States(), Seen(), Seen()
     disturbed.add_session_listener(states)
     old_session = disturbed.session_id
