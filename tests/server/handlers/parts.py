@@ -20,7 +20,7 @@ from klog.metadata.control_requests import (
 )
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.file_slice import BodyPart, FileSlice
-from klog.protocol.messages import build, decode_response, encode_request, request_class, struct_class
+from klog.protocol.messages import build, decode_response, encode_request, request_class, request_struct
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.partition import Partition
@@ -225,8 +225,8 @@ def request_of(api_key: int, version: int, *, client_id="test", **values) -> Fak
 
 
 def part_of(api_key: int, version: int, name: str, **values):
-    """A struct of an API's messages, by the name it has in Kafka's schemas."""
-    return build(struct_class(api_key, version, name), **values)
+    """A struct of a request, by the name it has in Kafka's schemas."""
+    return build(request_struct(api_key, version, name), **values)
 
 
 def answer_of(request: FakeRequest):
