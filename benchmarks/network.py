@@ -147,7 +147,7 @@ def measure_small() -> None:
         before, _ = used()
         rate = load.recv()
         cpu_us = (used()[0] - before) / (rate * SECONDS) * 1e6
-        print(f"small requests, 8 connections   {rate:10,.0f} requests/s   {cpu_us:6.1f} us CPU each")
+        print(f"small requests, 8 connections {rate:10,.0f} requests/s   {cpu_us:6.1f} us CPU each")
 
 
 def measure_large(records_bytes: int, connections: int) -> None:

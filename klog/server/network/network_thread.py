@@ -244,7 +244,7 @@ class NetworkThread:
 
     def _is_quiet(self, connection: Connection) -> bool:
         """Whether the connection may be read: ours, with nothing outstanding and nothing to send."""
-        return not (connection.closed or connection.is_busy() or self.draining)
+        return not (connection.closed or connection.is_busy() or self._drain_until_s is not None)
 
     def _read_once(self, connection: Connection) -> bool:
         frame = connection.frame

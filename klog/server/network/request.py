@@ -134,15 +134,18 @@ class Request:
         with self.connection.lock:
             if self.answered:
                 raise UsageError(f"{self!r} is answered twice")
-            self.answered = True
             self.parts = parts
             self.closes = closes
+            # Last, for the thread that ran the handler looks at it without the lock.
+            self.answered = True
             parked = self.parked
         if parked:
             self.connection.network.complete(self)
 
     def park(self) -> bool:
         """Called by the thread that ran the handler: True when the answer is still to come."""
+        if self.answered:
+            return False
         with self.connection.lock:
             self.parked = not self.answered
             return self.parked
