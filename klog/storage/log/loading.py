@@ -20,7 +20,7 @@ from klog.formats.names import FileKind, FileState
 from klog.storage.files import read_whole
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.log.epoch_file import EpochFile
-from klog.storage.log.partition_log import LogState
+from klog.storage.log.log_values import LogState
 from klog.storage.log.producers import Producers
 from klog.storage.log.segment import LogSegment
 from klog.storage.log.snapshot_files import SnapshotFiles

@@ -5,8 +5,8 @@ recovering it is `loading`'s, what retention deletes `retention`'s, lookups by t
 public methods are safe for threads. Time comes from the caller or from `clock_ms`; what is done later (fsync
 after a roll, deleting files) is handed to `background`.
 
-Every method that touches the disk raises `OSError` or `StorageError` where that fails. Nothing of the log may
-be trusted in memory then: whoever calls takes the log directory offline (`LogManager.failed`).
+Every method that touches the disk raises `OSError` or `StorageError` where that fails. Nothing of the log is
+to be trusted in memory then: it is closed, and `background` is told, which takes the log directory offline.
 """
 
 from __future__ import annotations
@@ -14,56 +14,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
 
 from klog.config.topic import TopicConfig
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import FileKind, TopicPartition, segment_file
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated
-from klog.storage.log.epoch_file import EpochEnd, EpochFile
+from klog.storage.log.disk_guard import on_disk
+from klog.storage.log.epoch_file import EpochEnd
 from klog.storage.log.follower_batches import follower_batches
+from klog.storage.log.log_values import AppendInfo, Background, LogState
 from klog.storage.log.markers import Marker, end_marker
-from klog.storage.log.producers import Producers
 from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_stretch
 from klog.storage.log.segment import INDEX_KINDS, LogSegment, sync_file
 from klog.storage.log.segments import Segments, discard, remove_file, unlink
-from klog.storage.log.snapshot_files import SnapshotFiles
 from klog.storage.log.validation import validate
 
-
-class Background(Protocol):
-    """What a log leaves to others to do soon, in another thread."""
-
-    def flush(self, log: PartitionLog, up_to_offset: int) -> None:
-        """Force everything below the offset to disk."""
-
-    def delete_later(self, log: PartitionLog, paths: Sequence[str], delay_ms: int) -> None:
-        """Unlink files (already renamed to `.deleted`) after a while."""
-
-
-class AppendInfo(NamedTuple):
-    """What an append did. `duplicate` says that the records were in the log already."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    size_bytes: int = 0
-    duplicate: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class LogState:
-    """What loading found: the parts that a `PartitionLog` is made of. The last segment is active."""
-
-    segments: tuple[LogSegment, ...]
-    producers: Producers
-    snapshots: SnapshotFiles
-    epochs: EpochFile
-    log_start_offset: int
-    log_end_offset: int
-    recovery_point: int
+__all__ = ["AppendInfo", "PartitionLog"]
 
 
 class PartitionLog:
@@ -83,6 +49,7 @@ class PartitionLog:
         """`jitter(limit)` draws a number from 0 up to, not including, `limit`."""
         self.partition = partition
         self.directory = directory
+        self.topic_id: str | None = None
         self.config = config
         self.lock = threading.RLock()
         self._clock_ms = clock_ms
@@ -98,7 +65,7 @@ class PartitionLog:
         self.high_watermark = state.log_start_offset
         self.last_flush_ms = clock_ms()
         self._unflushed_records = 0
-        self._closed = False
+        self.closed = False
         self._roll_ms = self._next_roll_ms()
 
     def __repr__(self) -> str:
@@ -140,10 +107,10 @@ class PartitionLog:
         limit = min(self.config.segment_jitter_ms, self.config.roll_ms)
         return self.config.roll_ms - (self._jitter(limit) if limit > 0 else 0)
 
+    @on_disk
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """This broker leads from `start_offset` on in `epoch`; written before anything is appended in it."""
-        with self.lock:
-            self.epochs.assign(epoch, start_offset)
+        self.epochs.assign(epoch, start_offset)
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """The largest epoch at or below `epoch` and where it ends; (-1, -1) where that is not known."""
@@ -152,6 +119,7 @@ class PartitionLog:
 
     # -- appending -------------------------------------------------------------------------------------------
 
+    @on_disk
     def append_as_leader(
         self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
@@ -159,66 +127,61 @@ class PartitionLog:
 
         Raises `AppendError` where they may not enter.
         """
-        with self.lock:
-            self._demand_open()
-            config = self.config
-            valid = validate(
-                data,
-                config,
-                next_offset=self.log_end_offset,
-                leader_epoch=leader_epoch,
-                now_ms=now_ms,
-                origin=origin,
-            )
-            if valid is None:
-                return AppendInfo(-1, -1, -1, self.log_start_offset)
-            size = len(valid.data)
-            if size > config.segment_bytes:
-                what = f"{size} bytes in one append, a segment holds {config.segment_bytes}"
-                raise AppendError("RECORD_LIST_TOO_LARGE", what)
-            batch = valid.batches[0]
-            if batch.producer_id >= 0:
-                if batch.is_control:
-                    marker = end_marker(valid.data)
-                    if marker is not None:
-                        self.producers.check_marker(batch, marker)
-                else:
-                    sent = self.producers.check(batch, origin)
-                    if sent is not None:
-                        return AppendInfo(
-                            sent.first_offset,
-                            sent.last_offset,
-                            sent.timestamp,
-                            self.log_start_offset,
-                            0,
-                            True,
-                        )
-            self.epochs.assign(leader_epoch, valid.first_offset)
-            self._write(valid, now_ms)
-            return AppendInfo(
-                valid.first_offset, valid.last_offset, valid.log_append_time_ms, self.log_start_offset, size
-            )
+        config = self.config
+        valid = validate(
+            data,
+            config,
+            next_offset=self.log_end_offset,
+            leader_epoch=leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+        )
+        if valid is None:
+            return AppendInfo(-1, -1, -1, self.log_start_offset)
+        size = len(valid.data)
+        if size > config.segment_bytes:
+            what = f"{size} bytes in one append, a segment holds {config.segment_bytes}"
+            raise AppendError("RECORD_LIST_TOO_LARGE", what)
+        batch = valid.batches[0]
+        if batch.producer_id >= 0:
+            if batch.is_control:
+                marker = end_marker(valid.data)
+                if marker is not None:
+                    self.producers.check_marker(batch, marker)
+            else:
+                sent = self.producers.check(batch, origin)
+                if sent is not None:
+                    return AppendInfo(
+                        sent.first_offset,
+                        sent.last_offset,
+                        sent.timestamp,
+                        self.log_start_offset,
+                        0,
+                        True,
+                    )
+        self.epochs.assign(leader_epoch, valid.first_offset)
+        self._write(valid, now_ms)
+        return AppendInfo(
+            valid.first_offset, valid.last_offset, valid.log_append_time_ms, self.log_start_offset, size
+        )
 
+    @on_disk
     def append_as_follower(self, data: memoryview, now_ms: int) -> AppendInfo:
         """Write batches that the leader has checked, as they are; a partial last one is left out.
 
         Raises `AppendError` where one is damaged, `UnexpectedOffsetError` where they do not continue the log.
         """
-        with self.lock:
-            self._demand_open()
-            valid = follower_batches(data, self.log_end_offset)
-            if valid is None:
-                return AppendInfo(-1, -1, -1, self.log_start_offset)
-            for batch in valid.batches:
-                if batch.leader_epoch >= 0:
-                    self.epochs.assign(batch.leader_epoch, batch.first_offset)
-                else:
-                    # Messages older than magic 2 know no epochs, and epochs must not speak for them.
-                    self.epochs.clear()
-            self._write(valid, now_ms)
-            return AppendInfo(
-                valid.first_offset, valid.last_offset, -1, self.log_start_offset, len(valid.data)
-            )
+        valid = follower_batches(data, self.log_end_offset)
+        if valid is None:
+            return AppendInfo(-1, -1, -1, self.log_start_offset)
+        for batch in valid.batches:
+            if batch.leader_epoch >= 0:
+                self.epochs.assign(batch.leader_epoch, batch.first_offset)
+            else:
+                # Messages older than magic 2 know no epochs, and epochs must not speak for them.
+                self.epochs.clear()
+        self._write(valid, now_ms)
+        return AppendInfo(valid.first_offset, valid.last_offset, -1, self.log_start_offset, len(valid.data))
 
     def _write(self, valid: Validated, now_ms: int) -> None:
         data, last_offset = valid.data, valid.last_offset
@@ -245,31 +208,26 @@ class PartitionLog:
             if aborted is not None:
                 segment.append_aborted(aborted)
 
-    def _demand_open(self) -> None:
-        if self._closed:
-            raise StorageError("the log is closed", file=self.directory)
-
     # -- rolling and flushing --------------------------------------------------------------------------------
 
+    @on_disk
     def roll(self, base_offset: int = 0) -> LogSegment:
         """Start a new active segment at the log's end, or at `base_offset` beyond it; returns it."""
-        with self.lock:
-            self._demand_open()
-            base = max(base_offset, self.log_end_offset)
-            old = self.segments.active
-            if old.base_offset == base:
-                if old.size:
-                    raise KlogError(f"cannot roll to offset {base}: a segment with records starts there")
-                # Empty, but an index too small for an entry calls it full: made anew, as Kafka does.
-                self.segments.remove([old])
-                unlink(old)
-            else:
-                old.finish()
-            self._new_segment(base)
-            self.producers.end_offset = base
-            self._snapshots.take(base, self.producers)
-            self._background.flush(self, base)
-            return self.segments.active
+        base = max(base_offset, self.log_end_offset)
+        old = self.segments.active
+        if old.base_offset == base:
+            if old.size:
+                raise KlogError(f"cannot roll to offset {base}: a segment with records starts there")
+            # Empty, but an index too small for an entry calls it full: made anew, as Kafka does.
+            self.segments.remove([old])
+            unlink(old)
+        else:
+            old.finish()
+        self._new_segment(base)
+        self.producers.end_offset = base
+        self._snapshots.take(base, self.producers)
+        self._background.flush(self, base)
+        return self.segments.active
 
     def _new_segment(self, base_offset: int) -> None:
         for kind in (FileKind.LOG, *INDEX_KINDS):
@@ -284,18 +242,18 @@ class PartitionLog:
         """Force everything below the offset (default: all) to disk and move the recovery point."""
         with self.lock:
             end = self.log_end_offset if up_to_offset is None else min(up_to_offset, self.log_end_offset)
-            if end <= self.recovery_point:
-                return
-            first = self.segments.floor(self.recovery_point)
             recovery_point = self.recovery_point
-            segments = [segment for segment in list(self.segments)[first:] if segment.base_offset < end]
+            if end <= recovery_point or self.closed:
+                return
+            numbers = range(self.segments.floor(recovery_point), len(self.segments))
+            segments = [self.segments[n] for n in numbers if self.segments.bases[n] < end]
+            is_first = self.segments.bases[0] >= recovery_point
             unflushed = self._unflushed_records
-        for segment in segments:
-            segment.flush()
-            self._snapshots.flush(segment.base_offset)
-        self._snapshots.flush(end)
-        if any(segment.base_offset >= recovery_point for segment in segments):
-            sync_file(self.directory)
+        try:
+            self._sync(segments, end, recovery_point, with_parent=is_first)
+        except OSError as error:
+            self.fail(error)
+            raise
         with self.lock:
             # The log may have been cut meanwhile.
             if self.recovery_point < end <= self.log_end_offset:
@@ -303,8 +261,22 @@ class PartitionLog:
                 self.last_flush_ms = self._clock_ms()
                 self._unflushed_records -= min(unflushed, self._unflushed_records)
 
+    def _sync(
+        self, segments: Sequence[LogSegment], end: int, recovery_point: int, *, with_parent: bool
+    ) -> None:
+        """The slow part of a flush, without the lock: others go on reading and appending meanwhile."""
+        for segment in segments:
+            segment.flush()
+            self._snapshots.flush(segment.base_offset)
+        self._snapshots.flush(end)
+        if any(segment.base_offset >= recovery_point for segment in segments):
+            sync_file(self.directory)
+        if with_parent:
+            sync_file(os.path.dirname(self.directory))
+
     # -- reading ---------------------------------------------------------------------------------------------
 
+    @on_disk
     def read(
         self,
         offset: int,
@@ -319,23 +291,21 @@ class PartitionLog:
         `at_least_one` gives the first batch whole even where it is larger than `max_bytes`; `committed` adds
         the aborted transactions of what is read. Raises `OffsetOutOfRangeError`.
         """
-        with self.lock:
-            self._demand_open()
-            end = self.log_end_offset
-            if not self.log_start_offset <= offset <= end:
-                raise OffsetOutOfRangeError(f"offset {offset} is outside of {self.log_start_offset} to {end}")
-            stretch = None
-            if offset < limit_offset:
-                stretch = find_stretch(self.segments, offset, limit_offset, end, max_bytes, at_least_one)
-            if stretch is None:
-                active = self.segments.active
-                return self._read(None, active.size, 0, active.base_offset)
-            number, position, size = stretch
-            segment = self.segments[number]
-            read = self._read(segment.file, position, size, segment.base_offset)
-            if committed:
-                return read._replace(aborted=aborted_in(self.segments, stretch, offset, end))
-            return read
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(f"offset {offset} is outside of {self.log_start_offset} to {end}")
+        stretch = None
+        if offset < limit_offset:
+            stretch = find_stretch(self.segments, offset, limit_offset, end, max_bytes, at_least_one)
+        if stretch is None:
+            active = self.segments.active
+            return self._read(None, active.size, 0, active.base_offset)
+        number, position, size = stretch
+        segment = self.segments[number]
+        read = self._read(segment.file, position, size, segment.base_offset)
+        if committed:
+            return read._replace(aborted=aborted_in(self.segments, stretch, offset, end))
+        return read
 
     def _read(self, file: object, position: int, size: int, base: int) -> Read:
         return Read(
@@ -351,19 +321,18 @@ class PartitionLog:
 
     # -- cutting ---------------------------------------------------------------------------------------------
 
+    @on_disk
     def delete_oldest(self, count: int) -> None:
         """Take the oldest segments out of the log, all of them at most; their files are unlinked later."""
-        with self.lock:
-            self._demand_open()
-            going = list(self.segments)[:count]
-            if going and len(going) == len(self.segments):
-                if self.segments.active.size:
-                    self.roll()
-                else:
-                    going.pop()
-            if going:
-                self.advance_log_start(self.segments.bases[len(going)])
-                self._delete(going, newest_first=False)
+        going = list(self.segments)[:count]
+        if going and len(going) == len(self.segments):
+            if self.segments.active.size:
+                self.roll()
+            else:
+                going.pop()
+        if going:
+            self.advance_log_start(self.segments.bases[len(going)])
+            self._delete(going, newest_first=False)
 
     def _delete(self, segments: Iterable[LogSegment], *, newest_first: bool) -> None:
         gone = list(segments)
@@ -376,50 +345,48 @@ class PartitionLog:
         if renamed:
             self._background.delete_later(self, renamed, self.config.file_delete_delay_ms)
 
+    @on_disk
     def advance_log_start(self, offset: int) -> bool:
         """Move the log start offset up to at most the high watermark; whether it moved.
 
         Raises `OffsetOutOfRangeError` above the high watermark.
         """
-        with self.lock:
-            if offset > self.high_watermark:
-                raise OffsetOutOfRangeError(
-                    f"log start offset {offset} would be above the high watermark {self.high_watermark}"
-                )
-            if offset <= self.log_start_offset:
-                return False
-            self.log_start_offset = offset
-            self.epochs.truncate_from_start(offset)
-            self.producers.high_watermark_moved(offset)
-            return True
+        if offset > self.high_watermark:
+            raise OffsetOutOfRangeError(
+                f"log start offset {offset} would be above the high watermark {self.high_watermark}"
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.epochs.truncate_from_start(offset)
+        self.producers.high_watermark_moved(offset)
+        return True
 
+    @on_disk
     def truncate_to(self, offset: int) -> bool:
         """Drop everything at and above `offset`; whether anything was dropped."""
-        with self.lock:
-            self._demand_open()
-            if offset >= self.log_end_offset:
-                # An epoch that began at the end, but wrote nothing, may contradict the leader's.
-                self.epochs.truncate_from_end(self.log_end_offset)
-                return False
-            if self.segments.bases[0] > offset:
-                self.restart_at(offset)
-                return True
-            self._delete([s for s in self.segments if s.base_offset > offset], newest_first=True)
-            self.segments.active.truncate_to(offset)
-            self.log_start_offset = min(self.log_start_offset, offset)
-            self._ends_at(offset)
+        if offset >= self.log_end_offset:
+            # An epoch that began at the end, but wrote nothing, may contradict the leader's.
+            self.epochs.truncate_from_end(self.log_end_offset)
+            return False
+        if self.segments.bases[0] > offset:
+            self.restart_at(offset)
             return True
+        self._delete([s for s in self.segments if s.base_offset > offset], newest_first=True)
+        self.segments.active.truncate_to(offset)
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._ends_at(offset)
+        return True
 
+    @on_disk
     def restart_at(self, offset: int, log_start_offset: int | None = None) -> None:
         """Drop everything and begin anew, empty, at `offset`; the log start offset may be another."""
-        with self.lock:
-            self._demand_open()
-            self._delete(self.segments, newest_first=True)
-            self._new_segment(offset)
-            self.epochs.clear()
-            self._snapshots.delete_all()
-            self.log_start_offset = offset if log_start_offset is None else log_start_offset
-            self._ends_at(offset)
+        self._delete(self.segments, newest_first=True)
+        self._new_segment(offset)
+        self.epochs.clear()
+        self._snapshots.delete_all()
+        self.log_start_offset = offset if log_start_offset is None else log_start_offset
+        self._ends_at(offset)
 
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = offset
@@ -437,31 +404,41 @@ class PartitionLog:
 
     # -- moving and closing ----------------------------------------------------------------------------------
 
+    @on_disk
     def rename_directory(self, directory: str) -> None:
         """Give the log's directory another name."""
-        with self.lock:
-            os.rename(self.directory, directory)
-            sync_file(os.path.dirname(directory))
-            self.directory = directory
-            for segment in self.segments:
-                segment.move_to(directory)
-            self._snapshots.directory = directory
-            self.epochs.move_to(directory)
+        os.rename(self.directory, directory)
+        sync_file(os.path.dirname(directory))
+        self.directory = directory
+        for segment in self.segments:
+            segment.move_to(directory)
+        self._snapshots.directory = directory
+        self.epochs.move_to(directory)
 
     def close(self) -> None:
         """Close as at a clean stop: a snapshot at the end, indexes trimmed, everything on disk."""
         with self.lock:
-            if self._closed:
-                return
-            self.segments.active.finish()
-            self._snapshots.take(self.log_end_offset, self.producers)
-            self.flush()
-            self._snapshots.flush(self.log_end_offset)
-            self.release()
+            if not self.closed:
+                self._finish()
+                self.release()
+
+    @on_disk
+    def _finish(self) -> None:
+        self.segments.active.finish()
+        self._snapshots.take(self.log_end_offset, self.producers)
+        self.flush()
+        self._snapshots.flush(self.log_end_offset)
+
+    def fail(self, error: OSError | StorageError) -> None:
+        """The disk has failed: let go of the log and tell `background`."""
+        with self.lock:
+            if not self.closed:
+                self.release()
+                self._background.failed(self, error)
 
     def release(self) -> None:
         """Let go of all files without touching them: the directory has failed or goes away."""
         with self.lock:
-            self._closed = True
+            self.closed = True
             for segment in self.segments:
                 segment.release()

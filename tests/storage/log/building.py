@@ -40,10 +40,14 @@ class Later:
     def __init__(self, *, flushes: bool = True) -> None:
         self.flushes = flushes
         self.deletions: list[str] = []
+        self.failures: list[Exception] = []
 
     def flush(self, log: PartitionLog, up_to_offset: int) -> None:
         if self.flushes:
             log.flush(up_to_offset)
+
+    def failed(self, log: PartitionLog, error: Exception) -> None:
+        self.failures.append(error)
 
     def delete_later(self, log: PartitionLog, paths: Sequence[str], delay_ms: int) -> None:
         self.deletions.extend(paths)

@@ -1,0 +1,129 @@
+"""One of a broker's log directories as a whole: lock, identity, clean-stop marker, checkpoints.
+
+Rules: Kafka's `LogManager`, `FileLock`, `CleanShutdownFileHandler`, `OffsetCheckpointFile` and
+`MetaPropertiesEnsemble`. What is in the partition directories is `loading`'s and `partition_log`'s matter.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+
+from klog.formats import clean_shutdown, meta_properties
+from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
+from klog.formats.clean_shutdown import CleanShutdown
+from klog.formats.errors import FormatError, StorageError
+from klog.formats.meta_properties import MetaProperties
+from klog.formats.names import FileKind, TopicPartition
+from klog.storage.files import read_whole, storage_error, write_atomically
+from klog.storage.log.segment import sync_file
+
+_NO_BROKER_EPOCH = -1
+
+
+class DirectoryLockedError(StorageError):
+    """Another broker works in a log directory."""
+
+
+class DataDirectory:
+    """One log directory. Methods raise `StorageError` or `OSError` where the disk fails."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self.was_clean = False
+        self._lock_descriptor = -1
+
+    def __repr__(self) -> str:
+        return f"DataDirectory({self.path!r})"
+
+    def file(self, kind: FileKind) -> str:
+        """The path of one of its files."""
+        return os.path.join(self.path, kind)
+
+    def prepare(self) -> None:
+        """Make the directory if it is missing, and see that it can be written to."""
+        try:
+            if not os.path.isdir(self.path):
+                os.makedirs(self.path)
+                sync_file(os.path.dirname(self.path))
+        except OSError as error:
+            raise storage_error("cannot be created", self.path, error) from error
+
+    def take_lock(self) -> None:
+        """Hold the directory until `release_lock`. Raises `DirectoryLockedError` where another holds it."""
+        try:
+            self._lock_descriptor = os.open(self.file(FileKind.LOCK), os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise storage_error("cannot be locked", self.file(FileKind.LOCK), error) from error
+        try:
+            fcntl.lockf(self._lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self.release_lock()
+            raise DirectoryLockedError(
+                "another broker is using this log directory",
+                file=self.path,
+                cure="stop it, or give this broker a directory of its own in log.dirs",
+            ) from error
+
+    def release_lock(self) -> None:
+        """Let others have the directory."""
+        if self._lock_descriptor >= 0:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = -1
+
+    # -- identity --------------------------------------------------------------------------------------------
+
+    def read_identity(self) -> MetaProperties | None:
+        """Which broker and cluster the directory belongs to; None for a new one. Raises `FormatError`."""
+        path = self.file(FileKind.META_PROPERTIES)
+        if not os.path.exists(path):
+            return None
+        try:
+            return meta_properties.parse(read_whole(path))
+        except FormatError as error:
+            raise error.at(path) from None
+
+    def write_identity(self, broker_id: int, cluster_id: str) -> None:
+        """Say that the directory belongs to this broker, where that is not said yet."""
+        known = self.read_identity()
+        if known is not None and (known.node_id, known.cluster_id) == (broker_id, cluster_id):
+            return
+        directory_id = None if known is None else known.directory_id
+        properties = meta_properties.create(
+            0, node_id=broker_id, cluster_id=cluster_id, directory_id=directory_id, comments=("",)
+        )
+        write_atomically(self.file(FileKind.META_PROPERTIES), meta_properties.build(properties))
+
+    # -- clean stop ------------------------------------------------------------------------------------------
+
+    def take_clean_marker(self) -> bool:
+        """Whether the last broker stopped cleanly; the marker goes, for a crash from now on is a crash."""
+        path = self.file(FileKind.CLEAN_SHUTDOWN)
+        self.was_clean = os.path.exists(path)
+        if self.was_clean:
+            os.unlink(path)
+            sync_file(self.path)
+        return self.was_clean
+
+    def write_clean_marker(self) -> None:
+        """Say that every log in the directory has been closed."""
+        marker = CleanShutdown(0, _NO_BROKER_EPOCH)
+        write_atomically(self.file(FileKind.CLEAN_SHUTDOWN), clean_shutdown.build(marker))
+
+    # -- checkpoints -----------------------------------------------------------------------------------------
+
+    def read_offsets(self, kind: FileKind) -> dict[TopicPartition, int]:
+        """The offsets of a checkpoint, none where there is no file. Raises `FormatError`."""
+        path = self.file(kind)
+        if not os.path.exists(path):
+            return {}
+        try:
+            return {entry.partition: entry.offset for entry in parse_offsets(read_whole(path)).entries}
+        except FormatError as error:
+            raise error.at(path) from None
+
+    def write_offsets(self, kind: FileKind, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replace the offsets of a checkpoint."""
+        entries = tuple(OffsetEntry(partition, offset) for partition, offset in offsets.items())
+        write_atomically(self.file(kind), build_offsets(OffsetCheckpoint(entries)))

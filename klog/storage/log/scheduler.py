@@ -1,0 +1,80 @@
+"""One thread that does what is due: a broker's periodic tasks and what its logs leave for later.
+
+Rules: Kafka's `KafkaScheduler`, with one thread, for tasks are short and disks do not get faster by more.
+A task that fails with an error of the disk has told its log directory; any other error ends the thread and is
+reported by `threading.excepthook`, for going on would hide a defect.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+_MS_PER_S: Final = 1000
+
+
+def monotonic_ms() -> int:
+    """A clock that never goes back."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class Scheduler:
+    """Tasks by the time they are due. Safe for threads; runs nothing before `start`."""
+
+    def __init__(self, clock_ms: Callable[[], int] = monotonic_ms) -> None:
+        self._clock_ms = clock_ms
+        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="klog-scheduler", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def after(self, delay_ms: int, task: Callable[[], None]) -> None:
+        """Do `task` once, when the time has come."""
+        with self._changed:
+            heapq.heappush(self._due, (self._clock_ms() + delay_ms, next(self._order), task))
+            self._changed.notify()
+
+    def every(self, period_ms: int, task: Callable[[], None], *, first_after_ms: int | None = None) -> None:
+        """Do `task` again and again, `period_ms` after it has ended."""
+
+        def repeat() -> None:
+            task()
+            self.after(period_ms, repeat)
+
+        self.after(period_ms if first_after_ms is None else first_after_ms, repeat)
+
+    def run_due(self) -> int | None:
+        """Do all that is due now; ms until the next task, None without any."""
+        while True:
+            with self._changed:
+                if self._stopping or not self._due:
+                    return None
+                wait_ms = self._due[0][0] - self._clock_ms()
+                if wait_ms > 0:
+                    return wait_ms
+                task = heapq.heappop(self._due)[2]
+            task()
+
+    def stop(self) -> None:
+        """End when the task at hand has ended; what is not due yet is not done."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            wait_ms = self.run_due()
+            with self._changed:
+                if not self._stopping and not (self._due and self._due[0][0] <= self._clock_ms()):
+                    self._changed.wait(None if wait_ms is None else wait_ms / _MS_PER_S)

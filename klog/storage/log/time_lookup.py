@@ -1,0 +1,111 @@
+"""Offsets by time (ListOffsets): the first record at or after a timestamp, the record with the largest one.
+
+Rules: Kafka's `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp` and KIP-734. The log's
+lock is held while the place is looked up, not while batches are read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+from klog.formats import compression, kernel
+from klog.formats.columns import CODEC_MASK, BatchTable, RecordTable
+from klog.formats.errors import CorruptRecordError
+from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.segment import BatchPlace, LogSegment
+
+
+class TimedOffset(NamedTuple):
+    """A record's timestamp and offset; `leader_epoch` is -1 where it is not known."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class _Stretch(NamedTuple):
+    segment: LogSegment
+    position: int
+    end: int
+
+
+def earliest(log: PartitionLog) -> TimedOffset:
+    """The log start offset."""
+    with log.lock:
+        start = log.log_start_offset
+        return TimedOffset(-1, start, log.epochs.epoch_of(start))
+
+
+def latest(log: PartitionLog) -> TimedOffset:
+    """The log end offset; what of it a client may see is for the caller to say."""
+    with log.lock:
+        return TimedOffset(-1, log.log_end_offset, log.epochs.latest)
+
+
+def first_at_or_after(log: PartitionLog, timestamp: int) -> TimedOffset | None:
+    """The first record of the log whose timestamp is at least `timestamp`; None where there is none.
+
+    Raises `OSError`, `CorruptRecordError`.
+    """
+    with log.lock:
+        start = log.log_start_offset
+        segment = next((s for s in log.segments if s.largest_timestamp() >= timestamp), None)
+        if segment is None:
+            return None
+        indexed = segment.time_index.lookup(timestamp).offset
+        position = segment.offset_index.lookup(max(indexed, start)).position
+        stretch = _Stretch(segment, position, segment.size)
+    for place in _batches(stretch):
+        if place.max_timestamp >= timestamp:
+            records = _records(segment, place)
+            for offset, found in zip(records.offset, records.timestamp, strict=True):
+                if found >= timestamp and offset >= start:
+                    return TimedOffset(found, offset, place.leader_epoch)
+    return None
+
+
+def with_max_timestamp(log: PartitionLog) -> TimedOffset | None:
+    """The first record with the largest timestamp of the log; None where no record has a timestamp.
+
+    Raises `OSError`, `CorruptRecordError`.
+    """
+    with log.lock:
+        segment = max(log.segments, key=attrgetter("max_timestamp.timestamp"))
+        largest = segment.max_timestamp
+        position = segment.offset_index.lookup(largest.offset).position
+        stretch = _Stretch(segment, position, segment.size)
+    for place in _batches(stretch):
+        if place.max_timestamp == largest.timestamp >= 0:
+            records = _records(segment, place)
+            for offset, found in zip(records.offset, records.timestamp, strict=True):
+                if found == largest.timestamp:
+                    return TimedOffset(found, offset, place.leader_epoch)
+    return None
+
+
+def _batches(stretch: _Stretch) -> Iterator[BatchPlace]:
+    position = stretch.position
+    while position < stretch.end:
+        place = stretch.segment.batch_at(position)
+        yield place
+        position += place.size
+
+
+def _records(segment: LogSegment, place: BatchPlace) -> RecordTable:
+    """The records of one batch."""
+    data = os.pread(segment.file.descriptor, place.size, place.position)
+    table, records = BatchTable(), RecordTable()
+    kernel.scan(data, 0, True, table)
+    codec = table.attributes[0] & CODEC_MASK if len(table) else 0
+    if codec and table.count[0] != 0:
+        start, size = kernel.payload_span(data, table, 0)
+        block = memoryview(data)[start : start + max(size, 0)]
+        kernel.decode_payload(compression.decompress(codec, block, magic=table.magic[0]), table, 0, records)
+    elif len(table):
+        kernel.decode(data, table, 0, 1, records)
+    if records.problem is not None:
+        raise CorruptRecordError(records.problem, file=segment.file.path, position_bytes=place.position)
+    return records
