@@ -1,0 +1,52 @@
+"""What handlers whose messages are entities have in common: reading requests, building and sending answers.
+
+An answer is built from all that is known, whatever version was asked: `klog.protocol.messages.build` leaves
+out what the version lacks.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import cache
+from importlib import import_module
+from typing import Final
+
+from klog.protocol.entity_fields import Entity, Value
+from klog.protocol.messages import build, decode_request, encode_response, response_class
+from klog.server.network.request import Request
+
+NO_THROTTLE: Final = timedelta()
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def entity_of(request: Request) -> Entity:
+    """What the request says. Raises `MalformedMessageError`."""
+    return decode_request(request.api_key, request.api_version, request.body)
+
+
+def milliseconds(duration: timedelta) -> int:
+    """A timeout as a number; negative ones are kept, they mean that nobody waits."""
+    return duration // _MILLISECOND
+
+
+@cache
+def _part_class(api_key: int, version: int, name: str) -> type:
+    found: type = getattr(import_module(response_class(api_key, version).__module__), name)
+    return found
+
+
+def part(request: Request, name: str, /, **values: Value) -> Entity:
+    """A struct of the answer, by its name in Kafka's schema."""
+    return build(_part_class(request.api_key, request.api_version, name), **values)
+
+
+def answer_of(request: Request, /, **values: Value) -> Entity:
+    """The whole answer, unthrottled."""
+    return build(
+        response_class(request.api_key, request.api_version), **{"throttle_time": NO_THROTTLE, **values}
+    )
+
+
+def send_answer(request: Request, /, **values: Value) -> None:
+    """Answers with an entity of the request's version."""
+    request.respond([encode_response(answer_of(request, **values))])
