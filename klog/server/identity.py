@@ -1,0 +1,77 @@
+"""Who a broker is: the id of its cluster and its own, out of configs, directories and the cluster's tree.
+
+Rules: Kafka's `KafkaServer.getOrGenerateBrokerId` and `MetaPropertiesEnsemble`: all directories must agree
+with each other, with `broker.id` and with the cluster; a generated id is kept in `meta.properties`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from klog.config.broker import BrokerConfig
+from klog.config.keys import ConfigError
+from klog.formats.errors import StorageError
+from klog.formats.meta_properties import MetaProperties
+from klog.metadata.cluster import generate_broker_id, get_or_create_cluster_id
+from klog.metadata.store import MetadataStore
+
+GENERATED: Final = -1
+
+
+class Identity(NamedTuple):
+    """A broker's ids."""
+
+    broker_id: int
+    cluster_id: str
+
+
+def settle_identity(
+    config: BrokerConfig,
+    directories: Mapping[str, MetaProperties | None],
+    store: MetadataStore,
+    new_cluster_id: str,
+) -> Identity:
+    """The ids that everything agrees on. Raises `StorageError` where something does not."""
+    kraft = [path for path, found in directories.items() if found is not None and found.version != 0]
+    if kraft:
+        raise StorageError(
+            "the directory belongs to a KRaft node", file=kraft[0], cure="give this broker another log.dirs"
+        )
+    cluster_id = get_or_create_cluster_id(store, new_cluster_id)
+    for path, found in directories.items():
+        if found is not None and found.cluster_id not in (None, cluster_id):
+            raise StorageError(
+                f"the directory belongs to cluster {found.cluster_id}, this is cluster {cluster_id}",
+                file=path,
+                cure="check zookeeper.connect and log.dirs",
+            )
+    return Identity(_broker_id(config, directories, store), cluster_id)
+
+
+def _broker_id(
+    config: BrokerConfig, directories: Mapping[str, MetaProperties | None], store: MetadataStore
+) -> int:
+    stored = {
+        found.node_id: path
+        for path, found in directories.items()
+        if found is not None and found.node_id is not None
+    }
+    if len(stored) > 1:
+        ids = ", ".join(f"{broker_id} in {path}" for broker_id, path in stored.items())
+        raise StorageError(f"the log directories belong to different brokers: {ids}", cure="check log.dirs")
+    kept = next(iter(stored), None)
+    configured = config.number("broker.id")
+    if configured >= 0:
+        if kept is not None and kept != configured:
+            raise StorageError(
+                f"the directory belongs to broker {kept}, broker.id is {configured}",
+                file=stored[kept],
+                cure="set broker.id to what the directory says, or use another directory",
+            )
+        return configured
+    if kept is not None:
+        return kept
+    if not config.flag("broker.id.generation.enable"):
+        raise ConfigError("broker.id", str(configured), "it must be set, since ids are not generated")
+    return generate_broker_id(store, config.number("reserved.broker.max.id"))

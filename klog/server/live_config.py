@@ -1,0 +1,60 @@
+"""The configs in force: the broker's, and every topic's, replaced as a whole when something changes.
+
+Readers take what is there now and hold no lock. Where changes come from (the tree's notes) is another
+module's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+from klog.config.broker import BrokerConfig
+from klog.config.broker_topics import topic_config_on
+from klog.config.topic import KEYS_BY_NAME, TopicConfig
+
+
+class LiveConfig:
+    """The broker's configs and the topics' overrides."""
+
+    def __init__(self, broker: BrokerConfig, topics: Mapping[str, Mapping[str, str]]) -> None:
+        self._broker = broker
+        self._overrides = {topic: dict(texts) for topic, texts in topics.items()}
+        self._typed: dict[str, TopicConfig] = {}
+        self._changing = threading.Lock()
+
+    def broker(self) -> BrokerConfig:
+        """The broker's configs, dynamic ones included."""
+        return self._broker
+
+    def overrides(self, topic: str) -> Mapping[str, str]:
+        """What a topic sets itself."""
+        return self._overrides.get(topic, {})
+
+    def topic(self, topic: str) -> TopicConfig:
+        """The configs of a topic's logs. Raises `ConfigError` where its overrides contradict each other."""
+        found = self._typed.get(topic)
+        if found is None:
+            # Names that Kafka knows by now and klog does not are somebody else's.
+            known = {
+                name: text for name, text in self._overrides.get(topic, {}).items() if name in KEYS_BY_NAME
+            }
+            found = topic_config_on(self._broker, known)
+            with self._changing:
+                self._typed[topic] = found
+        return found
+
+    def set_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """A topic's overrides have changed (empty: it has none, or is gone)."""
+        with self._changing:
+            if overrides:
+                self._overrides[topic] = dict(overrides)
+            else:
+                self._overrides.pop(topic, None)
+            self._typed.pop(topic, None)
+
+    def set_broker(self, config: BrokerConfig) -> None:
+        """The broker's dynamic configs have changed; topics' defaults follow them."""
+        with self._changing:
+            self._broker = config
+            self._typed = {}
