@@ -27,7 +27,7 @@ class Scheduler:
 
     def __init__(self, clock_ms: Callable[[], int] = monotonic_ms) -> None:
         self._clock_ms = clock_ms
-        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._due: list[tuple[int, int, Callable[[], object]]] = []
         self._order = itertools.count()
         self._changed = threading.Condition()
         self._stopping = False
@@ -37,13 +37,13 @@ class Scheduler:
         """Begin."""
         self._thread.start()
 
-    def after(self, delay_ms: int, task: Callable[[], None]) -> None:
+    def after(self, delay_ms: int, task: Callable[[], object]) -> None:
         """Do `task` once, when the time has come."""
         with self._changed:
             heapq.heappush(self._due, (self._clock_ms() + delay_ms, next(self._order), task))
             self._changed.notify()
 
-    def every(self, period_ms: int, task: Callable[[], None], *, first_after_ms: int | None = None) -> None:
+    def every(self, period_ms: int, task: Callable[[], object], *, first_after_ms: int | None = None) -> None:
         """Do `task` again and again, `period_ms` after it has ended."""
 
         def repeat() -> None:

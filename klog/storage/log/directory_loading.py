@@ -1,0 +1,136 @@
+"""All partition directories of one log directory, loaded in parallel when a broker starts.
+
+Rules: Kafka's `LogManager.loadLogs`: a directory's name decides what becomes of it; one that is no
+partition's keeps the broker from starting, and a log that cannot be read takes its log directory offline.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from klog.config.topic import TopicConfig
+from klog.formats import partition_metadata
+from klog.formats.errors import FormatError, StorageError
+from klog.formats.names import (
+    DirectoryName,
+    DirectoryState,
+    FileKind,
+    TopicPartition,
+    parse_directory,
+)
+from klog.storage.files import list_directory, read_whole
+from klog.storage.log.data_directory import DataDirectory
+from klog.storage.log.loading import Loaded, LoadSettings, load_log
+from klog.storage.quarantine import default_root
+
+REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+METADATA_TOPIC: Final = "__cluster_metadata"
+
+
+class UnknownDirectoryError(StorageError):
+    """A directory in a log directory is no partition's, or two say that they are the same partition's."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedLog:
+    """One log that was loaded, and what its directory's name says."""
+
+    path: str
+    name: DirectoryName
+    topic_id: str | None
+    high_watermark: int
+    loaded: Loaded
+    recovered: bool
+
+
+@dataclass(slots=True)
+class DirectoryContent:
+    """The partition directories of a log directory: logs to serve, and directories to be removed soon."""
+
+    logs: list[LoadedLog] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+
+
+def load_directory(
+    directory: DataDirectory,
+    topic_config: Callable[[str], TopicConfig],
+    *,
+    now_ms: int,
+    producer_expiration_ms: int,
+    threads: int,
+    progress: Callable[[LoadedLog, int, int], None],
+) -> DirectoryContent:
+    """Load every log of a locked log directory. `progress` is told of each, how many are done, of how many.
+
+    Raises `UnknownDirectoryError` (the broker may not start), `OSError` or another `KlogError` (the log
+    directory has failed).
+    """
+    content = DirectoryContent()
+    names: list[DirectoryName] = []
+    for entry in list_directory(directory.path):
+        if not entry.is_dir() or entry.name == REMOTE_INDEX_CACHE:
+            continue
+        name = _parsed(entry.path)
+        if name.state is DirectoryState.DELETE:
+            content.deleted.append(entry.path)
+        elif name.state is not DirectoryState.STRAY and name.partition.topic != METADATA_TOPIC:
+            names.append(name)
+    clean = directory.take_clean_marker()
+    recovery_points = directory.read_offsets(FileKind.RECOVERY_POINT_CHECKPOINT)
+    log_starts = directory.read_offsets(FileKind.LOG_START_CHECKPOINT)
+    high_watermarks = directory.read_offsets(FileKind.REPLICATION_CHECKPOINT)
+    common = LoadSettings(
+        now_ms, default_root(directory.path), clean, producer_expiration_ms=producer_expiration_ms
+    )
+
+    def load(name: DirectoryName) -> LoadedLog:
+        where, path = name.partition, os.path.join(directory.path, str(name))
+        recovered: list[str] = []
+        settings = replace(
+            common,
+            recovery_point=recovery_points.get(where, 0),
+            log_start_offset=log_starts.get(where, 0),
+        )
+        loaded = load_log(path, topic_config(where.topic), settings, recovered.append)
+        topic_id = read_topic_id(path)
+        return LoadedLog(path, name, topic_id, high_watermarks.get(where, 0), loaded, bool(recovered))
+
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="klog-recovery") as pool:
+        for loaded_log in pool.map(load, names):
+            content.logs.append(loaded_log)
+            progress(loaded_log, len(content.logs), len(names))
+    return content
+
+
+def _parsed(path: str) -> DirectoryName:
+    try:
+        return parse_directory(os.path.basename(path))
+    except FormatError as error:
+        raise UnknownDirectoryError(error.what, file=path, cure=error.cure) from None
+
+
+def read_topic_id(directory: str) -> str | None:
+    """The id of the topic that a partition directory belongs to; None where it does not say.
+
+    Raises `FormatError`, `StorageError`.
+    """
+    path = os.path.join(directory, FileKind.PARTITION_METADATA)
+    if not os.path.exists(path):
+        return None
+    try:
+        return partition_metadata.parse(read_whole(path)).topic_id
+    except FormatError as error:
+        raise error.at(path) from None
+
+
+def duplicate(partition: TopicPartition, first: str, second: str) -> UnknownDirectoryError:
+    """Two log directories hold the same partition."""
+    return UnknownDirectoryError(
+        f"{partition} is also in {first}",
+        file=second,
+        cure="a log directory failed while a replica moved; remove the copy in the one that failed",
+    )

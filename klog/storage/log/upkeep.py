@@ -1,0 +1,86 @@
+"""What a broker does to its logs by the clock: retention, flushes, checkpoints, forgetting idle producers.
+
+Rules: Kafka's `LogManager.startup` and `cleanupLogs`. Compacted logs are the cleaner's: it applies retention
+to them itself, between its own passes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from klog.formats.constants import INT64_MAX
+from klog.formats.errors import CorruptRecordError, StorageError
+from klog.formats.names import FileKind
+from klog.storage.log.log_manager import LogManager
+from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.retention import apply_retention
+
+logger = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """The periodic tasks of one log manager; each may also be called at any time."""
+
+    def __init__(self, manager: LogManager, clock_ms: Callable[[], int]) -> None:
+        self._manager = manager
+        self._clock_ms = clock_ms
+
+    def start(self) -> None:
+        """Let the manager's scheduler do everything in its time."""
+        settings, every = self._manager.settings, self._manager.scheduler.every
+        first_ms = settings.initial_task_delay_ms
+        every(settings.retention_check_ms, self.retain, first_after_ms=first_ms)
+        if settings.flush_check_ms < INT64_MAX:
+            every(settings.flush_check_ms, self.flush, first_after_ms=first_ms)
+        for period_ms, kind in (
+            (settings.recovery_point_checkpoint_ms, FileKind.RECOVERY_POINT_CHECKPOINT),
+            (settings.log_start_checkpoint_ms, FileKind.LOG_START_CHECKPOINT),
+            (settings.high_watermark_checkpoint_ms, FileKind.REPLICATION_CHECKPOINT),
+        ):
+            every(period_ms, self._checkpoint(kind), first_after_ms=min(first_ms, period_ms))
+        every(settings.producer_check_ms, self.expire_producers)
+
+    def _checkpoint(self, kind: FileKind) -> Callable[[], None]:
+        return lambda: self._manager.checkpoint(kinds=(kind,))
+
+    def retain(self) -> int:
+        """Delete what logs need not keep; returns how many segments."""
+        now_ms = self._clock_ms()
+        deleted = 0
+        for log in self._manager.logs():
+            if not log.config.compact:
+                deleted += self._on(log, lambda each: apply_retention(each, now_ms))
+        return deleted
+
+    def flush(self) -> None:
+        """Force logs to disk whose `flush.ms` have passed."""
+        now_ms = self._clock_ms()
+        for log in self._manager.logs():
+            if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                self._on(log, _flush)
+
+    def expire_producers(self) -> int:
+        """Forget producers that have been idle for too long; returns how many."""
+        now_ms, expiration_ms = self._clock_ms(), self._manager.settings.producer_expiration_ms
+        forgotten = 0
+        for log in self._manager.logs():
+            with log.lock:
+                forgotten += log.producers.remove_expired(now_ms, expiration_ms)
+        return forgotten
+
+    @staticmethod
+    def _on(log: PartitionLog, task: Callable[[PartitionLog], int]) -> int:
+        """Do something to one log; where its disk fails the manager knows, and the others have their turn."""
+        try:
+            return task(log)
+        except (OSError, StorageError) as error:
+            logger.debug("%s is left out: %s", log, error)
+        except CorruptRecordError as error:
+            logger.error("%s: %s", log.partition, error)
+        return 0
+
+
+def _flush(log: PartitionLog) -> int:
+    log.flush()
+    return 0
