@@ -69,6 +69,11 @@ def encode_api_versions_response(version: int) -> bytes:
     return _encode(version, ErrorCode.NONE, tuple(SERVED.values()))
 
 
+def encode_api_versions_refusal(version: int, error: ErrorCode) -> bytes:
+    """What a broker answers to a request of a version that it serves and a content that it refuses."""
+    return _encode(version, error, ())
+
+
 def _encode(version: int, error: ErrorCode, apis: tuple[Api, ...]) -> bytes:
     flexible = version >= FLEXIBLE_FROM
     end = b"\0" if flexible else b""

@@ -96,8 +96,10 @@ class Partition:
                     self.follower_start_offsets.clear()
                     self.epoch_start_offset = self.log.log_end_offset
                     # Recorded before anything is appended, so that a follower can be told where it starts.
-                    self.log.epochs.assign(state.leader_epoch, self.log.log_end_offset)
+                    self.log.assign_epoch(state.leader_epoch, self.log.log_end_offset)
                 self.advance_high_watermark()
+            else:
+                self.epoch_start_offset = _NO_EPOCH_START
             return is_new_epoch
 
     def check_epoch(self, current_leader_epoch: int) -> None:

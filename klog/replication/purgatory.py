@@ -178,9 +178,13 @@ class Purgatory(Generic[Operation]):
 
         Must not be called with a lock held that `on_complete` needs.
         """
+        if key not in self._watchers:
+            return 0  # no lock needed: who begins to watch now tries once more after that
         with self._lock:
             waiting = list(self._watchers.get(key, ()))
-        completed = sum(operation.safe_try_complete(key) for operation in waiting)
+        completed = 0
+        for operation in waiting:
+            completed += operation.safe_try_complete(key)
         if completed:
             self._unlist(key)
         return completed

@@ -198,7 +198,7 @@ def _awaited(replicas: Replicas, found: Fetched) -> _Awaited:
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for bytes. It reads again when it completes."""
 
-    __slots__ = ("_answer", "_awaited", "_limits", "_missing", "_ready_bytes", "_replicas")
+    __slots__ = ("_answer", "_awaited", "_limits", "_missing", "_ready_bytes", "_ready_total", "_replicas")
 
     def __init__(
         self,
@@ -219,6 +219,7 @@ class DelayedFetch(DelayedOperation):
         self._missing = missing
         self._answer = answer
         self._ready_bytes: dict[Hashable, int] = {}
+        self._ready_total = 0
 
     @property
     def keys(self) -> list[Hashable]:
@@ -236,8 +237,9 @@ class DelayedFetch(DelayedOperation):
             ready = self._ready(self._awaited[where])
             if ready == _READY:
                 return self.force_complete()
+            self._ready_total += ready - self._ready_bytes.get(where, 0)
             self._ready_bytes[where] = ready
-        return sum(self._ready_bytes.values()) >= self._limits.min_bytes and self.force_complete()
+        return self._ready_total >= self._limits.min_bytes and self.force_complete()
 
     def _ready(self, awaited: _Awaited) -> int:
         """Bytes that one partition has for the fetch by now; `_READY` where the answer cannot wait.

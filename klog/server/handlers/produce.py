@@ -3,8 +3,10 @@
 Rules: Kafka's `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords` and `ProduceRequest.
 validateRecords`; KIP-951 (the new leader along with an error). acks=0 gets no answer (an error closes the
 connection, so that the producer looks for the leader again), acks=1 is answered after the local write,
-acks=-1 when all in-sync replicas have the records. Transactional records are refused as by a Kafka broker
-that cannot reach a transaction coordinator, for there is none yet: nobody could end the transaction.
+acks=-1 when all in-sync replicas have the records. A disk that fails is the log's own to report.
+
+Transactional records are refused as by a Kafka broker that cannot reach a transaction coordinator, for there
+is none yet: nobody could end the transaction.
 """
 
 from __future__ import annotations
@@ -51,19 +53,17 @@ Topics = list[tuple[str, list[PartitionProduced]]]
 
 
 class ProduceHandler:
-    """Answers Produce requests. `storage_failed` hears of a write that failed: its directory goes offline."""
+    """Answers Produce requests."""
 
     def __init__(
         self,
         whereabouts: Whereabouts,
         purgatory: Purgatory[DelayedProduce],
         clock_ms: Callable[[], int],
-        storage_failed: Callable[[Key, OSError | StorageError], None],
     ) -> None:
         self._whereabouts = whereabouts
         self._purgatory = purgatory
         self._clock_ms = clock_ms
-        self._storage_failed = storage_failed
 
     def handle(self, request: Request) -> None:
         """Write what the request holds, and answer it now or later."""
@@ -131,8 +131,7 @@ class ProduceHandler:
         except PartitionError as refused:
             start = -1 if refused.error in _BARE or partition is None else partition.log.log_start_offset
             return PartitionProduced(index, refused.error, -1, -1, start, (), refused.what), 0
-        except (OSError, StorageError) as error:
-            self._storage_failed(key, error)
+        except (OSError, StorageError):
             return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
             whereabouts.replicas.appended(key, high_watermark_moved=moved)
@@ -208,7 +207,7 @@ def _allowed(records: Records, version: int, transactional_id: str | None) -> me
 def _no_transaction(transactional_id: str | None) -> PartitionError:
     if transactional_id is None:
         return PartitionError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    # Kafka's own translation of COORDINATOR_NOT_AVAILABLE: producers retry it without looking for new metadata.
+    # Kafka translates COORDINATOR_NOT_AVAILABLE so: producers retry it without looking for new metadata.
     return PartitionError(
         ErrorCode.NOT_ENOUGH_REPLICAS,
         "no transaction coordinator is available to say whether the partition is in the transaction",

@@ -51,11 +51,17 @@ class Clock:
 
 
 class NoBackground:
-    """Nothing is done later."""
+    """Nothing is done later; what failed is kept."""
+
+    def __init__(self) -> None:
+        self.failures = []
 
     def flush(self, log, up_to_offset) -> None: ...
 
     def delete_later(self, log, paths, delay_ms) -> None: ...
+
+    def failed(self, log, error) -> None:
+        self.failures.append((log.partition, error))
 
 
 @dataclass
@@ -106,6 +112,7 @@ class Logs:
         self.clock = clock
         self.configs = configs
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.background = NoBackground()
 
     def get(self, where):
         return self.logs.get(where)
@@ -121,7 +128,7 @@ class Logs:
             path = str(directory)
             state = create_log(path, config, LoadSettings(self.clock(), path))
             self.logs[where] = PartitionLog(
-                where, path, config, state, clock_ms=self.clock, background=NoBackground()
+                where, path, config, state, clock_ms=self.clock, background=self.background
             )
         return self.logs[where]
 
@@ -145,10 +152,6 @@ class Broker:
             BROKER, self.logs, self.produce_purgatory, self.fetch_purgatory, self.delete_purgatory
         )
         self.whereabouts = Whereabouts(self.replicas, self.metadata)
-        self.failures: list[tuple[tuple[str, int], Exception]] = []
-
-    def storage_failed(self, key, error) -> None:
-        self.failures.append((key, error))
 
     def tell(
         self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), topic_id=TOPIC_ID
@@ -218,13 +221,13 @@ def batch(value=b"v" * 20, *, now_ms=1_700_000_000_000, records=1, key=b"k", **f
     return build_batch([RecordData(i, now_ms, key, value) for i in range(records)], BatchFields(**fields))
 
 
-def request_of(api_key: int, version: int, *, client_id="test", **values) -> FakeRequest:
+def request_of(api_key: int, version: int, /, *, client_id="test", **values) -> FakeRequest:
     """A request from the values of its entity."""
     entity = build(request_class(api_key, version), **values)
     return FakeRequest(api_key, version, memoryview(encode_request(entity)), client_id)
 
 
-def part_of(api_key: int, version: int, name: str, **values):
+def part_of(api_key: int, version: int, name: str, /, **values):
     """A struct of a request, by the name it has in Kafka's schemas."""
     return build(request_struct(api_key, version, name), **values)
 

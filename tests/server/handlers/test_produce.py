@@ -36,7 +36,7 @@ def produce_request(
 
 @pytest.fixture
 def handler(broker: Broker) -> ProduceHandler:
-    return ProduceHandler(broker.whereabouts, broker.produce_purgatory, broker.clock, broker.storage_failed)
+    return ProduceHandler(broker.whereabouts, broker.produce_purgatory, broker.clock)
 
 
 def produced(request: FakeRequest) -> PartitionProduced:
@@ -163,9 +163,7 @@ def test_a_damaged_batch_is_refused_without_a_log_start_offset(
 def test_bad_records_are_named_and_the_log_start_offset_told(tmp_path) -> None:
     broker = Broker(tmp_path, {TOPIC: {"cleanup.policy": "compact"}})
     broker.lead()
-    handler = ProduceHandler(
-        broker.whereabouts, broker.produce_purgatory, broker.clock, broker.storage_failed
-    )
+    handler = ProduceHandler(broker.whereabouts, broker.produce_purgatory, broker.clock)
     result = produced(send(handler, memoryview(batch(key=None))))
     assert result.error_code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in result.record_errors] == [0]
@@ -214,9 +212,9 @@ def test_a_disk_that_fails_is_a_storage_error_and_is_reported(
     def fails(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(partition.log, "append_as_leader", fails)
+    monkeypatch.setattr(partition.log.segments.active, "append", fails)
     assert produced(send(handler)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert [key for key, _ in broker.failures] == [(TOPIC, 0)]
+    assert [where for where, _ in broker.logs.background.failures] == [partition.where]
 
 
 def test_one_bad_partition_does_not_hold_up_the_others(broker: Broker, handler: ProduceHandler) -> None:
@@ -269,9 +267,7 @@ class TestAllInSync:
 
     def test_too_few_in_sync_replicas_refuse_before_and_after_the_append(self, tmp_path) -> None:
         broker = Broker(tmp_path, {TOPIC: {"min.insync.replicas": "2"}})
-        handler = ProduceHandler(
-            broker.whereabouts, broker.produce_purgatory, broker.clock, broker.storage_failed
-        )
+        handler = ProduceHandler(broker.whereabouts, broker.produce_purgatory, broker.clock)
         partition = broker.lead(replicas=(BROKER, OTHER_BROKER))
         request = send(handler, acks=-1)
         partition.isr = (BROKER,)

@@ -1,0 +1,36 @@
+"""ApiVersions: what this broker speaks, the first thing that a client asks.
+
+Rules: Kafka's `KafkaApis.handleApiVersionsRequest`, `ApiVersionsRequest.isValid`; KIP-511: any version is
+answered, and from version 3 on a client says its name and version, which must look like names.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from klog.protocol.api_versions import (
+    FLEXIBLE_FROM,
+    decode_api_versions_request,
+    encode_api_versions_refusal,
+    encode_api_versions_response,
+)
+from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.error_codes import ErrorCode
+from klog.server.network.request import Request
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+class ApiVersionsHandler:
+    """Answers ApiVersions requests: it needs nothing."""
+
+    def handle(self, request: Request) -> None:
+        """Answer at once."""
+        version = request.api_version
+        body = encode_api_versions_response(version)
+        if version >= FLEXIBLE_FROM and SERVED[ApiKey.API_VERSIONS].has(version):
+            software = decode_api_versions_request(version, request.body)
+            if not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):
+                body = encode_api_versions_refusal(version, ErrorCode.INVALID_REQUEST)
+        request.respond([body])

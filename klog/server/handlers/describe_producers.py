@@ -1,0 +1,73 @@
+"""DescribeProducers: the producers that a partition's log knows, for who looks for hanging transactions.
+
+Rules: Kafka's `KafkaApis.handleDescribeProducersRequest`, `UnifiedLog.activeProducers`; KIP-664. A follower
+answers as well as a leader.
+"""
+
+from __future__ import annotations
+
+from klog.metadata.errors import InvalidTopicError
+from klog.metadata.topics import validate_topic_name
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.partition import Partition, PartitionError
+from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.network.request import Request
+
+
+class DescribeProducersHandler:
+    """Answers DescribeProducers requests."""
+
+    def __init__(self, whereabouts: Whereabouts) -> None:
+        self._whereabouts = whereabouts
+
+    def handle(self, request: Request) -> None:
+        """Answer at once."""
+        topics = tuple(
+            part(
+                request,
+                "TopicResponse",
+                name=topic.name,
+                partitions=tuple(self._partition(request, topic.name, i) for i in topic.partition_indexes),
+            )
+            for topic in entity_of(request).topics
+        )
+        send_answer(request, topics=topics)
+
+    def _partition(self, request: Request, topic: str, index: int) -> Entity:
+        error, message, producers = ErrorCode.NONE, None, ()
+        try:
+            validate_topic_name(topic)
+            if not self._whereabouts.has_topic(topic):
+                raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            producers = _producers(request, self._whereabouts.partition((topic, index)))
+        except InvalidTopicError as invalid:
+            error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, str(invalid)
+        except PartitionError as refused:
+            error = refused.error
+        return part(
+            request,
+            "PartitionResponse",
+            partition_index=index,
+            error_code=error,
+            error_message=message,
+            active_producers=producers,
+        )
+
+
+def _producers(request: Request, partition: Partition) -> tuple[Entity, ...]:
+    with partition.log.lock:
+        return tuple(
+            part(
+                request,
+                "ProducerState",
+                producer_id=producer_id,
+                producer_epoch=producer.epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.txn_first_offset,
+            )
+            for producer_id, producer in partition.log.producers.by_id.items()
+        )

@@ -1,0 +1,126 @@
+"""From a request to the handler of its API: the one `Handler` that the network layer calls.
+
+A handler that fails is answered for, where its API has a place for an error, with UNKNOWN_SERVER_ERROR, as
+Kafka does; else the connection closes. Bytes that are no such request close the connection in any case.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from klog.formats.errors import KlogError, UsageError
+from klog.protocol.apis import SERVED, api_name
+from klog.protocol.entity_fields import entity_fields
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import ProtocolError, UnsupportedApiError
+from klog.protocol.file_slice import BodyPart
+from klog.protocol.messages import encode_response, response_class
+from klog.server.handlers.answers import answer_of
+from klog.server.network.request import HANDLER_FAULTS, Request
+
+logger = logging.getLogger(__name__)
+
+Failed = Callable[[Request, ErrorCode], Sequence[BodyPart] | None]
+
+
+def top_level_error(request: Request, error: ErrorCode) -> Sequence[BodyPart] | None:
+    """An answer that says nothing but the error; None where the version has no error of the whole request."""
+    fields = entity_fields(response_class(request.api_key, request.api_version))
+    if not any(field.name == "error_code" for field in fields):
+        return None
+    values = {field.name: field.default for field in fields}
+    return [encode_response(answer_of(request, **values | {"error_code": error}))]
+
+
+class Route(NamedTuple):
+    """What serves one API.
+
+    `may_block`: it may wait for a disk, the metadata store or an import, and belongs on an I/O thread.
+    `failed` makes the answer of a request whose handler broke; None closes the connection.
+    """
+
+    handle: Callable[[Request], None]
+    may_block: bool = True
+    failed: Failed = top_level_error
+
+
+@dataclass(slots=True)
+class ApiCounter:
+    """What has been done for one API. `total_ns` is time in its handler, without waiting in a purgatory."""
+
+    requests: int = 0
+    failures: int = 0
+    total_ns: int = 0
+
+
+class RequestCounters:
+    """One counter an API, for the metrics. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.by_api: Final[Mapping[int, ApiCounter]] = {key: ApiCounter() for key in SERVED}
+
+    def count(self, api_key: int, elapsed_ns: int) -> None:
+        """A request has been through its handler."""
+        counter = self.by_api[api_key]
+        with self._lock:
+            counter.requests += 1
+            counter.total_ns += elapsed_ns
+
+    def count_failure(self, api_key: int) -> None:
+        """A handler broke."""
+        with self._lock:
+            self.by_api[api_key].failures += 1
+
+
+class Dispatcher:
+    """The broker's handlers by API key."""
+
+    def __init__(
+        self, routes: Mapping[int, Route], counters: RequestCounters, clock_ns: Callable[[], int]
+    ) -> None:
+        """Raises UsageError where an announced API has no route: what is announced must be served."""
+        unserved = ", ".join(api_name(key) for key in SERVED if key not in routes)
+        if unserved:
+            raise UsageError(f"no handler for {unserved}")
+        self._routes = dict(routes)
+        self._counters = counters
+        self._clock_ns = clock_ns
+
+    def may_block(self, api_key: int, api_version: int) -> bool:  # noqa: ARG002 (the interface's)
+        """Whether such a request belongs on an I/O thread."""
+        route = self._routes.get(api_key)
+        return route is not None and route.may_block
+
+    def handle(self, request: Request) -> None:
+        """Let the API's handler have the request. Raises `KlogError` where the connection is to close."""
+        api_key = request.api_key
+        route = self._routes.get(api_key)
+        if route is None:
+            raise UnsupportedApiError(f"{api_name(api_key)} is not served")
+        start_ns = self._clock_ns()
+        try:
+            route.handle(request)
+        except ProtocolError:
+            raise
+        except HANDLER_FAULTS as fault:
+            self._counters.count_failure(api_key)
+            if request.answered:
+                raise
+            _answer_failure(request, route, fault)
+        finally:
+            self._counters.count(api_key, self._clock_ns() - start_ns)
+
+
+def _answer_failure(request: Request, route: Route, fault: Exception) -> None:
+    """Answer with UNKNOWN_SERVER_ERROR; where there is no place for it, the fault closes the connection."""
+    body = route.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if body is None:
+        raise fault
+    # A trace for what is a bug; klog's own errors say enough.
+    logger.error("%r failed: %s", request, fault, exc_info=None if isinstance(fault, KlogError) else fault)
+    request.respond(body)

@@ -1,0 +1,147 @@
+"""ListOffsets: where a log starts and ends, and which offset belongs to a time.
+
+Rules: Kafka's `KafkaApis.handleListOffsetRequest`, `Partition.fetchOffsetForTimestamp`; KIP-79, KIP-98
+(isolation), KIP-207 (OFFSET_NOT_AVAILABLE while a new leader's high watermark is behind), KIP-320, KIP-734
+(maximum timestamp), KIP-405 and KIP-1005 (local and tiered offsets: nothing is tiered here).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from klog.formats.errors import CorruptRecordError, StorageError
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.partition import ANY_EPOCH, CONSUMER, Partition, PartitionError
+from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.whereabouts import Key, Whereabouts
+from klog.server.network.request import Request
+from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.time_lookup import TimedOffset, earliest, first_at_or_after, with_max_timestamp
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+DEBUGGING_REPLICA: Final = -2
+_READ_COMMITTED: Final = 1
+_OFFSET_NOT_AVAILABLE_FROM: Final = 5
+_NOTHING: Final = TimedOffset(-1, -1, -1)
+
+# The version of the request that brought each special timestamp.
+_KNOWN_FROM: Final[Mapping[int, int]] = MappingProxyType(
+    {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+)
+
+_STARTS: Final = frozenset((EARLIEST, EARLIEST_LOCAL))
+
+_LOOKUPS: Final[Mapping[int, Callable[[PartitionLog], TimedOffset | None]]] = MappingProxyType(
+    {MAX_TIMESTAMP: with_max_timestamp, LATEST_TIERED: lambda _: _NOTHING}
+)
+
+
+class _Asker(NamedTuple):
+    """Who asks: a consumer (read committed or not), a follower, or a tool that asks any replica."""
+
+    version: int
+    replica_id: int
+    committed: bool
+
+
+class ListOffsetsHandler:
+    """Answers ListOffsets requests."""
+
+    def __init__(self, whereabouts: Whereabouts) -> None:
+        self._whereabouts = whereabouts
+
+    def handle(self, request: Request) -> None:
+        """Answer at once; a time may have to be looked for in the log's files."""
+        asked = entity_of(request)
+        # Version 1 has no isolation level.
+        committed = getattr(asked, "isolation_level", 0) == _READ_COMMITTED
+        asker = _Asker(request.api_version, asked.replica_id, committed)
+        times = Counter(
+            (topic.name, each.partition_index) for topic in asked.topics for each in topic.partitions
+        )
+        topics = tuple(
+            part(
+                request,
+                "ListOffsetsTopicResponse",
+                name=topic.name,
+                partitions=tuple(
+                    self._partition(request, (topic.name, each.partition_index), each, asker, times)
+                    for each in topic.partitions
+                ),
+            )
+            for topic in asked.topics
+        )
+        send_answer(request, topics=topics)
+
+    def _partition(
+        self, request: Request, key: Key, asked: Entity, asker: _Asker, times: Mapping[Key, int]
+    ) -> Entity:
+        error, found = ErrorCode.NONE, _NOTHING
+        try:
+            if times[key] > 1:
+                raise PartitionError(ErrorCode.INVALID_REQUEST)
+            timestamp = asked.timestamp
+            if timestamp < 0 and asker.version < _KNOWN_FROM.get(timestamp, asker.version + 1):
+                raise PartitionError(ErrorCode.UNSUPPORTED_VERSION)
+            partition = self._whereabouts.partition(key)
+            # Versions 1 to 3 know no leader epochs.
+            epoch = getattr(asked, "current_leader_epoch", ANY_EPOCH)
+            found = _offset(partition, timestamp, epoch, asker) or _NOTHING
+        except PartitionError as refused:
+            error = refused.error
+            if error is ErrorCode.OFFSET_NOT_AVAILABLE and asker.version < _OFFSET_NOT_AVAILABLE_FROM:
+                error = ErrorCode.LEADER_NOT_AVAILABLE
+        except CorruptRecordError:
+            error = ErrorCode.CORRUPT_MESSAGE
+        except (OSError, StorageError):
+            error = ErrorCode.KAFKA_STORAGE_ERROR
+        return part(
+            request,
+            "ListOffsetsPartitionResponse",
+            partition_index=asked.partition_index,
+            error_code=error,
+            timestamp=found.timestamp,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
+        )
+
+
+def _offset(partition: Partition, timestamp: int, epoch: int, asker: _Asker) -> TimedOffset | None:
+    """The offset for a time, as far as the asker may see; None where there is none.
+
+    Raises `PartitionError`, `CorruptRecordError`, `OSError`, `StorageError`.
+    """
+    log = partition.log
+    with log.lock:
+        partition.require_epoch(epoch, leader_only=asker.replica_id != DEBUGGING_REPLICA)
+        is_client = asker.replica_id == CONSUMER
+        limit = partition.limit(CONSUMER, committed=asker.committed) if is_client else log.log_end_offset
+        is_behind = is_client and partition.epoch_start_offset > log.high_watermark
+        leader_epoch = partition.leader_epoch
+    if timestamp in _STARTS:
+        return earliest(log)
+    if timestamp == LATEST:
+        if is_behind:
+            raise _behind()
+        return TimedOffset(-1, limit, leader_epoch)
+    lookup = _LOOKUPS.get(timestamp)
+    found = lookup(log) if lookup is not None else first_at_or_after(log, timestamp)
+    if found is not None and found.offset < limit:
+        return found
+    if is_behind:
+        raise _behind()
+    return None
+
+
+def _behind() -> PartitionError:
+    return PartitionError(
+        ErrorCode.OFFSET_NOT_AVAILABLE, "the high watermark has not reached the start of this leader's epoch"
+    )

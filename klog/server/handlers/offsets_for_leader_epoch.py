@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch: where an epoch ended, for followers and consumers that look for a truncation.
+
+Rules: Kafka's `ReplicaManager.lastOffsetForLeaderEpoch`; KIP-101, KIP-279, KIP-320. Only the leader knows.
+"""
+
+from __future__ import annotations
+
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.partition import PartitionError
+from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.network.request import Request
+from klog.storage.log.epoch_file import UNDEFINED_EPOCH, UNDEFINED_OFFSET, EpochEnd
+
+_UNKNOWN = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
+
+
+class OffsetsForLeaderEpochHandler:
+    """Answers OffsetForLeaderEpoch requests."""
+
+    def __init__(self, whereabouts: Whereabouts) -> None:
+        self._whereabouts = whereabouts
+
+    def handle(self, request: Request) -> None:
+        """Answer at once."""
+        topics = tuple(
+            part(
+                request,
+                "OffsetForLeaderTopicResult",
+                topic=topic.topic,
+                partitions=tuple(self._end(request, topic.topic, asked) for asked in topic.partitions),
+            )
+            for topic in entity_of(request).topics
+        )
+        send_answer(request, topics=topics)
+
+    def _end(self, request: Request, topic: str, asked: Entity) -> Entity:
+        error, end = ErrorCode.NONE, _UNKNOWN
+        try:
+            partition = self._whereabouts.partition((topic, asked.partition))
+            log = partition.require_leader(asked.current_leader_epoch)
+            end = log.end_of_epoch(asked.leader_epoch)
+        except PartitionError as refused:
+            error = refused.error
+        return part(
+            request,
+            "EpochEndOffset",
+            error_code=error,
+            partition=asked.partition,
+            leader_epoch=end.epoch,
+            end_offset=end.end_offset,
+        )

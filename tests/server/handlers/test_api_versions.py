@@ -1,0 +1,62 @@
+"""ApiVersions is answered whatever version is asked, and names must look like names."""
+
+from __future__ import annotations
+
+import pytest
+
+from klog.protocol.api_versions import (
+    ClientSoftware,
+    decode_api_versions_response,
+    encode_api_versions_request,
+)
+from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import MalformedMessageError
+from klog.server.handlers.api_versions import ApiVersionsHandler
+from tests.server.handlers.parts import FakeRequest
+
+LIBRDKAFKA = ClientSoftware("librdkafka", "2.8.0")
+
+
+def ask(version: int, software=LIBRDKAFKA, body=None):
+    raw = encode_api_versions_request(version, software) if body is None else body
+    request = FakeRequest(ApiKey.API_VERSIONS, version, memoryview(raw))
+    ApiVersionsHandler().handle(request)
+    return decode_api_versions_response(version, request.answer)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_served_version_is_told_all_apis(version: int) -> None:
+    response = ask(version)
+    assert response.error_code == ErrorCode.NONE
+    assert {key: tuple(found) for key, found in response.apis.items()} == {
+        key: (api.min_version, api.max_version) for key, api in SERVED.items()
+    }
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767])
+def test_a_version_of_the_future_is_told_the_range_of_api_versions(version: int) -> None:
+    response = ask(version, body=b"whatever it may be")
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert {key: tuple(found) for key, found in response.apis.items()} == {ApiKey.API_VERSIONS: (0, 4)}
+
+
+@pytest.mark.parametrize("name", ["a", "apache-kafka-java", "x.y-z9", "0"])
+def test_good_names(name: str) -> None:
+    assert ask(3, ClientSoftware(name, "1")).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("bad", ["", "-a", "a-", ".", "a b", "a/b", "ä", "a\n"])
+def test_bad_names_and_versions_are_an_invalid_request(bad: str) -> None:
+    for software in (ClientSoftware(bad, "1"), ClientSoftware("a", bad)):
+        response = ask(4, software)
+        assert (response.error_code, response.apis) == (ErrorCode.INVALID_REQUEST, {})
+
+
+def test_before_version_3_there_are_no_names() -> None:
+    assert ask(2, ClientSoftware("", "")).error_code == ErrorCode.NONE
+
+
+def test_a_truncated_request_is_malformed() -> None:
+    with pytest.raises(MalformedMessageError):
+        ask(3, body=b"\x09abc")

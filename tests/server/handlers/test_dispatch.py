@@ -1,0 +1,121 @@
+"""The dispatcher: every announced API has a handler, and a handler that breaks costs one answer at most."""
+
+from __future__ import annotations
+
+import logging
+from itertools import count
+
+import pytest
+
+from klog.formats.errors import StorageError, UsageError
+from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
+from klog.server.handlers.api_versions import ApiVersionsHandler
+from klog.server.handlers.dispatch import Dispatcher, RequestCounters, Route
+from klog.server.network.request import Handler
+from tests.server.handlers.parts import FakeRequest, answer_of
+
+
+def nothing(request) -> None:
+    request.respond([b""])
+
+
+def dispatcher(**routes: Route) -> tuple[Dispatcher, RequestCounters]:
+    counters = RequestCounters()
+    ticks = count(0, 1000)
+    given = {ApiKey[name]: route for name, route in routes.items()}
+    every = {key: Route(nothing) for key in SERVED} | given
+    return Dispatcher(every, counters, lambda: next(ticks)), counters
+
+
+def breaks(error: Exception):
+    def handle(request) -> None:
+        raise error
+
+    return handle
+
+
+def request(api_key: ApiKey, version: int = 0) -> FakeRequest:
+    return FakeRequest(api_key, version, memoryview(b""))
+
+
+def test_it_is_what_the_network_layer_wants() -> None:
+    handler: Handler = dispatcher()[0]
+    assert handler.may_block(ApiKey.METADATA, 0)
+
+
+def test_an_announced_api_without_a_handler_is_refused_at_once() -> None:
+    routes = {key: Route(nothing) for key in SERVED if key != ApiKey.FETCH}
+    with pytest.raises(UsageError, match="Fetch"):
+        Dispatcher(routes, RequestCounters(), lambda: 0)
+
+
+def test_each_request_goes_to_the_handler_of_its_api() -> None:
+    handler, _ = dispatcher(API_VERSIONS=Route(ApiVersionsHandler().handle, may_block=False))
+    asked = request(ApiKey.API_VERSIONS)
+    handler.handle(asked)
+    assert asked.answer[:2] == b"\x00\x00"
+    assert not handler.may_block(ApiKey.API_VERSIONS, 0)
+
+
+def test_an_api_that_is_not_served_closes_the_connection() -> None:
+    handler, _ = dispatcher()
+    with pytest.raises(UnsupportedApiError):
+        handler.handle(request(ApiKey.JOIN_GROUP))
+    assert not handler.may_block(ApiKey.JOIN_GROUP, 0)
+
+
+def test_requests_and_time_in_the_handler_are_counted_by_api() -> None:
+    handler, counters = dispatcher()
+    for _ in range(3):
+        handler.handle(request(ApiKey.METADATA))
+    counter = counters.by_api[ApiKey.METADATA]
+    assert (counter.requests, counter.failures, counter.total_ns) == (3, 0, 3000)
+    assert counters.by_api[ApiKey.FETCH].requests == 0
+
+
+def test_bytes_that_are_no_request_close_the_connection() -> None:
+    handler, _ = dispatcher(INIT_PRODUCER_ID=Route(breaks(MalformedMessageError("cut"))))
+    asked = request(ApiKey.INIT_PRODUCER_ID)
+    with pytest.raises(MalformedMessageError):
+        handler.handle(asked)
+    assert not asked.answered
+
+
+@pytest.mark.parametrize("fault", [KeyError("bug"), StorageError("gone"), OSError(5, "I/O")])
+def test_a_broken_handler_is_answered_for_where_the_api_has_a_place_for_it(fault, caplog) -> None:
+    handler, counters = dispatcher(INIT_PRODUCER_ID=Route(breaks(fault)))
+    asked = request(ApiKey.INIT_PRODUCER_ID, 4)
+    with caplog.at_level(logging.ERROR):
+        handler.handle(asked)
+    assert answer_of(asked).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert counters.by_api[ApiKey.INIT_PRODUCER_ID].failures == 1
+    assert len(caplog.records) == 1
+
+
+def test_a_broken_handler_of_an_api_without_such_a_place_closes_the_connection() -> None:
+    handler, counters = dispatcher(LIST_OFFSETS=Route(breaks(KeyError("bug"))))
+    asked = request(ApiKey.LIST_OFFSETS, 5)
+    with pytest.raises(KeyError):
+        handler.handle(asked)
+    assert not asked.answered
+    assert counters.by_api[ApiKey.LIST_OFFSETS].failures == 1
+
+
+def test_a_handler_that_breaks_after_its_answer_closes_the_connection() -> None:
+    def handle(request) -> None:
+        request.respond([b""])
+        raise KeyError("bug")
+
+    handler, _ = dispatcher(INIT_PRODUCER_ID=Route(handle))
+    with pytest.raises(KeyError):
+        handler.handle(request(ApiKey.INIT_PRODUCER_ID, 4))
+
+
+def test_a_handler_may_make_its_own_answer_of_a_failure() -> None:
+    route = Route(breaks(KeyError("bug")), failed=lambda request, error: [bytes([error & 0xFF])])
+    handler, _ = dispatcher(PRODUCE=route)
+    asked = request(ApiKey.PRODUCE, 9)
+    handler.handle(asked)
+    assert bytes(asked.answer) == b"\xff"
