@@ -21,9 +21,14 @@ COMMANDS: Final = {
     "verify": "verify",
     "rebuild-index": "rebuild_index",
     "recover": "recover",
+    "clean": "clean",
     "formats": "formats",
+    "topics": "topics",
+    "configs": "configs",
+    "produce": "produce",
+    "consume": "consume",
 }
-"""Subcommand -> module of `klog.commands`, whose function of the same name is the command."""
+"""Subcommand -> module of `klog.commands`: its function of that name is the command, its `app` a group."""
 
 
 class _LazyGroup(TyperGroup):
@@ -37,6 +42,8 @@ class _LazyGroup(TyperGroup):
         if module_name is None:
             return None
         module = importlib.import_module(f"klog.commands.{module_name}")
+        if hasattr(module, "app"):
+            return typer.main.get_command(module.app)
         holder = typer.Typer(add_completion=False, rich_markup_mode="markdown")
         holder.command(cmd_name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", True))(
             getattr(module, module_name)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from klog.config.topic import TopicConfig
 from klog.formats.columns import BatchTable
-from klog.formats.constants import TIME_INDEX_ENTRY_BYTES
+from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, TopicPartition
 from klog.storage.chunks import chunks
@@ -42,9 +42,12 @@ def open_closed_log(
     *,
     log_start_offset: int,
     now_ms: int,
+    high_watermark: int | None = None,
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
 ) -> ClosedLog | None:
     """Look at a partition directory; None where it has no segment. Reads headers of the last segments only.
+
+    Nothing at or above `high_watermark` is stable: it may not be on other replicas (None: all is).
 
     Raises `StorageError` where it holds traces of an interrupted change, which recovery has to finish first,
     or cannot be read.
@@ -66,7 +69,8 @@ def open_closed_log(
     last_records = {
         pid: LastRecord(entry.last_offset, entry.epoch) for pid, entry in producers.producers.items()
     }
-    stable = min([end, *(first for first in producers.open_txns if first >= start)])
+    committed = end if high_watermark is None else max(start, min(high_watermark, end))
+    stable = min([committed, *(first for first in producers.open_txns if first >= start)])
     return ClosedLog(LogView(partition, directory, config, segments, start, end, stable), last_records)
 
 
@@ -95,7 +99,15 @@ def _index(files: PartitionFiles, kind: FileKind, base_offset: int) -> bytes:
             file=files.path,
             cure="run `klog rebuild-index` first",
         )
-    return read_whole(files.file(kind, base_offset))
+    data = read_whole(files.file(kind, base_offset))
+    entry_bytes = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
+    if len(data) >= entry_bytes and not any(data[-entry_bytes:]):
+        raise StorageError(
+            "the index is still allocated in full: the broker did not stop cleanly",
+            file=files.file(kind, base_offset),
+            cure="run `klog recover` first",
+        )
+    return data
 
 
 def _last_timestamp(time_index: bytes) -> int:

@@ -14,6 +14,7 @@ from klog.storage.cleaner.view import LastRecord, LastRecords, SegmentView
 
 DEFAULT_DEDUPE_BUFFER_BYTES: Final = 134_217_728
 DEFAULT_IO_BUFFER_BYTES: Final = 524_288
+DEFAULT_REPORT_BYTES: Final = 4 << 20
 
 
 class CleaningAbortedError(KlogError):
@@ -29,12 +30,14 @@ class CleanerSettings:
     """One cleaner thread's share of the broker's `log.cleaner.*`.
 
     Half of the I/O buffer reads and half writes; it grows by itself for a batch that is larger.
-    `load_factor` is `log.cleaner.io.buffer.load.factor`.
+    `load_factor` is `log.cleaner.io.buffer.load.factor`. `report_bytes` are read and written between two
+    reports of a worker process: seldom enough to cost the broker nothing.
     """
 
     dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
     load_factor: float = 0.9
     io_buffer_bytes: int = DEFAULT_IO_BUFFER_BYTES
+    report_bytes: int = DEFAULT_REPORT_BYTES
 
     @property
     def buffer_bytes(self) -> int:

@@ -1,0 +1,336 @@
+"""`klog clean`: compaction and retention of partition directories that no broker has open."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from klog.commands._terminal import confirmed, progress
+from klog.formats.errors import KlogError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from klog.config.topic import TopicConfig
+    from klog.storage.cleaner.offline import Judgement, OfflineDirectory, Outcome
+
+T = TypeVar("T")
+
+_OPTIONS = {
+    "policy": "cleanup.policy",
+    "min_dirty_ratio": "min.cleanable.dirty.ratio",
+    "retention_ms": "retention.ms",
+    "retention_bytes": "retention.bytes",
+    "delete_retention_ms": "delete.retention.ms",
+    "segment_bytes": "segment.bytes",
+    "min_lag_ms": "min.compaction.lag.ms",
+    "max_lag_ms": "max.compaction.lag.ms",
+}
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def clean(
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="PATH...", help="Partition directories or log directories.")
+    ],
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="The topics' cleanup.policy: compact, delete or compact,delete. Needed where something is "
+            "changed: the directory does not say it.",
+        ),
+    ] = None,
+    status: Annotated[
+        bool,
+        typer.Option(
+            "--status",
+            help="Say what is clean, dirty, cleanable, and why not; change nothing [policy: compact].",
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before something is deleted.")] = False,
+    min_dirty_ratio: Annotated[
+        str | None, typer.Option(metavar="RATIO", help="min.cleanable.dirty.ratio [default: 0.5].")
+    ] = None,
+    retention_ms: Annotated[
+        str | None, typer.Option(metavar="MS", help="retention.ms, -1 for ever [default: a week].")
+    ] = None,
+    retention_bytes: Annotated[
+        str | None, typer.Option(metavar="BYTES", help="retention.bytes [default: -1, no limit].")
+    ] = None,
+    delete_retention_ms: Annotated[
+        str | None, typer.Option(metavar="MS", help="delete.retention.ms [default: a day].")
+    ] = None,
+    segment_bytes: Annotated[
+        str | None, typer.Option(metavar="BYTES", help="segment.bytes [default: 1 GiB].")
+    ] = None,
+    min_lag_ms: Annotated[
+        str | None, typer.Option(metavar="MS", help="min.compaction.lag.ms [default: 0].")
+    ] = None,
+    max_lag_ms: Annotated[
+        str | None, typer.Option(metavar="MS", help="max.compaction.lag.ms [default: none].")
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="NAME=VALUE", help="Any other config of the topics; repeatable."),
+    ] = None,
+    dedupe_buffer_bytes: Annotated[
+        int, typer.Option(min=72, help="log.cleaner.dedupe.buffer.size: 24 bytes a key.")
+    ] = 134_217_728,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a partition on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; say only what is done.")] = False,
+) -> None:
+    """Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.
+
+    All partitions named are treated by the same rules, so name the directories of one topic. The active
+    segment, open transactions and what is above the high watermark are never compacted. What compaction
+    supersedes and retention lets go is deleted, not kept: files are renamed to .deleted, replaced crash-safe,
+    and removed. Checkpoints are brought up to date; a broker starts on the directory as if it had done it
+    itself. Refuses a directory that a running broker holds. Exit code 1 when something could not be done.
+
+    [bold]Examples[/bold]
+
+    klog clean --status /var/lib/kafka
+
+    klog clean --policy compact --min-dirty-ratio 0 --dry-run /var/lib/kafka/users-0
+
+    klog clean --policy delete --retention-ms 86400000 --yes /var/lib/kafka/clicks-0 /var/lib/kafka/clicks-1
+    """
+    from klog.storage.directory_lock import locked
+    from klog.storage.log_directory import log_directories_of
+
+    if policy is None and not status:
+        raise UsageError(
+            "--policy is needed", cure="say compact, delete or compact,delete; or ask for --status"
+        )
+    given = {name: value for name, value in locals().items() if name in _OPTIONS}
+    rules = _rules({**given, "policy": policy or "compact"}, config or [])
+    run = _Run(rules, dedupe_buffer_bytes, dry_run=dry_run, status=status, as_json=as_json, quiet=quiet)
+    with ExitStack() as locks:
+        groups = log_directories_of(map(str, paths))
+        for log_directory in groups:
+            locks.enter_context(locked(log_directory))
+        for log_directory, partitions in groups.items():
+            run.judge(log_directory, partitions)
+        if not status and not dry_run:
+            run.execute(yes)
+    if run.failed:
+        raise typer.Exit(1)
+
+
+def _rules(given: dict[str, str | None], more: list[str]) -> TopicConfig:
+    from klog.config.topic import default_topic_config
+
+    overrides = {}
+    for pair in more:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageError(f"--config {pair} is not NAME=VALUE")
+        overrides[name.strip()] = value
+    overrides |= {_OPTIONS[option]: value for option, value in given.items() if value is not None}
+    return default_topic_config(overrides)
+
+
+class _Run:
+    """Judges all partitions, shows that, and does what is to be done."""
+
+    def __init__(
+        self,
+        rules: TopicConfig,
+        dedupe_buffer_bytes: int,
+        *,
+        dry_run: bool,
+        status: bool,
+        as_json: bool,
+        quiet: bool,
+    ) -> None:
+        self._rules = rules
+        self._dedupe_buffer_bytes = dedupe_buffer_bytes
+        self._shows = status or dry_run
+        self._status = status
+        self._as_json = as_json
+        self._quiet = quiet
+        self._now_ms = time.time_ns() // 1_000_000
+        self._due: list[tuple[OfflineDirectory, str, Judgement]] = []
+        self.failed = False
+
+    def judge(self, log_directory: str, partitions: list[str]) -> None:
+        from klog.storage.cleaner.offline import OfflineDirectory
+        from klog.storage.cleaner.task import CleanerSettings
+
+        settings = CleanerSettings(dedupe_buffer_bytes=self._dedupe_buffer_bytes)
+        directory = OfflineDirectory(log_directory, self._rules, now_ms=self._now_ms, settings=settings)
+        if not directory.stopped_cleanly and not self._quiet:
+            what = "no trace of a clean stop: if the broker crashed, run `klog recover` first"
+            print(f"klog: {log_directory}: {what}", file=sys.stderr)  # noqa: T201
+        for partition in partitions:
+            judgement = self._attempt(partial(directory.judge, partition))
+            if judgement is None:
+                continue
+            if judgement.changes:
+                self._due.append((directory, partition, judgement))
+            if self._shows or (not judgement.changes and not self._quiet):
+                self._tell(partition, judgement, None)
+
+    def execute(self, yes: bool) -> None:
+        if not self._due:
+            return
+        if not confirmed(_question([judgement for _, _, judgement in self._due]), yes=yes):
+            print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
+            self.failed = True
+            return
+        # The dirty part is read twice, and what is kept is written.
+        total = sum(
+            2 * judgement.dirty.cleanable_bytes for _, _, judgement in self._due if judgement.compacts
+        )
+        with progress("Compacting", total, quiet=self._quiet) as advance:
+            for directory, partition, judgement in self._due:
+                outcome = self._attempt(partial(directory.carry_out, partition, judgement, advance))
+                if outcome is not None:
+                    self._tell(partition, judgement, outcome)
+
+    def _attempt(self, do: Callable[[], T]) -> T | None:
+        try:
+            return do()
+        except KlogError as error:
+            self.failed = True
+            print(f"klog: {error}", file=sys.stderr)  # noqa: T201
+            return None
+
+    def _tell(self, partition: str, judgement: Judgement, outcome: Outcome | None) -> None:
+        if self._as_json:
+            word = "status" if self._status else "unchanged" if not judgement.changes else "planned"
+            values = _as_json(partition, judgement, outcome, "cleaned" if outcome is not None else word)
+            print(json.dumps(values))  # noqa: T201
+            return
+        lines = [_headline(partition, judgement)]
+        lines += _plan_lines(judgement) if outcome is None else _outcome_lines(judgement, outcome)
+        print("\n  ".join(lines))  # noqa: T201
+
+
+def _question(due: list[Judgement]) -> str:
+    compact = [judgement for judgement in due if judgement.compacts]
+    gone = [segment for judgement in due for segment in judgement.deletable]
+    parts = []
+    if compact:
+        size = _humane(sum(judgement.dirty.cleanable_bytes for judgement in compact))
+        parts.append(f"Compact {_count(len(compact), 'log')} ({size} dirty)")
+    if gone:
+        size = _humane(sum(segment.size_bytes for segment in gone))
+        parts.append(f"{'delete' if parts else 'Delete'} {_count(len(gone), 'segment')} ({size})")
+    return f"{' and '.join(parts)}?"
+
+
+def _headline(partition: str, judgement: Judgement) -> str:
+    view, dirty = judgement.log.view, judgement.dirty
+    return (
+        f"{partition}: {_humane(view.size_bytes)} in {_count(len(view.segments), 'segment')}, "
+        f"offsets {view.log_start_offset} to {view.log_end_offset}, "
+        f"clean {_humane(dirty.clean_bytes)}, dirty {_humane(dirty.cleanable_bytes)} ({dirty.ratio:.1%}) "
+        f"from offset {dirty.first_dirty_offset} to {dirty.first_uncleanable_offset}, "
+        f"then {_humane(_uncleanable_bytes(judgement))} held back by {dirty.limit}"
+    )
+
+
+def _uncleanable_bytes(judgement: Judgement) -> int:
+    limit = judgement.dirty.first_uncleanable_offset
+    return sum(one.size_bytes for one in judgement.log.view.segments if one.base_offset >= limit)
+
+
+def _plan_lines(judgement: Judgement) -> list[str]:
+    reason = judgement.dirty.reason
+    lines = ["to be compacted" if reason is None else f"not compacted: {reason}"]
+    if judgement.dirty.overdue:
+        lines.append(f"max.compaction.lag.ms is exceeded by {judgement.dirty.compaction_delay_ms} ms")
+    if judgement.deletable:
+        size = _humane(sum(segment.size_bytes for segment in judgement.deletable))
+        lines.append(f"retention lets {_count(len(judgement.deletable), 'segment')} go ({size})")
+    return lines
+
+
+def _outcome_lines(judgement: Judgement, outcome: Outcome) -> list[str]:
+    lines = []
+    if outcome.cleaned is not None:
+        stats = outcome.cleaned.stats
+        lines.append(
+            f"compacted up to offset {outcome.cleaned.end_offset}: {stats.records_read} records became "
+            f"{stats.records_written}, {_humane(stats.bytes_read)} became {_humane(stats.bytes_written)}"
+        )
+        if stats.invalid_records:
+            lines.append(f"{stats.invalid_records} records had no key and were dropped")
+        if outcome.cleaned.end_offset < judgement.dirty.first_uncleanable_offset:
+            lines.append("not all keys fit the dedupe buffer: run it again for the rest")
+    if outcome.deleted:
+        size = _humane(sum(segment.size_bytes for segment in outcome.deleted))
+        lines.append(f"deleted {_count(len(outcome.deleted), 'segment')} ({size})")
+    return [*lines, f"now {_humane(outcome.size_bytes)}"]
+
+
+def _as_json(partition: str, judgement: Judgement, outcome: Outcome | None, word: str) -> dict[str, object]:
+    view, dirty = judgement.log.view, judgement.dirty
+    values: dict[str, object] = {
+        "partitionDirectory": partition,
+        "topic": view.partition.topic,
+        "partition": view.partition.partition,
+        "outcome": word,
+        "logStartOffset": view.log_start_offset,
+        "logEndOffset": view.log_end_offset,
+        "highWatermark": judgement.high_watermark,
+        "lastStableOffset": view.last_stable_offset,
+        "segments": len(view.segments),
+        "sizeInBytes": view.size_bytes,
+        "cleanBytes": dirty.clean_bytes,
+        "cleanableBytes": dirty.cleanable_bytes,
+        "uncleanableBytes": _uncleanable_bytes(judgement),
+        "dirtyRatio": dirty.ratio,
+        "firstDirtyOffset": dirty.first_dirty_offset,
+        "firstUncleanableOffset": dirty.first_uncleanable_offset,
+        "heldBackBy": str(dirty.limit),
+        "compactionDelayMs": dirty.compaction_delay_ms,
+        "cleanable": dirty.reason is None,
+        "reason": None if dirty.reason is None else str(dirty.reason),
+        "deletableSegments": [segment.base_offset for segment in judgement.deletable],
+        "deletableBytes": sum(segment.size_bytes for segment in judgement.deletable),
+    }
+    if outcome is not None:
+        values["cleaned"] = None if outcome.cleaned is None else _stats(outcome)
+        values["deletedSegments"] = [segment.base_offset for segment in outcome.deleted]
+        values["newSizeInBytes"] = outcome.size_bytes
+    return values
+
+
+def _stats(outcome: Outcome) -> dict[str, object]:
+    if outcome.cleaned is None:
+        return {}
+    end_offset, stats = outcome.cleaned
+    return {
+        "endOffset": end_offset,
+        "recordsRead": stats.records_read,
+        "recordsWritten": stats.records_written,
+        "bytesRead": stats.bytes_read,
+        "bytesWritten": stats.bytes_written,
+        "invalidRecords": stats.invalid_records,
+        "bufferUtilization": stats.map_utilization,
+    }
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _humane(size_bytes: float) -> str:
+    unit = 0
+    while size_bytes >= 1024 and unit < len(_UNITS) - 1:
+        size_bytes /= 1024
+        unit += 1
+    return f"{size_bytes:.0f} {_UNITS[unit]}" if unit == 0 else f"{size_bytes:.1f} {_UNITS[unit]}"

@@ -1,0 +1,196 @@
+"""Partition directories cleaned while no broker has them: what is to be done to each, and doing it.
+
+Rules: the same as in a broker, at one moment: what the cleaner would do to a log if its turn came now, then
+what retention would delete of it. Nothing at or above the high watermark (`replication-offset-checkpoint`) is
+touched.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from klog.config.topic import TopicConfig
+from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
+from klog.formats.errors import FormatError, StorageError
+from klog.formats.names import FileKind, TopicPartition, segment_file
+from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
+from klog.storage.cleaner.cleaning import OnBytes, clean
+from klog.storage.cleaner.closed_log import ClosedLog, open_closed_log
+from klog.storage.cleaner.output import KINDS
+from klog.storage.cleaner.selection import DirtyLog, dirty_log
+from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove, swap_in
+from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
+from klog.storage.cleaner.view import SegmentView
+from klog.storage.files import read_whole, storage_error, write_atomically
+from klog.storage.log.retention import Extent, deletable
+from klog.storage.walk import partition_of
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a closed log holds and what its topic's rules make of it now. `high_watermark` as far as known."""
+
+    log: ClosedLog
+    dirty: DirtyLog
+    deletable: tuple[SegmentView, ...]
+    high_watermark: int
+
+    @property
+    def compacts(self) -> bool:
+        """Whether there is something to compact."""
+        return self.dirty.reason is None
+
+    @property
+    def changes(self) -> bool:
+        """Whether there is anything to do."""
+        return self.compacts or bool(self.deletable)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was done to a log: the cleaning (None: none was due), the segments deleted, and its new size."""
+
+    cleaned: CleanResult | None
+    deleted: tuple[SegmentView, ...]
+    size_bytes: int
+
+
+class OfflineDirectory:
+    """One log directory, whose lock the caller holds. Methods raise `StorageError` and other `KlogError`s."""
+
+    def __init__(
+        self,
+        path: str,
+        config: TopicConfig,
+        *,
+        now_ms: int,
+        settings: CleanerSettings | None = None,
+        changes: DirectoryChanges | None = None,
+    ) -> None:
+        self.path = path
+        self._config = config
+        self._now_ms = now_ms
+        self._settings = settings or CleanerSettings()
+        self._changes = changes or DirectoryChanges()
+        self._cleaned = CleanerCheckpointFile(path)
+        self._starts = _offsets(os.path.join(path, FileKind.LOG_START_CHECKPOINT)) or {}
+        self._watermarks = _offsets(os.path.join(path, FileKind.REPLICATION_CHECKPOINT))
+
+    @property
+    def stopped_cleanly(self) -> bool:
+        """Whether the broker that used the directory, if one did, closed it."""
+        if not os.path.exists(os.path.join(self.path, FileKind.META_PROPERTIES)):
+            return True
+        return os.path.exists(os.path.join(self.path, FileKind.CLEAN_SHUTDOWN))
+
+    def judge(self, directory: str) -> Judgement | None:
+        """What is to be done to a partition directory; None where it has no segment."""
+        partition = partition_of(directory) or TopicPartition(os.path.basename(os.path.abspath(directory)), 0)
+        # Where the file is there but says nothing of a log, nothing of that log is known to be committed.
+        watermark = None if self._watermarks is None else self._watermarks.get(partition, 0)
+        log = open_closed_log(
+            directory,
+            partition,
+            self._config,
+            log_start_offset=self._starts.get(partition, 0),
+            now_ms=self._now_ms,
+            high_watermark=watermark,
+        )
+        if log is None:
+            return None
+        view = log.view
+        committed = view.log_end_offset if watermark is None else min(watermark, view.log_end_offset)
+        dirty = dirty_log(view, self._checkpoint(partition), self._now_ms)
+        ends = [*(segment.base_offset for segment in view.segments[1:]), view.log_end_offset]
+        extents = [
+            Extent(segment.base_offset, end, segment.size_bytes, segment.largest_timestamp_ms)
+            for segment, end in zip(view.segments, ends, strict=True)
+        ]
+        count = deletable(
+            extents,
+            self._config,
+            log_start_offset=view.log_start_offset,
+            high_watermark=committed,
+            now_ms=self._now_ms,
+        )
+        return Judgement(log, dirty, view.segments[:count], committed)
+
+    def _checkpoint(self, partition: TopicPartition) -> int | None:
+        try:
+            return self._cleaned.read().get(partition)
+        except FormatError:
+            return None  # a broker that cannot read it cleans from the start, too
+
+    def carry_out(self, directory: str, judgement: Judgement, on_bytes: OnBytes = lambda _: None) -> Outcome:
+        """Compact, then delete what retention lets go, as a cleaner thread does."""
+        partition = judgement.log.view.partition
+        cleaned = None
+        if judgement.compacts:
+            cleaned = self._compact(directory, judgement, on_bytes)
+            self._write_checkpoint(partition, cleaned.end_offset)
+        # Compaction has merged segments: what goes is judged anew.
+        after = self.judge(directory) if cleaned is not None else judgement
+        if after is None:
+            raise StorageError("all segments are gone", file=directory)
+        if after.deletable:
+            self._delete(directory, after)
+        gone = {segment.base_offset for segment in after.deletable}
+        left = [segment for segment in after.log.view.segments if segment.base_offset not in gone]
+        return Outcome(cleaned, after.deletable, sum(segment.size_bytes for segment in left))
+
+    def _compact(self, directory: str, judgement: Judgement, on_bytes: OnBytes) -> CleanResult:
+        task = CleanTask.of(judgement.dirty, self._now_ms, judgement.log.last_records, self._settings)
+        return clean(
+            task,
+            lambda group: remove(swap_in(directory, group, self._changes), self._changes),
+            on_bytes,
+        )
+
+    def _write_checkpoint(self, partition: TopicPartition, offset: int) -> None:
+        try:
+            self._cleaned.update({partition: offset})
+        except FormatError:
+            self._cleaned.write({partition: offset})
+
+    def _delete(self, directory: str, judgement: Judgement) -> None:
+        """The log start moves first, then segments go, oldest first: a crash in between leaves no hole."""
+        view = judgement.log.view
+        kept = view.segments[len(judgement.deletable) :]
+        start = kept[0].base_offset if kept else view.log_end_offset
+        try:
+            if not kept:
+                self._make_segment(directory, start)
+            self._raise_log_start(view.partition, start)
+            gone = mark_deleted(
+                directory, [segment.base_offset for segment in judgement.deletable], self._changes
+            )
+            self._changes.sync(directory)
+        except OSError as error:
+            raise storage_error("segments cannot be deleted", directory, error) from error
+        remove(gone, self._changes)
+
+    def _make_segment(self, directory: str, base_offset: int) -> None:
+        """A log is never without a segment."""
+        for kind in KINDS[:3]:
+            with open(os.path.join(directory, segment_file(kind, base_offset)), "xb"):
+                pass
+        self._changes.sync(directory)
+
+    def _raise_log_start(self, partition: TopicPartition, offset: int) -> None:
+        path = os.path.join(self.path, FileKind.LOG_START_CHECKPOINT)
+        if offset <= self._starts.get(partition, 0) or not os.path.exists(path):
+            return
+        self._starts[partition] = offset
+        entries = tuple(OffsetEntry(*entry) for entry in self._starts.items())
+        write_atomically(path, build_offsets(OffsetCheckpoint(entries)))
+
+
+def _offsets(path: str) -> dict[TopicPartition, int] | None:
+    """What a checkpoint says; None where there is none, nothing where a broker could not read it."""
+    if not os.path.exists(path):
+        return None
+    try:
+        return {entry.partition: entry.offset for entry in parse_offsets(read_whole(path)).entries}
+    except FormatError:
+        return {}

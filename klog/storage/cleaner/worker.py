@@ -1,0 +1,180 @@
+"""A cleaning in a process of its own, so that its work on the data holds up nothing in the broker's process.
+
+The process is told its task on stdin and answers on stdout, a JSON object a line. After each report it waits
+for the word to go on: that is how a cleaning is throttled, stopped, and kept from racing ahead of the swap.
+It ends when its task does, or when whoever started it is gone. `run` is what the process does,
+`clean_in_worker` is called by whoever wants a log cleaned and does what `cleaning.clean` does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from typing import IO, Any, Final
+
+from klog.formats import errors
+from klog.formats.errors import KlogError
+from klog.storage.cleaner.cleaning import OnBytes, OnGroup, clean
+from klog.storage.cleaner.task import (
+    CleanedGroup,
+    CleaningAbortedError,
+    CleanResult,
+    CleanStats,
+    CleanTask,
+    SegmentOverflowError,
+)
+
+_NICENESS: Final = 5
+_KINDS: Final = {
+    kind.__name__: kind
+    for kind in (
+        errors.CompressionError,
+        errors.CorruptRecordError,
+        errors.DecompressionLimitError,
+        errors.FormatError,
+        errors.StorageError,
+        errors.UnsupportedFormatError,
+        errors.UsageError,
+        CleaningAbortedError,
+        SegmentOverflowError,
+    )
+}
+_GO: Final = "go\n"
+_ABORT: Final = "abort\n"
+
+
+class WorkerDiedError(KlogError):
+    """The process ended without a word."""
+
+
+# In the worker
+
+
+def run(requests: IO[str], answers: IO[str]) -> None:
+    """Carry out the one task that `requests` brings."""
+    order = json.loads(requests.readline())
+    task = CleanTask.from_json(order)
+    talk = _Talk(requests, answers, task.settings.report_bytes)
+    try:
+        result = clean(task, talk.on_group, talk.on_bytes)
+    except KlogError as error:
+        talk.say(error=_error_to_json(error))
+        return
+    talk.say(result=[result.end_offset, dataclasses.asdict(result.stats)])
+
+
+class _Talk:
+    def __init__(self, requests: IO[str], answers: IO[str], report_bytes: int) -> None:
+        self._requests = requests
+        self._answers = answers
+        self._report_bytes = report_bytes
+        self._unreported_bytes = 0
+
+    def say(self, **what: Any) -> None:  # noqa: ANN401 (JSON)
+        self._answers.write(json.dumps(what) + "\n")
+        self._answers.flush()
+
+    def on_bytes(self, advanced_bytes: int) -> None:
+        self._unreported_bytes += advanced_bytes
+        if self._unreported_bytes >= self._report_bytes:
+            self._ask(bytes=self._unreported_bytes)
+            self._unreported_bytes = 0
+
+    def on_group(self, group: CleanedGroup) -> None:
+        self._ask(group=list(group))
+
+    def _ask(self, **what: Any) -> None:  # noqa: ANN401 (JSON)
+        self.say(**what)
+        if self._requests.readline() != _GO:
+            raise CleaningAbortedError("cleaning was aborted")
+
+
+def _error_to_json(error: KlogError) -> dict[str, Any]:
+    return {
+        "kind": type(error).__name__,
+        "what": error.what,
+        "file": error.file,
+        "position_bytes": error.position_bytes,
+        "cure": error.cure,
+        "errno": error.__cause__.errno if isinstance(error.__cause__, OSError) else None,
+    }
+
+
+def _error_from_json(values: dict[str, Any]) -> KlogError:
+    kind: type[KlogError] = _KINDS.get(values["kind"], KlogError)
+    error = kind(
+        values["what"],
+        file=values["file"],
+        position_bytes=values["position_bytes"],
+        cure=values["cure"],
+    )
+    if values["errno"] is not None:
+        error.__cause__ = OSError(values["errno"], os.strerror(values["errno"]))
+    return error
+
+
+# Beside it
+
+
+def clean_in_worker(task: CleanTask, on_group: OnGroup, on_bytes: OnBytes = lambda _: None) -> CleanResult:
+    """Carry out `task` in a new process. The callbacks run here, while it waits.
+
+    Raises as `clean` does, and `WorkerDiedError`. When this returns or raises, the process is gone.
+    """
+    command = [sys.executable, "-m", "klog.storage.cleaner.worker"]
+    with subprocess.Popen(  # noqa: S603 (ourselves)
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        start_new_session=True,  # Ctrl-C on a terminal is for the broker, which ends its workers itself
+    ) as process:
+        try:
+            return _follow(process, task, on_group, on_bytes)
+        finally:
+            # It takes a closed stdin for an abort, and cleans up after itself.
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    process.stdin.close()
+
+
+def _follow(
+    process: subprocess.Popen[str], task: CleanTask, on_group: OnGroup, on_bytes: OnBytes
+) -> CleanResult:
+    _tell(process, json.dumps(task.to_json()) + "\n")
+    for line in process.stdout or ():
+        answer = json.loads(line)
+        if "result" in answer:
+            end_offset, stats = answer["result"]
+            return CleanResult(end_offset, CleanStats(**stats))
+        if "error" in answer:
+            raise _error_from_json(answer["error"])
+        try:
+            if "group" in answer:
+                base_offset, replaces, size_bytes = answer["group"]
+                on_group(CleanedGroup(base_offset, tuple(replaces), size_bytes))
+            else:
+                on_bytes(answer["bytes"])
+        except BaseException:
+            _tell(process, _ABORT)
+            raise
+        _tell(process, _GO)
+    raise WorkerDiedError(f"the cleaner's process ended with status {process.wait()}", file=task.directory)
+
+
+def _tell(process: subprocess.Popen[str], line: str) -> None:
+    if process.stdin is not None:
+        # A process that died is noticed by its silence.
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(line)
+            process.stdin.flush()
+
+
+if __name__ == "__main__":
+    os.nice(_NICENESS)
+    run(sys.stdin, sys.stdout)
