@@ -121,6 +121,9 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = os.fspath(path)
     temporary = f"{target}.{os.getpid()}.tmp"
     try:
+        # A process that had our id may have died here: ids come again, in a container at every start.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
         file = open(temporary, "xb")  # noqa: SIM115 (closed below, on every way out)
     except OSError as error:
         raise storage_error("cannot be written", target, error) from error
