@@ -37,7 +37,7 @@ _OWN_STEP: Final = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT  # bits of batch
 
 
 def clean(task: CleanTask, on_group: OnGroup, on_bytes: OnBytes = lambda _: None) -> CleanResult:
-    """Carry out `task`. What was not handed to `on_group` leaves no file behind.
+    """Carry out `task`. A group whose swap has not begun when it ends early leaves no file behind.
 
     Raises `KlogError` where a segment cannot be read, is damaged or cannot be written, and what the callbacks
     raise.
@@ -82,19 +82,16 @@ class _Cleaning:
         base_offset = group[0].base_offset
         output = CleanedSegment(self._task, base_offset)
         transactions.kept.clear()
-        done = False
         try:
             for number, segment in enumerate(group):
                 following = group[number + 1].base_offset if number + 1 < len(group) else None
                 self._clean_segment(segment, following, keeper, transactions, output)
             output.finish(transactions.kept, group[-1].modified_ms)
-            done = True
-        finally:
-            output.close()
-            if not done:
-                output.remove()
-        replaced = tuple(segment.base_offset for segment in group)
-        self._on_group(CleanedGroup(base_offset, replaced, output.size_bytes))
+            replaced = tuple(segment.base_offset for segment in group)
+            self._on_group(CleanedGroup(base_offset, replaced, output.size_bytes))
+        except BaseException:
+            output.abandon()
+            raise
 
     def _clean_segment(
         self,

@@ -95,9 +95,11 @@ class CleanedSegment:
         except OSError as error:
             raise storage_error("cannot be written", path, error) from error
 
-    def close(self) -> None:
-        """Let go of the file, finished or not."""
+    def abandon(self) -> None:
+        """Remove the files, unless their swap has begun: then they are the log, or nearly."""
         self._file.close()
+        if os.path.exists(self._path(FileKind.LOG)):
+            self.remove()
 
     def remove(self) -> None:
         """Remove the files."""

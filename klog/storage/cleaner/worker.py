@@ -61,6 +61,8 @@ def run(requests: IO[str], answers: IO[str]) -> None:
     talk = _Talk(requests, answers, task.settings.report_bytes)
     try:
         result = clean(task, talk.on_group, talk.on_bytes)
+    except CleaningAbortedError:
+        return  # whoever ordered that knows, or is gone
     except KlogError as error:
         talk.say(error=_error_to_json(error))
         return

@@ -31,13 +31,16 @@ class KilledError(BaseException):
 
 
 class Mortal(DirectoryChanges):
-    """Ends after so many changes."""
+    """Ends after so many changes; what the disk holds then is kept as `remains`."""
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, directory: Path, remains: Path) -> None:
         self._left = steps
+        self._directory = directory
+        self._remains = remains
 
     def _live(self) -> None:
         if not self._left:
+            shutil.copytree(self._directory, self._remains)
             raise KilledError
         self._left -= 1
 
@@ -108,11 +111,11 @@ def make_log(directory: Path) -> None:
 CONFIG = {"segment.bytes": "9000"}
 
 
-def clean_until_killed(directory: Path, steps: int) -> bool:
+def clean_until_killed(directory: Path, steps: int, remains: Path) -> bool:
     """False where the cleaning was done before the end came."""
     log = closed(directory, CONFIG)
     task = CleanTask.of(dirty_log(log.view, None, NOW_MS), NOW_MS, log.last_records, SMALL)
-    changes = Mortal(steps)
+    changes = Mortal(steps, directory, remains)
     try:
         clean(task, lambda group: remove(swap_in(str(directory), group, changes), changes))
     except KilledError:
@@ -130,12 +133,12 @@ def recover(directory: Path, quarantine: Path) -> int:
 def interrupted(source: Path, work: Path) -> Iterator[Path]:
     """A copy of the log for every step after which its cleaning was killed."""
     for steps in count():
-        copy = work / str(steps) / "events-0"
+        copy, remains = work / str(steps) / "before", work / str(steps) / "events-0"
         shutil.copytree(source, copy)
-        if not clean_until_killed(copy, steps):
+        if not clean_until_killed(copy, steps, remains):
             assert steps > 40
             return
-        yield copy
+        yield remains
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +181,7 @@ def test_kafka_finds_every_key_whenever_the_cleaning_was_killed(
 def test_kafka_takes_the_cleaned_log_as_it_is(source: Path, tmp_path: Path, kafka3: KafkaPeer) -> None:
     copy = tmp_path / "events-0"
     shutil.copytree(source, copy)
-    assert not clean_until_killed(copy, 1000)
+    assert not clean_until_killed(copy, 1000, tmp_path / "remains")
     kept = {path.name: path.read_bytes() for path in copy.iterdir() if path.suffix != ".timeindex"}
     with LoadServer(kafka3, tmp_path / "load.log") as server:
         loaded = server.load(copy, clean=True)
@@ -199,4 +202,6 @@ def test_a_cleaning_that_fails_leaves_no_file_behind(source: Path, tmp_path: Pat
 
     with pytest.raises(KilledError):
         clean(task, lambda _: None, stop)
+    with pytest.raises(KilledError):
+        clean(task, stop)
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before

@@ -1,0 +1,339 @@
+"""The broker's cleaner: its threads, its checkpoints, logs that are held back or set aside."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klog.config.topic import TopicConfig, default_topic_config
+from klog.formats.errors import UsageError
+from klog.formats.names import TopicPartition
+from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
+from klog.storage.cleaner.cleaning import clean
+from klog.storage.cleaner.closed_log import open_closed_log
+from klog.storage.cleaner.log_cleaner import CleanerConfig, LogCleaner
+from klog.storage.cleaner.swap import remove, swap_in
+from klog.storage.cleaner.task import CleanedGroup
+from klog.storage.cleaner.throttle import Throttle
+from klog.storage.cleaner.view import LastRecords, LogView
+from klog.storage.cleaner.worker import WorkerDiedError, clean_in_worker
+from tests.storage.cleaner.logs import FOREVER_MS, NOW_MS, LogWriter
+from tests.storage.cleaner.test_swap import last_values, records_of
+
+PATIENCE_S = 30
+
+
+class DirectoryLog:
+    """A log of the cleaner's that is a directory which nobody writes to."""
+
+    def __init__(self, directory: Path, number: int, **config: str) -> None:
+        self.partition = TopicPartition("events", number)
+        self.directory = directory / str(self.partition)
+        self.log_directory = str(directory)
+        self.config: TopicConfig = default_topic_config(
+            {"cleanup.policy": "compact"} | {name.replace("_", "."): value for name, value in config.items()}
+        )
+        self.retention_runs = 0
+        self.failing: OSError | None = None
+
+    def _open(self) -> Any:
+        return open_closed_log(
+            str(self.directory),
+            self.partition,
+            self.config,
+            log_start_offset=0,
+            now_ms=NOW_MS,
+            producer_expiration_ms=FOREVER_MS,
+        )
+
+    def view(self) -> LogView:
+        view: LogView = self._open().view
+        return view
+
+    def last_records(self) -> LastRecords:
+        records: LastRecords = self._open().last_records
+        return records
+
+    def replace_segments(self, group: CleanedGroup) -> None:
+        if self.failing is not None:
+            raise self.failing
+        remove(swap_in(str(self.directory), group))
+
+    def delete_old_segments(self, now_ms: int) -> None:
+        self.retention_runs += 1
+
+
+def make(directory: Path, number: int, *, repeats: int = 20, **config: str) -> DirectoryLog:
+    log = DirectoryLog(directory, number, **config)
+    writer = LogWriter(log.directory)
+    for repeat in range(repeats):
+        writer.data([(b"key-%d" % key, b"%d" % repeat) for key in range(50)])
+    writer.roll()
+    writer.finish()
+    return log
+
+
+class Broker:
+    """What a broker hears from its cleaner."""
+
+    def __init__(self, directory: Path, *logs: DirectoryLog, **more: Any) -> None:
+        self.logs = list(logs)
+        self.failed: list[tuple[str, Exception]] = []
+        self.aside: list[tuple[TopicPartition, Exception]] = []
+        config = more.pop("config", CleanerConfig(dedupe_buffer_bytes=1 << 20, backoff_ms=10))
+        self.cleaner = LogCleaner(
+            lambda: list(self.logs),
+            [str(directory)],
+            config,
+            clock_ms=lambda: NOW_MS,
+            on_directory_failure=lambda path, error: self.failed.append((path, error)),
+            on_uncleanable=lambda partition, error: self.aside.append((partition, error)),
+            **({"clean": clean} | more),
+        )
+        self.checkpoint = CleanerCheckpointFile(str(directory))
+
+
+def test_the_dirtiest_log_is_cleaned_and_its_checkpoint_written(tmp_path: Path) -> None:
+    dirty, half = make(tmp_path, 0), make(tmp_path, 1, min_cleanable_dirty_ratio="0.9")
+    before = records_of(dirty.directory)
+    broker = Broker(tmp_path, dirty, half)
+    broker.checkpoint.write({half.partition: 500})
+    assert broker.cleaner.clean_dirtiest()
+    assert broker.checkpoint.read() == {dirty.partition: 1000, half.partition: 500}
+    after = records_of(dirty.directory)
+    assert len(after) == 50
+    assert last_values(after) == last_values(before)
+    assert not broker.cleaner.clean_dirtiest()
+    assert len(records_of(half.directory)) == 1000
+
+
+def test_retention_is_applied_to_compacted_logs_each_round(tmp_path: Path) -> None:
+    compacted, other = make(tmp_path, 0), make(tmp_path, 1, cleanup_policy="delete")
+    Broker(tmp_path, compacted, other).cleaner.clean_dirtiest()
+    assert (compacted.retention_runs, other.retention_runs) == (1, 0)
+
+
+def test_a_checkpoint_outside_of_the_log_is_reset(tmp_path: Path) -> None:
+    log = make(tmp_path, 0, min_compaction_lag_ms=str(NOW_MS), max_compaction_lag_ms=str(NOW_MS))
+    broker = Broker(tmp_path, log)
+    broker.checkpoint.write({log.partition: 5000, TopicPartition("gone", 0): 7})
+    broker.cleaner.clean_dirtiest()
+    assert broker.checkpoint.read() == {log.partition: 0}
+
+
+def test_a_damaged_log_is_set_aside_and_counted(tmp_path: Path) -> None:
+    log, sound = make(tmp_path, 0, repeats=30), make(tmp_path, 1, min_cleanable_dirty_ratio="0.1")
+    path = log.directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    broker = Broker(tmp_path, log, sound)
+    broker.checkpoint.write({sound.partition: 999})
+    assert not broker.cleaner.clean_dirtiest()
+    assert [partition for partition, _ in broker.aside] == [log.partition]
+    assert "checksum" in str(broker.aside[0][1])
+    assert bytes(data) == path.read_bytes()
+    assert broker.cleaner.uncleanable_count(str(tmp_path)) == 1
+    assert broker.cleaner.uncleanable_bytes(str(tmp_path)) == len(data)
+    assert broker.cleaner.clean_dirtiest()  # the other one is cleaned all the same
+    assert broker.failed == []
+
+
+def test_a_failing_disk_is_reported_and_the_log_not_set_aside(tmp_path: Path) -> None:
+    log = make(tmp_path, 0)
+    log.failing = OSError(errno.EIO, "gone")
+    broker = Broker(tmp_path, log)
+    assert not broker.cleaner.clean_dirtiest()
+    assert [path for path, _ in broker.failed] == [str(tmp_path)]
+    assert broker.cleaner.uncleanable_count(str(tmp_path)) == 0
+    assert broker.checkpoint.read() == {log.partition: 0}
+
+
+def test_a_paused_log_is_not_cleaned(tmp_path: Path) -> None:
+    log = make(tmp_path, 0)
+    broker = Broker(tmp_path, log)
+    with broker.cleaner.paused(log.partition):
+        assert not broker.cleaner.clean_dirtiest()
+    assert broker.cleaner.clean_dirtiest()
+
+
+def test_retention_of_other_logs_pauses_them(tmp_path: Path) -> None:
+    log = make(tmp_path, 0, cleanup_policy="delete")
+    broker = Broker(tmp_path, log)
+    with broker.cleaner.retention_of_others() as partitions:
+        assert partitions == [log.partition]
+        log.config = default_topic_config({"cleanup.policy": "compact"})
+        assert not broker.cleaner.clean_dirtiest()
+    assert broker.cleaner.clean_dirtiest()
+
+
+def test_aborting_waits_until_the_cleaning_has_stopped_and_left_no_trace(tmp_path: Path) -> None:
+    log = make(tmp_path, 0)
+    before = records_of(log.directory)
+    started, wanted = threading.Event(), threading.Event()
+
+    def slow(task: Any, on_group: Any, on_bytes: Any) -> Any:
+        def watched(advanced: int) -> None:
+            started.set()
+            wanted.wait(PATIENCE_S)
+            on_bytes(advanced)
+
+        return clean(task, on_group, watched)
+
+    broker = Broker(tmp_path, log, clean=slow)
+    broker.cleaner.start()
+    try:
+        assert started.wait(PATIENCE_S)
+        threading.Timer(0.2, wanted.set).start()
+        broker.cleaner.abort_and_pause(log.partition)
+        assert wanted.is_set()
+        assert records_of(log.directory) == before
+        assert not list(log.directory.glob("*.cleaned"))
+        assert log.partition not in broker.checkpoint.read()
+        broker.cleaner.resume([log.partition])
+    finally:
+        broker.cleaner.stop()
+
+
+def test_threads_clean_what_becomes_dirty_until_they_are_stopped(tmp_path: Path) -> None:
+    logs = [make(tmp_path, number) for number in range(3)]
+    broker = Broker(tmp_path, *logs, config=CleanerConfig(2, 1 << 20, backoff_ms=5))
+    broker.cleaner.start()
+    try:
+        waiting = threading.Event()
+        for _ in range(PATIENCE_S * 100):
+            if len(broker.checkpoint.read()) == 3:
+                break
+            waiting.wait(0.01)
+    finally:
+        broker.cleaner.stop()
+    assert broker.checkpoint.read() == {log.partition: 1000 for log in logs}
+    assert broker.cleaner.gauges()["DeadThreadCount"] == 0
+    assert broker.cleaner.gauges()["cleaner-recopy-percent"] < 20
+
+
+def test_checkpoints_follow_truncation_moves_and_deletion(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    log = make(tmp_path, 0)
+    broker = Broker(tmp_path, log)
+    broker.cleaner.clean_dirtiest()
+    broker.cleaner.truncated(log.partition, str(tmp_path), 700)
+    assert broker.checkpoint.read() == {log.partition: 700}
+    broker.cleaner.truncated(log.partition, str(tmp_path), 900)
+    assert broker.checkpoint.read() == {log.partition: 700}
+    broker.cleaner.forget(log.partition, str(tmp_path))
+    assert broker.checkpoint.read() == {}
+
+
+def test_thread_counts_change_as_slowly_as_kafka_allows(tmp_path: Path) -> None:
+    cleaner = Broker(tmp_path, config=CleanerConfig(threads=4)).cleaner
+    cleaner.demand_threads(8)
+    cleaner.demand_threads(2)
+    for wanted in (0, 1, 9):
+        with pytest.raises(UsageError):
+            cleaner.demand_threads(wanted)
+
+
+def test_threads_share_the_buffers() -> None:
+    settings = CleanerConfig(threads=4, dedupe_buffer_bytes=400, io_buffer_bytes=4000).of_one_thread
+    assert (settings.dedupe_buffer_bytes, settings.io_buffer_bytes) == (100, 1000)
+
+
+# In a process of its own
+
+
+def test_a_worker_cleans_as_this_process_does(tmp_path: Path) -> None:
+    log = make(tmp_path, 0)
+    broker = Broker(tmp_path, log, clean=clean_in_worker)
+    assert broker.cleaner.clean_dirtiest()
+    assert len(records_of(log.directory)) == 50
+    assert broker.checkpoint.read() == {log.partition: 1000}
+    assert broker.cleaner.metrics.last_stats[0].records_read == 1000
+
+
+def test_a_damage_that_a_worker_finds_is_the_same_error(tmp_path: Path) -> None:
+    log = make(tmp_path, 0)
+    path = log.directory / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[200] ^= 1
+    path.write_bytes(data)
+    broker = Broker(tmp_path, log, clean=clean_in_worker)
+    broker.cleaner.clean_dirtiest()
+    ((partition, error),) = broker.aside
+    assert partition == log.partition
+    assert str(path) in str(error)
+    assert "checksum" in str(error)
+
+
+def test_a_missing_file_in_a_worker_is_a_failing_disk(tmp_path: Path) -> None:
+    log = make(tmp_path, 0)
+    view = log.view()
+    log.view = lambda: view  # type: ignore[method-assign]
+    log.last_records = dict  # type: ignore[method-assign,assignment]
+    (log.directory / f"{0:020d}.log").unlink()
+    broker = Broker(tmp_path, log, clean=clean_in_worker)
+    broker.cleaner.clean_dirtiest()
+    assert [path for path, _ in broker.failed] == [str(tmp_path)]
+
+
+def test_a_worker_that_is_told_to_stop_leaves_no_file(tmp_path: Path) -> None:
+    log = make(tmp_path, 0)
+    broker = Broker(tmp_path, log)
+    before = sorted(path.name for path in log.directory.iterdir())
+
+    class StoppedError(Exception):
+        pass
+
+    def stop(_: object) -> None:
+        raise StoppedError
+
+    def stopped(task: Any, on_group: Any, on_bytes: Any) -> Any:
+        with pytest.raises(StoppedError):
+            clean_in_worker(task, stop, on_bytes)
+        assert not list(log.directory.glob("*.cleaned"))
+        return clean(task, on_group, on_bytes)
+
+    broker.cleaner._clean = stopped
+    assert broker.cleaner.clean_dirtiest()
+    assert sorted(path.name for path in log.directory.iterdir()) == before
+
+
+def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = make(tmp_path, 0)
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    broker = Broker(tmp_path, log, clean=clean_in_worker)
+    broker.cleaner.clean_dirtiest()
+    assert isinstance(broker.aside[0][1], WorkerDiedError)
+    assert os.path.exists(log.directory / f"{0:020d}.log")
+
+
+# Throttling
+
+
+def test_bytes_wait_their_turn() -> None:
+    now = 0.0
+    waits: list[float] = []
+    throttle = Throttle(1000, waits.append, lambda: now)
+    throttle.take(500)
+    throttle.take(500)
+    now = 5.0
+    throttle.take(100)
+    assert waits == pytest.approx([0.5, 1.0, 0.1])
+
+
+def test_without_a_limit_nobody_waits() -> None:
+    waits: list[float] = []
+    Throttle(float("inf"), waits.append).take(1 << 40)
+    assert waits == []
+
+
+@pytest.fixture(autouse=True)
+def no_thread_is_left() -> Iterator[None]:
+    yield
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("log-cleaner")]
