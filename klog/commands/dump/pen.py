@@ -23,7 +23,10 @@ class Pen:
 
     def write(self, text: str) -> None:
         """Append `text` in UTF-8."""
-        data = text.encode("utf-8", "surrogateescape")
+        self.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+    def write_bytes(self, data: bytes) -> None:
+        """Append `data`."""
         self.page[self.used : self.used + len(data)] = data
         self.used += len(data)
 

@@ -1,0 +1,41 @@
+"""The identity of an idempotent producer (KIP-98): an id and an epoch, given by any broker."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Final, NamedTuple
+
+from klog.client.errors import RefusedError
+from klog.formats.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from klog.protocol.apis import ApiKey
+from klog.protocol.channel import Channel
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import build, request_class
+
+_CURE: Final = "--no-idempotence does without"
+
+
+class ProducerId(NamedTuple):
+    """Who writes: `epoch` tells earlier lives of the same id apart."""
+
+    producer_id: int
+    epoch: int
+
+
+NO_PRODUCER: Final = ProducerId(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+
+def new_producer_id(channel: Channel) -> ProducerId:
+    """A fresh id, which belongs to no transaction. Raises RefusedError, ChannelError, UnsupportedApiError."""
+    version = channel.version_of(ApiKey.INIT_PRODUCER_ID)
+    request = build(
+        request_class(ApiKey.INIT_PRODUCER_ID, version),
+        transactional_id=None,
+        transaction_timeout=datetime.timedelta(milliseconds=(1 << 31) - 1),
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+    )
+    response = channel.send(request)
+    if int(response.error_code) != ErrorCode.NONE:
+        raise RefusedError("asking for a producer id", response.error_code, cure=_CURE)
+    return ProducerId(int(response.producer_id), int(response.producer_epoch))

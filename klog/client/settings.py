@@ -1,0 +1,146 @@
+"""Where a cluster is and how to talk to it: `host:port` lists, and Kafka's own client properties.
+
+Rules: the client configuration in Kafka's documentation (`bootstrap.servers`, `security.protocol`, `ssl.*`,
+`sasl.*`). Key and trust stores are PEM (KIP-651): Java's own store formats are for Java. Properties that say
+nothing here are passed over, so that one file serves several programs, as with Kafka's tools.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    import ssl
+
+DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
+DEFAULT_PORT: Final = 9092
+DEFAULT_TIMEOUT_MS: Final = 30_000
+
+_HOST_PORT: Final = re.compile(
+    r"(?:[A-Z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d+))?"
+)
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_JAAS_OPTION: Final = re.compile(r'\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
+_PEM_CURE: Final = (
+    "give PEM: ssl.truststore.type=PEM, ssl.keystore.type=PEM (openssl and keytool -rfc make them)"
+)
+
+
+class HostPort(NamedTuple):
+    """An address to connect to."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """Who we are, for SASL PLAIN and SCRAM."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """One cluster, and how to talk to it. `timeout_ms` holds for connecting and for each answer."""
+
+    bootstrap: tuple[HostPort, ...]
+    tls: ssl.SSLContext | None = None
+    sasl: Sasl | None = None
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    client_id: str = "klog"
+
+
+def parse_bootstrap(text: str) -> tuple[HostPort, ...]:
+    """The addresses of `host:port,host:port`; the port may be left out. Raises UsageError."""
+    found = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _HOST_PORT.fullmatch(part)
+        port = int(match["port"] or DEFAULT_PORT) if match else 0
+        if match is None or not 0 < port < 1 << 16:
+            raise UsageError(f"{part!r} is no broker's address", cure="write host:port, several with commas")
+        found.append(HostPort(match["v6"] or match["host"], port))
+    if not found:
+        raise UsageError("no broker's address given", cure="--bootstrap-server host:port")
+    return tuple(found)
+
+
+def settings_of(
+    properties: Mapping[str, str], *, bootstrap: str | None = None, timeout_ms: int | None = None
+) -> ClientSettings:
+    """Settings of Kafka's client properties; what is given by name comes first. Raises UsageError."""
+    servers = bootstrap or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
+    protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise UsageError(f"security.protocol={protocol} is unknown", cure=f"one of {', '.join(_PROTOCOLS)}")
+    if timeout_ms is None:
+        timeout_ms = _number(properties, "request.timeout.ms", DEFAULT_TIMEOUT_MS)
+    return ClientSettings(
+        parse_bootstrap(servers),
+        tls=_tls(properties) if protocol.endswith("SSL") else None,
+        sasl=_sasl(properties) if protocol.startswith("SASL") else None,
+        timeout_ms=timeout_ms,
+        client_id=properties.get("client.id", "klog"),
+    )
+
+
+def _number(properties: Mapping[str, str], key: str, default: int) -> int:
+    text = properties.get(key, str(default))
+    if not text.isdecimal():
+        raise UsageError(f"{key}={text} is no number of milliseconds")
+    return int(text)
+
+
+def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
+    import ssl
+
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
+    if "ssl.endpoint.identification.algorithm" in properties:
+        context.check_hostname = bool(properties["ssl.endpoint.identification.algorithm"])
+    try:
+        if trusted := properties.get("ssl.truststore.certificates"):
+            context.load_verify_locations(cadata=trusted)
+        if path := _pem(properties, "ssl.truststore"):
+            context.load_verify_locations(path)
+        if path := _pem(properties, "ssl.keystore"):
+            context.load_cert_chain(path, password=properties.get("ssl.key.password"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the TLS settings do not work: {error}", cure=_PEM_CURE) from error
+    return context
+
+
+def _pem(properties: Mapping[str, str], store: str) -> str | None:
+    path = properties.get(f"{store}.location")
+    if path is None:
+        if f"{store}.key" in properties:
+            raise UsageError(f"{store}.key in the file itself is not read", cure=f"{store}.location=FILE.pem")
+        return None
+    kind = properties.get(f"{store}.type", "JKS").upper()
+    if kind != "PEM":
+        raise UsageError(f"{store} {path} is {kind}, a format of Java's", cure=_PEM_CURE)
+    return path
+
+
+def _sasl(properties: Mapping[str, str]) -> Sasl:
+    mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}:
+        raise UsageError(
+            f"sasl.mechanism={mechanism} is not spoken here", cure="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+        )
+    options = {
+        name: re.sub(r"\\(.)", r"\1", quoted) or bare
+        for name, quoted, bare in _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
+    }
+    if "username" not in options or "password" not in options:
+        raise UsageError("sasl.jaas.config names no username and password")
+    return Sasl(mechanism, options["username"], options["password"])

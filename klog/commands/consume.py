@@ -1,0 +1,178 @@
+"""`klog consume`: records of topics on stdout, from any Kafka, with no consumer group.
+
+Options become a `ReadPlan` and a rendering; `klog.client.reading` does the rest.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import typer
+
+from klog.commands.dump.plan import BytesMode
+from klog.commands.wire import consume_options as options
+from klog.commands.wire.connection import BootstrapServer, CommandConfig, TimeoutMs, connection
+from klog.commands.wire.consume_options import IsolationLevel
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.client.cluster import Cluster, TopicPartition
+    from klog.client.fetcher import Jumped
+    from klog.client.reading import ReadPlan
+    from klog.commands.dump.pen import Pen
+    from klog.commands.dump.plan import Selection
+    from klog.commands.wire.rendering import Rendering
+
+
+def consume(
+    topics: options.Topics,
+    partition: options.Partition = None,
+    offsets: options.Offsets = None,
+    since: options.Since = None,
+    until: options.Until = None,
+    last: options.Last = None,
+    key: options.Key = None,
+    grep: options.Grep = None,
+    limit: options.Limit = None,
+    follow: options.Follow = False,
+    isolation_level: options.IsolationOption = IsolationLevel.READ_UNCOMMITTED,
+    format_: options.Format = "value",
+    bytes_: options.Bytes = BytesMode.AUTO,
+    key_delimiter: options.KeyDelimiter = None,
+    delimiter: options.Delimiter = r"\n",
+    null: options.Null = "",
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout_ms: TimeoutMs = None,
+) -> None:
+    """Show records of topics, from any Kafka. Needs and leaves behind no consumer group.
+
+    Examples:
+
+        klog consume orders
+
+        klog consume orders --last 10 --follow
+
+        klog consume orders -f '%p:%o %k %s'
+
+        klog consume orders --since 2h --grep 'error|timeout' -f jsonl | jq .value
+
+        klog consume orders --partition 0 --offsets 100..199
+    """
+    from klog.client.cluster import Cluster
+    from klog.client.fetcher import FetchSettings
+    from klog.client.offsets import Isolation
+    from klog.client.reading import ReadPlan
+    from klog.commands._terminal import stdout_bytes
+    from klog.commands.dump.arguments import parse_pattern
+    from klog.commands.dump.pen import Pen
+
+    settings = connection(bootstrap_server, command_config, timeout_ms)
+    selection = _selection(offsets, since, until, key, parse_pattern(grep), limit)
+    plan = ReadPlan(selection, follow, last, FetchSettings(Isolation[isolation_level.name]))
+    pen = Pen(stdout_bytes())
+    rendering = _rendering(pen, format_, bytes_, null, delimiter, key_delimiter)
+    with Cluster(settings) as cluster:
+        code = _copy(cluster, _partitions(cluster, topics, partition or ()), plan, selection, rendering, pen)
+    raise typer.Exit(code)
+
+
+def _selection(
+    offsets: str | None,
+    since: str | None,
+    until: str | None,
+    key: str | None,
+    grep: re.Pattern[str] | None,
+    limit: int | None,
+) -> Selection:
+    from klog.commands.dump.arguments import parse_offsets, parse_time
+    from klog.commands.dump.plan import Selection
+
+    first_offset, last_offset = parse_offsets(offsets)
+    now = datetime.now(UTC)
+    return Selection(
+        first_offset=first_offset,
+        last_offset=last_offset,
+        since_ms=parse_time("--since", since, now),
+        until_ms=parse_time("--until", until, now),
+        key=None if key is None else key.encode("utf-8", "surrogateescape"),
+        grep=grep,
+        limit=limit,
+    )
+
+
+def _rendering(
+    pen: Pen, format_: str, mode: BytesMode, null: str, delimiter: str, key_delimiter: str | None
+) -> Rendering:
+    from klog.commands.wire.rendering import FormattedLines, JsonLines, ValueLines
+    from klog.commands.wire.template import LineStyle, Template, unescape
+
+    style = LineStyle(mode, unescape(null))
+    end = unescape(delimiter)
+    if format_ == "jsonl":
+        return JsonLines(pen, mode)
+    if format_ == "value":
+        return ValueLines(pen, style, end, None if key_delimiter is None else unescape(key_delimiter))
+    if "%" not in format_:
+        raise UsageError(f"--format {format_!r} is unknown", cure="value, jsonl, or tokens like '%k %s'")
+    # kcat's users end their formats with \n; both habits make lines.
+    return FormattedLines(pen, Template(format_, style), b"" if format_.endswith(r"\n") else end)
+
+
+def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) -> list[TopicPartition]:
+    from klog.client.errors import UnknownTopicError
+
+    cluster.refresh(dict.fromkeys(topics))
+    found = []
+    for topic in dict.fromkeys(topics):
+        known = cluster.partitions(topic)
+        for number in wanted:
+            if number not in known:
+                raise UnknownTopicError(f"topic {topic} has {len(known)} partitions, there is no {number}")
+        found += [(topic, number) for number in sorted(wanted or known)]
+    return found
+
+
+def _copy(
+    cluster: Cluster,
+    partitions: Sequence[TopicPartition],
+    plan: ReadPlan,
+    selection: Selection,
+    rendering: Rendering,
+    pen: Pen,
+) -> int:
+    """Render what is wanted until it ends; the exit code."""
+    from klog.client.reading import read
+    from klog.commands.dump.problems import Problems
+    from klog.commands.dump.rows import keep_content
+
+    problems = Problems()
+    left = selection.limit
+    try:
+        for run in read(cluster, partitions, plan, problems, _tell_jump) if left != 0 else ():
+            if selection.by_content:
+                keep_content(selection, run.payload, run.records)
+            count = len(run.records) if left is None else min(left, len(run.records))
+            rendering.write(run, count)
+            if plan.follow:
+                pen.flush()
+            else:
+                pen.turn()
+            left = None if left is None else left - count
+            if left == 0:
+                break
+    finally:
+        pen.flush()
+    return problems.exit_code
+
+
+def _tell_jump(jump: Jumped) -> None:
+    topic, partition = jump.partition
+    print(  # noqa: T201
+        f"klog: {topic}-{partition} has no offset {jump.from_offset} any more, going on at {jump.to_offset}",
+        file=sys.stderr,
+    )

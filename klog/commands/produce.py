@@ -1,0 +1,260 @@
+"""`klog produce`: records into a topic, from arguments, files or stdin.
+
+Options become a parser of lines and a `Producer`; `klog.client.producer` does the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import typer
+
+from klog.commands.dump.plan import BytesMode
+from klog.commands.wire import produce_options as options
+from klog.commands.wire.connection import BootstrapServer, CommandConfig, TimeoutMs, connection
+from klog.commands.wire.produce_options import Acks, Codec, InputFormat
+from klog.formats.errors import KlogError, StorageError, UsageError
+
+if TYPE_CHECKING:
+    from klog.client.producer import Producer, ProducerSettings
+    from klog.commands.wire.input_lines import Parser
+
+_READ_BYTES: Final = 1 << 16
+_STDIN: Final = "-"
+_LISTED_PARTITIONS: Final = 8
+
+
+def produce(
+    topic: options.Topic,
+    values: options.Values = None,
+    files: options.Files = None,
+    whole: options.Whole = False,
+    format_: options.Format = InputFormat.LINES,
+    bytes_: options.Bytes = BytesMode.AUTO,
+    key_delimiter: options.KeyDelimiter = None,
+    delimiter: options.Delimiter = r"\n",
+    null: options.Null = None,
+    ignore_partitions: options.IgnorePartitions = False,
+    key: options.Key = None,
+    header: options.Header = None,
+    partition: options.Partition = None,
+    timestamp: options.Timestamp = None,
+    compression_type: options.CompressionType = Codec.NONE,
+    acks: options.AcksOption = Acks.ALL,
+    idempotence: options.Idempotence = None,
+    quiet: options.Quiet = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    timeout_ms: TimeoutMs = None,
+) -> None:
+    """Write records into a topic of any Kafka: arguments, files, or lines of stdin as they come.
+
+    Examples:
+
+        klog produce orders 'first order' 'second order'
+
+        klog produce orders --key customer-7 --header source=shop '{"item": 1}'
+
+        tail -f app.log | klog produce logs -z zstd
+
+        klog produce prices -K : --null NULL < prices.txt
+
+        klog dump-segment -f jsonl orders-0 | klog produce orders-again -f jsonl
+    """
+    from klog.client.cluster import Cluster
+    from klog.client.producer import Producer
+
+    settings = connection(bootstrap_server, command_config, timeout_ms)
+    parser = _parser(
+        format_, bytes_, key=key, key_delimiter=key_delimiter, null=null, header=header, timestamp=timestamp
+    )
+    source = _Source(values or (), files or (), _delimiter(delimiter), whole)
+    with Cluster(settings) as cluster:
+        producer = Producer(cluster, topic, _producer_settings(compression_type, acks, idempotence))
+        producer.open()
+        try:
+            skipped = _copy(source, parser, producer, partition, keep=not ignore_partitions)
+        except (KlogError, KeyboardInterrupt):
+            _report(producer, topic, 0, quiet=False)
+            raise
+    _report(producer, topic, skipped, quiet=quiet)
+    if producer.failures:
+        raise typer.Exit(1)
+
+
+def _delimiter(text: str) -> bytes:
+    from klog.commands.wire.template import unescape
+
+    delimiter = unescape(text)
+    if not delimiter:
+        raise UsageError("--delimiter is empty", cure="--whole makes one record of each file")
+    return delimiter
+
+
+def _parser(
+    format_: InputFormat,
+    mode: BytesMode,
+    *,
+    key: str | None,
+    key_delimiter: str | None,
+    null: str | None,
+    header: Sequence[str] | None,
+    timestamp: str | None,
+) -> Parser:
+    from klog.commands.dump.arguments import parse_time
+    from klog.commands.wire.input_lines import LineFormat, json_parser, text_parser
+    from klog.commands.wire.template import unescape
+
+    if key is not None and key_delimiter is not None:
+        raise UsageError("--key gives every record its key, --key-delimiter takes keys from the lines")
+    if key_delimiter == "":
+        raise UsageError("--key-delimiter is empty")
+    form = LineFormat(
+        None if key is None else os.fsencode(key),
+        None if key_delimiter is None else unescape(key_delimiter),
+        None if null is None else unescape(null),
+        [_header(text) for text in header or ()],
+        parse_time("--timestamp", timestamp, datetime.now(UTC)),
+    )
+    if format_ is InputFormat.LINES:
+        return text_parser(form)
+    if key_delimiter is not None or null is not None:
+        raise UsageError("--key-delimiter and --null are for lines: jsonl says keys and nulls itself")
+    if mode is BytesMode.NONE:
+        raise UsageError("what was dumped with --bytes none cannot be written again")
+    return json_parser(form, mode)
+
+
+def _header(text: str) -> tuple[bytes, bytes | None]:
+    name, given, value = text.partition("=")
+    return os.fsencode(name), os.fsencode(value) if given else None
+
+
+def _producer_settings(codec: Codec, acks: Acks, idempotence: bool | None) -> ProducerSettings:
+    from klog.client.producer import ALL_IN_SYNC, ProducerSettings
+
+    wanted = {Acks.NOBODY: 0, Acks.LEADER: 1}.get(acks, ALL_IN_SYNC)
+    if idempotence and wanted != ALL_IN_SYNC:
+        raise UsageError(f"--idempotence cannot hold with --acks {acks}", cure="--acks all")
+    idempotent = wanted == ALL_IN_SYNC if idempotence is None else idempotence
+    return ProducerSettings(codec=list(Codec).index(codec), acks=wanted, idempotent=idempotent)
+
+
+class _Source:
+    """Where records come from: lists of them as they get complete, each with its place for people."""
+
+    def __init__(self, values: Sequence[str], files: Sequence[str], delimiter: bytes, whole: bool) -> None:
+        if values and files:
+            raise UsageError("records are given twice", cure="VALUE... or --file, not both")
+        if whole and not files:
+            raise UsageError("--whole makes one record of each file", cure="name files with --file")
+        self._values = values
+        self._files = files or (_STDIN,)
+        self._delimiter = delimiter
+        self._whole = whole
+
+    def __iter__(self) -> Iterator[tuple[str, list[bytes], bool]]:
+        """(where they come from, records, whether more may take a while). Raises StorageError."""
+        if self._values:
+            yield "argument", [os.fsencode(value) for value in self._values], False
+            return
+        for name in self._files:
+            with ExitStack() as opened:
+                file = sys.stdin.buffer if name == _STDIN else opened.enter_context(_open(name))
+                place = "stdin line" if name == _STDIN else f"{name} line"
+                if self._whole:
+                    yield place, [file.read()], False
+                else:
+                    yield from self._lines(file, place)
+
+    def _lines(self, file: BinaryIO, place: str) -> Iterator[tuple[str, list[bytes], bool]]:
+        from klog.commands.wire.input_lines import split_lines
+
+        for records in split_lines(_pieces(file), self._delimiter):
+            yield place, records, not _readable(file)
+
+
+def _open(name: str) -> BinaryIO:
+    try:
+        return Path(name).open("rb")
+    except OSError as error:
+        raise StorageError(f"cannot be opened: {error.strerror}", file=name) from error
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    while piece := file.read1(_READ_BYTES):  # type: ignore[attr-defined]  # every binary stream here has it
+        yield piece
+
+
+def _readable(file: BinaryIO) -> bool:
+    """Whether the next read will not wait; a stream that cannot tell counts as readable."""
+    try:
+        return bool(select.select([file], [], [], 0)[0])
+    except (OSError, ValueError):
+        return True
+
+
+def _copy(source: _Source, parser: Parser, producer: Producer, partition: int | None, *, keep: bool) -> int:
+    """Send everything; how many records were passed over (control records of a dump)."""
+    skipped = 0
+    number = 0
+    origin = ""
+    for place, lines, may_wait in source:
+        number = number if place == origin else 0
+        origin = place
+        for line in lines:
+            number += 1
+            try:
+                found = parser(line)
+            except KlogError as error:
+                producer.flush()
+                raise error.at(f"{place} {number}") from error
+            if found is None:
+                skipped += 1
+                continue
+            wanted = found.partition if keep and partition is None else partition
+            producer.send(found.record, wanted)
+        if may_wait:
+            producer.flush()
+    producer.flush()
+    return skipped
+
+
+def _report(producer: Producer, topic: str, skipped: int, *, quiet: bool) -> None:
+    errors: dict[str, int] = {}
+    for failure in producer.failures:
+        errors[str(failure.error)] = errors.get(str(failure.error), 0) + failure.records
+    for error, count in errors.items():
+        _tell(f"klog: {_records(count)} not delivered: {error}")
+    if producer.unsettled_count:
+        _tell(f"klog: {_records(producer.unsettled_count)} with unknown outcome")
+    if not quiet:
+        notes = f", {_records(skipped)} of transactions' ends passed over" if skipped else ""
+        _tell(f"{_records(producer.delivered_count)} delivered to {topic}{_places(producer)}{notes}")
+
+
+def _records(count: int) -> str:
+    return f"{count} record{'' if count == 1 else 's'}"
+
+
+def _places(producer: Producer) -> str:
+    partitions = sorted(producer.delivered.items())
+    if not partitions or len(partitions) > _LISTED_PARTITIONS:
+        return f" ({len(partitions)} partitions)" if partitions else ""
+    places = []
+    for number, delivered in partitions:
+        first, last = delivered.first_offset, delivered.last_offset
+        offsets = "" if first < 0 else f" offset {first}" if first == last else f" offsets {first} to {last}"
+        places.append(f"partition {number}{offsets}")
+    return f" ({', '.join(places)})"
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201 (stderr is for people)

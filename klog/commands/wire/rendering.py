@@ -1,0 +1,107 @@
+"""Renderings of consumed records: value lines, lines in a format of the user's, JSON Lines.
+
+JSON Lines are those of `klog dump-segment` but for two things that the wire does not carry: there is no
+`file`, and `batchPosition` is -1.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from typing import Final, Protocol
+
+from klog.client.cluster import TopicPartition
+from klog.client.reading import Run
+from klog.commands.dump.pen import Pen
+from klog.commands.dump.plan import BytesMode
+from klog.commands.wire.template import LineStyle, Row, Template
+from klog.formats import text
+from klog.formats.columns import BatchTable
+
+_MODES: Final = {
+    BytesMode.AUTO: text.AUTO,
+    BytesMode.UTF8: text.UTF8,
+    BytesMode.BASE64: text.BASE64,
+    BytesMode.HEX: text.HEX,
+    BytesMode.NONE: text.NONE,
+}
+_PIECE_RECORDS: Final = 1 << 13
+
+
+class Rendering(Protocol):
+    """Writes records somewhere."""
+
+    def write(self, run: Run, count: int) -> None:
+        """Write the first `count` records of a run."""
+
+
+class ValueLines:
+    """Values one after the other, with the key before each where a key delimiter is given."""
+
+    def __init__(self, pen: Pen, style: LineStyle, delimiter: bytes, key_delimiter: bytes | None) -> None:
+        self._pen = pen
+        self._style = style
+        self._delimiter = delimiter
+        self._key_delimiter = key_delimiter
+
+    def write(self, run: Run, count: int) -> None:
+        """Write the first `count` records of a run."""
+        view = memoryview(run.payload)
+        show, delimiter, key_delimiter = self._style.show, self._delimiter, self._key_delimiter
+        parts: list[bytes] = []
+        for number in range(count):
+            row = Row(run, view, number)
+            if key_delimiter is not None:
+                parts += (show(row.key()), key_delimiter)
+            parts += (show(row.value()), delimiter)
+        self._pen.write_bytes(b"".join(parts))
+
+
+class FormattedLines:
+    """Records by a template, with a delimiter behind each."""
+
+    def __init__(self, pen: Pen, template: Template, delimiter: bytes) -> None:
+        self._pen = pen
+        self._template = template
+        self._delimiter = delimiter
+
+    def write(self, run: Run, count: int) -> None:
+        """Write the first `count` records of a run."""
+        view = memoryview(run.payload)
+        render, delimiter = self._template.render, self._delimiter
+        lines = [render(Row(run, view, number)) + delimiter for number in range(count)]
+        self._pen.write_bytes(b"".join(lines))
+
+
+class JsonLines:
+    """One object a record."""
+
+    def __init__(self, pen: Pen, mode: BytesMode) -> None:
+        self._pen = pen
+        self._mode = _MODES[mode]
+        self._prefixes: dict[TopicPartition, bytes] = {}
+
+    def write(self, run: Run, count: int) -> None:
+        """Write the first `count` records of a run."""
+        prefix = self._prefixes.get(run.partition)
+        if prefix is None:
+            topic, partition = run.partition
+            prefix = f'{{"topic":{json.dumps(topic, ensure_ascii=False)},"partition":{partition}'.encode()
+            self._prefixes[run.partition] = prefix
+        batches = _without_positions(run.batches)
+        pen = self._pen
+        for first in range(0, count, _PIECE_RECORDS):
+            last = min(first + _PIECE_RECORDS, count)
+            pen.used = text.jsonl_records(
+                batches, run.records, first, last, run.payload, prefix, self._mode, pen.page, pen.used
+            )
+            pen.turn()
+
+
+def _without_positions(batches: BatchTable) -> BatchTable:
+    """The same batches (columns are shared), with positions that are not those in the answer."""
+    shown = BatchTable()
+    for name in BatchTable.COLUMNS:
+        setattr(shown, name, getattr(batches, name))
+    shown.position = array("q", (-1,)) * len(batches)
+    return shown
