@@ -157,8 +157,7 @@ class Purgatory(Generic[Operation]):
 
     def watch(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
         """The same for an operation that has just been tried."""
-        with operation.lock:
-            operation.on_left = self._left
+        operation.on_left = self._left
         with self._lock:
             self._waiting += 1
             for key in keys:

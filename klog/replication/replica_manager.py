@@ -144,7 +144,12 @@ class ReplicaManager:
                 logger.error("%s has no log: %s", where, failed)
                 return ErrorCode.KAFKA_STORAGE_ERROR, None
             partition = added[where] = Partition(where, self.broker_id, log, topic_id)
-        partition.apply(state)
+        try:
+            partition.apply(state)
+        except (KlogError, OSError) as failed:
+            added.pop(where, None)
+            logger.error("%s cannot take its role: %s", where, failed)
+            return ErrorCode.KAFKA_STORAGE_ERROR, None
         logger.info("%r", partition)
         return ErrorCode.NONE, partition
 

@@ -16,7 +16,8 @@ from klog.metadata.errors import MetadataError
 from klog.metadata.values import ProducerIdBlock
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, send_answer
+from klog.protocol.messages import encode_response
+from klog.server.handlers.answers import answer_of, entity_of, send_answer
 from klog.server.network.request import Request
 
 NO_PRODUCER_ID: Final = -1
@@ -61,6 +62,13 @@ class InitProducerIdHandler:
                 error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS  # clients try again
         epoch = NO_PRODUCER_EPOCH if error else _FIRST_EPOCH
         send_answer(request, error_code=error, producer_id=producer_id, producer_epoch=epoch)
+
+    def failed(self, request: Request, error: ErrorCode) -> list[bytes]:
+        """What a request is answered that could not be handled."""
+        answer = answer_of(
+            request, error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH
+        )
+        return [encode_response(answer)]
 
 
 def _refusal(asked: Entity) -> ErrorCode:

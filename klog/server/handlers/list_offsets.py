@@ -132,13 +132,21 @@ def _offset(partition: Partition, timestamp: int, epoch: int, asker: _Asker) -> 
         if is_behind:
             raise _behind()
         return TimedOffset(-1, limit, leader_epoch)
-    lookup = _LOOKUPS.get(timestamp)
-    found = lookup(log) if lookup is not None else first_at_or_after(log, timestamp)
+    found = _look_up(log, timestamp)
     if found is not None and found.offset < limit:
         return found
     if is_behind:
         raise _behind()
     return None
+
+
+def _look_up(log: PartitionLog, timestamp: int) -> TimedOffset | None:
+    lookup = _LOOKUPS.get(timestamp)
+    try:
+        return lookup(log) if lookup is not None else first_at_or_after(log, timestamp)
+    except OSError as error:
+        log.fail(error)
+        raise
 
 
 def _behind() -> PartitionError:

@@ -181,6 +181,17 @@ class TestWhereThePartitionIsNot:
         errors = [found.error_code for found in ask(handler, partitions=(0, 1, 0))]
         assert errors == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
 
+    def test_a_disk_that_fails_is_a_storage_error_and_is_reported(self, broker, handler, monkeypatch) -> None:
+        partition = broker.lead()
+        append_at(broker, START_MS)
+
+        def fails(position):
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(partition.log.segments.active, "batch_at", fails)
+        assert offset(handler, START_MS)[0] == ErrorCode.KAFKA_STORAGE_ERROR
+        assert [where for where, _ in broker.logs.background.failures] == [partition.where]
+
     def test_a_damaged_batch_is_told(self, broker, handler) -> None:
         partition = broker.lead()
         append_at(broker, START_MS)

@@ -236,3 +236,17 @@ class TestInitProducerId:
             raise MetadataError("connection lost")
 
         assert self.ask(ProducerIds(fails)) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
+
+    def test_a_request_that_could_not_be_handled_is_given_no_id(self, producer_ids) -> None:
+        request = request_of(
+            self.API,
+            4,
+            transactional_id=None,
+            transaction_timeout=timedelta(),
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        body = InitProducerIdHandler(producer_ids).failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        request.respond(body)
+        found = answer_of(request)
+        assert (found.error_code, found.producer_id, found.producer_epoch) == (-1, -1, -1)
