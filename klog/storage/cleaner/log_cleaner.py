@@ -35,6 +35,7 @@ from klog.storage.cleaner.task import (
 from klog.storage.cleaner.throttle import Throttle
 from klog.storage.cleaner.view import LastRecords, LogView
 from klog.storage.cleaner.worker import clean_in_worker
+from klog.storage.log.disk_guard import LogClosedError
 
 MOST_DEDUPE_BUFFER_BYTES: Final = 2**31 - 1
 _JOIN_SECONDS: Final = 30.0
@@ -256,8 +257,8 @@ class LogCleaner:
         """Sets the log aside, or reports its disk, where what is inside fails."""
         try:
             yield
-        except CleaningAbortedError:
-            return
+        except (CleaningAbortedError, LogClosedError):
+            return  # the log is wanted for something else, or is gone
         except OSError as error:
             self._on_directory_failure(log.log_directory, error)
         except StorageError as error:

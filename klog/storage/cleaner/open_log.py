@@ -1,0 +1,120 @@
+"""A log that a broker serves, as the cleaner sees and changes it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from klog.config.topic import TopicConfig
+from klog.formats.errors import StorageError
+from klog.formats.names import FileKind, TopicPartition
+from klog.storage.cleaner.swap import swap_in
+from klog.storage.cleaner.task import CleanedGroup
+from klog.storage.cleaner.view import LastRecord, LastRecords, LogView, SegmentView
+from klog.storage.log.disk_guard import LogClosedError
+from klog.storage.log.log_values import Background
+from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.retention import apply_retention
+from klog.storage.log.segment import LogSegment
+
+_NS_PER_MS = 1_000_000
+
+
+class OpenLog:
+    """The `CleanableLog` of a `PartitionLog`. Cheap: make one whenever one is asked for."""
+
+    def __init__(self, log: PartitionLog, background: Background, clock_ms: Callable[[], int]) -> None:
+        self._log = log
+        self._background = background
+        self._clock_ms = clock_ms
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Which it is."""
+        return self._log.partition
+
+    @property
+    def log_directory(self) -> str:
+        """The log directory that it is in."""
+        return os.path.dirname(self._log.directory)
+
+    @property
+    def config(self) -> TopicConfig:
+        """Its topic's configs, as they are now."""
+        return self._log.config
+
+    def view(self) -> LogView:
+        """What it holds now. Raises `LogClosedError`, `OSError`."""
+        log = self._log
+        with log.lock:
+            self._demand_open()
+            active = log.segments.active
+            return LogView(
+                log.partition,
+                log.directory,
+                log.config,
+                tuple(_segment_view(segment, active=segment is active) for segment in log.segments),
+                log.log_start_offset,
+                log.log_end_offset,
+                log.last_stable_offset,
+            )
+
+    def last_records(self) -> LastRecords:
+        """The last that its active producers wrote."""
+        with self._log.lock:
+            entries = self._log.producers.entries()
+        return {pid: LastRecord(entry.last_offset, entry.epoch) for pid, entry in entries.items()}
+
+    def replace_segments(self, group: CleanedGroup) -> None:
+        """Swap a cleaned segment in. Readers that are sending from an old one go on; its files go later.
+
+        Raises `LogClosedError` and, where the disk fails (the log is closed then), `OSError` or
+        `StorageError`.
+        """
+        log = self._log
+        with log.lock:
+            self._demand_open()
+            old = [segment for segment in log.segments if segment.base_offset in group.replaces]
+
+            def let_go() -> None:
+                log.segments.remove(old)
+                for segment in old:
+                    segment.release()
+
+            try:
+                gone = swap_in(log.directory, group, between=let_go)
+                log.segments.add(LogSegment(log.directory, group.base_offset, log.config, self._clock_ms()))
+            except (OSError, StorageError) as error:
+                log.fail(error)
+                raise
+        if gone:
+            self._background.delete_later(log, gone, log.config.file_delete_delay_ms)
+
+    def delete_old_segments(self, now_ms: int) -> None:
+        """Apply retention."""
+        apply_retention(self._log, now_ms)
+
+    def _demand_open(self) -> None:
+        if self._log.closed:
+            raise LogClosedError("the log is closed", file=self._log.directory)
+
+
+def _segment_view(segment: LogSegment, *, active: bool) -> SegmentView:
+    modified_ms = os.stat(segment.path(FileKind.LOG)).st_mtime_ns // _NS_PER_MS
+    return SegmentView(
+        segment.base_offset,
+        segment.size,
+        modified_ms,
+        segment.largest_timestamp(),
+        segment.first_timestamp(),
+        # Only closed segments are cleaned, whose indexes are as long as their files.
+        0 if active else _size(segment, FileKind.OFFSET_INDEX),
+        0 if active else _size(segment, FileKind.TIME_INDEX),
+    )
+
+
+def _size(segment: LogSegment, kind: FileKind) -> int:
+    try:
+        return os.stat(segment.path(kind)).st_size
+    except FileNotFoundError:  # it is made when it is first looked at
+        return 0

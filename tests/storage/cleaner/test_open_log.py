@@ -1,0 +1,107 @@
+"""A log that is written to and read while it is cleaned."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from klog.config.topic import default_topic_config
+from klog.formats.names import FileKind
+from klog.storage.cleaner.cleaning import clean
+from klog.storage.cleaner.log_cleaner import CleanableLog, CleanerConfig, LogCleaner
+from klog.storage.cleaner.open_log import OpenLog
+from klog.storage.cleaner.worker import clean_in_worker
+from klog.storage.log.disk_guard import LogClosedError
+from klog.storage.log.partition_log import PartitionLog
+from tests.storage.cleaner.test_swap import last_values, records_of
+from tests.storage.log.building import NOW_MS, Clock, Later, batch, new_log, reload
+
+CONFIG = {"cleanup.policy": "compact", "segment.bytes": "4000", "index.interval.bytes": "100"}
+
+
+def filled(root: Path, background: Later) -> PartitionLog:
+    log = new_log(root, CONFIG, background=background)
+    for repeat in range(40):
+        for key in (b"a", b"b", b"c"):
+            log.append_as_leader(batch([b"%d" % repeat * 50], key=key), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    # Neighbours fit one segment from now on.
+    log.reconfigure(default_topic_config(CONFIG | {"segment.bytes": "100000"}))
+    return log
+
+
+def cleaner_of(log: PartitionLog, background: Later, *, worker: bool) -> LogCleaner:
+    def logs() -> list[CleanableLog]:
+        return [OpenLog(log, background, Clock())]
+
+    return LogCleaner(
+        logs,
+        [os.path.dirname(log.directory)],
+        CleanerConfig(dedupe_buffer_bytes=1 << 20),
+        clock_ms=Clock(),
+        on_directory_failure=lambda path, error: pytest.fail(f"{path}: {error}"),
+        on_uncleanable=lambda partition, error: pytest.fail(f"{partition}: {error}"),
+        clean=clean_in_worker if worker else clean,
+    )
+
+
+@pytest.mark.parametrize("worker", [False, True])
+def test_readers_and_writers_go_on_with_the_cleaned_log(tmp_path: Path, worker: bool) -> None:
+    background = Later()
+    log = filled(tmp_path, background)
+    before = records_of(Path(log.directory))
+    segments, end = len(log.segments), log.log_end_offset
+    active_base = log.segments.active.base_offset
+    old_read = log.read(0, 1000, end)
+    assert cleaner_of(log, background, worker=worker).clean_dirtiest()
+    assert len(log.segments) < segments
+    assert log.segments.active.base_offset == active_base
+    assert old_read.file is not None
+    assert len(os.pread(old_read.file.fileno(), 1000, 0)) == 1000  # what was replaced can still be sent
+    after = records_of(Path(log.directory))
+    assert last_values(after) == last_values(before)
+    assert len(after) < len(before)
+    read = log.read(0, 1 << 20, end)
+    assert read.file is not None
+    assert read.file.path.endswith(f"{0:020d}.log")
+    log.append_as_leader(batch(1, key=b"d"), 0, NOW_MS)
+    assert log.log_end_offset == end + 1
+    assert background.deletions
+    assert all(path.endswith(".deleted") and os.path.exists(path) for path in background.deletions)
+
+
+def test_a_cleaned_log_loads_as_it_is(tmp_path: Path) -> None:
+    background = Later()
+    log = filled(tmp_path, background)
+    cleaner_of(log, background, worker=False).clean_dirtiest()
+    for path in background.deletions:
+        os.unlink(path)
+    log.close()
+    records, end = records_of(Path(log.directory)), log.log_end_offset
+    loaded, _ = reload(log, tmp_path)
+    assert loaded.log_end_offset == end
+    assert records_of(Path(log.directory)) == records
+
+
+def test_a_view_says_what_the_log_holds(tmp_path: Path) -> None:
+    log = filled(tmp_path, Later())
+    view = OpenLog(log, Later(), Clock()).view()
+    assert [segment.base_offset for segment in view.segments] == log.segments.bases
+    assert view.size_bytes == log.size_bytes
+    assert (view.log_end_offset, view.last_stable_offset) == (120, 120)
+    first = view.segments[0]
+    assert (first.first_timestamp_ms, first.largest_timestamp_ms) == (NOW_MS, NOW_MS)
+    path = log.segments[0].path(FileKind.OFFSET_INDEX)
+    assert first.offset_index_bytes == os.path.getsize(path) > 0
+
+
+def test_a_log_that_is_closed_is_left_alone(tmp_path: Path) -> None:
+    log = filled(tmp_path, Later())
+    view = OpenLog(log, Later(), Clock())
+    cleaner = cleaner_of(log, Later(), worker=False)
+    log.close()
+    with pytest.raises(LogClosedError):
+        view.view()
+    assert not cleaner.clean_dirtiest()
