@@ -4,15 +4,15 @@ waits for records is forgotten.
 
 from __future__ import annotations
 
+import sys
 import threading
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog.formats.constants import ENTRY_PREFIX_BYTES
-from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_response import PartitionFetched
 from tests.server.handlers.parts import TOPIC, Broker, batch
 from tests.server.handlers.test_fetch import fetch, fetch_request, fetched, handler_of, wants
@@ -64,51 +64,94 @@ def test_a_consumer_reads_every_byte_of_the_log_in_order(
     assert read == written
 
 
-@pytest.mark.parametrize("wanted", [1, 3])
-def test_nobody_who_waits_is_forgotten_while_others_write(tmp_path, wanted: int) -> None:
-    """Producers and waiting consumers in threads of their own. The clock stands still: no timeout helps."""
+@pytest.fixture
+def quick_turns() -> Iterator[None]:
+    """Threads take turns much more often than they would: what can happen between two steps happens."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+class WaitingConsumer:
+    """Fetches a batch after the other; the clock stands still, so no timeout helps who was forgotten."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.handler = handler_of(broker)
+        self.offset = 0
+
+    def fetch(self, batches: int) -> bool:
+        """Wait for so many batches; whether they came."""
+        size = batches * len(batch())
+        request = fetch_request(wants(offset=self.offset, max_bytes=size), max_wait_ms=500, min_bytes=size)
+        answered, respond = threading.Event(), request.respond
+
+        def answer(parts) -> None:
+            respond(parts)
+            answered.set()
+
+        request.respond = answer  # type: ignore[method-assign]
+        self.handler.handle(request)
+        if not answered.wait(5):
+            return False
+        self.offset += batches
+        return len(fetched(request).records) == size
+
+
+def produce(broker: Broker) -> None:
+    _, moved = broker.replicas.partitions[TOPIC, 0].append(memoryview(batch()), -1, broker.clock())
+    broker.replicas.appended((TOPIC, 0), high_watermark_moved=moved)
+
+
+@pytest.mark.usefixtures("quick_turns")
+def test_an_append_at_the_moment_when_a_fetch_begins_to_wait_is_not_missed(tmp_path) -> None:
+    """One append for each fetch, started together: an append that is missed is missed for good."""
     broker = Broker(tmp_path)
     broker.lead()
-    handler = handler_of(broker)
-    partition = broker.replicas.partitions[TOPIC, 0]
-    size, total, batches_each = len(batch()), 600, 200
-    answered = threading.Condition()
-    problems: list[str] = []
+    consumer, go, rounds = WaitingConsumer(broker), threading.Semaphore(0), 1500
 
-    def produce() -> None:
-        for _ in range(batches_each):
-            _, moved = partition.append(memoryview(batch()), -1, broker.clock())
-            broker.replicas.appended((TOPIC, 0), high_watermark_moved=moved)
+    def follow() -> None:
+        for number in range(rounds):
+            go.acquire()
+            for _ in range(number % 40 * 5):
+                pass  # begins a little earlier or later each time
+            produce(broker)
+
+    producer = threading.Thread(target=follow)
+    producer.start()
+    served = 0
+    for _ in range(rounds):
+        go.release()
+        if not consumer.fetch(1):
+            break
+        served += 1
+    for _ in range(rounds - served - 1):
+        go.release()
+    producer.join()
+    assert served == rounds
+    assert (broker.fetch_purgatory.waiting, len(broker.timer)) == (0, 0)
+
+
+@pytest.mark.usefixtures("quick_turns")
+@pytest.mark.parametrize("wanted", [1, 3])
+def test_nobody_who_waits_is_forgotten_while_others_write(tmp_path, wanted: int) -> None:
+    broker = Broker(tmp_path)
+    broker.lead()
+    batches_each, producers = 200, 3
+    served: list[bool] = []
 
     def consume() -> None:
-        offset = 0
-        while offset + wanted <= total:
-            request = fetch_request(
-                wants(offset=offset, max_bytes=wanted * size), max_wait_ms=500, min_bytes=wanted * size
-            )
-            respond = request.respond
+        consumer = WaitingConsumer(broker)
+        served.append(all(consumer.fetch(wanted) for _ in range(batches_each * producers // wanted)))
 
-            def answer(parts, respond=respond) -> None:
-                with answered:
-                    respond(parts)
-                    answered.notify_all()
+    def write() -> None:
+        for _ in range(batches_each):
+            produce(broker)
 
-            request.respond = answer  # type: ignore[method-assign]
-            handler.handle(request)
-            with answered:
-                if not answered.wait_for(lambda asked=request: asked.answered, timeout=10):
-                    problems.append(f"waits at offset {offset} of {partition.log.log_end_offset}")
-                    return
-            found = fetched(request)
-            if found.error_code != ErrorCode.NONE or len(found.records) < wanted * size:
-                problems.append(f"{found}")
-                return
-            offset += wanted
-
-    with ExitStack() as stack:
-        for target in (consume, consume, produce, produce, produce):
-            thread = threading.Thread(target=target)
-            thread.start()
-            stack.callback(thread.join)
-    assert not problems
+    threads = [threading.Thread(target=target) for target in (consume, consume, *[write] * producers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert served == [True, True]
     assert (broker.fetch_purgatory.waiting, len(broker.timer)) == (0, 0)

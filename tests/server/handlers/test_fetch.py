@@ -186,6 +186,19 @@ class TestWaiting:
         broker.pass_time(500)
         assert len(fetched(request).records) == size
 
+    def test_an_append_between_the_read_and_the_waiting_is_not_missed(
+        self, broker, handler, monkeypatch
+    ) -> None:
+        broker.lead()
+        watch = broker.fetch_purgatory.watch
+
+        def too_late(operation, keys) -> bool:
+            broker.append()
+            return watch(operation, keys)
+
+        monkeypatch.setattr(broker.fetch_purgatory, "watch", too_late)
+        assert len(fetched(fetch(handler, max_wait_ms=500)).records) == len(batch())
+
     def test_when_the_time_is_over_what_is_there_is_answered(self, broker, handler) -> None:
         broker.lead()
         request = fetch(handler, max_wait_ms=500, min_bytes=1 << 20)
