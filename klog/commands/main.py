@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "recover": "recover",
     "clean": "clean",
     "formats": "formats",
+    "serve": "serve",
     "topics": "topics",
     "configs": "configs",
     "produce": "produce",

@@ -1,0 +1,54 @@
+"""`klog serve`: a broker of Kafka's protocol on Kafka's files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+NO_ARGS_IS_HELP = False
+
+
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="Kafka's server.properties."),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option", "-o", metavar="KEY=VALUE", help="A config of Kafka's; goes before the file."
+        ),
+    ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, help="Serve Prometheus metrics here, on 127.0.0.1."),
+    ] = None,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log JSON objects, one a line.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
+) -> None:
+    """Run a broker until it is interrupted.
+
+    With no arguments: one broker on 127.0.0.1:9092 with its data in ./klog-data, and no other process. With
+    zookeeper.connect it is a member of that cluster.
+
+    Examples:
+
+    klog serve
+
+    klog serve --config /etc/kafka/server.properties
+
+    klog serve -o listeners=PLAINTEXT://127.0.0.1:9095 -o log.dirs=/var/lib/klog --metrics-port 9404
+    """
+    from klog.server.run import Launch, run
+
+    run(
+        Launch(
+            config_file=None if config is None else str(config),
+            options=tuple(options or ()),
+            metrics_port=metrics_port,
+            json_logs=json_logs,
+            quiet=quiet,
+        )
+    )

@@ -1,0 +1,259 @@
+"""The broker: all rooms, opened in order and closed in order.
+
+Rules: Kafka's `KafkaServer.startup` and `shutdown`. Ids are settled and logs loaded before the broker
+registers; it serves once it is registered, and its controller, maybe its own, tells it what it leads.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+
+from klog.config.broker import BrokerConfig
+from klog.controller.broker_channels import BrokerChannels
+from klog.controller.events import ResponseReceived, UncleanElectionEnabled
+from klog.controller.runner import Controller
+from klog.formats.names import TopicPartition, encode_uuid
+from klog.metadata.cache import MetadataCache
+from klog.metadata.cluster import create_persistent_nodes, register_broker
+from klog.metadata.configs import ConfigChangeNotes
+from klog.metadata.producer_ids import allocate_producer_ids
+from klog.metadata.store import SessionState
+from klog.metadata.values import BrokerRegistration
+from klog.replication.replica_manager import ReplicaManager
+from klog.server.broker_channel import ControlChannel
+from klog.server.handlers.config_changes import ConfigChanges
+from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
+from klog.server.handlers.dispatch import Dispatcher, RequestCounters
+from klog.server.identity import settle_identity
+from klog.server.listeners import read_listeners
+from klog.server.live_config import LiveConfig
+from klog.server.network import SocketServer
+from klog.server.routes import Collaborators, routes
+from klog.server.settings import controller_settings, log_directories, network_settings
+from klog.server.stores import open_store
+from klog.server.waiting_rooms import waiting_rooms
+from klog.storage.log.log_manager import LogManager
+from klog.storage.log.manager_values import ManagerSettings, Progress
+from klog.storage.log.scheduler import Scheduler
+from klog.storage.log.upkeep import Upkeep
+
+logger = logging.getLogger(__name__)
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Broker:
+    """One broker. Making it opens and starts everything; `stop` closes everything again.
+
+    `on_fatal` is called when it can go on no more, `on_loaded` for each log that has been loaded. Raises
+    `KlogError` where it cannot start; then nothing is left open.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        on_fatal: Callable[[str], None] = logger.critical,
+        on_loaded: Callable[[Progress], None] = lambda progress: None,  # noqa: ARG005
+    ) -> None:
+        self._static = config
+        self._clock_ms = clock_ms
+        self._on_fatal = on_fatal
+        self._on_loaded = on_loaded
+        self._listeners = read_listeners(config)
+        self._directories = log_directories(config)
+        self._replicas: ReplicaManager | None = None
+        self._session_id: int | None = None
+        self._serving = False
+        self.broker_epoch = -1
+        self.live = LiveConfig(config, {})
+        self.cache = MetadataCache()
+        self.counters = RequestCounters()
+        with ExitStack() as closing:
+            self._open(closing)
+            self._closing = closing.pop_all()
+
+    def _open(self, closing: ExitStack) -> None:
+        self._open_tree(closing)
+        self._open_logs(closing)
+        self._open_waiting(closing)
+        self._open_controller(closing)
+        self._open_network(closing)
+        self._register()
+        self._follow_configs()
+        self._store.add_session_listener(self._session_changed)
+        self.scheduler.start()
+        Upkeep(self.logs, self._clock_ms).start()
+        self._serving = True
+        self.network.start()
+        self.controller.start()
+
+    def stop(self) -> None:
+        """Close everything, clients first and the store last. Idempotent."""
+        self._serving = False
+        self._closing.close()
+
+    # -- opening ---------------------------------------------------------------------------------------------
+
+    def _open_tree(self, closing: ExitStack) -> None:
+        """The directories locked, the metadata store open, the ids settled, the configs read."""
+        self.scheduler = Scheduler()
+        self.logs = LogManager(
+            ManagerSettings.of(self._static, tuple(self._directories)),
+            self.live.topic,
+            self.scheduler,
+            self,
+            clock_ms=self._clock_ms,
+        )
+        self.logs.open()
+        closing.callback(self.logs.release)
+        self._store = open_store(self._static, self.logs.online[0])
+        closing.callback(self._store.close)
+        create_persistent_nodes(self._store)
+        new_cluster_id = encode_uuid(secrets.token_bytes(16))
+        self.identity = settle_identity(self._static, self.logs.identities(), self._store, new_cluster_id)
+        self.logs.claim(*self.identity)
+
+    def _open_logs(self, closing: ExitStack) -> None:
+        self._changes = ConfigChanges(
+            self.identity.broker_id,
+            self._store,
+            self.live.broker,
+            self._broker_config_changed,
+            self._topic_config_changed,
+            self._unclean_enabled,
+        )
+        self._changes.load()
+        for topic, overrides in self._changes.topic_overrides().items():
+            self.live.set_topic(topic, overrides)
+        self.logs.load()
+        closing.callback(self.logs.stop)
+        closing.callback(self.scheduler.stop)
+
+    def _open_waiting(self, closing: ExitStack) -> None:
+        self.waiting = waiting_rooms(self._static, self._clock_ms)
+        self.waiting.timer.start()
+        closing.callback(self.waiting.timer.stop)
+        self._replicas = ReplicaManager(
+            self.identity.broker_id,
+            self.logs,
+            self.waiting.produce,
+            self.waiting.fetch,
+            self.waiting.delete_records,
+        )
+        self.replicas = self._replicas
+
+    def _open_controller(self, closing: ExitStack) -> None:
+        broker_id = self.identity.broker_id
+        timeout_ms = self._static.number("controller.socket.timeout.ms")
+
+        def connect(broker: BrokerRegistration) -> ControlChannel:
+            name = f"klog-controller-{broker_id}"
+            return ControlChannel(broker, self._listeners.inter_broker, client_id=name, timeout_ms=timeout_ms)
+
+        def answered(event: ResponseReceived) -> None:
+            self.controller.put(event)
+
+        self.controller = Controller(
+            lambda: controller_settings(broker_id, self.live.broker()),
+            self._store,
+            BrokerChannels(connect, answered),
+            self._register,
+            self._clock_ms,
+        )
+        closing.callback(self.controller.stop)
+
+    def _open_network(self, closing: ExitStack) -> None:
+        broker_id, cluster_id = self.identity
+        parts = Collaborators(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            store=self._store,
+            cache=self.cache,
+            config=self.live.broker,
+            replicas=self.replicas,
+            controller=self.controller,
+            waiting=self.waiting,
+            clock_ms=self._clock_ms,
+            hosted=self._hosted,
+            broker_epoch=lambda: self.broker_epoch,
+            inter_broker_listener=self._listeners.inter_broker,
+            allocate_producer_ids=lambda: allocate_producer_ids(self._store, broker_id),
+        )
+        dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
+        self.network = SocketServer(
+            self._listeners.bound, network_settings(self._static), dispatcher, clock_ms=self._clock_ms
+        )
+        self.network.bind()
+        closing.callback(self.network.stop)
+
+    # -- being a member --------------------------------------------------------------------------------------
+
+    def registration(self) -> BrokerRegistration:
+        """How this broker wants to be known."""
+        ports = {each.name: self.network.port(each.name) for each in self._listeners.bound}
+        return BrokerRegistration(
+            self.identity.broker_id,
+            self._listeners.endpoints(ports),
+            self._static.text("broker.rack"),
+            timestamp_ms=self._clock_ms(),
+        )
+
+    def _register(self) -> None:
+        self.broker_epoch = register_broker(self._store, self.registration(), self._session_id)
+        self._session_id = self._store.session_id
+
+    def _follow_configs(self) -> None:
+        ConfigChangeNotes(self._store, self._changes.on_change, self._clock_ms).follow()
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and self._serving:
+            self._changes.load()
+            self._follow_configs()
+
+    # -- changes of configs ----------------------------------------------------------------------------------
+
+    def _broker_config_changed(self, config: BrokerConfig) -> None:
+        self.live.set_broker(config)
+        for topic in {log.partition.topic for log in self.logs.logs()}:
+            self.logs.reconfigure(topic)
+
+    def _topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
+        self.live.set_topic(topic, overrides)
+        self.logs.reconfigure(topic)
+
+    def _unclean_enabled(self, topic: str | None) -> None:
+        if self._serving:
+            self.controller.put(UncleanElectionEnabled(topic))
+
+    # -- the log manager's listener --------------------------------------------------------------------------
+
+    def loaded(self, progress: Progress) -> None:
+        """One more log has been loaded."""
+        self._on_loaded(progress)
+
+    def directory_failed(self, directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:
+        """A log directory is offline from now on."""
+        logger.error("log directory %s is offline with %d partitions: %s", directory, len(partitions), why)
+        if self._replicas is not None:
+            self._replicas.directory_failed(partitions)
+
+    def all_directories_failed(self) -> None:
+        """No log directory is left."""
+        self._on_fatal("all log directories have failed")
+
+    def _hosted(self) -> Iterable[HostedDirectory]:
+        online = set(self.logs.online)
+        logs = self.logs.logs()
+        for path in self._directories:
+            held = [HostedLog(log) for log in logs if os.path.dirname(log.directory) == path]
+            yield HostedDirectory(path, path in online, held if path in online else ())

@@ -1,0 +1,153 @@
+"""Every API that is announced, with what serves it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from klog.config.broker import BrokerConfig
+from klog.controller.runner import Controller
+from klog.metadata.cache import MetadataCache
+from klog.metadata.store import MetadataStore
+from klog.metadata.values import ProducerIdBlock
+from klog.protocol.apis import ApiKey
+from klog.replication.replica_manager import ReplicaManager
+from klog.server.handlers.alter_configs import AlterConfigsHandler
+from klog.server.handlers.api_versions import ApiVersionsHandler
+from klog.server.handlers.auto_creation import AutoTopicCreation
+from klog.server.handlers.control import ControlHandler
+from klog.server.handlers.controller_requests import AlterPartitionHandler, ControlledShutdownHandler
+from klog.server.handlers.create_partitions import CreatePartitionsHandler
+from klog.server.handlers.create_topics import CreateTopicsHandler
+from klog.server.handlers.delete_records import DeleteRecordsHandler
+from klog.server.handlers.delete_topics import DeleteTopicsHandler
+from klog.server.handlers.describe_cluster import DescribeClusterHandler
+from klog.server.handlers.describe_configs import DescribeConfigsHandler
+from klog.server.handlers.describe_log_dirs import DescribeLogDirsHandler, HostedDirectory
+from klog.server.handlers.describe_producers import DescribeProducersHandler
+from klog.server.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from klog.server.handlers.dispatch import Route
+from klog.server.handlers.elect_leaders import ElectLeadersHandler
+from klog.server.handlers.fetch import FetchHandler
+from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
+from klog.server.handlers.list_offsets import ListOffsetsHandler
+from klog.server.handlers.loggers import Loggers
+from klog.server.handlers.metadata import MetadataHandler
+from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
+from klog.server.handlers.produce import ProduceHandler
+from klog.server.handlers.topic_creation import TopicCreator
+from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.waiting_rooms import WaitingRooms
+
+
+@dataclass(frozen=True, slots=True)
+class Collaborators:
+    """What the handlers work with. `hosted` lists the log directories, `broker_epoch` is the present one."""
+
+    broker_id: int
+    cluster_id: str
+    store: MetadataStore
+    cache: MetadataCache
+    config: Callable[[], BrokerConfig]
+    replicas: ReplicaManager
+    controller: Controller
+    waiting: WaitingRooms
+    clock_ms: Callable[[], int]
+    hosted: Callable[[], Iterable[HostedDirectory]]
+    broker_epoch: Callable[[], int]
+    inter_broker_listener: str
+    allocate_producer_ids: Callable[[], ProducerIdBlock]
+
+
+_LARGEST_SESSION_ID: Final = 2**31 - 1
+
+
+def routes(parts: Collaborators) -> Mapping[int, Route]:
+    """What serves each API."""
+    return {
+        **_data_routes(parts),
+        **_topic_routes(parts),
+        **_config_routes(parts),
+        **_control_routes(parts),
+    }
+
+
+def _data_routes(parts: Collaborators) -> dict[int, Route]:
+    config, clock_ms, waiting = parts.config(), parts.clock_ms, parts.waiting
+    where = Whereabouts(parts.replicas, parts.cache)
+    sessions = FetchSessions(
+        config.number("max.incremental.fetch.session.cache.slots"),
+        clock_ms,
+        lambda: secrets.randbelow(_LARGEST_SESSION_ID) + 1,
+    )
+    produce = ProduceHandler(where, waiting.produce, clock_ms)
+    fetch = FetchHandler(where, sessions, waiting.fetch, clock_ms, config.number("fetch.max.bytes"))
+    producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
+    return {
+        ApiKey.API_VERSIONS: Route(ApiVersionsHandler().handle, may_block=False),
+        ApiKey.PRODUCE: Route(produce.handle, may_block=False, failed=produce.failed),
+        ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed),
+        ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(where).handle),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(where).handle, may_block=False),
+        ApiKey.DELETE_RECORDS: Route(DeleteRecordsHandler(where, waiting.delete_records, clock_ms).handle),
+        ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(where).handle),
+        ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
+        ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle),
+    }
+
+
+def _topic_routes(parts: Collaborators) -> dict[int, Route]:
+    cache, store, clock_ms = parts.cache, parts.store, parts.clock_ms
+
+    def is_controller() -> bool:
+        return parts.controller.is_active
+
+    topics = parts.waiting.topics
+    creator = TopicCreator(store, cache, parts.config)
+    metadata = MetadataHandler(parts.cluster_id, cache, AutoTopicCreation(creator, parts.config))
+    create = CreateTopicsHandler(creator, cache, topics, parts.config, is_controller, clock_ms)
+    delete = DeleteTopicsHandler(store, cache, topics, parts.config, is_controller, clock_ms)
+    grow = CreatePartitionsHandler(store, cache, topics, is_controller, clock_ms)
+    return {
+        ApiKey.METADATA: Route(metadata.handle),
+        ApiKey.DESCRIBE_CLUSTER: Route(DescribeClusterHandler(parts.cluster_id, cache).handle),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(DescribeTopicPartitionsHandler(cache, parts.config).handle),
+        ApiKey.CREATE_TOPICS: Route(create.handle),
+        ApiKey.DELETE_TOPICS: Route(delete.handle),
+        ApiKey.CREATE_PARTITIONS: Route(grow.handle),
+    }
+
+
+def _config_routes(parts: Collaborators) -> dict[int, Route]:
+    loggers = Loggers()
+    describe = DescribeConfigsHandler(parts.broker_id, parts.store, parts.cache, parts.config, loggers.levels)
+    alter = AlterConfigsHandler(parts.broker_id, parts.store, parts.cache, parts.config, loggers)
+    return {
+        ApiKey.DESCRIBE_CONFIGS: Route(describe.handle),
+        ApiKey.ALTER_CONFIGS: Route(alter.handle),
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(alter.handle),
+    }
+
+
+def _control_routes(parts: Collaborators) -> dict[int, Route]:
+    cache, waiting, put = parts.cache, parts.waiting, parts.controller.put
+    control = ControlHandler(
+        parts.replicas,
+        cache,
+        waiting.topics,
+        waiting.elections,
+        parts.broker_epoch,
+        parts.inter_broker_listener,
+    )
+    elect = ElectLeadersHandler(cache, waiting.elections, put, parts.clock_ms)
+    return {
+        ApiKey.LEADER_AND_ISR: Route(control.leader_and_isr),
+        ApiKey.STOP_REPLICA: Route(control.stop_replica),
+        ApiKey.UPDATE_METADATA: Route(control.update_metadata),
+        ApiKey.CONTROLLED_SHUTDOWN: Route(ControlledShutdownHandler(put).handle),
+        ApiKey.ALTER_PARTITION: Route(AlterPartitionHandler(cache, put).handle),
+        ApiKey.ELECT_LEADERS: Route(elect.handle),
+    }

@@ -1,0 +1,115 @@
+"""A broker in the foreground: configs read, a banner, signals, a clean stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final
+
+from klog.config.broker import BrokerConfig
+from klog.formats import java_properties
+from klog.formats.errors import KlogError, UsageError
+from klog.server.broker import Broker
+from klog.server.log_output import configure_logging
+from klog.storage.files import read_whole
+from klog.storage.log.manager_values import Progress
+
+logger = logging.getLogger(__name__)
+
+# Without a properties file nothing of Kafka's is expected here: a broker for this machine alone.
+_OWN_DEFAULTS: Final[Mapping[str, str]] = {
+    "broker.id": "0",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dirs": "klog-data",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+_PROGRESS_EVERY: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What the command line asked for; `options` are `key=value`."""
+
+    config_file: str | None = None
+    options: Sequence[str] = ()
+    metrics_port: int | None = None
+    json_logs: bool = False
+    quiet: bool = False
+
+
+def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig:
+    """The configs of a properties file and of `key=value` options over it.
+
+    Raises `UsageError` for what is no option, `ConfigError` for a bad value, `StorageError` for a file that
+    cannot be read.
+    """
+    texts = dict(_OWN_DEFAULTS)
+    if config_file is not None:
+        try:
+            texts = java_properties.entries(java_properties.parse(read_whole(config_file)))
+        except KlogError as error:
+            raise error.at(config_file) from None
+    for option in options:
+        name, equals, value = option.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"-o {option}: an option is written key=value")
+        texts[name.strip()] = value.strip()
+    return BrokerConfig(texts)
+
+
+def run(launch: Launch) -> None:
+    """Run a broker until SIGINT or SIGTERM. Raises `KlogError` where it cannot start."""
+    configure_logging(as_json=launch.json_logs, quiet=launch.quiet)
+    config = read_config(launch.config_file, launch.options)
+    for name, nearest in config.unknown().items():
+        hint = f", did you mean {nearest}?" if nearest else ""
+        logger.warning("unknown config %s is ignored%s", name, hint)
+    ended = threading.Event()
+    fatal: list[str] = []
+
+    def on_fatal(why: str) -> None:
+        fatal.append(why)
+        ended.set()
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        logger.info("%s: stopping", signal.Signals(number).name)
+        ended.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, on_signal)
+    broker = Broker(config, on_fatal=on_fatal, on_loaded=_tell_progress)
+    _banner(broker)
+    ended.wait()
+    broker.stop()
+    if fatal:
+        logger.critical("%s", fatal[0])
+        sys.exit(1)
+    logger.info("stopped cleanly")
+
+
+def _tell_progress(progress: Progress) -> None:
+    if progress.recovered or progress.done % _PROGRESS_EVERY == 0 or progress.done == progress.total:
+        logger.info(
+            "%s: %d of %d logs loaded%s",
+            progress.directory,
+            progress.done,
+            progress.total,
+            f", {progress.partition} recovered" if progress.recovered else "",
+        )
+
+
+def _banner(broker: Broker) -> None:
+    at = ", ".join(f"{each.host}:{each.port} ({each.listener})" for each in broker.registration().endpoints)
+    where = ", ".join(
+        os.path.relpath(path) if path.startswith(os.getcwd()) else path for path in broker.logs.online
+    )
+    logger.info("broker %d of cluster %s serves %s", *broker.identity, at)
+    logger.info("data in %s; Ctrl-C stops it", where)

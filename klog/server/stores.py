@@ -1,0 +1,27 @@
+"""The metadata store that the configs ask for: ZooKeeper's, or one embedded in the first log directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from klog.config.broker import BrokerConfig
+from klog.metadata.store import MetadataStore
+
+
+def open_store(config: BrokerConfig, first_log_directory: str) -> MetadataStore:
+    """Open the store. Raises `StoreError` where it cannot be reached, or where another process has it."""
+    hosts = config.text("zookeeper.connect")
+    if not hosts:
+        from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+
+        return EmbeddedStore(Path(os.path.join(first_log_directory, FILE_NAME)))
+    from klog.metadata.zookeeper import ZooKeeperStore
+
+    session_ms = config.number("zookeeper.session.timeout.ms")
+    connect = config["zookeeper.connection.timeout.ms"]
+    return ZooKeeperStore(
+        hosts,
+        session_timeout_ms=session_ms,
+        connect_timeout_ms=connect if isinstance(connect, int) else session_ms,
+    )

@@ -1,0 +1,45 @@
+"""The purgatories of a broker, by what their operations wait for, on one timer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from klog.config.broker import BrokerConfig
+from klog.replication.acknowledging import DelayedProduce
+from klog.replication.deleting import DelayedDeleteRecords
+from klog.replication.purgatory import Purgatory
+from klog.replication.reading import DelayedFetch
+from klog.server.handlers.elect_leaders import DelayedElection
+from klog.server.handlers.topic_waits import DelayedTopics
+from klog.server.timer_thread import TimerThread
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRooms:
+    """Kafka's names of the purgatories, as its metrics have them, are the purgatories' own names."""
+
+    timer: TimerThread
+    produce: Purgatory[DelayedProduce]
+    fetch: Purgatory[DelayedFetch]
+    delete_records: Purgatory[DelayedDeleteRecords]
+    topics: Purgatory[DelayedTopics]
+    elections: Purgatory[DelayedElection]
+
+
+def waiting_rooms(config: BrokerConfig, clock_ms: Callable[[], int]) -> WaitingRooms:
+    """The purgatories, empty, with a timer that is not started."""
+    thread = TimerThread(clock_ms)
+    timer = thread.timer
+
+    def interval(name: str) -> int:
+        return config.number(f"{name}.purgatory.purge.interval.requests")
+
+    return WaitingRooms(
+        thread,
+        Purgatory("Produce", timer, interval("producer")),
+        Purgatory("Fetch", timer, interval("fetch")),
+        Purgatory("DeleteRecords", timer, interval("delete.records")),
+        Purgatory("topic", timer),
+        Purgatory("ElectLeader", timer),
+    )
