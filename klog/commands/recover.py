@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -94,12 +94,15 @@ def recover(
 
 
 def _bytes_of(partitions: list[str]) -> int:
-    return sum(
-        entry.stat().st_size
-        for path in partitions
-        for entry in os.scandir(path)
-        if entry.name.endswith(".log")
-    )
+    """Bytes to read; a directory that cannot be listed counts nothing here, its plan tells why."""
+    from klog.storage.partition_files import list_partition
+
+    total = 0
+    for path in partitions:
+        with suppress(KlogError):
+            sizes = list_partition(path).sizes
+            total += sum(size for name, size in sizes.items() if name.endswith(".log"))
+    return total
 
 
 class _Work:

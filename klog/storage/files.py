@@ -57,6 +57,11 @@ class _PlainFile(io.FileIO):
             raise storage_error("cannot be read", str(self.name), error) from error
 
 
+def _open_at_once(path: str, flags: int) -> int:
+    """Opens without waiting: a FIFO that nobody writes would hold the open call for ever."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:
     """The file at `path` as a seekable stream of plain bytes; a name ending in `.gz` is decompressed.
 
@@ -65,7 +70,7 @@ def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:
     """
     name = os.fspath(path)
     try:
-        file = _PlainFile(name, "r")
+        file = _PlainFile(name, "r", opener=_open_at_once)
     except OSError as error:
         raise storage_error("cannot be opened", name, error) from error
     try:
@@ -108,6 +113,22 @@ def list_directory(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
         raise storage_error("cannot be listed", path, error) from error
+
+
+def is_directory(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a directory, or a link to one; a link that leads nowhere is none."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def is_regular_file(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a regular file, or a link to one; a link that leads nowhere is none."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager

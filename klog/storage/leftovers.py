@@ -112,8 +112,13 @@ def _swap_in(
             steps.append(SetAside(name, "replaced by the cleaned segment"))
             findings.append(Finding(name, "is replaced by a .swap file", "deletes it"))
             del names[key]
+    segments = {base for base, kind in [*names, *swapped] if kind is FileKind.LOG}
     # The segment first: with it in place, an index still to come is at worst missing.
     for swap in sorted(swaps, key=lambda name: (name.kind is not FileKind.LOG, str(name))):
+        if swap.kind in INDEX_KINDS and _offset(swap) not in segments:
+            steps.append(SetAside(str(swap), "index without its segment"))
+            findings.append(Finding(str(swap), "index without its .log", "deletes it"))
+            continue
         target = segment_file(swap.kind, _offset(swap))
         steps.append(SwapIn(str(swap), target))
         findings.append(Finding(str(swap), "a swap of cleaned segments did not end", "renames it into place"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, FileName, FileState, parse_file, segment_file
-from klog.storage.files import list_directory
+from klog.storage.files import is_directory, is_regular_file, list_directory
 
 INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -22,7 +22,7 @@ class PartitionFiles:
 
     `indexes` are those with their offsets, whether or not there is a segment; `transient` are the files
     with a suffix such as `.swap`; `unknown` have no name of Kafka's; `directories` do not belong there at
-    all.
+    all, `irregular` neither: FIFOs, devices and links that lead nowhere, which Kafka passes over.
     """
 
     path: str
@@ -33,6 +33,7 @@ class PartitionFiles:
     plain: frozenset[FileKind] = frozenset()
     unknown: tuple[str, ...] = ()
     directories: tuple[str, ...] = ()
+    irregular: tuple[str, ...] = ()
     sizes: dict[str, int] = field(default_factory=dict)
 
     def file(self, kind: FileKind, offset: int) -> str:
@@ -57,10 +58,11 @@ def list_partition(path: str) -> PartitionFiles:
     plain: set[FileKind] = set()
     unknown: list[str] = []
     directories: list[str] = []
+    irregular: list[str] = []
     sizes: dict[str, int] = {}
     for entry in list_directory(path):
-        if entry.is_dir():
-            directories.append(entry.name)
+        if not is_regular_file(entry):
+            (directories if is_directory(entry) else irregular).append(entry.name)
             continue
         try:
             sizes[entry.name] = entry.stat().st_size
@@ -87,5 +89,6 @@ def list_partition(path: str) -> PartitionFiles:
         frozenset(plain),
         tuple(unknown),
         tuple(directories),
+        tuple(irregular),
         sizes,
     )

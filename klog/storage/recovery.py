@@ -13,6 +13,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Final
 
+from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs, parse_epochs
 from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
@@ -85,6 +86,7 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
     findings: list[Finding] = []
     leftovers = sort_leftovers(files)
     findings.extend(leftovers.findings)
+    findings.extend(_topic_id(files))
 
     def bad_snapshot(offset: int, error: FormatError) -> None:
         name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
@@ -105,6 +107,19 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
     work.unindexed = {base for base in leftovers.segments if not _loads(work, base)}
     _recover_segments(work)
     return _conclude(work)
+
+
+def _topic_id(files: PartitionFiles) -> list[Finding]:
+    """The topic id is nowhere else in the directory: a damaged one can only be told of."""
+    if FileKind.PARTITION_METADATA not in files.plain:
+        return []
+    name = str(FileKind.PARTITION_METADATA)
+    try:
+        partition_metadata.parse(read_whole(files.named(name)))
+    except FormatError as error:
+        kafka = f"{REFUSES}, or takes the log directory offline; copy the file from another replica"
+        return [Finding(name, error.what, kafka, error.position_bytes)]
+    return []
 
 
 def _loads(work: _Recovery, base: int) -> bool:

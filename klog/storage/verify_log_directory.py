@@ -12,7 +12,7 @@ from klog.formats import clean_shutdown, meta_properties
 from klog.formats.checkpoints import parse_offsets
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import DirectoryState, FileKind, TopicPartition, parse_directory, parse_file
-from klog.storage.files import list_directory, read_whole
+from klog.storage.files import is_directory, list_directory, read_whole
 from klog.storage.problem import RECOVER, Problem, note
 from klog.storage.verify_partition import PartitionFacts
 from klog.storage.walk import partition_of
@@ -41,7 +41,7 @@ def verify_log_directory(path: str, partitions: Iterable[PartitionFacts]) -> lis
             known[partition] = facts
     problems = []
     for entry in list_directory(path):
-        problems += _directory(entry.path, entry.name) if entry.is_dir() else _file(entry.path, entry.name)
+        problems += _directory(entry.path, entry.name) if is_directory(entry) else _file(entry.path, entry.name)
     for kind in _CHECKPOINTS:
         problems += _checkpoint(path, kind, known)
     return problems
@@ -122,7 +122,7 @@ def verify_together(directories: Iterable[str]) -> list[Problem]:
                 cure = "find out which directory is foreign"
                 problems.append(Problem(path, what, "refuses to start", cure))
         for entry in list_directory(directory):
-            name = _current(entry.name) if entry.is_dir() else None
+            name = _current(entry.name) if is_directory(entry) else None
             if name is None:
                 continue
             home = homes.setdefault(name, directory)

@@ -64,6 +64,7 @@ def _strangers(files: PartitionFiles) -> list[Problem]:
     ]
     problems += [note(files.named(name), "has no name of Kafka's", "ignores it") for name in files.unknown]
     problems += [note(files.named(name), "is a directory", "ignores it") for name in files.directories]
+    problems += [note(files.named(name), "is no regular file", "ignores it") for name in files.irregular]
     return problems
 
 

@@ -21,7 +21,7 @@ from klog.formats.names import (
     parse_directory,
     parse_file,
 )
-from klog.storage.files import GZIP_SUFFIX, list_directory
+from klog.storage.files import GZIP_SUFFIX, is_directory, list_directory
 
 _KIND_ORDER: Final = {kind: place for place, kind in enumerate(FileKind)}
 _BY_SUFFIX: Final = {
@@ -162,7 +162,7 @@ def files_of(directory: str) -> list[KafkaFile]:
     """The files right in a directory that have one of Kafka's names, in Kafka's order."""
     found = []
     for entry in list_directory(directory):
-        if entry.is_dir():
+        if is_directory(entry):
             continue
         file = identify(os.path.join(directory, entry.name))
         if file is not None and file.kind is not FileKind.LOCK:
@@ -175,7 +175,7 @@ def partition_directories(directory: str) -> list[str]:
     """The partition directories right in a log directory, by topic and partition; current ones first."""
     found: list[tuple[TopicPartition, bool, str]] = []
     for entry in list_directory(directory):
-        if not entry.is_dir():
+        if not is_directory(entry):
             continue
         try:
             name = parse_directory(entry.name)

@@ -138,6 +138,16 @@ def test_with_yes_the_log_is_cut_and_the_rest_kept_beside_the_log_directory(log_
     assert klog("verify", "--quiet", log_directory).returncode == 0
 
 
+def test_files_that_lead_nowhere_are_passed_over_as_kafka_does(log_directory: Path) -> None:
+    sound = klog("recover", "--dry-run", log_directory)
+    for partition in log_directory.iterdir():
+        (partition / "00000000000000000001.log").symlink_to("nowhere")
+        (partition / "00000000000000000002.log").symlink_to("00000000000000000002.log")
+        (partition / "loop-0").symlink_to("loop-0")
+    done = klog("recover", "--dry-run", log_directory)
+    assert (done.returncode, done.stdout, done.stderr) == (sound.returncode, sound.stdout, sound.stderr)
+
+
 def test_the_recovery_point_does_not_stay_above_the_logs_end(log_directory: Path) -> None:
     checkpoint = log_directory / "recovery-point-offset-checkpoint"
     checkpoint.write_text("0\n2\nc-b.flip-first 0 45\nother 3 7\n")

@@ -171,6 +171,34 @@ def test_killed_at_any_step_and_run_again_it_ends_the_same(name: str, tmp_path: 
     assert step >= 4
 
 
+@pytest.mark.parametrize("old_index", [b"", b"the index of a segment that went"])
+def test_an_index_that_was_swapped_in_without_its_segment_goes(old_index: bytes, tmp_path: Path) -> None:
+    directory = tmp_path / "logs" / "t-0"
+    directory.mkdir(parents=True)
+    (directory / "00000000000000000000.index.swap").write_bytes(b"cleaned.")
+    (directory / "00000000000000000000.timeindex.swap").write_bytes(b"cleaned")
+    if old_index:
+        (directory / "00000000000000000000.index").write_bytes(old_index)
+    got = recovered(directory, tmp_path)
+    names = ("00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex")
+    assert got == {name: b"" for name in (*names, "leader-epoch-checkpoint")}
+    (quarantine,) = (tmp_path / "quarantine").rglob("*.index.swap")
+    kept = contents(quarantine.parent)
+    assert kept["00000000000000000000.index.swap"] == b"cleaned."
+    assert kept.get("00000000000000000000.index", b"") == old_index
+
+
+@pytest.mark.parametrize("damage", [b"", b"version: 0\n", b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0OD\0"])
+def test_a_damaged_topic_id_is_told_and_the_log_recovered_all_the_same(damage: bytes, tmp_path: Path) -> None:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.flip-last-0"), tmp_path)
+    sound = plan_recovery(str(directory), SETTINGS)
+    (directory / "partition.metadata").write_bytes(damage)
+    plan = plan_recovery(str(directory), SETTINGS)
+    assert plan.steps == sound.steps
+    assert plan.kafka_refuses is not None
+    assert plan.kafka_refuses.name == "partition.metadata"
+
+
 def test_a_log_that_ends_before_its_start_begins_anew_at_its_start(tmp_path: Path) -> None:
     partition = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0")
     settings = replace(SETTINGS, log_start_offset=1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -92,6 +93,10 @@ def test_each_damage_of_a_log_directory_is_told(
         _write("b-0/00000000000000000000.log.deleted", ""),
         _write("b-0/notes.txt", "?"),
         _write("replication-offset-checkpoint", "0\n2\nb 0 100\ngone 0 1\n"),
+        lambda d: (d / "b-0/00000000000000000100.log").mkdir(),
+        lambda d: os.mkfifo(d / "b-0/00000000000000000100.log"),
+        lambda d: (d / "b-0/00000000000000000100.log").symlink_to("nowhere"),
+        lambda d: (d / "b-0/00000000000000000100.log").symlink_to("00000000000000000100.log"),
         lambda d: (d / f"b-1.{'0' * 32}-delete").mkdir(),
     ],
 )
