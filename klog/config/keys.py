@@ -6,9 +6,11 @@ or a request means the same here as there, and comes back in the same spelling.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, Final
 
@@ -87,8 +89,23 @@ def text_of(value: Value) -> str | None:
     if isinstance(value, tuple):
         return ",".join(value)
     if isinstance(value, float):
-        return "1.7976931348623157E308" if value == DOUBLE_MAX else repr(value)
+        return _java_double(value)
     return str(value)
+
+
+def _java_double(value: float) -> str:
+    """As Java's `Double.toString`: an exponent from 10,000,000 up and below 0.001."""
+    text = repr(value)
+    if not math.isfinite(value):
+        return {"inf": "Infinity", "-inf": "-Infinity"}.get(text, "NaN")
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return text
+    sign, digits, exponent = Decimal(text).normalize().as_tuple()
+    if not isinstance(exponent, int):
+        return text
+    figures = "".join(map(str, digits))
+    rest = figures[1:] or "0"
+    return f"{'-' if sign else ''}{figures[0]}.{rest}E{exponent + len(figures) - 1}"
 
 
 def _parse_boolean(key: str, text: str) -> bool:

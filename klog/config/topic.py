@@ -87,8 +87,11 @@ def defaults(broker_value: Callable[[str], Value]) -> dict[str, Value]:
         for synonym in SYNONYMS[key.name]:
             found = broker_value(synonym.broker_config)
             if found is not None:
+                # A negative number of hours or minutes means no limit: -1, whatever the unit.
                 values[key.name] = (
-                    found * synonym.factor if isinstance(found, int) and synonym.factor > 1 else found
+                    max(found * synonym.factor, -1)
+                    if isinstance(found, int) and synonym.factor > 1
+                    else found
                 )
                 break
     return values

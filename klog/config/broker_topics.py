@@ -1,0 +1,59 @@
+"""Topic configs on a broker: the broker's defaults under a topic's overrides.
+
+Rules: Kafka's `KafkaConfig.extractLogConfigMap` and `LogConfig.validate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from klog.config.broker import BrokerConfig
+from klog.config.keys import INT64_MAX, ConfigError, Value
+from klog.config.topic import TopicConfig, defaults, parse_overrides, topic_config
+from klog.formats.errors import UsageError
+
+_FORMAT: Final = "message.format.version"
+_ONLY_IN_KRAFT: Final = ("remote.log.copy.disable", "remote.log.delete.on.disable")
+_DIFFERENCE: Final = "message.timestamp.difference.max.ms"
+_BEFORE_AND_AFTER: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+
+
+def topic_defaults(config: BrokerConfig) -> dict[str, Value]:
+    """The values of all topic configs for a topic without overrides, on this broker."""
+    values = defaults(config.__getitem__)
+    # From inter.broker.protocol.version 3.0 on the configured format version is passed over.
+    values[_FORMAT] = "3.0-IV1"
+    for name in _BEFORE_AND_AFTER:
+        # The older config counts where the newer one was left alone (KIP-937).
+        if values[name] == INT64_MAX:
+            values[name] = values[_DIFFERENCE]
+    return values
+
+
+def topic_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
+    """The values of all topic configs for a topic with these overrides.
+
+    Raises `ConfigError` (bad value), `UsageError` (unknown name).
+    """
+    return topic_defaults(config) | parse_overrides(overrides)
+
+
+def topic_config_on(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """What the log of a topic's partition is told on this broker. Raises as `topic_values` does."""
+    values = topic_values(config, overrides)
+    for name in _BEFORE_AND_AFTER:
+        if values[name] == INT64_MAX:
+            values[name] = values[_DIFFERENCE]
+    return topic_config(values)
+
+
+def check_topic_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """Whether a topic of a ZooKeeper cluster may have these configs. Raises `ConfigError`, `UsageError`."""
+    values = topic_values(config, overrides)
+    topic_config(values)
+    for name in _ONLY_IN_KRAFT:
+        if values[name] is True:
+            raise UsageError(f"{name} cannot be set in a cluster that keeps its metadata in ZooKeeper's tree")
+    if values["remote.storage.enable"] is True:
+        raise ConfigError("remote.storage.enable", "true", "tiered storage is not enabled on the broker")

@@ -1,0 +1,168 @@
+"""Broker configs that change while brokers run: what may be set where, and what a change makes of the rest.
+
+Rules: KIP-226 and Kafka's DynamicBrokerConfig. A listener's own config is written
+`listener.name.<listener>.<config>`. Names that Kafka does not know are let through: they may be a plugin's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from klog.config.broker import KEYS_BY_NAME, BrokerConfig
+from klog.config.keys import INT64_MAX, ConfigError, ConfigKey, Dynamic, Type, at_least
+from klog.formats.errors import UsageError
+
+_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
+# Of a listener's configs these may be set for the whole cluster.
+_LISTENER_CLUSTER_WIDE: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+# In this form `<listener prefix><mechanism>.<config>`.
+_OF_A_MECHANISM: Final = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+
+# Known to Kafka as dynamic configs of brokers, but never read from a file.
+THROTTLES: Final[Mapping[str, ConfigKey]] = {
+    name: ConfigKey(name, Type.LONG, INT64_MAX, at_least(0), dynamic=Dynamic.CLUSTER)
+    for name in (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
+
+_SYNONYM_GROUPS: Final = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+
+# Thread counts may at most be halved or doubled at a time.
+_THREADS: Final = (
+    "num.io.threads",
+    "num.network.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "log.cleaner.threads",
+)
+
+
+def base_name(name: str) -> str:
+    """The config that a listener's own one overrides; any other name is its own."""
+    match = _LISTENER.fullmatch(name)
+    return name if match is None else match[1]
+
+
+def synonyms(name: str) -> tuple[str, ...]:
+    """The configs that mean the same in other units, the one that wins first; a listener's own before the
+    general one."""
+    for group in _SYNONYM_GROUPS:
+        if name in group:
+            return group
+    if name == _FLUSH[0]:
+        return _FLUSH
+    base = base_name(name)
+    if base == name:
+        return (name,)
+    return (name, next((each for each in _OF_A_MECHANISM if base.endswith(each)), base))
+
+
+def broker_key(name: str) -> ConfigKey | None:
+    """What is known of a broker config, under a listener's prefix too."""
+    found = KEYS_BY_NAME.get(name) or THROTTLES.get(name)
+    if found is None:
+        others = (KEYS_BY_NAME.get(each) for each in synonyms(name))
+        found = next((key for key in others if key is not None), None)
+    return found
+
+
+def merged(*layers: Mapping[str, str]) -> dict[str, str]:
+    """The texts in force, later layers over earlier ones; one that is set pushes its synonyms out."""
+    texts: dict[str, str] = {}
+    for layer in layers:
+        for name in layer:
+            for other in synonyms(name) if base_name(name) == name else (name,):
+                texts.pop(other, None)
+        texts.update(layer)
+    return texts
+
+
+def _name_problem(name: str, *, per_broker: bool) -> str | None:
+    key, base = KEYS_BY_NAME.get(name), base_name(name)
+    if key is not None and key.dynamic is Dynamic.READ_ONLY:
+        return "Cannot update these configs dynamically"
+    if key is not None and name.startswith("ssl."):
+        return "These security configs can be dynamically updated only per-listener using the listener prefix"
+    if per_broker:
+        return None
+    of_listener = base != name and base not in _LISTENER_CLUSTER_WIDE
+    if of_listener or (key is not None and key.dynamic is Dynamic.PER_BROKER):
+        return "Cannot update these configs at default cluster level, broker id must be specified"
+    return None
+
+
+def _check_value(name: str, text: str) -> None:
+    key = KEYS_BY_NAME.get(base_name(name)) or THROTTLES.get(base_name(name))
+    if key is not None:
+        key.parse(text)
+
+
+def check_dynamic_configs(config: BrokerConfig, changed: Mapping[str, str], *, per_broker: bool) -> None:
+    """Whether `changed` may become all dynamic configs of the broker, or the cluster's defaults.
+
+    Raises `ConfigError` (a bad value), `UsageError` (a config that cannot be set there).
+    """
+    problems: dict[str, list[str]] = {}
+    for name in sorted(changed):
+        problem = _name_problem(name, per_broker=per_broker)
+        if problem is not None:
+            problems.setdefault(problem, []).append(name)
+    for problem, names in problems.items():
+        raise UsageError(f"{problem}: {', '.join(names)}")
+    for name, text in changed.items():
+        _check_value(name, text)
+    new = config.changed(per_broker=changed) if per_broker else config.changed(cluster=changed)
+    for name in _THREADS:
+        _check_threads(name, config.number(name), new.number(name))
+
+
+def _check_threads(name: str, old: int, new: int) -> None:
+    if new == old:
+        return
+    failed = f"Dynamic thread count update validation failed for {name}={new}"
+    if new <= 0:
+        raise UsageError(f"{failed}, value should be at least 1")
+    if new < old // 2:
+        raise UsageError(f"{failed}, value should be at least half the current value {old}")
+    if new > old * 2:
+        raise UsageError(f"{failed}, value should not be greater than double the current value {old}")
+
+
+def applicable(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
+    """Of the dynamic configs that the tree holds those that can be applied, and the names of the others."""
+    kept: dict[str, str] = {}
+    passed_over: list[str] = []
+    for name, text in stored.items():
+        try:
+            _check_value(name, text)
+        except ConfigError:
+            passed_over.append(name)
+            continue
+        if _name_problem(name, per_broker=per_broker) is None:
+            kept[name] = text
+        else:
+            passed_over.append(name)
+    return kept, passed_over
+
+
+def passwords(names: Iterable[str]) -> list[str]:
+    """Those of the configs that hold secrets."""
+    keys = ((name, broker_key(name)) for name in names)
+    return [name for name, key in keys if key is not None and key.sensitive]
