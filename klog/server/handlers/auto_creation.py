@@ -1,0 +1,84 @@
+"""Topics that come to be because somebody asked for their metadata (`auto.create.topics.enable`).
+
+Rules: Kafka's AutoTopicCreationManager. The broker that is asked writes the topic itself, controller or not,
+and does not wait: the client asks again until there is a leader.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+
+from klog.config.broker import BrokerConfig
+from klog.formats.errors import KlogError
+from klog.formats.names import is_legal_topic
+from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.refusals import refusal_of
+from klog.server.handlers.topic_creation import NewTopic, TopicCreator
+from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
+
+
+class AutoTopicCreation:
+    """Creates topics that are missing. A topic is created by one thread at a time."""
+
+    def __init__(self, creator: TopicCreator, config: Callable[[], BrokerConfig]) -> None:
+        self._creator = creator
+        self._config = config
+        self._lock = threading.Lock()
+        self._running: set[str] = set()
+
+    @property
+    def enabled(self) -> bool:
+        """`auto.create.topics.enable`."""
+        return self._config().flag("auto.create.topics.enable")
+
+    def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+        """Creates topics, and says of each what its metadata is answered with."""
+        return {name: self._create(name) for name in names}
+
+    def _create(self, name: str) -> ErrorCode:
+        if not is_legal_topic(name):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
+        with self._lock:
+            if name in self._running:
+                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            self._running.add(name)
+        try:
+            self._creator.create(self._creator.plan(wanted_topic(name, self._config())))
+        except KlogError as failed:
+            error = refusal_of(failed).error
+            # Another was faster: the client will see the topic as soon as it has leaders.
+            return ErrorCode.LEADER_NOT_AVAILABLE if error is ErrorCode.TOPIC_ALREADY_EXISTS else error
+        finally:
+            with self._lock:
+                self._running.discard(name)
+        return ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def wanted_topic(name: str, config: BrokerConfig) -> NewTopic:
+    """A topic as it is created when nobody says how: the brokers' own topics have configs of their own."""
+    if name == CONSUMER_OFFSETS:
+        return NewTopic(
+            name,
+            config.number("offsets.topic.num.partitions"),
+            config.number("offsets.topic.replication.factor"),
+            configs={
+                "cleanup.policy": "compact",
+                "segment.bytes": str(config.number("offsets.topic.segment.bytes")),
+                "compression.type": "producer",
+            },
+        )
+    if name == TRANSACTION_STATE:
+        return NewTopic(
+            name,
+            config.number("transaction.state.log.num.partitions"),
+            config.number("transaction.state.log.replication.factor"),
+            configs={
+                "unclean.leader.election.enable": "false",
+                "compression.type": "uncompressed",
+                "cleanup.policy": "compact",
+                "min.insync.replicas": str(config.number("transaction.state.log.min.isr")),
+                "segment.bytes": str(config.number("transaction.state.log.segment.bytes")),
+            },
+        )
+    return NewTopic(name)

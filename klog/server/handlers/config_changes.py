@@ -1,0 +1,91 @@
+"""What this broker does when a config in the tree changes: the notes of `/config/changes`, obeyed.
+
+Rules: Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. Topic configs go to the
+logs of the topic, dynamic broker configs to the broker's own `BrokerConfig`. Configs of clients, users and
+ips are quotas, which another room reads.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from klog.config.broker import BrokerConfig
+from klog.config.dynamic import applicable
+from klog.config.keys import ConfigError
+from klog.metadata.configs import read_config, read_configs
+from klog.metadata.errors import InvalidZnodeError
+from klog.metadata.paths import DEFAULT_ENTITY
+from klog.metadata.store import MetadataStore
+from klog.metadata.znodes import desanitize
+
+_log = logging.getLogger(__name__)
+
+_UNCLEAN: Final = "unclean.leader.election.enable"
+
+
+class ConfigChanges:
+    """Reads configs again when a note names their entity.
+
+    `replace` gets the broker's configs after a change, `topic_changed` a topic with its overrides.
+    `unclean_enabled` is told of a topic (or, with None, of the default) that now allows unclean elections.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        store: MetadataStore,
+        config: Callable[[], BrokerConfig],
+        replace: Callable[[BrokerConfig], None],
+        topic_changed: Callable[[str, Mapping[str, str]], None],
+        unclean_enabled: Callable[[str | None], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._store = store
+        self._config = config
+        self._replace = replace
+        self._topic_changed = topic_changed
+        self._unclean_enabled = unclean_enabled
+
+    def load(self) -> None:
+        """The dynamic broker configs as they are in the tree: at the start, and in a new session."""
+        self._read_brokers(DEFAULT_ENTITY)
+        self._read_brokers(str(self._broker_id))
+
+    def topic_overrides(self) -> dict[str, dict[str, str]]:
+        """The overrides of all topics, for the start. Raises `InvalidZnodeError`."""
+        return read_configs(self._store, "topics")
+
+    def on_change(self, entity_path: str) -> None:
+        """A note has come: `topics/t1`, `brokers/0`, `brokers/<default>`."""
+        kind, _, name = entity_path.partition("/")
+        try:
+            if kind == "topics" and name:
+                self._read_topic(desanitize(name))
+            elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
+                self._read_brokers(name)
+        except InvalidZnodeError as error:
+            _log.error("The configs of %s stay as they are: %s", entity_path, error)
+
+    def _read_topic(self, topic: str) -> None:
+        overrides = read_config(self._store, f"topics/{topic}")
+        self._topic_changed(topic, overrides)
+        if overrides.get(_UNCLEAN, "").strip().lower() == "true":
+            self._unclean_enabled(topic)
+
+    def _read_brokers(self, name: str) -> None:
+        per_broker = name != DEFAULT_ENTITY
+        kept, passed_over = applicable(read_config(self._store, f"brokers/{name}"), per_broker=per_broker)
+        if passed_over:
+            _log.error("Dynamic configs of brokers/%s are ignored: %s", name, ", ".join(sorted(passed_over)))
+        old = self._config()
+        try:
+            new = old.changed(per_broker=kept) if per_broker else old.changed(cluster=kept)
+        except ConfigError as error:
+            _log.error("The configs of brokers/%s stay as they are: %s", name, error)
+            return
+        if new != old:
+            self._replace(new)
+        if new.flag(_UNCLEAN) and not old.flag(_UNCLEAN):
+            self._unclean_enabled(None)

@@ -1,0 +1,115 @@
+"""What a controller tells this broker: LeaderAndIsr, StopReplica, UpdateMetadata.
+
+Rules: Kafka's KafkaApis; KIP-380: a request for an earlier registration of this broker is refused, and so is
+one of a controller that has been replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from klog.controller.control_messages import (
+    leader_and_isr_answer,
+    leader_and_isr_request,
+    stop_replica_answer,
+    stop_replica_request,
+    update_metadata_request,
+)
+from klog.formats.names import TopicPartition
+from klog.metadata.cache import MetadataCache
+from klog.metadata.control_requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.update_metadata import UpdateMetadataResponse
+from klog.protocol.messages import encode_response
+from klog.replication.purgatory import Purgatory
+from klog.server.handlers.answers import entity_of
+from klog.server.handlers.elect_leaders import DelayedElection
+from klog.server.handlers.topic_waits import DelayedTopics
+from klog.server.network.request import Request
+
+_ANY_EPOCH: Final = -1
+
+
+class Replicas(Protocol):
+    """What the controller's requests want of the replica manager."""
+
+    def accepts(self, controller_epoch: int) -> bool: ...
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse: ...
+
+    def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse: ...
+
+
+class ControlHandler:
+    """Answers the three. `broker_epoch` is that of this broker's registration, `listener` the one between
+    brokers; `partitions_gone` is told of partitions whose topic has been deleted."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        cache: MetadataCache,
+        topic_purgatory: Purgatory[DelayedTopics],
+        election_purgatory: Purgatory[DelayedElection],
+        broker_epoch: Callable[[], int],
+        listener: str,
+        partitions_gone: Callable[[Iterable[TopicPartition]], None] = lambda _: None,
+    ) -> None:
+        self._replicas = replicas
+        self._cache = cache
+        self._topic_purgatory = topic_purgatory
+        self._election_purgatory = election_purgatory
+        self._broker_epoch = broker_epoch
+        self._listener = listener
+        self._partitions_gone = partitions_gone
+
+    def leader_and_isr(self, request: Request) -> None:
+        """Lead and follow partitions."""
+        wanted = leader_and_isr_request(entity_of(request), self._listener)
+        if self._is_stale(wanted):
+            answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
+        else:
+            answer = self._replicas.leader_and_isr(wanted)
+        request.respond([encode_response(leader_and_isr_answer(answer, wanted.topic_ids))])
+
+    def stop_replica(self, request: Request) -> None:
+        """Stop replicas, and delete those that are to go."""
+        wanted = stop_replica_request(entity_of(request))
+        if self._is_stale(wanted):
+            answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
+        else:
+            answer = self._replicas.stop_replicas(wanted)
+        request.respond([encode_response(stop_replica_answer(answer))])
+
+    def update_metadata(self, request: Request) -> None:
+        """Take in what clients are to be told, and wake whoever waits for it."""
+        wanted = update_metadata_request(entity_of(request))
+        error = ErrorCode.NONE
+        if self._is_stale(wanted):
+            error = ErrorCode.STALE_BROKER_EPOCH
+        elif not self._replicas.accepts(wanted.controller_epoch):
+            error = ErrorCode.STALE_CONTROLLER_EPOCH
+        else:
+            self._update(wanted)
+        request.respond([encode_response(UpdateMetadataResponse(error_code=error))])
+
+    def _update(self, wanted: UpdateMetadataRequest) -> None:
+        gone = self._cache.update(wanted)
+        if gone:
+            self._partitions_gone(gone)
+        if self._topic_purgatory.waiting:
+            for topic in {state.partition.topic for state in wanted.partitions}:
+                self._topic_purgatory.check_and_complete(topic)
+        if self._election_purgatory.waiting:
+            for state in wanted.partitions:
+                self._election_purgatory.check_and_complete(state.partition)
+
+    def _is_stale(self, wanted: ControlRequest) -> bool:
+        """Whether the request was meant for an earlier registration of this broker."""
+        return wanted.broker_epoch != _ANY_EPOCH and wanted.broker_epoch < self._broker_epoch()

@@ -1,0 +1,144 @@
+"""What brokers ask of the controller: ControlledShutdown and AlterPartition. Another broker is told that it
+asks the wrong one.
+
+Rules: Kafka's KafkaApis and KafkaController; KIP-380 (broker epochs), KIP-497, KIP-704, KIP-841, KIP-903
+(epochs of the ISR's members, of which a controller on ZooKeeper's tree makes no use).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from klog.controller.events import AlterPartition, ControlledShutdown
+from klog.formats.names import TopicPartition, encode_uuid
+from klog.metadata.cache import MetadataCache
+from klog.metadata.values import LeaderAndIsr, LeaderRecoveryState
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
+from klog.protocol.messages import encode_response
+from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.network.request import Request
+
+_EPOCHS_FROM: Final = 3
+
+Outcome = LeaderAndIsr | ErrorCode
+Outcomes = dict[tuple[UUID | None, int], Outcome]
+
+
+class ControlledShutdownHandler:
+    """Answers ControlledShutdown requests. `put` queues an event for the controller."""
+
+    def __init__(self, put: Callable[[ControlledShutdown], None]) -> None:
+        self._put = put
+
+    def handle(self, request: Request) -> None:
+        """Have the broker's leaderships moved, and answer with those that remain."""
+        wanted = entity_of(request)
+        self._put(ControlledShutdown(wanted.broker_id, wanted.broker_epoch, partial(_shut_down, request)))
+
+
+def _shut_down(request: Request, remaining: set[TopicPartition] | ErrorCode) -> None:
+    error, partitions = ErrorCode.NONE, set[TopicPartition]()
+    if isinstance(remaining, set):
+        partitions = remaining
+    elif remaining is ErrorCode.NOT_CONTROLLER:
+        error = ErrorCode.STALE_CONTROLLER_EPOCH  # as Kafka says here that the controller has moved
+    else:
+        error = remaining
+    answer = ControlledShutdownResponse(
+        error_code=error,
+        remaining_partitions=tuple(
+            RemainingPartition(topic_name=topic, partition_index=number)
+            for topic, number in sorted(partitions)
+        ),
+    )
+    request.respond([encode_response(answer)])
+
+
+class AlterPartitionHandler:
+    """Answers AlterPartition requests. `put` queues an event for the controller."""
+
+    def __init__(self, cache: MetadataCache, put: Callable[[AlterPartition], None]) -> None:
+        self._cache = cache
+        self._put = put
+
+    def handle(self, request: Request) -> None:
+        """Have the in-sync replicas written, and answer with what is in force."""
+        wanted = entity_of(request)
+        names = self._cache.snapshot.topic_names
+        states: dict[TopicPartition, LeaderAndIsr] = {}
+        ids: dict[str, UUID] = {}
+        refused: Outcomes = {}
+        for topic in wanted.topics:
+            name = None if topic.topic_id is None else names.get(encode_uuid(topic.topic_id.bytes))
+            for each in topic.partitions:
+                if name is None:
+                    refused[topic.topic_id, each.partition_index] = ErrorCode.UNKNOWN_TOPIC_ID
+                elif each.leader_recovery_state not in list(LeaderRecoveryState):
+                    refused[topic.topic_id, each.partition_index] = ErrorCode.INVALID_REQUEST
+                else:
+                    ids[name] = topic.topic_id
+                    states[TopicPartition(name, each.partition_index)] = _state(
+                        request, wanted.broker_id, each
+                    )
+
+        def answer(results: dict[TopicPartition, Outcome] | ErrorCode) -> None:
+            if isinstance(results, ErrorCode):
+                send_answer(request, error_code=results, topics=())
+                return
+            outcomes: Outcomes = dict(refused)
+            for where, outcome in results.items():
+                outcomes[ids[where.topic], where.partition] = outcome
+            _send_outcomes(request, outcomes)
+
+        event = AlterPartition(wanted.broker_id, wanted.broker_epoch, states, request.api_version, answer)
+        self._put(event)
+
+
+def _state(request: Request, leader: int, each: Entity) -> LeaderAndIsr:
+    if request.api_version >= _EPOCHS_FROM:
+        isr = tuple(member.broker_id for member in each.new_isr_with_epochs)
+    else:
+        isr = tuple(each.new_isr)
+    recovery = LeaderRecoveryState(each.leader_recovery_state)
+    return LeaderAndIsr(leader, each.leader_epoch, isr, recovery, each.partition_epoch)
+
+
+def _send_outcomes(request: Request, outcomes: Outcomes) -> None:
+    by_topic: dict[UUID | None, list[Entity]] = {}
+    for (topic_id, number), outcome in outcomes.items():
+        by_topic.setdefault(topic_id, []).append(_partition(request, number, outcome))
+    topics = [
+        part(request, "TopicData", topic_id=topic_id, partitions=tuple(entities))
+        for topic_id, entities in by_topic.items()
+    ]
+    send_answer(request, error_code=ErrorCode.NONE, topics=tuple(topics))
+
+
+def _partition(request: Request, number: int, outcome: Outcome) -> Entity:
+    if isinstance(outcome, ErrorCode):
+        return part(
+            request,
+            "PartitionData",
+            partition_index=number,
+            error_code=outcome,
+            leader_id=0,
+            leader_epoch=0,
+            isr=(),
+            partition_epoch=0,
+        )
+    return part(
+        request,
+        "PartitionData",
+        partition_index=number,
+        error_code=ErrorCode.NONE,
+        leader_id=outcome.leader,
+        leader_epoch=outcome.leader_epoch,
+        isr=outcome.isr,
+        leader_recovery_state=int(outcome.recovery_state),
+        partition_epoch=outcome.partition_epoch,
+    )

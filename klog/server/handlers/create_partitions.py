@@ -1,0 +1,164 @@
+"""CreatePartitions: topics grown, answered when all their partitions have leaders.
+
+Rules: Kafka's `KafkaApis.handleCreatePartitionsRequest`, ZkAdminManager (createPartitions) and AdminZkClient
+(createNewPartitionsAssignment). Only the controller takes the request.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from klog.formats.errors import KlogError
+from klog.metadata import paths
+from klog.metadata.assignment import assign_more, validate_assignment
+from klog.metadata.cache import MetadataCache
+from klog.metadata.errors import BadVersionError
+from klog.metadata.store import MetadataStore
+from klog.metadata.topics import add_partitions, read_topics
+from klog.metadata.values import TopicAssignment
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.purgatory import Purgatory
+from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.refusals import RefusedError, refusal_of
+from klog.server.handlers.topic_creation import racks_of
+from klog.server.handlers.topic_waits import DelayedTopics, lacks_leaders, wait_for_topics
+from klog.server.network.request import Request
+
+
+class CreatePartitionsHandler:
+    """Answers CreatePartitions requests."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cache: MetadataCache,
+        purgatory: Purgatory[DelayedTopics],
+        is_controller: Callable[[], bool],
+        clock_ms: Callable[[], int],
+        random_below: Callable[[int], int] = secrets.randbelow,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._purgatory = purgatory
+        self._is_controller = is_controller
+        self._clock_ms = clock_ms
+        self._random_below = random_below
+
+    def handle(self, request: Request) -> None:
+        """Grow the topics, and answer now or when the new partitions have leaders."""
+        wanted = entity_of(request)
+        if not self._is_controller():
+            names = dict.fromkeys(topic.name for topic in wanted.topics)
+            refused = RefusedError(ErrorCode.NOT_CONTROLLER)
+            _answer(request, dict.fromkeys(names, refused), frozenset())
+            return
+        counts = Counter(topic.name for topic in wanted.topics)
+        outcomes: dict[str, RefusedError | None] = {}
+        grown: dict[str, int] = {}
+        for topic in wanted.topics:
+            try:
+                if counts[topic.name] > 1:
+                    raise RefusedError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+                self._grow(topic, only_check=wanted.validate_only)
+            except KlogError as error:
+                outcomes[topic.name] = refusal_of(error)
+            else:
+                outcomes[topic.name] = None
+                grown[topic.name] = topic.count
+        if wanted.validate_only:
+            _answer(request, outcomes, frozenset())
+            return
+        wait_for_topics(
+            self._purgatory,
+            list(grown),
+            lambda topic: lacks_leaders(self._cache.snapshot, topic, range(grown[topic])),
+            partial(_answer, request, outcomes),
+            now_ms=self._clock_ms(),
+            timeout_ms=milliseconds(wanted.timeout),
+        )
+
+    def _grow(self, topic: Entity, *, only_check: bool) -> None:
+        """Raises `KlogError`."""
+        while True:
+            added = self._plan(topic)
+            if only_check:
+                return
+            try:
+                add_partitions(self._store, topic.name, added)
+            except BadVersionError:
+                # Somebody else has written the topic in between: judge again by what is there now.
+                continue
+            return
+
+    def _plan(self, topic: Entity) -> Mapping[int, Sequence[int]]:
+        if self._store.exists(paths.delete_topic(topic.name)) is not None:
+            raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
+        present = read_topics(self._store, [topic.name]).get(topic.name)
+        if present is None:
+            raise RefusedError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
+            )
+        _check_growth(topic, present)
+        racks = racks_of(self._cache.snapshot)
+        replicas = {number: each.replicas for number, each in present.partitions.items()}
+        if topic.assignments is None:
+            return assign_more(racks, replicas, topic.count, self._random_below)
+        chosen = [tuple(each.broker_ids) for each in topic.assignments]
+        _check_assignment(chosen, topic.count - len(replicas), racks)
+        added = dict(enumerate(chosen, len(replicas)))
+        validate_assignment(added, range(len(replicas), topic.count), racks, len(replicas[0]))
+        return added
+
+
+def _check_growth(topic: Entity, present: TopicAssignment) -> None:
+    if any(each.is_being_reassigned for each in present.partitions.values()):
+        raise RefusedError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            f"A partition reassignment is in progress for the topic '{topic.name}'.",
+        )
+    count = len(present.partitions)
+    if topic.count < count:
+        raise RefusedError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic has {count} partitions now, more than the {topic.count} that are asked for.",
+        )
+    if topic.count == count:
+        raise RefusedError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {count} partitions.")
+    if 0 not in present.partitions:
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR, "The topic's partition 0 is missing.")
+
+
+def _check_assignment(chosen: Sequence[tuple[int, ...]], more: int, racks: Mapping[int, str | None]) -> None:
+    unknown = sorted({broker_id for replicas in chosen for broker_id in replicas} - racks.keys())
+    if unknown:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unknown broker(s) in replica assignment: {', '.join(map(str, unknown))}.",
+        )
+    if len(chosen) != more:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Increasing the number of partitions by {more} but {len(chosen)} assignments provided.",
+        )
+
+
+def _answer(request: Request, outcomes: Mapping[str, RefusedError | None], pending: frozenset[str]) -> None:
+    results = []
+    for name, outcome in outcomes.items():
+        refused = outcome
+        if refused is None and name in pending:
+            refused = RefusedError(ErrorCode.REQUEST_TIMED_OUT)
+        results.append(
+            part(
+                request,
+                "CreatePartitionsTopicResult",
+                name=name,
+                error_code=ErrorCode.NONE if refused is None else refused.error,
+                error_message=None if refused is None else refused.message,
+            )
+        )
+    send_answer(request, results=tuple(results))

@@ -1,0 +1,136 @@
+"""DeleteTopics: topics marked for deletion, answered when this broker's metadata has lost them.
+
+Rules: Kafka's `KafkaApis.handleDeleteTopicsRequest` and ZkAdminManager; KIP-516 (by topic id). Only the
+controller takes the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+from klog.config.broker import BrokerConfig
+from klog.formats.errors import KlogError
+from klog.formats.names import encode_uuid
+from klog.metadata.cache import MetadataCache
+from klog.metadata.errors import TopicDeletionInProgressError
+from klog.metadata.store import MetadataStore
+from klog.metadata.topics import ask_for_deletion
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.purgatory import Purgatory
+from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.refusals import refusal_of
+from klog.server.handlers.topic_waits import DelayedTopics, wait_for_topics
+from klog.server.network.request import Request
+
+_DISABLED_CODE_FROM: Final = 3
+_STATES_FROM: Final = 6
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """One topic of the request, under the name and id that the answer has."""
+
+    name: str | None
+    topic_id: UUID | None = None
+    error: ErrorCode = ErrorCode.NONE
+
+
+class DeleteTopicsHandler:
+    """Answers DeleteTopics requests."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cache: MetadataCache,
+        purgatory: Purgatory[DelayedTopics],
+        config: Callable[[], BrokerConfig],
+        is_controller: Callable[[], bool],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._purgatory = purgatory
+        self._config = config
+        self._is_controller = is_controller
+        self._clock_ms = clock_ms
+
+    def handle(self, request: Request) -> None:
+        """Ask for the deletion, and answer now or when the topics are gone."""
+        wanted = entity_of(request)
+        outcomes = _outcomes(request, wanted)
+        refused = self._refusal(request, outcomes)
+        if refused is not None:
+            for outcome in outcomes:
+                outcome.error = refused
+            _answer(request, outcomes, frozenset())
+            return
+        for outcome in outcomes:
+            self._mark(outcome)
+        marked = {each.name for each in outcomes if each.error is ErrorCode.NONE and each.name is not None}
+        wait_for_topics(
+            self._purgatory,
+            sorted(marked),
+            lambda topic: topic in self._cache.snapshot.topics,
+            partial(_answer, request, outcomes),
+            now_ms=self._clock_ms(),
+            timeout_ms=milliseconds(wanted.timeout),
+        )
+
+    def _refusal(self, request: Request, outcomes: list[_Outcome]) -> ErrorCode | None:
+        """Why nothing of the request is done."""
+        if not self._is_controller():
+            return ErrorCode.NOT_CONTROLLER
+        if not self._config().flag("delete.topic.enable"):
+            disabled_has_code = request.api_version >= _DISABLED_CODE_FROM
+            return ErrorCode.TOPIC_DELETION_DISABLED if disabled_has_code else ErrorCode.INVALID_REQUEST
+        # By its name or by its id, not by both.
+        if any((each.name is None) == (each.topic_id is None) for each in outcomes):
+            return ErrorCode.INVALID_REQUEST
+        return None
+
+    def _mark(self, outcome: _Outcome) -> None:
+        snapshot = self._cache.snapshot
+        if outcome.name is None and outcome.topic_id is not None:
+            outcome.name = snapshot.topic_names.get(encode_uuid(outcome.topic_id.bytes))
+        if outcome.name is None:
+            outcome.error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif outcome.name not in snapshot.topics:
+            outcome.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            try:
+                # Several may ask, and all wait for the same deletion.
+                with suppress(TopicDeletionInProgressError):
+                    ask_for_deletion(self._store, outcome.name)
+            except KlogError as error:
+                outcome.error = refusal_of(error).error
+
+
+def _outcomes(request: Request, wanted: Entity) -> list[_Outcome]:
+    if request.api_version < _STATES_FROM:
+        return [_Outcome(name) for name in wanted.topic_names]
+    return [_Outcome(topic.name, topic.topic_id) for topic in wanted.topics]
+
+
+def _answer(request: Request, outcomes: list[_Outcome], pending: frozenset[str]) -> None:
+    results = []
+    for outcome in outcomes:
+        error = outcome.error
+        if error is ErrorCode.NONE and outcome.name in pending:
+            error = ErrorCode.REQUEST_TIMED_OUT
+        results.append(
+            part(
+                request,
+                "DeletableTopicResult",
+                name=outcome.name,
+                topic_id=outcome.topic_id,
+                error_code=error,
+                error_message=None,
+            )
+        )
+    send_answer(request, responses=tuple(results))

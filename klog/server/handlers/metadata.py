@@ -1,0 +1,117 @@
+"""Metadata: brokers, topics, leaders; topics that are missing are created where that is allowed.
+
+Rules: Kafka's `KafkaApis.handleTopicMetadataRequest` and ZkMetadataCache; KIP-4 (controller, racks), KIP-112
+(offline replicas), KIP-430 (authorized operations), KIP-516 (topic ids).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from klog.formats.names import encode_uuid, is_legal_topic
+from klog.metadata.cache import ClusterSnapshot, MetadataCache
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.answers import entity_of
+from klog.server.handlers.auto_creation import AutoTopicCreation
+from klog.server.handlers.metadata_answers import MetadataAnswers, Variant, refused_topic
+from klog.server.network.request import Request
+
+_NULL_IS_ALL_FROM: Final = 1
+_CREATION_ASKED_FROM: Final = 4
+_IDS_FROM: Final = 10
+_BY_ID_FROM: Final = 12
+
+
+class MetadataHandler:
+    """Answers Metadata requests."""
+
+    def __init__(self, cluster_id: str, cache: MetadataCache, creation: AutoTopicCreation) -> None:
+        self._cache = cache
+        self._creation = creation
+        self._answers = MetadataAnswers(cluster_id)
+
+    def handle(self, request: Request) -> None:
+        """Answer from the present snapshot."""
+        snapshot = self._cache.snapshot
+        answer = self._answers.kept(snapshot, request)
+        if answer is None:
+            answer = self._answer(snapshot, request)
+        request.respond([answer])
+
+    def _answer(self, snapshot: ClusterSnapshot, request: Request) -> bytes:
+        wanted = entity_of(request)
+        version = request.api_version
+        variant = Variant(
+            request.listener, version, getattr(wanted, "include_topic_authorized_operations", False)
+        )
+        if _breaks_rules(wanted, version):
+            return self._refuse(request, variant, wanted)
+        missing: list[bytes] = []
+        if wanted.topics is None or (not wanted.topics and version < _NULL_IS_ALL_FROM):
+            names = list(snapshot.topics)
+        else:
+            names, missing = self._chosen(snapshot, request, variant, wanted)
+        topics = [self._answers.topic(snapshot, request, variant, name) for name in names]
+        answer = self._answers.whole(
+            snapshot,
+            request,
+            missing + topics,
+            cluster_operations=getattr(wanted, "include_cluster_authorized_operations", False),
+        )
+        if not missing:
+            self._answers.keep(snapshot, request, answer)
+        return answer
+
+    def _chosen(
+        self, snapshot: ClusterSnapshot, request: Request, variant: Variant, wanted: Entity
+    ) -> tuple[list[str], list[bytes]]:
+        """The topics to tell of, and the answers for those that are not there."""
+        ids = [each.topic_id for each in wanted.topics if getattr(each, "topic_id", None) is not None]
+        if ids:
+            return self._by_id(snapshot, request, variant, ids)
+        asked = dict.fromkeys(each.name for each in wanted.topics)
+        names = [name for name in asked if name in snapshot.topics]
+        absent = [name for name in asked if name not in snapshot.topics]
+        allowed = request.api_version < _CREATION_ASKED_FROM or wanted.allow_auto_topic_creation
+        if absent and allowed and self._creation.enabled:
+            errors = self._creation.create(absent)
+        else:
+            errors = {name: _absence(name) for name in absent}
+        return names, [refused_topic(request, variant, name, error) for name, error in errors.items()]
+
+    @staticmethod
+    def _by_id(
+        snapshot: ClusterSnapshot, request: Request, variant: Variant, ids: list[UUID]
+    ) -> tuple[list[str], list[bytes]]:
+        names, unknown = [], []
+        for topic_id in dict.fromkeys(ids):
+            name = snapshot.topic_names.get(encode_uuid(topic_id.bytes))
+            if name is not None and name in snapshot.topics:
+                names.append(name)
+            else:
+                unknown.append(
+                    refused_topic(
+                        request, variant, None, ErrorCode.UNKNOWN_TOPIC_ID, topic_id, name_only=True
+                    )
+                )
+        return names, unknown
+
+    def _refuse(self, request: Request, variant: Variant, wanted: Entity) -> bytes:
+        refused = [
+            refused_topic(request, variant, each.name or "", ErrorCode.INVALID_REQUEST, name_only=True)
+            for each in wanted.topics
+        ]
+        return self._answers.whole(ClusterSnapshot(), request, refused, cluster_operations=False)
+
+
+def _breaks_rules(wanted: Entity, version: int) -> bool:
+    """Ids stand in requests since version 10, and mean something since 12."""
+    if not _IDS_FROM <= version < _BY_ID_FROM:
+        return False
+    return any(each.name is None or each.topic_id is not None for each in wanted.topics or ())
+
+
+def _absence(name: str) -> ErrorCode:
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal_topic(name) else ErrorCode.INVALID_TOPIC_EXCEPTION

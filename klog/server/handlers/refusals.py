@@ -1,0 +1,57 @@
+"""Why an administrator's request is refused: an error code of the protocol and a sentence for people.
+
+Kafka throws one of its ApiExceptions; here a `RefusedError` carries the code, and `refusal_of` finds that of
+what the rooms below raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from klog.config.keys import ConfigError
+from klog.formats.errors import KlogError, UsageError
+from klog.metadata.errors import (
+    ControllerMovedError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidTopicError,
+    TopicDeletionInProgressError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from klog.protocol.error_codes import ErrorCode
+
+
+class RefusedError(KlogError):
+    """A request, or one resource of it, that is answered with an error. `message` is None where Kafka's
+    clients are to show their own text."""
+
+    def __init__(self, error: ErrorCode, message: str | None = None) -> None:
+        super().__init__(message or error.name)
+        self.error = error
+        self.message = message
+
+
+_CODES: Final[Mapping[type[KlogError], ErrorCode]] = {
+    InvalidTopicError: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
+    UnknownTopicError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    TopicDeletionInProgressError: ErrorCode.INVALID_TOPIC_EXCEPTION,
+    InvalidReplicaAssignmentError: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+    InvalidReplicationFactorError: ErrorCode.INVALID_REPLICATION_FACTOR,
+    InvalidPartitionsError: ErrorCode.INVALID_PARTITIONS,
+    ControllerMovedError: ErrorCode.NOT_CONTROLLER,
+    ConfigError: ErrorCode.INVALID_CONFIG,
+    UsageError: ErrorCode.INVALID_CONFIG,
+}
+
+
+def refusal_of(error: KlogError) -> RefusedError:
+    """The answer to an error of the rooms below; what is no mistake of the client's (the metadata store
+    fails, a znode is broken) is UNKNOWN_SERVER_ERROR."""
+    if isinstance(error, RefusedError):
+        return error
+    code = _CODES.get(type(error), ErrorCode.UNKNOWN_SERVER_ERROR)
+    return RefusedError(code, str(error))

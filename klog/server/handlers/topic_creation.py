@@ -1,0 +1,123 @@
+"""Creating one topic: what is checked, in which order, and what is written.
+
+Rules: Kafka's ZkAdminManager (createTopics) and AdminZkClient (validateTopicCreate). CreateTopics and the
+automatic creation by Metadata both come here. Any broker may write a new topic; the controller sees it in the
+tree and brings it to life.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from klog.config.broker import BrokerConfig
+from klog.config.broker_topics import check_topic_overrides
+from klog.metadata.assignment import assign_replicas
+from klog.metadata.cache import ClusterSnapshot, MetadataCache
+from klog.metadata.store import MetadataStore
+from klog.metadata.topics import create_topic, new_topic_id, validate_new_topic
+from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.refusals import RefusedError
+
+UNSET: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic as somebody wants it. Counts of -1 are the broker's to choose; `replicas` by partition, where
+    they were chosen by hand; a config value of None is refused."""
+
+    name: str
+    partitions: int = UNSET
+    replication_factor: int = UNSET
+    replicas: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTopic:
+    """A topic that may be created: where its replicas go, and its overrides."""
+
+    name: str
+    replicas: Mapping[int, Sequence[int]]
+    configs: Mapping[str, str]
+
+
+class TopicCreator:
+    """Checks and writes new topics. `config` is the broker's at the moment of asking."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        cache: MetadataCache,
+        config: Callable[[], BrokerConfig],
+        random_below: Callable[[int], int] = secrets.randbelow,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self._store = store
+        self._cache = cache
+        self._config = config
+        self._random_below = random_below
+        self._random_bytes = random_bytes
+
+    def plan(self, wanted: NewTopic) -> PlannedTopic:
+        """Everything that is decided before anything is written. Raises `RefusedError`, `MetadataError`,
+        `UsageError`."""
+        snapshot = self._cache.snapshot
+        if wanted.name in snapshot.topics:
+            raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+        nulls = [name for name, value in wanted.configs.items() if value is None]
+        if nulls:
+            raise RefusedError(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}"
+            )
+        replicas = self._assign(wanted, snapshot)
+        configs = {name: value for name, value in wanted.configs.items() if value is not None}
+        validate_new_topic(self._store, wanted.name, replicas, _named(replicas))
+        check_topic_overrides(self._config(), configs)
+        return PlannedTopic(wanted.name, replicas, configs)
+
+    def create(self, planned: PlannedTopic) -> str:
+        """Writes the topic; its id. Raises `MetadataError`."""
+        topic_id = new_topic_id(self._random_bytes)
+        create_topic(
+            self._store, planned.name, topic_id, planned.replicas, planned.configs, _named(planned.replicas)
+        )
+        return topic_id
+
+    def _assign(self, wanted: NewTopic, snapshot: ClusterSnapshot) -> Mapping[int, Sequence[int]]:
+        if wanted.replicas:
+            if wanted.partitions != UNSET or wanted.replication_factor != UNSET:
+                raise RefusedError(
+                    ErrorCode.INVALID_REQUEST,
+                    "A topic is given either counts of partitions and replicas or an assignment, not both.",
+                )
+            return wanted.replicas
+        config = self._config()
+        partitions, factor = wanted.partitions, wanted.replication_factor
+        return assign_replicas(
+            racks_of(snapshot),
+            config.number("num.partitions") if partitions == UNSET else partitions,
+            config.number("default.replication.factor") if factor == UNSET else factor,
+            self._random_below,
+        )
+
+
+def _named(replicas: Mapping[int, Sequence[int]]) -> frozenset[int]:
+    # Kafka takes brokers that are not alive in an assignment made by hand: they may come later.
+    return frozenset(broker_id for each in replicas.values() for broker_id in each)
+
+
+def racks_of(snapshot: ClusterSnapshot) -> dict[int, str | None]:
+    """The rack of every live broker. Raises `RefusedError` when some have one and some have none, which Kafka
+    answers with a server's error."""
+    racks = {broker_id: broker.rack for broker_id, broker in snapshot.brokers.items()}
+    if None in racks.values() and any(rack is not None for rack in racks.values()):
+        raise RefusedError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "Not all brokers have rack information for replica rack aware assignment.",
+        )
+    return racks

@@ -1,0 +1,87 @@
+"""What a client is told of a partition, a topic and the brokers, seen through one listener.
+
+Rules: Kafka's ZkMetadataCache (getPartitionMetadata, getAliveBrokerNodes) and AclEntry (which operations
+there are; without an authorizer everybody may do all of them).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from klog.formats.names import decode_uuid
+from klog.metadata.cache import ClusterSnapshot
+from klog.metadata.control_requests import UpdateMetadataPartition
+from klog.metadata.values import NO_LEADER, ZERO_TOPIC_ID
+from klog.protocol.error_codes import ErrorCode
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+INTERNAL_TOPICS: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state")
+
+# Bit fields of AclOperation codes (KIP-430): READ 3, WRITE 4, CREATE 5, DELETE 6, ALTER 7, DESCRIBE 8,
+# CLUSTER_ACTION 9, DESCRIBE_CONFIGS 10, ALTER_CONFIGS 11, IDEMPOTENT_WRITE 12.
+OPERATIONS_NOT_ASKED_FOR: Final = -(2**31)
+TOPIC_OPERATIONS: Final = sum(1 << code for code in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << code for code in (5, 7, 8, 9, 10, 11, 12))
+
+
+class Node(NamedTuple):
+    """A live broker as one listener's clients reach it."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class View(NamedTuple):
+    """How a request wants to see the cluster.
+
+    `hide_unreachable`: replicas on brokers that are not reachable are left out, with an error (Metadata 0).
+    `listener_has_code`: a leader without this listener is LISTENER_NOT_FOUND, not LEADER_NOT_AVAILABLE.
+    """
+
+    listener: str
+    hide_unreachable: bool = False
+    listener_has_code: bool = True
+
+
+class SeenPartition(NamedTuple):
+    """A partition as a client is told of it."""
+
+    error: ErrorCode
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+def live_nodes(snapshot: ClusterSnapshot, listener: str) -> list[Node]:
+    """The brokers that can be reached by this listener."""
+    found = ((broker, broker.endpoint(listener)) for broker in snapshot.brokers.values())
+    return [Node(broker.broker_id, at.host, at.port, broker.rack) for broker, at in found if at is not None]
+
+
+def see_partition(snapshot: ClusterSnapshot, state: UpdateMetadataPartition, view: View) -> SeenPartition:
+    """One partition through one listener."""
+    replicas, isr = state.replicas, state.isr
+    if view.hide_unreachable:
+        reachable = {node.broker_id for node in live_nodes(snapshot, view.listener)}
+        replicas = tuple(each for each in replicas if each in reachable)
+        isr = tuple(each for each in isr if each in reachable)
+    broker = snapshot.brokers.get(state.leader)
+    if broker is None:
+        return SeenPartition(ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER, replicas, isr)
+    if broker.endpoint(view.listener) is None:
+        known = view.listener_has_code
+        error = ErrorCode.LISTENER_NOT_FOUND if known else ErrorCode.LEADER_NOT_AVAILABLE
+        return SeenPartition(error, NO_LEADER, replicas, isr)
+    some_hidden = len(replicas) < len(state.replicas) or len(isr) < len(state.isr)
+    error = ErrorCode.REPLICA_NOT_AVAILABLE if some_hidden else ErrorCode.NONE
+    return SeenPartition(error, state.leader, replicas, isr)
+
+
+def topic_uuid(snapshot: ClusterSnapshot, topic: str) -> UUID | None:
+    """A topic's id on the wire; None (the zero id) where there is none."""
+    text = snapshot.topic_ids.get(topic, ZERO_TOPIC_ID)
+    return None if text == ZERO_TOPIC_ID else UUID(bytes=decode_uuid(text))

@@ -1,0 +1,63 @@
+"""Requests that wait until topics have appeared, grown or gone in this broker's metadata cache.
+
+Rules: Kafka's DelayedCreatePartitions and DelayedDeleteTopics. Such a request is complete when every
+topic that it could act on is done; what is not by the timeout is answered REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+
+from klog.metadata.cache import ClusterSnapshot
+from klog.metadata.values import NO_LEADER
+from klog.replication.purgatory import DelayedOperation, Purgatory
+
+
+class DelayedTopics(DelayedOperation):
+    """Waits while one of `topics` is pending; `answer` gets those that are so at the end."""
+
+    __slots__ = ("_answer", "_is_pending", "_topics")
+
+    def __init__(
+        self,
+        due_ms: int,
+        topics: Collection[str],
+        is_pending: Callable[[str], bool],
+        answer: Callable[[frozenset[str]], None],
+    ) -> None:
+        super().__init__(due_ms)
+        self._topics = topics
+        self._is_pending = is_pending
+        self._answer = answer
+
+    def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (few topics: all are looked at)
+        """Complete when nothing is pending any more."""
+        return not any(map(self._is_pending, self._topics)) and self.force_complete()
+
+    def on_complete(self) -> None:
+        """Answer."""
+        self._answer(frozenset(filter(self._is_pending, self._topics)))
+
+
+def wait_for_topics(
+    purgatory: Purgatory[DelayedTopics],
+    topics: Collection[str],
+    is_pending: Callable[[str], bool],
+    answer: Callable[[frozenset[str]], None],
+    *,
+    now_ms: int,
+    timeout_ms: int,
+) -> None:
+    """Answers when no topic is pending, at the latest at the timeout; at once when there is nothing to wait
+    for. Without a timeout every topic counts as pending, as Kafka has it."""
+    if timeout_ms <= 0 or not topics:
+        answer(frozenset(topics))
+        return
+    operation = DelayedTopics(now_ms + timeout_ms, topics, is_pending, answer)
+    purgatory.try_complete_else_watch(operation, topics)
+
+
+def lacks_leaders(snapshot: ClusterSnapshot, topic: str, partitions: Iterable[int]) -> bool:
+    """Whether one of the partitions is unknown or has no leader yet."""
+    known = snapshot.topics.get(topic, {})
+    return any(number not in known or known[number].leader == NO_LEADER for number in partitions)

@@ -1,0 +1,276 @@
+"""A cluster of three brokers behind the administrative handlers of broker 1: a real controller on a tree in
+memory, brokers that obey at once, and time that a test moves.
+
+Everything happens in the test's thread: `settle` lets the controller work until nothing is left to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from dataclasses import replace
+
+from klog.config.broker import BrokerConfig
+from klog.controller.control_messages import request_entity
+from klog.controller.core import ControllerCore
+from klog.controller.events import Event, ResponseReceived, Startup, preempt
+from klog.controller.settings import ControllerSettings
+from klog.formats.names import TopicPartition
+from klog.metadata import cluster
+from klog.metadata.cache import MetadataCache
+from klog.metadata.configs import ConfigChangeNotes
+from klog.metadata.control_requests import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+)
+from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.topics import create_topic, new_topic_id
+from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.protocol.apis import ApiKey
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import encode_request
+from klog.replication.purgatory import Purgatory, Timer
+from klog.server.handlers.alter_configs import AlterConfigsHandler
+from klog.server.handlers.auto_creation import AutoTopicCreation
+from klog.server.handlers.config_changes import ConfigChanges
+from klog.server.handlers.control import ControlHandler
+from klog.server.handlers.controller_requests import AlterPartitionHandler, ControlledShutdownHandler
+from klog.server.handlers.create_partitions import CreatePartitionsHandler
+from klog.server.handlers.create_topics import CreateTopicsHandler
+from klog.server.handlers.delete_topics import DeleteTopicsHandler
+from klog.server.handlers.describe_cluster import DescribeClusterHandler
+from klog.server.handlers.describe_configs import DescribeConfigsHandler
+from klog.server.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
+from klog.server.handlers.elect_leaders import DelayedElection, ElectLeadersHandler
+from klog.server.handlers.loggers import Loggers
+from klog.server.handlers.metadata import MetadataHandler
+from klog.server.handlers.topic_creation import TopicCreator
+from klog.server.handlers.topic_waits import DelayedTopics
+from tests.server.handlers.parts import Clock, FakeRequest, answer_of, request_of
+
+CLUSTER_ID = "c1uster0AAAAAAAAAAAAAA"
+LISTENER = "PLAINTEXT"
+INNER_LISTENER = "REPLICATION"
+ME = 1
+
+
+class ObedientReplicas:
+    """A replica manager that does what it is told, and remembers it."""
+
+    def __init__(self) -> None:
+        self.controller_epoch = 0
+        self.led: dict[TopicPartition, int] = {}
+
+    def accepts(self, controller_epoch: int) -> bool:
+        self.controller_epoch = max(self.controller_epoch, controller_epoch)
+        return controller_epoch >= self.controller_epoch
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
+        if not self.accepts(request.controller_epoch):
+            return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        self.led |= {each.partition: each.leader for each in request.partitions}
+        return ControlResponse(partitions={each.partition: ErrorCode.NONE for each in request.partitions})
+
+    def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
+        if not self.accepts(request.controller_epoch):
+            return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+        for each in request.partitions:
+            self.led.pop(each.partition, None)
+        return ControlResponse(partitions={each.partition: ErrorCode.NONE for each in request.partitions})
+
+
+class Outbox:
+    """The controller's, into a queue."""
+
+    def __init__(self, queue: deque[tuple[int, ControlRequest]]) -> None:
+        self._queue = queue
+
+    def add_broker(self, broker: BrokerRegistration) -> None: ...
+
+    def remove_broker(self, broker_id: int) -> None:
+        kept = [each for each in self._queue if each[0] != broker_id]
+        self._queue.clear()
+        self._queue.extend(kept)
+
+    def send(self, broker_id: int, request: ControlRequest) -> None:
+        self._queue.append((broker_id, request))
+
+    def close(self) -> None:
+        self._queue.clear()
+
+
+class AdminCluster:
+    """Broker 1 is controller, unless `elected` is False. `racks` are those of the brokers, 1 and up."""
+
+    def __init__(
+        self,
+        properties: dict[str, str] | None = None,
+        racks: tuple[str | None, ...] = (None, None, None),
+        *,
+        elected: bool = True,
+    ) -> None:
+        self.clock = Clock()
+        self.config = BrokerConfig({"broker.id": str(ME), "zookeeper.connect": "x", **(properties or {})})
+        shared = SharedTree(NoJournal(), self.clock)
+        self.store = TreeSession(shared, lambda deliveries: [each() for each in deliveries])
+        self.cache = MetadataCache()
+        self.replicas = ObedientReplicas()
+        self.timer = Timer(self.clock, lambda: None)
+        self.topic_purgatory: Purgatory[DelayedTopics] = Purgatory("topic", self.timer)
+        self.election_purgatory: Purgatory[DelayedElection] = Purgatory("elect-leader", self.timer)
+        self.holding_back = False
+        self._events: deque[Event] = deque()
+        self.outgoing: deque[tuple[int, ControlRequest]] = deque()
+        cluster.create_persistent_nodes(self.store)
+        self.epochs = {
+            number: cluster.register_broker(self.store, registration(number, rack))
+            for number, rack in enumerate(racks, 1)
+        }
+        self.core = ControllerCore(
+            lambda: ControllerSettings(ME),
+            self.store,
+            Outbox(self.outgoing),
+            self._events.append,
+            lambda: None,
+            self.clock,
+        )
+        self._make_handlers()
+        if elected:
+            self._events.append(Startup())
+            self.settle()
+
+    def _make_handlers(self) -> None:
+        def config() -> BrokerConfig:
+            return self.config
+
+        def is_controller() -> bool:
+            return self.core.is_active
+
+        store, cache, purgatory = self.store, self.cache, self.topic_purgatory
+        self.creator = TopicCreator(store, cache, config, random_below=lambda _: 0)
+        self.control = ControlHandler(
+            self.replicas,
+            cache,
+            purgatory,
+            self.election_purgatory,
+            lambda: self.epochs[ME],
+            INNER_LISTENER,
+        )
+        alter = AlterConfigsHandler(ME, store, cache, config, Loggers("klog.made.for.tests"))
+        loggers = Loggers("klog.made.for.tests").levels
+        self.handlers = {
+            ApiKey.METADATA: MetadataHandler(CLUSTER_ID, cache, AutoTopicCreation(self.creator, config)),
+            ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(CLUSTER_ID, cache),
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(cache, config),
+            ApiKey.CREATE_TOPICS: CreateTopicsHandler(
+                self.creator, cache, purgatory, config, is_controller, self.clock
+            ),
+            ApiKey.DELETE_TOPICS: DeleteTopicsHandler(
+                store, cache, purgatory, config, is_controller, self.clock
+            ),
+            ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(
+                store, cache, purgatory, is_controller, self.clock, random_below=lambda _: 0
+            ),
+            ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(ME, store, cache, config, loggers),
+            ApiKey.ALTER_CONFIGS: alter,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: alter,
+            ApiKey.ELECT_LEADERS: ElectLeadersHandler(cache, self.election_purgatory, self._put, self.clock),
+            ApiKey.ALTER_PARTITION: AlterPartitionHandler(cache, self._put),
+            ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownHandler(self._put),
+        }
+        self.topic_changes: list[tuple[str, dict[str, str]]] = []
+        self.unclean: list[str | None] = []
+        self.config_changes = ConfigChanges(
+            ME,
+            store,
+            config,
+            self._replace_config,
+            lambda topic, overrides: self.topic_changes.append((topic, dict(overrides))),
+            self.unclean.append,
+        )
+        ConfigChangeNotes(store, self.config_changes.on_change, self.clock).follow()
+
+    def _replace_config(self, config: BrokerConfig) -> None:
+        self.config = config
+
+    def _put(self, event: Event) -> None:
+        if self.core.is_active:
+            self._events.append(event)
+        else:
+            preempt(event)
+
+    # -- requests ----------------------------------------------------------------------------------------
+
+    def send(self, api: ApiKey, version: int, /, *, listener: str = LISTENER, **values) -> FakeRequest:
+        """Has a request handled; its answer may still be to come."""
+        request = request_of(api, version, **values)
+        request.listener = listener
+        self.handlers[api].handle(request)
+        return request
+
+    def ask(self, api: ApiKey, version: int, /, *, listener: str = LISTENER, **values):
+        """The answer to a request, when the controller has done its work."""
+        request = self.send(api, version, listener=listener, **values)
+        self.settle()
+        return answer_of(request)
+
+    # -- the cluster -------------------------------------------------------------------------------------
+
+    def create(self, topic: str, *replicas: tuple[int, ...], configs: dict[str, str] | None = None) -> str:
+        """A topic with these replicas, one tuple a partition; its id."""
+        topic_id = new_topic_id(os.urandom)
+        create_topic(self.store, topic, topic_id, dict(enumerate(replicas)), configs or {}, list(self.epochs))
+        self.settle()
+        return topic_id
+
+    def kill(self, broker_id: int) -> None:
+        """A broker's registration is gone."""
+        self.store.delete(f"/brokers/ids/{broker_id}")
+        self.settle()
+
+    def register(self, broker: BrokerRegistration) -> None:
+        """A broker is there (again)."""
+        self.epochs[broker.broker_id] = cluster.register_broker(self.store, broker)
+        self.settle()
+
+    def pass_time(self, milliseconds: int) -> None:
+        self.clock.now_ms += milliseconds
+        self.timer.advance()
+
+    def settle(self) -> None:
+        """Everything that is to be done, unless requests to brokers are held back."""
+        while self._events or (self.outgoing and not self.holding_back):
+            if self._events:
+                self.core.handle(self._events.popleft())
+            else:
+                broker_id, request = self.outgoing.popleft()
+                response = self._obey(broker_id, request)
+                self._events.append(ResponseReceived(broker_id, request, response))
+
+    def _obey(self, broker_id: int, request: ControlRequest) -> ControlResponse:
+        if broker_id != ME:
+            wheres = [each.partition for each in request.partitions]
+            return ControlResponse(partitions=dict.fromkeys(wheres, ErrorCode.NONE))
+        entity = request_entity(request, INNER_LISTENER)
+        sent = FakeRequest(entity.__api_key__, entity.__version__, memoryview(encode_request(entity)))
+        handle = {
+            ApiKey.LEADER_AND_ISR: self.control.leader_and_isr,
+            ApiKey.STOP_REPLICA: self.control.stop_replica,
+            ApiKey.UPDATE_METADATA: self.control.update_metadata,
+        }[ApiKey(entity.__api_key__)]
+        handle(sent)
+        answer = answer_of(sent)
+        assert answer.error_code == ErrorCode.NONE, answer
+        wheres = [each.partition for each in request.partitions]
+        return ControlResponse(partitions=dict.fromkeys(wheres, ErrorCode.NONE))
+
+
+def registration(broker_id: int, rack: str | None = None, *listeners: str) -> BrokerRegistration:
+    """A broker with these listeners, by default both."""
+    endpoints = tuple(
+        Endpoint(name, "PLAINTEXT", f"host{broker_id}", 9092 + index)
+        for index, name in enumerate(listeners or (LISTENER, INNER_LISTENER))
+    )
+    return replace(BrokerRegistration(broker_id, endpoints), rack=rack)
