@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 from collections.abc import Mapping
 
 from klog.formats import clean_shutdown, meta_properties
@@ -15,11 +16,12 @@ from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offset
 from klog.formats.clean_shutdown import CleanShutdown
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.meta_properties import MetaProperties
-from klog.formats.names import FileKind, TopicPartition
+from klog.formats.names import PLAIN_KINDS, FileKind, TopicPartition
 from klog.storage.files import read_whole, storage_error, write_atomically
 from klog.storage.log.segment import sync_file
 
 _NO_BROKER_EPOCH = -1
+_UNFINISHED = re.compile(rf"({'|'.join(map(re.escape, sorted(PLAIN_KINDS)))})(\.[0-9]+)?\.tmp")
 
 
 class DirectoryLockedError(StorageError):
@@ -65,6 +67,16 @@ class DataDirectory:
                 file=self.path,
                 cure="stop it, or give this broker a directory of its own in log.dirs",
             ) from error
+        self._remove_unfinished()
+
+    def _remove_unfinished(self) -> None:
+        """Remove what a broker was writing when it died."""
+        try:
+            for name in os.listdir(self.path):
+                if _UNFINISHED.fullmatch(name):
+                    os.unlink(os.path.join(self.path, name))
+        except OSError as error:
+            raise storage_error("cannot be tidied up", self.path, error) from error
 
     def release_lock(self) -> None:
         """Let others have the directory."""

@@ -94,6 +94,7 @@ def load_log(
         _ALL if settings.clean else settings.recovery_point,
         settings.log_start_offset,
     )
+    _empty_indexes(files, recovery.recovery_point)
     plan = plan_recovery(directory, recovery)
     result = run_recovery(plan, recovery, settings.quarantine_root, keep_replaced=False)
     state = _opened(directory, config, settings, list_partition(directory))
@@ -106,6 +107,14 @@ def _without_deleted(files: PartitionFiles) -> PartitionFiles:
     for name in deleted:
         os.unlink(files.named(name))
     return list_partition(files.path) if deleted else files
+
+
+def _empty_indexes(files: PartitionFiles, recovery_point: int) -> None:
+    """Empty the indexes that recovery builds anew: after a crash they are of full size, most of it a hole."""
+    floor = max((base for base in files.segments if base <= recovery_point), default=0)
+    for base, kind in files.indexes:
+        if base >= floor and kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+            os.truncate(files.file(kind, base), 0)
 
 
 def _untouched(files: PartitionFiles) -> bool:

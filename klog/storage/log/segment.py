@@ -102,6 +102,8 @@ class LogSegment:
         self.bytes_since_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
         self._first_timestamp: int | None = None
+        # Known to have no transaction index: each read of a read_committed consumer would look for the file.
+        self._has_no_aborted = False
         # Where offsets were found: a high watermark is looked up again and again, then fetched from.
         self._found: dict[int, BatchPlace] = {}
 
@@ -180,13 +182,17 @@ class LogSegment:
         """Add an aborted transaction to the transaction index, which is made when it is first needed."""
         with open(self.path(FileKind.TXN_INDEX), "ab") as file:
             file.write(pack_aborted((txn,)))
+        self._has_no_aborted = False
 
     def aborted(self) -> list[AbortedTxn]:
         """The entries of the transaction index."""
+        if self._has_no_aborted:
+            return []
         try:
             with open(self.path(FileKind.TXN_INDEX), "rb") as file:
                 data = file.read()
         except FileNotFoundError:
+            self._has_no_aborted = True
             return []
         whole = len(data) // ABORTED_TXN.size * ABORTED_TXN.size
         return [AbortedTxn(*fields[1:]) for fields in ABORTED_TXN.iter_unpack(data[:whole])]

@@ -274,6 +274,17 @@ def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) -> Non
     subprocess.run([sys.executable, "-c", take, str(tmp_path / "a")], check=True)
 
 
+def test_what_a_dead_broker_left_unfinished_is_removed(tmp_path: Path) -> None:
+    unfinished = ("meta.properties.1.tmp", "recovery-point-offset-checkpoint.tmp")
+    others = ("notes.tmp", "recovery-point-offset-checkpoint.old")
+    (tmp_path / "a").mkdir()
+    for name in (*unfinished, *others):
+        (tmp_path / "a" / name).write_text("0")
+    Managed(tmp_path / "a").start()
+    left = os.listdir(tmp_path / "a")
+    assert set(left) & {*unfinished, *others} == set(others)
+
+
 @pytest.mark.parametrize("name", ["lost+found", "t-01", "notes"])
 def test_a_directory_that_is_no_partition_s_keeps_the_broker_from_starting(tmp_path: Path, name: str) -> None:
     (tmp_path / "a" / name).mkdir(parents=True)

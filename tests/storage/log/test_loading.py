@@ -1,0 +1,180 @@
+"""Loading: every log that a real Kafka wrote, cleanly stopped or not; what is trusted, what is mended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from klog.formats.columns import BatchTable
+from klog.formats.errors import FormatError
+from klog.formats.kernel import scan
+from klog.formats.names import FileKind, parse_directory
+from klog.storage.log.loading import Loaded, load_log
+from klog.storage.log.partition_log import PartitionLog
+from tests import corpora
+from tests.storage.log.building import (
+    Clock,
+    Later,
+    append,
+    batch,
+    bytes_of,
+    config,
+    files,
+    fill,
+    idempotent,
+    new_log,
+    reload,
+    settings,
+)
+
+
+def partitions() -> list[Path]:
+    """Partition directories of the intact corpora that stand uncompressed in the fixtures."""
+    found = []
+    for corpus_path in sorted(corpora.FIXTURES.iterdir()):
+        if not (corpus_path / "manifest.json").is_file() or corpora.Corpus(corpus_path.name).is_corrupt:
+            continue
+        for log_dir in corpora.Corpus(corpus_path.name).log_dirs():
+            for path in sorted(log_dir.path.iterdir()):
+                is_log = path.is_dir() and any(path.glob("*.log")) and not any(path.glob("*.swap"))
+                if is_log and not path.name.endswith(("-delete", "-stray", "-future")):
+                    found.append(path)
+    return found
+
+
+def opened(loaded: Loaded, directory: Path) -> PartitionLog:
+    where = parse_directory(directory.name).partition
+    return PartitionLog(where, str(directory), config(), loaded.state, clock_ms=Clock(), background=Later())
+
+
+def batches_of(directory: Path) -> dict[str, bytes]:
+    """The whole batches of each segment, without the zeros of a pre-allocated one."""
+    found = {}
+    for name, data in files(directory).items():
+        if name.endswith(".log"):
+            scan(data, 0, True, table := BatchTable())
+            found[name] = data[: table.consumed_bytes]
+    return found
+
+
+@pytest.mark.parametrize("source", partitions(), ids=corpora.fixture_id)
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+def test_a_log_that_kafka_wrote_is_served_whole(source: Path, clean: bool, tmp_path: Path) -> None:
+    directory = shutil.copytree(source, tmp_path / source.name)
+    logs = batches_of(directory)
+    log = opened(load_log(str(directory), config(), settings(tmp_path, clean=clean)), directory)
+    log.set_high_watermark(log.log_end_offset)
+    served = b""
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        read = log.read(offset, 1 << 30, log.log_end_offset, at_least_one=True)
+        if read.file is None:
+            break
+        served += bytes_of(read)
+        offset = log.segments.end_of(log.segments.floor(read.segment_base), log.log_end_offset)
+    assert served == b"".join(logs[name] for name in sorted(logs))
+    assert batches_of(directory) == logs
+
+
+def test_a_clean_log_is_opened_without_reading_its_records(tmp_path: Path) -> None:
+    log = new_log(tmp_path, {"index.interval.bytes": "0"})
+    fill(log, 5)
+    log.roll()
+    fill(log, 5)
+    log.close()
+    with open(log.segments[0].path(FileKind.LOG), "r+b") as file:
+        file.seek(30)
+        file.write(b"\xff\xff")
+    again, loaded = reload(log, tmp_path, clean=True)
+    assert (again.log_end_offset, loaded.findings) == (10, ())
+
+
+def test_an_unclean_log_is_read_from_the_segment_of_its_recovery_point_on(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 5)
+    log.roll()
+    fill(log, 5)
+    log.release()
+    with open(log.segments[0].path(FileKind.LOG), "r+b") as file:
+        file.seek(30)
+        file.write(b"\xff\xff")
+    again, _ = reload(log, tmp_path, recovery_point=5)
+    assert (again.log_end_offset, again.recovery_point) == (10, 5)
+    again.release()
+    again, loaded = reload(log, tmp_path, recovery_point=0)
+    assert (again.log_end_offset, again.recovery_point) == (0, 0)
+    assert loaded.findings
+
+
+@pytest.mark.parametrize("missing", ["index", "timeindex", "snapshot"])
+def test_a_clean_log_does_without_what_can_be_made_anew(tmp_path: Path, missing: str) -> None:
+    log = new_log(tmp_path, {"index.interval.bytes": "0"})
+    append(log, idempotent(0, 3))
+    log.roll()
+    append(log, idempotent(3, 3))
+    log.close()
+    for path in Path(log.directory).glob(f"*.{missing}"):
+        path.unlink()
+    again, _ = reload(log, tmp_path, clean=True)
+    assert again.log_end_offset == 6
+    assert append(again, idempotent(6)).last_offset == 6
+
+
+def test_a_clean_log_without_any_snapshot_is_taken_for_one_without_producers(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, idempotent(0, 3))
+    log.close()
+    for path in Path(log.directory).glob("*.snapshot"):
+        path.unlink()
+    again, _ = reload(log, tmp_path, clean=True)
+    assert len(again.producers) == 0
+    assert Path(log.directory, f"{3:020d}.snapshot").exists()
+
+
+def test_files_whose_deletion_was_pending_go(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 2)
+    log.roll()
+    log.delete_oldest(1)
+    log.close()
+    assert any(name.endswith(".deleted") for name in os.listdir(log.directory))
+    again, loaded = reload(log, tmp_path, clean=True)
+    assert not any(name.endswith(".deleted") for name in os.listdir(log.directory))
+    assert (again.log_start_offset, loaded.findings) == (2, ())
+
+
+def test_a_log_start_beyond_the_end_starts_the_log_there_empty(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 2)
+    log.close()
+    again, _ = reload(log, tmp_path, clean=True, log_start_offset=7)
+    assert (again.log_start_offset, again.log_end_offset, list(again.segments.bases)) == (7, 7, [7])
+
+
+def test_epochs_outside_of_the_log_are_forgotten(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for epoch in range(3):
+        append(log, batch(2), epoch=epoch)
+    log.assign_epoch(9, 6)
+    log.close()
+    again, _ = reload(log, tmp_path, clean=True, log_start_offset=3)
+    assert [tuple(entry) for entry in again.epochs.entries] == [(1, 3), (2, 4)]
+
+
+def test_an_epoch_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.close()
+    Path(log.directory, "leader-epoch-checkpoint").write_text("0\n1\n")
+    with pytest.raises(FormatError, match="leader-epoch-checkpoint"):
+        reload(log, tmp_path, clean=True)
+
+
+def test_recovery_tells_before_it_reads(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    log.release()
+    told: list[str] = []
+    load_log(log.directory, log.config, settings(tmp_path), told.append)
+    assert told == [log.directory]
