@@ -41,7 +41,8 @@ def verify_log_directory(path: str, partitions: Iterable[PartitionFacts]) -> lis
             known[partition] = facts
     problems = []
     for entry in list_directory(path):
-        problems += _directory(entry.path, entry.name) if is_directory(entry) else _file(entry.path, entry.name)
+        judge = _directory if is_directory(entry) else _file
+        problems += judge(entry.path, entry.name)
     for kind in _CHECKPOINTS:
         problems += _checkpoint(path, kind, known)
     return problems

@@ -181,7 +181,7 @@ def test_an_index_that_was_swapped_in_without_its_segment_goes(old_index: bytes,
         (directory / "00000000000000000000.index").write_bytes(old_index)
     got = recovered(directory, tmp_path)
     names = ("00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex")
-    assert got == {name: b"" for name in (*names, "leader-epoch-checkpoint")}
+    assert got == dict.fromkeys((*names, "leader-epoch-checkpoint"), b"")
     (quarantine,) = (tmp_path / "quarantine").rglob("*.index.swap")
     kept = contents(quarantine.parent)
     assert kept["00000000000000000000.index.swap"] == b"cleaned."
