@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
 from typing import Final
@@ -87,12 +88,25 @@ def run(launch: Launch) -> None:
         signal.signal(number, on_signal)
     broker = Broker(config, on_fatal=on_fatal, on_loaded=_tell_progress)
     _banner(broker)
-    ended.wait()
-    broker.stop()
+    with ExitStack() as closing:
+        closing.callback(broker.stop)
+        if launch.metrics_port is not None:
+            _serve_metrics(broker, launch.metrics_port, closing)
+        ended.wait()
     if fatal:
         logger.critical("%s", fatal[0])
         sys.exit(1)
     logger.info("stopped cleanly")
+
+
+def _serve_metrics(broker: Broker, port: int, closing: ExitStack) -> None:
+    # Only here: http.server is half of what starting costs.
+    from klog.server.metrics import broker_metrics, render
+    from klog.server.metrics_server import MetricsServer
+
+    metrics = MetricsServer(port, lambda: render(broker_metrics(broker)))
+    closing.callback(metrics.stop)
+    logger.info("metrics at http://127.0.0.1:%d/metrics", metrics.port)
 
 
 def _tell_progress(progress: Progress) -> None:
