@@ -38,6 +38,7 @@ cdef extern from *:
 
 cdef enum:
     SLOT_BYTES = 24
+    SMALL_TABLE = 8192  # slots to begin with, at most
     BLOCK = 32
     MOST_ADDED = 32  # bytes that the fields before a key may grow by, with room to spare
     DELETE_HORIZON_BIT = 0x40
@@ -120,7 +121,10 @@ cdef inline Hash sip128(const uint8_t *data, int64_t size, uint64_t k0, uint64_t
 
 
 cdef class OffsetMap:
+    # The table begins small and grows with its keys, by four, up to `slots`: most logs have few keys, and then
+    # it stays in a cache. While it grows for the last time it takes a quarter more than its share.
     cdef Slot *table
+    cdef int64_t room  # slots that the table has now
     cdef readonly int64_t slots
     cdef readonly int64_t capacity
     cdef readonly int64_t size
@@ -139,8 +143,10 @@ cdef class OffsetMap:
         self.latest_offset = -1
         self.k0 = le64(<const uint8_t *>PyBytes_AS_STRING(secret))
         self.k1 = le64(<const uint8_t *>PyBytes_AS_STRING(secret) + 8)
-        # Zeroed memory that is never touched is never backed by real memory.
-        self.table = <Slot *>calloc(self.slots, SLOT_BYTES)
+        self.room = self.slots
+        while self.room > SMALL_TABLE:
+            self.room = (self.room + 3) // 4
+        self.table = <Slot *>calloc(self.room, SLOT_BYTES)
         if self.table == NULL:
             raise MemoryError
 
@@ -148,17 +154,36 @@ cdef class OffsetMap:
         free(self.table)
 
     cdef inline Slot *home(self, Hash hash_of_key) noexcept nogil:
-        return self.table + <int64_t>(hash_of_key.low % <uint64_t>self.slots)
+        return self.table + <int64_t>(hash_of_key.low % <uint64_t>self.room)
 
     cdef inline Slot *find(self, Hash wanted) noexcept nogil:
         """The slot of a key, or the empty one where it would go."""
         cdef Slot *slot = self.home(wanted)
-        cdef Slot *end = self.table + self.slots
+        cdef Slot *end = self.table + self.room
         while slot.next_offset != 0 and (slot.high != wanted.high or slot.low != wanted.low):
             slot += 1
             if slot == end:
                 slot = self.table
         return slot
+
+    cdef bint grow(self) noexcept nogil:
+        """Move to a table four times as large, or to the largest; False where there is no memory for it."""
+        cdef Slot *old = self.table
+        cdef int64_t old_room = self.room, at
+        cdef Hash moved
+        cdef int64_t room = self.slots if self.room > self.slots // 4 else self.room * 4
+        cdef Slot *table = <Slot *>calloc(room, SLOT_BYTES)
+        if table == NULL:
+            return False
+        self.table = table
+        self.room = room
+        for at in range(old_room):
+            if old[at].next_offset != 0:
+                moved.high = old[at].high
+                moved.low = old[at].low
+                self.find(moved)[0] = old[at]
+        free(old)
+        return True
 
     def put(self, payload, records, Py_ssize_t first, Py_ssize_t last, int64_t from_offset):
         cdef Buffer buffer
@@ -166,7 +191,7 @@ cdef class OffsetMap:
         cdef Hash hashes[BLOCK]
         cdef Slot *slot
         cdef Py_ssize_t start, stop, row
-        cdef bint full = False
+        cdef bint full = False, starved = False
         look_at(&rows, records, first, last)
         open_buffer(&buffer, payload)
         try:
@@ -175,6 +200,10 @@ cdef class OffsetMap:
             with nogil:
                 while start < last and not full:
                     stop = start + BLOCK if last - start > BLOCK else last
+                    if self.size + BLOCK > self.room // 4 * 3 and self.room < self.slots:
+                        if not self.grow():
+                            starved = True
+                            break
                     for row in range(start, stop):
                         if rows.key_size[row] >= 0 and rows.offset[row] >= from_offset:
                             hashes[row - start] = sip128(
@@ -197,6 +226,8 @@ cdef class OffsetMap:
                     start = stop
         finally:
             PyBuffer_Release(&buffer.view)
+        if starved:
+            raise MemoryError
         return row if full else last
 
     def hash_of(self, key):

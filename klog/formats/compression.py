@@ -94,10 +94,18 @@ def compress(codec: int, data: bytes, *, magic: int = 2, level: int | None = Non
     if codec == LZ4:
         return _lz4(data, magic, level)
     if codec == ZSTD:
-        import zstandard
-
-        return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
+        return bytes(_zstd_compressor(3 if level is None else level).compress(data))
     raise UnsupportedFormatError(f"unknown codec {codec}")
+
+
+def _zstd_compressor(level: int) -> Any:  # noqa: ANN401 (of a library without types)
+    """This thread's compressor of a level: making one costs more than compressing a small batch."""
+    import zstandard
+
+    compressors = _per_thread.__dict__.setdefault("zstd_compressors", {})
+    if level not in compressors:
+        compressors[level] = zstandard.ZstdCompressor(level=level)
+    return compressors[level]
 
 
 def _too_large(limit_bytes: int) -> DecompressionLimitError:

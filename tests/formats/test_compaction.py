@@ -100,6 +100,15 @@ def test_a_map_nearly_full_still_tells_keys_apart(twin: Any) -> None:
 
 
 @twins
+def test_a_map_that_grows_forgets_nothing(twin: Any) -> None:
+    """The compiled one begins with a few thousand slots."""
+    names = [b"%d" % number for number in range(60_000)]
+    offsets = filled(twin, keys(*names), slots=70_001)
+    assert [offsets.get(name) for name in names] == list(range(60_000))
+    assert (offsets.size, offsets.get(b"60000")) == (60_000, -1)
+
+
+@twins
 def test_superseded_records_and_those_without_a_key_go(twin: Any) -> None:
     rows = keys(b"a", None, b"b", b"a")
     assert kept(twin, filled(twin, rows), rows) == ([0, 0, 1, 1], 2, 0, 3, 1)
