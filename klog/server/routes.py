@@ -95,7 +95,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.DELETE_RECORDS: Route(DeleteRecordsHandler(where, waiting.delete_records, clock_ms).handle),
         ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(where).handle),
         ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
-        ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle),
+        ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle, failed=producer_ids.failed),
     }
 
 
