@@ -13,7 +13,7 @@ from dataclasses import replace
 from klog.config.broker import BrokerConfig
 from klog.controller.control_messages import request_entity
 from klog.controller.core import ControllerCore
-from klog.controller.events import Event, ResponseReceived, Startup, preempt
+from klog.controller.events import AlterPartition, Event, ResponseReceived, Startup, preempt
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster
@@ -27,7 +27,7 @@ from klog.metadata.control_requests import (
 )
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.topics import create_topic, new_topic_id
-from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request
@@ -224,6 +224,18 @@ class AdminCluster:
         create_topic(self.store, topic, topic_id, dict(enumerate(replicas)), configs or {}, list(self.epochs))
         self.settle()
         return topic_id
+
+    def join_isr(self, topic: str, number: int, isr: tuple[int, ...]) -> None:
+        """The leader has the partition's in-sync replicas changed."""
+        where = TopicPartition(topic, number)
+        now = self.cache.snapshot.topics[topic][number]
+        state = LeaderAndIsr(now.leader, now.leader_epoch, isr, partition_epoch=now.partition_epoch)
+        results = []
+        self._events.append(
+            AlterPartition(now.leader, self.epochs[now.leader], {where: state}, 3, results.append)
+        )
+        self.settle()
+        assert results[0][where].isr == isr
 
     def kill(self, broker_id: int) -> None:
         """A broker's registration is gone."""
