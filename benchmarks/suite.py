@@ -197,6 +197,21 @@ def memory(bench: Bench) -> str:
     return table("memory", results, notes)
 
 
+def compaction(bench: Bench) -> str:
+    """A compacted topic cleaned by klog and by Kafka's cleaner: a worker process against a warm JVM."""
+    # Here, for the process that measures the others must stay small.
+    from benchmarks.cleaning import compare  # noqa: PLC0415
+
+    lines = [f"cleaning {bench.segment_bytes // MIB} MiB of a compacted topic"]
+    for codec, wanted in (("none", 2.0), ("lz4", 1.5), ("zstd", 1.5)):
+        source = bench.scratch / f"compacted-{codec}"
+        if not source.exists():
+            size = str(bench.segment_bytes // MIB)
+            run_once(program("generator", "generate_keyed", str(source), size, codec))
+        lines.append(f"  {codec:5} {compare(source, bench.output, bench.rounds, wanted)}")
+    return "\n".join(lines)
+
+
 SUITE: dict[str, Callable[[Bench], str]] = {
     "tiny": tiny,
     "batches": batches,
@@ -208,4 +223,5 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "arrow": arrow,
     "parquet": parquet,
     "memory": memory,
+    "compaction": compaction,
 }
