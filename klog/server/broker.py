@@ -20,12 +20,13 @@ from klog.controller.runner import Controller
 from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.metadata.cluster import create_persistent_nodes, register_broker
-from klog.metadata.configs import ConfigChangeNotes
+from klog.metadata.configs import ConfigChangeNotes, read_config
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.values import BrokerRegistration
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import ControlChannel
+from klog.server.cleaning import ServedLogs, cleaner_config, open_cleaner
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
 from klog.server.handlers.dispatch import Dispatcher, RequestCounters
@@ -90,7 +91,7 @@ class Broker:
         self._open_network(closing)
         self._register()
         self._follow_configs()
-        self._store.add_session_listener(self._session_changed)
+        self.store.add_session_listener(self._session_changed)
         self.scheduler.start()
         Upkeep(self.logs, self._clock_ms).start()
         self._serving = True
@@ -116,17 +117,17 @@ class Broker:
         )
         self.logs.open()
         closing.callback(self.logs.release)
-        self._store = open_store(self._static, self.logs.online[0])
-        closing.callback(self._store.close)
-        create_persistent_nodes(self._store)
+        self.store = open_store(self._static, self.logs.online[0])
+        closing.callback(self.store.close)
+        create_persistent_nodes(self.store)
         new_cluster_id = encode_uuid(secrets.token_bytes(16))
-        self.identity = settle_identity(self._static, self.logs.identities(), self._store, new_cluster_id)
+        self.identity = settle_identity(self._static, self.logs.identities(), self.store, new_cluster_id)
         self.logs.claim(*self.identity)
 
     def _open_logs(self, closing: ExitStack) -> None:
         self._changes = ConfigChanges(
             self.identity.broker_id,
-            self._store,
+            self.store,
             self.live.broker,
             self._broker_config_changed,
             self._topic_config_changed,
@@ -138,6 +139,10 @@ class Broker:
         self.logs.load()
         closing.callback(self.logs.stop)
         closing.callback(self.scheduler.stop)
+        self.cleaner = open_cleaner(self.logs, self._directories, self.live.broker(), self._clock_ms)
+        if self._static.flag("log.cleaner.enable"):
+            self.cleaner.start()
+            closing.callback(self.cleaner.stop)
 
     def _open_waiting(self, closing: ExitStack) -> None:
         self.waiting = waiting_rooms(self._static, self._clock_ms)
@@ -145,7 +150,7 @@ class Broker:
         closing.callback(self.waiting.timer.stop)
         self._replicas = ReplicaManager(
             self.identity.broker_id,
-            self.logs,
+            ServedLogs(self.logs, self.cleaner, self._read_topic_config),
             self.waiting.produce,
             self.waiting.fetch,
             self.waiting.delete_records,
@@ -165,7 +170,7 @@ class Broker:
 
         self.controller = Controller(
             lambda: controller_settings(broker_id, self.live.broker()),
-            self._store,
+            self.store,
             BrokerChannels(connect, answered),
             self._register,
             self._clock_ms,
@@ -177,7 +182,7 @@ class Broker:
         parts = Collaborators(
             broker_id=broker_id,
             cluster_id=cluster_id,
-            store=self._store,
+            store=self.store,
             cache=self.cache,
             config=self.live.broker,
             replicas=self.replicas,
@@ -187,7 +192,7 @@ class Broker:
             hosted=self._hosted,
             broker_epoch=lambda: self.broker_epoch,
             inter_broker_listener=self._listeners.inter_broker,
-            allocate_producer_ids=lambda: allocate_producer_ids(self._store, broker_id),
+            allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
         self.network = SocketServer(
@@ -209,11 +214,11 @@ class Broker:
         )
 
     def _register(self) -> None:
-        self.broker_epoch = register_broker(self._store, self.registration(), self._session_id)
-        self._session_id = self._store.session_id
+        self.broker_epoch = register_broker(self.store, self.registration(), self._session_id)
+        self._session_id = self.store.session_id
 
     def _follow_configs(self) -> None:
-        ConfigChangeNotes(self._store, self._changes.on_change, self._clock_ms).follow()
+        ConfigChangeNotes(self.store, self._changes.on_change, self._clock_ms).follow()
 
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED and self._serving:
@@ -223,13 +228,19 @@ class Broker:
     # -- changes of configs ----------------------------------------------------------------------------------
 
     def _broker_config_changed(self, config: BrokerConfig) -> None:
+        before = cleaner_config(self.live.broker())
         self.live.set_broker(config)
+        if self._serving and cleaner_config(config) != before:
+            self.cleaner.reconfigure(cleaner_config(config))
         for topic in {log.partition.topic for log in self.logs.logs()}:
             self.logs.reconfigure(topic)
 
     def _topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.live.set_topic(topic, overrides)
         self.logs.reconfigure(topic)
+
+    def _read_topic_config(self, topic: str) -> None:
+        self.live.set_topic(topic, read_config(self.store, f"topics/{topic}"))
 
     def _unclean_enabled(self, topic: str | None) -> None:
         if self._serving:
@@ -244,6 +255,8 @@ class Broker:
     def directory_failed(self, directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:
         """A log directory is offline from now on."""
         logger.error("log directory %s is offline with %d partitions: %s", directory, len(partitions), why)
+        if self._serving:
+            self.cleaner.directory_failed(directory)
         if self._replicas is not None:
             self._replicas.directory_failed(partitions)
 

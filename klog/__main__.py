@@ -1,0 +1,5 @@
+"""`python -m klog` is `klog`."""
+
+from klog.commands.main import main
+
+main()

@@ -1,0 +1,113 @@
+"""One broker in this process, on the embedded store: topics come, go and are cleaned; stops are clean."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from klog.config.broker import BrokerConfig
+from klog.formats.batch_builder import RecordData, build_batch
+from klog.formats.errors import StorageError
+from klog.formats.names import TopicPartition
+from klog.metadata.topics import ask_for_deletion, create_topic, new_topic_id
+from klog.server.broker import Broker
+
+
+def config(directory: Path, **options: str) -> BrokerConfig:
+    texts = {
+        "broker.id": "7",
+        "log.dirs": str(directory),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.cleaner.backoff.ms": "20",
+    }
+    return BrokerConfig(texts | {name.replace("_", "."): value for name, value in options.items()})
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline_s, "it did not happen in 20 s"
+        time.sleep(0.01)
+
+
+def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
+    assignment = {number: [7] for number in range(partitions)}
+    create_topic(broker.store, name, new_topic_id(os.urandom), assignment, configs, [7])
+    eventually(lambda: sum(key[0] == name for key in broker.replicas.partitions) == partitions)
+
+
+def write(broker: Broker, where: TopicPartition, keys: list[bytes], value: bytes) -> None:
+    batch = build_batch([RecordData(i, 1_700_000_000_000 + i, key, value) for i, key in enumerate(keys)])
+    broker.replicas.partitions[where].append(memoryview(batch), 1, 1_700_000_000_000)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    running = Broker(config(tmp_path / "a"))
+    yield running
+    running.stop()
+
+
+def test_a_stop_is_clean_and_the_next_start_finds_everything(tmp_path: Path, broker: Broker) -> None:
+    make_topic(broker, "t", 3)
+    where = TopicPartition("t", 1)
+    write(broker, where, [b"a", b"b"], b"v")
+    cluster_id = broker.identity.cluster_id
+    broker.stop()
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    again = Broker(config(tmp_path / "a"))
+    try:
+        assert again.identity == (7, cluster_id)
+        eventually(lambda: len(again.replicas.partitions) == 3)
+        partition = again.replicas.partitions[where]
+        assert partition.is_leader
+        assert partition.log.log_end_offset == 2
+        eventually(lambda: partition.log.high_watermark == 2)
+    finally:
+        again.stop()
+
+
+def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path, broker: Broker) -> None:
+    # The lock is the process's, so another one asks for it.
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "klog", "serve", "-q", "-o", f"log.dirs={tmp_path / 'a'}"]
+    done = subprocess.run(
+        [*command, "-o", "listeners=PLAINTEXT://127.0.0.1:0"], capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 1
+    assert "another broker is using this log directory" in done.stderr
+
+
+def test_a_directory_of_another_broker_is_refused(tmp_path: Path, broker: Broker) -> None:
+    broker.stop()
+    with pytest.raises(StorageError, match=r"belongs to broker 7, broker\.id is 8"):
+        Broker(config(tmp_path / "a", broker_id="8"))
+
+
+def test_a_deleted_topic_leaves_the_tree_and_the_disk(tmp_path: Path, broker: Broker) -> None:
+    make_topic(broker, "gone", 2)
+    ask_for_deletion(broker.store, "gone")
+    eventually(lambda: not any(key[0] == "gone" for key in broker.replicas.partitions))
+    eventually(lambda: "gone" not in broker.cache.snapshot.topics)
+    assert not (tmp_path / "a" / "gone-0").exists()
+    assert len(list((tmp_path / "a").glob("gone-0.*-delete"))) == 1
+
+
+def test_a_compacted_topic_is_cleaned_while_it_is_served(broker: Broker) -> None:
+    # Small segments, cleaned as soon as anything is dirty.
+    options = {"cleanup.policy": "compact", "segment.bytes": "2000", "min.cleanable.dirty.ratio": "0.01"}
+    assignment = {0: [7]}
+    create_topic(broker.store, "c", new_topic_id(os.urandom), assignment, options, [7])
+    where = TopicPartition("c", 0)
+    eventually(lambda: where in broker.replicas.partitions)
+    for number in range(40):
+        write(broker, where, [b"k%d" % (number % 3)], b"x" * 400)
+    log = broker.replicas.partitions[where].log
+    eventually(lambda: log.size_bytes < 8_000)
+    assert log.log_end_offset == 40
