@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
@@ -66,8 +66,11 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
     return BrokerConfig(texts)
 
 
-def run(launch: Launch) -> None:
-    """Run a broker until SIGINT or SIGTERM. Raises `KlogError` where it cannot start."""
+def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: None) -> None:  # noqa: ARG005
+    """Run a broker until SIGINT or SIGTERM; `on_serving` is called once it serves.
+
+    Raises `KlogError` where it cannot start.
+    """
     configure_logging(as_json=launch.json_logs, quiet=launch.quiet)
     config = read_config(launch.config_file, launch.options)
     for name, nearest in config.unknown().items():
@@ -92,6 +95,7 @@ def run(launch: Launch) -> None:
         closing.callback(broker.stop)
         if launch.metrics_port is not None:
             _serve_metrics(broker, launch.metrics_port, closing)
+        on_serving(broker)
         ended.wait()
     if fatal:
         logger.critical("%s", fatal[0])

@@ -1,0 +1,213 @@
+"""A broker's process from its start to its end, as a value to hold in a test.
+
+The broker is `klog serve` (see `klog.testing.child`); this side only starts it, asks it for topics, stops it
+or kills it, and reads its log. Nothing of the broker is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from klog.formats.errors import KlogError
+
+START_TIMEOUT_S: Final = 30.0
+STOP_TIMEOUT_S: Final = 30.0
+_LOG_TAIL_CHARS: Final = 4000
+_LISTENER: Final = re.compile(r"\s*(\w+)://(.*):0\s*")
+
+ConfigValue = str | int | bool
+
+
+class BrokerFailedError(KlogError):
+    """The broker did not start, ended by itself, or would not stop. Carries the end of its log."""
+
+
+class BrokerProcess:
+    """A broker in a process of its own. `broker` makes one that is already serving.
+
+    It may be stopped and started again: its directory and its ports stay the same until `close`.
+    """
+
+    def __init__(self, config: Mapping[str, ConfigValue] | None = None, *, log_dir_count: int = 1) -> None:
+        """`config` are Kafka's broker configs; unless they name `log.dirs`, so many directories are made."""
+        self._work = Path(tempfile.mkdtemp(prefix="klog-testing-"))
+        self._config = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": ",".join(str(self._work / f"log-dir-{number}") for number in range(log_dir_count)),
+            "log.retention.check.interval.ms": "1000",
+            **{key: _text(value) for key, value in (config or {}).items()},
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self.endpoints: Mapping[str, str] = {}
+        """Where each listener is reached, by its name: `{"PLAINTEXT": "127.0.0.1:40123"}`."""
+        self.log_dirs: tuple[Path, ...] = ()
+        """The log directories, as the broker names them."""
+
+    # -- where it is -----------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What a client is given: `host:port` of the first listener."""
+        return next(iter(self.endpoints.values()))
+
+    @property
+    def pid(self) -> int | None:
+        """The process, None while there is none."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def log_path(self) -> Path:
+        """The broker's own log, kept over restarts."""
+        return self._work / "broker.log"
+
+    def log_text(self) -> str:
+        """What the broker has logged so far."""
+        return self.log_path.read_text("utf-8", "replace") if self.log_path.exists() else ""
+
+    def partition_dir(self, topic: str, partition: int = 0) -> Path:
+        """The directory of a partition, in whichever log directory it is. Raises BrokerFailedError."""
+        name = f"{topic}-{partition}"
+        for directory in self.log_dirs:
+            if (directory / name).is_dir():
+                return directory / name
+        raise BrokerFailedError(f"no log directory holds {name}")
+
+    # -- its life --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start it and wait until it serves. Raises BrokerFailedError."""
+        options = [f"{key}={value}" for key, value in self._config.items()]
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(  # noqa: S603 (this Python, this package)
+                [sys.executable, "-m", "klog.testing.child", str(self._work), *options],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        where = json.loads(self._first_line(self._process))
+        self.endpoints = where["endpoints"]
+        self.log_dirs = tuple(map(Path, where["log_dirs"]))
+        self._config["listeners"] = _pinned(self._config["listeners"], where["ports"])
+
+    def _first_line(self, process: subprocess.Popen[bytes]) -> bytes:
+        output = _pipe(process.stdout)
+        ready, _, _ = select.select([output], [], [], START_TIMEOUT_S)
+        line = output.readline() if ready else b""
+        if line:
+            return line
+        timed_out = not ready
+        status = self._end(process, kill=timed_out)
+        how = f"did not serve within {START_TIMEOUT_S:.0f} s" if timed_out else f"ended with status {status}"
+        raise BrokerFailedError(f"the broker {how} when it started; its log:\n{self._log_tail()}")
+
+    def stop(self) -> None:
+        """Stop it cleanly (SIGTERM) and wait. Raises BrokerFailedError where it ended otherwise."""
+        process = self._process
+        if process is None:
+            return
+        ended_before = process.poll() is not None
+        process.terminate()
+        status = self._end(process, kill=False)
+        if ended_before or status != 0:
+            when = ", before it was asked to" if ended_before else ""
+            raise BrokerFailedError(
+                f"the broker ended with status {status}{when}; its log:\n{self._log_tail()}"
+            )
+
+    def kill(self) -> None:
+        """End it at once (SIGKILL), as a power cut would."""
+        if self._process is not None:
+            self._end(self._process, kill=True)
+
+    def restart(self) -> None:
+        """Stop it cleanly and start it again, where it was."""
+        self.stop()
+        self.start()
+
+    def close(self) -> None:
+        """Stop it and remove all it has written. Idempotent. Raises BrokerFailedError as `stop` does."""
+        try:
+            self.stop()
+        finally:
+            self.kill()
+            shutil.rmtree(self._work, ignore_errors=True)
+
+    def _end(self, process: subprocess.Popen[bytes], *, kill: bool) -> int:
+        """The exit status of a process that has been told to end, or is killed now."""
+        if kill:
+            process.kill()
+        try:
+            status = process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            process.wait()
+            what = f"the broker did not stop within {STOP_TIMEOUT_S:.0f} s; its log:\n{self._log_tail()}"
+            raise BrokerFailedError(what) from error
+        finally:
+            self._process = None
+            _pipe(process.stdin).close()
+            _pipe(process.stdout).close()
+        return status
+
+    def _log_tail(self) -> str:
+        return self.log_text()[-_LOG_TAIL_CHARS:]
+
+    # -- its topics ------------------------------------------------------------------------------------------
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, config: Mapping[str, ConfigValue] | None = None
+    ) -> None:
+        """Create a topic; when this returns, it can be written to. Raises `KlogError` where it is refused."""
+        from klog.testing.topics import create_topic
+
+        texts = {key: _text(value) for key, value in (config or {}).items()}
+        create_topic(self.bootstrap_servers, topic, partitions, texts)
+
+
+@contextmanager
+def broker(
+    config: Mapping[str, ConfigValue] | None = None, *, log_dir_count: int = 1
+) -> Iterator[BrokerProcess]:
+    """A broker that serves until the block ends; then its process and its files are gone.
+
+    `config` are Kafka's broker configs (`{"num.partitions": 3}`); `log_dir_count` is how many log directories
+    it has. Raises BrokerFailedError where it does not start, or has ended by itself before the end.
+    """
+    process = BrokerProcess(config, log_dir_count=log_dir_count)
+    try:
+        process.start()
+        yield process
+    except BaseException:
+        process.kill()
+        raise
+    finally:
+        process.close()
+
+
+def _text(value: ConfigValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _pinned(listeners: str, ports: Mapping[str, int]) -> str:
+    """The listeners with the ports that were bound in place of 0."""
+    found = []
+    for url in listeners.split(","):
+        match = _LISTENER.fullmatch(url)
+        found.append(url if match is None else f"{match[1]}://{match[2]}:{ports[match[1].upper()]}")
+    return ",".join(found)
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise BrokerFailedError("the broker was started without a pipe")
+    return stream

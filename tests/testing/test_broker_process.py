@@ -1,0 +1,145 @@
+"""`klog.testing`: a broker in a process of its own, and no trace of it afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import klog.testing
+from klog.client.errors import RefusedError
+from klog.protocol.channel import Channel
+from klog.testing.process import BrokerFailedError
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition, timeout_s: float = 20) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "waited in vain"
+        time.sleep(0.01)
+
+
+def answers(broker) -> bool:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    with Channel(host, int(port)) as channel:
+        return bool(channel.versions)
+
+
+def test_the_broker_serves_inside_the_block_and_is_gone_after_it() -> None:
+    with klog.testing.broker() as broker:
+        assert answers(broker)
+        pid, work = broker.pid, broker.log_path.parent
+        assert is_alive(pid)
+    assert not is_alive(pid)
+    assert not work.exists()
+
+
+def test_a_failure_inside_the_block_leaves_nothing_either() -> None:
+    with pytest.raises(ZeroDivisionError), klog.testing.broker() as broker:
+        pid, work = broker.pid, broker.log_path.parent
+        raise ZeroDivisionError
+    assert not is_alive(pid)
+    assert not work.exists()
+
+
+def test_configs_are_kafkas() -> None:
+    with klog.testing.broker({"num.partitions": 3, "auto.create.topics.enable": False}) as broker:
+        broker.create_topic("as-the-broker-has-it", partitions=-1)
+        assert broker.partition_dir("as-the-broker-has-it", 2).is_dir()
+
+
+def test_partitions_are_spread_over_the_log_directories() -> None:
+    with klog.testing.broker(log_dir_count=2) as broker:
+        broker.create_topic("spread", partitions=2)
+        assert len(broker.log_dirs) == 2
+        assert broker.partition_dir("spread", 0).parent != broker.partition_dir("spread", 1).parent
+        with pytest.raises(BrokerFailedError, match="no log directory holds spread-2"):
+            broker.partition_dir("spread", 2)
+
+
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_broker_started_again_is_where_it_was_with_what_it_had(how: str) -> None:
+    with klog.testing.broker() as broker:
+        broker.create_topic("kept")
+        before = broker.bootstrap_servers, broker.pid
+        getattr(broker, how)()
+        assert broker.pid is None
+        broker.start()
+        assert broker.bootstrap_servers == before[0]
+        assert broker.pid != before[1]
+        with pytest.raises(RefusedError, match="TOPIC_ALREADY_EXISTS"):
+            broker.create_topic("kept")
+
+
+def test_several_listeners_keep_their_ports() -> None:
+    config = {
+        "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        "inter.broker.listener.name": "INSIDE",
+    }
+    with klog.testing.broker(config) as broker:
+        before = dict(broker.endpoints)
+        assert list(before) == ["INSIDE", "OUTSIDE"]
+        broker.restart()
+        assert broker.endpoints == before
+
+
+def test_a_broker_that_cannot_start_says_why() -> None:
+    with pytest.raises(BrokerFailedError, match=r"ended with status 1(.|\n)*num\.partitions"):
+        with klog.testing.broker({"num.partitions": "many"}):
+            pass
+
+
+def test_a_broker_that_ended_by_itself_is_an_error_at_the_end() -> None:
+    with pytest.raises(BrokerFailedError, match="ended with status -9"):
+        with klog.testing.broker() as broker:
+            os.kill(broker.pid, signal.SIGKILL)
+            wait_until(lambda: not is_alive(broker.pid))
+
+
+def test_a_broker_does_not_outlive_whoever_started_it() -> None:
+    program = """if True:
+        import sys, time, klog.testing
+        with klog.testing.broker() as broker:
+            print(broker.pid, broker.log_path.parent, flush=True)
+            time.sleep(60)
+    """
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+        pid, work = parent.stdout.readline().split()
+        assert is_alive(int(pid))
+        parent.kill()
+        parent.wait()
+        wait_until(lambda: not is_alive(int(pid)))
+    assert not Path(work).exists()
+
+
+def test_one_broker_serves_the_whole_run(klog_broker) -> None:
+    assert answers(klog_broker)
+
+
+def test_a_failed_test_shows_the_brokers_log(tmp_path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture(scope='session')\n"
+        "def klog_broker_config():\n"
+        "    return {'broker.id': 7}\n"
+    )
+    (tmp_path / "test_it.py").write_text("def test_it(klog_broker):\n    assert 1 == 2\n")
+    # Named as well as found by its entry point: the one way must not disturb the other.
+    command = [sys.executable, "-m", "pytest", "-p", "klog.testing.plugin", "--rootdir", ".", "test_it.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "klog broker's log" in done.stdout
+    assert "broker 7 of cluster" in done.stdout
