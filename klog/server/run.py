@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -76,6 +77,7 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
     for name, nearest in config.unknown().items():
         hint = f", did you mean {nearest}?" if nearest else ""
         logger.warning("unknown config %s is ignored%s", name, hint)
+    _raise_file_limit()
     ended = threading.Event()
     fatal: list[str] = []
 
@@ -101,6 +103,13 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
         logger.critical("%s", fatal[0])
         sys.exit(1)
     logger.info("stopped cleanly")
+
+
+def _raise_file_limit() -> None:
+    """A partition takes three descriptors, a connection one: take all that the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _serve_metrics(broker: Broker, port: int, closing: ExitStack) -> None:
