@@ -116,9 +116,9 @@ def rebuild(
         for task in tasks:
             yield rebuild_segment(task, options)
         return
-    from concurrent.futures import ProcessPoolExecutor
+    from klog.storage.processes import worker_processes
 
-    with ProcessPoolExecutor(processes) as pool:
+    with worker_processes(processes) as pool:
         yield from pool.map(rebuild_segment, tasks, [options] * len(tasks))
 
 

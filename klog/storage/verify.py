@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -85,7 +84,9 @@ def _segments(
             yield verify_segment(task, options, deep)
             on_segment(task.size_bytes)
         return
-    with ProcessPoolExecutor(processes) as pool:
+    from klog.storage.processes import worker_processes
+
+    with worker_processes(processes) as pool:
         every = pool.map(verify_segment, tasks, [options] * len(tasks), [deep] * len(tasks))
         for task, facts in zip(tasks, every, strict=True):
             yield facts

@@ -1,0 +1,43 @@
+"""Worker processes end with their parent at Ctrl-C: at once, tidily and without a word of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import sys, time
+from klog.storage.files import write_atomically
+from klog.storage.processes import worker_processes
+
+def slow_parts():
+    yield b"half"
+    open(sys.argv[1] + ".started", "w").close()
+    time.sleep(60)
+
+def write(path):
+    write_atomically(path, slow_parts())
+
+try:
+    with worker_processes(2) as pool:
+        list(pool.map(write, [sys.argv[1]]))
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_an_interrupt_ends_workers_quietly_and_leaves_no_half_written_file(tmp_path: Path) -> None:
+    target = tmp_path / "x.index"
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(target)], stderr=subprocess.PIPE, start_new_session=True
+    )
+    started = tmp_path / "x.index.started"
+    while not started.exists():
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, b"")
+    assert list(tmp_path.iterdir()) == [started]
