@@ -9,17 +9,19 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from klog.client.admin import AdminClient
-from klog.client.errors import RefusedError, UnknownTopicError
+from klog.client.errors import ClientError, RefusedError, UnknownTopicError
+from klog.client.patience import Patience
 from klog.formats.errors import UsageError
 from klog.protocol.error_codes import ErrorCode, error_code
 
 _Answer: TypeAlias = Any
 Assignment = Mapping[int, Sequence[int]]
-_THE_CLUSTERS = -1
+_THE_CLUSTERS: Final = -1
+_SPREADING_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,10 @@ class Topic:
     def replication_factor(self) -> int:
         """Replicas of the first partition."""
         return len(self.partitions[0].replicas) if self.partitions else 0
+
+    def has_leaders(self, partitions: int) -> bool:
+        """Whether so many partitions are there and led."""
+        return sum(partition.leader >= 0 for partition in self.partitions) >= partitions
 
     def to_json(self) -> dict[str, object]:
         """The fields by Kafka's names."""
@@ -204,7 +210,22 @@ def grow(
         brokers = [list(replicas) for replicas in assignment.values()]
         wanted = {name: {"count": partitions, "assignments": brokers} for name in names}
     answer = admin.create_partitions(wanted, validate_only=validate_only, raise_errors=False)
-    return [_outcome(one) for one in answer.to_dict()["results"]]
+    outcomes = [_outcome(one) for one in answer.to_dict()["results"]]
+    if not validate_only:
+        _wait_for_partitions(admin, [one.topic for one in outcomes if one.error is None], partitions)
+    return outcomes
+
+
+def _wait_for_partitions(admin: AdminClient, names: Sequence[str], partitions: int) -> None:
+    """Brokers hear of new partitions a little after the controller has made them."""
+    patience = Patience(_SPREADING_MS)
+    while names:
+        missing = [topic.name for topic in find_topics(admin, names) if not topic.has_leaders(partitions)]
+        if not missing:
+            return
+        patience.failed(
+            ClientError(f"{', '.join(missing)}: not all of the {partitions} partitions have leaders")
+        )
 
 
 def delete(admin: AdminClient, names: Sequence[str]) -> list[Outcome]:

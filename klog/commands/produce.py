@@ -62,7 +62,7 @@ def produce(
 
         klog produce orders --key customer-7 --header source=shop '{"item": 1}'
 
-        tail -f app.log | klog produce logs -z zstd
+        tail -n 100 app.log | klog produce logs -z zstd
 
         klog produce prices -K : --null NULL < prices.txt
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klog.client.settings import ClientSettings, settings_of
-from klog.formats import java_properties
 from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.client.settings import ClientSettings
 
 _PANEL: Final = "Connection"
 
@@ -52,6 +53,9 @@ def connection(
     bootstrap_server: str | None, command_config: Path | None, timeout_ms: int | None
 ) -> ClientSettings:
     """The settings that the options make. Raises UsageError."""
+    from klog.client.settings import settings_of
+    from klog.formats import java_properties
+
     properties: dict[str, str] = {}
     if command_config is not None:
         try:

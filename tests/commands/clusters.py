@@ -1,0 +1,29 @@
+"""Clusters that the commands over the wire are tried on, by kind; each starts once a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.peers import KRaftBroker, ZooKeeperBroker
+
+
+@contextmanager
+def _kafka3(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
+    with ZooKeeperBroker(work, peer=request.getfixturevalue("kafka3")) as broker:
+        yield broker.bootstrap
+
+
+@contextmanager
+def _kafka4(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
+    with KRaftBroker(work, peer=request.getfixturevalue("kafka4")) as broker:
+        yield broker.bootstrap
+
+
+STARTERS: dict[str, Callable] = {"kafka3": _kafka3, "kafka4": _kafka4}
+"""How to start a cluster of each kind; it yields `host:port`."""
+
+KINDS = [pytest.param(kind, marks=pytest.mark.kafka) for kind in STARTERS]

@@ -1,0 +1,133 @@
+"""`klog configs` on real clusters."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from klog.commands.wire.assignments import parse_pairs, split_list, without_brackets
+from klog.formats.errors import UsageError
+
+
+def described(klog, *options):
+    outcome = klog("configs", "describe", *options, "--json")
+    assert outcome.code == 0, outcome.err
+    return {entry["name"]: entry for entry in map(json.loads, outcome.out.splitlines())}
+
+
+def test_only_what_is_set_is_shown_unless_all_is_asked_for(klog, topic):
+    assert described(klog, "--topic", topic) == {}
+    klog("configs", "alter", "--topic", topic, "--set", "retention.ms=1000")
+    assert list(described(klog, "--topic", topic)) == ["retention.ms"]
+    everything = described(klog, "--topic", topic, "--all")
+    assert everything["cleanup.policy"]["value"] == "delete"
+    assert everything["cleanup.policy"]["source"] == "DEFAULT_CONFIG"
+
+
+def test_a_value_says_what_it_replaces(klog, topic):
+    klog("configs", "alter", "--topic", topic, "--set", "cleanup.policy=compact")
+    entry = described(klog, "--topic", topic)["cleanup.policy"]
+    assert (entry["value"], entry["source"]) == ("compact", "DYNAMIC_TOPIC_CONFIG")
+    assert entry["synonyms"] == [
+        {"name": "cleanup.policy", "value": "compact", "source": "DYNAMIC_TOPIC_CONFIG"},
+        {"name": "log.cleanup.policy", "value": "delete", "source": "DEFAULT_CONFIG"},
+    ]
+    table = klog("configs", "describe", "--topic", topic).out.splitlines()
+    assert table[1].split(maxsplit=3) == [
+        "cleanup.policy", "compact", "DYNAMIC_TOPIC_CONFIG", "log.cleanup.policy=delete (DEFAULT_CONFIG)",
+    ]  # fmt: skip
+
+
+def test_lists_are_appended_to_and_subtracted_from(klog, topic):
+    klog("configs", "alter", "--topic", topic, "--append", "cleanup.policy=compact")
+    assert described(klog, "--topic", topic)["cleanup.policy"]["value"] == "delete,compact"
+    klog("configs", "alter", "--topic", topic, "--subtract", "cleanup.policy=delete")
+    assert described(klog, "--topic", topic)["cleanup.policy"]["value"] == "compact"
+
+
+def test_a_deleted_config_is_what_it_was_by_default(klog, topic):
+    klog("configs", "alter", "--topic", topic, "--set", "retention.ms=1", "--set", "max.message.bytes=2000")
+    assert klog("configs", "alter", "--topic", topic, "--delete", "retention.ms").code == 0
+    assert list(described(klog, "--topic", topic)) == ["max.message.bytes"]
+
+
+def test_a_bad_change_among_good_ones_changes_nothing(klog, topic):
+    refused = klog("configs", "alter", "--topic", topic, "--set", "retention.ms=1", "--set", "no.such=1")
+    assert refused.code == 1
+    assert "INVALID_CONFIG" in refused.err
+    assert "no.such" in refused.err
+    assert described(klog, "--topic", topic) == {}
+
+
+def test_validating_changes_nothing(klog, topic):
+    assert klog("configs", "alter", "--topic", topic, "--set", "retention.ms=1", "--validate-only").code == 0
+    assert described(klog, "--topic", topic) == {}
+
+
+def test_defaults_of_all_brokers_are_set_seen_and_deleted(klog):
+    try:
+        assert klog("configs", "alter", "--broker-defaults", "--set", "log.cleaner.threads=2").code == 0
+        entry = described(klog, "--broker-defaults")["log.cleaner.threads"]
+        assert (entry["value"], entry["source"]) == ("2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    finally:
+        assert klog("configs", "alter", "--broker-defaults", "--delete", "log.cleaner.threads").code == 0
+    assert "log.cleaner.threads" not in described(klog, "--broker-defaults")
+
+
+def test_one_broker_is_configured_by_its_id(klog, topic):
+    broker = json.loads(klog("topics", "describe", topic, "--json").out)["partitions"][0]["leader"]
+    try:
+        assert klog("configs", "alter", "--broker", broker, "--set", "log.cleaner.threads=2").code == 0
+        entry = described(klog, "--broker", broker)["log.cleaner.threads"]
+        assert entry["source"] == "DYNAMIC_BROKER_CONFIG"
+    finally:
+        klog("configs", "alter", "--broker", broker, "--delete", "log.cleaner.threads")
+    everything = described(klog, "--broker", broker, "--all")
+    assert everything["log.dirs"]["isReadOnly"] is True
+
+
+def test_what_does_not_exist_has_no_configs(klog):
+    assert "topic never-made does not exist" in klog("configs", "describe", "--topic", "never-made").err
+    missing = klog("configs", "describe", "--broker", "77")
+    assert missing.code == 1
+    assert "there is no broker 77" in missing.err
+
+
+def test_command_lines_of_kafka_configs_work_as_they_are(klog, topic):
+    entity = ("--entity-type", "topics", "--entity-name", topic)
+    added = klog(
+        "configs", "--alter", *entity, "--add-config", "cleanup.policy=[compact,delete],retention.ms=5"
+    )
+    assert added.code == 0, added.err
+    assert described(klog, *entity)["cleanup.policy"]["value"] == "compact,delete"
+    assert klog("configs", "--alter", *entity, "--delete-config", "cleanup.policy,retention.ms").code == 0
+    assert klog("configs", "--describe", *entity).out == ""
+    assert klog("configs", "--describe", "--entity-type", "brokers", "--entity-default").code == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (),
+        ("--topic", "a", "--broker", "1"),
+        ("--entity-type", "topics"),
+        ("--entity-type", "topics", "--entity-default"),
+        ("--entity-type", "users", "--entity-name", "a"),
+    ],
+)
+def test_exactly_one_thing_is_configured(klog, options):
+    assert klog("configs", "describe", "--all", *options).code == 2
+
+
+@pytest.mark.parametrize("options", [(), ("--set", "a"), ("--set", "a=1", "--delete", "a")])
+def test_changes_that_make_no_sense_are_wrong_usage(klog, options):
+    assert klog("configs", "alter", "--topic", "a", *options).code == 2
+
+
+def test_lists_of_changes_are_kafkas() -> None:
+    assert split_list("a=1,b=[2,3],c=") == ["a=1", "b=[2,3]", "c="]
+    assert parse_pairs("--set", ["a=1=2", "b="]) == {"a": "1=2", "b": ""}
+    assert without_brackets("[2,3]") == "2,3"
+    with pytest.raises(UsageError):
+        parse_pairs("--set", ["=1"])
