@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import UpdateMetadataPartition, UpdateMetadataRequest
@@ -42,10 +42,24 @@ class MetadataCache:
     def __init__(self) -> None:
         self._snapshot = ClusterSnapshot()
         self._writing = threading.Lock()
+        self._updated = threading.Event()
 
     @property
     def snapshot(self) -> ClusterSnapshot:
         return self._snapshot
+
+    def introduce(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """Name the live brokers until the controller does.
+
+        A client that connects in the first moments gives up on a cluster without any broker.
+        """
+        with self._writing:
+            if not self._updated.is_set():
+                self._snapshot = replace(self._snapshot, brokers=dict(brokers))
+
+    def wait_for_update(self, timeout_s: float) -> bool:
+        """Until the controller has spoken for the first time; False when it has not in that time."""
+        return self._updated.wait(timeout_s)
 
     def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
         """Takes in what the controller says, and returns the partitions that are being deleted.
@@ -72,6 +86,7 @@ class MetadataCache:
                 {broker.broker_id: broker for broker in request.live_brokers},
                 request.controller_id if request.controller_id >= 0 else None,
             )
+            self._updated.set()
         return tuple(where for group in deleted.values() for where in group)
 
 

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.controller.broker_channels import BrokerChannels
@@ -19,7 +20,7 @@ from klog.controller.events import ResponseReceived, UncleanElectionEnabled
 from klog.controller.runner import Controller
 from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
-from klog.metadata.cluster import create_persistent_nodes, register_broker
+from klog.metadata.cluster import create_persistent_nodes, live_brokers, register_broker
 from klog.metadata.configs import ConfigChangeNotes, read_config
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
@@ -44,6 +45,9 @@ from klog.storage.log.scheduler import Scheduler
 from klog.storage.log.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
+
+# The controller may be another broker, and busy: the wait for it is a courtesy to clients, no condition.
+_FIRST_UPDATE_TIMEOUT_S: Final = 3.0
 
 
 def wall_clock_ms() -> int:
@@ -95,8 +99,10 @@ class Broker:
         self.scheduler.start()
         Upkeep(self.logs, self._clock_ms).start()
         self._serving = True
+        self.cache.introduce(live_brokers(self.store))
         self.network.start()
         self.controller.start()
+        self.cache.wait_for_update(_FIRST_UPDATE_TIMEOUT_S)
 
     def stop(self) -> None:
         """Close everything, clients first and the store last. Idempotent."""
