@@ -11,7 +11,7 @@ INTERRUPTED_STATUS = 128 + signal.SIGINT
 
 
 def worker_processes(count: int) -> ProcessPoolExecutor:
-    """A pool of `count` processes. Ctrl-C reaches them all: each tidies up and leaves the words to its parent."""
+    """A pool of `count` processes. At Ctrl-C, which reaches them all, each tidies up and says nothing."""
     return ProcessPoolExecutor(count, initializer=_end_quietly)
 
 
