@@ -10,7 +10,8 @@ Facts from Kafka 3.9's and 4's message schemas. How the announced ranges were ch
   field or two. And UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped,
   have one version each: the one that a Kafka 3.9 controller sends from inter.broker.protocol.version 3.4
   on. A cluster that still runs at an older one is brought to 3.4 before a klog broker joins it.
-- An API stands here when the broker serves it. Groups, transactions and ACLs join with their rooms.
+- An API stands here when the broker serves it. Groups, transactions and ACLs join with their rooms;
+  FindCoordinator is there before them, for what librdkafka concludes from it (see its handler).
 """
 
 from __future__ import annotations
@@ -134,6 +135,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _ours(ApiKey.STOP_REPLICA, 4, 2),
             _ours(ApiKey.UPDATE_METADATA, 8, 6),
             _ours(ApiKey.CONTROLLED_SHUTDOWN, 3, 3),
+            _kio(ApiKey.FIND_COORDINATOR, 0, 6, 3),
             _kio(ApiKey.API_VERSIONS, 0, 4, 3),
             _kio(ApiKey.CREATE_TOPICS, 2, 7, 5),
             _kio(ApiKey.DELETE_TOPICS, 1, 6, 4),

@@ -32,6 +32,7 @@ from klog.server.handlers.dispatch import Route
 from klog.server.handlers.elect_leaders import ElectLeadersHandler
 from klog.server.handlers.fetch import FetchHandler
 from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.handlers.find_coordinator import FindCoordinatorHandler
 from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.loggers import Loggers
@@ -85,6 +86,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
     )
     produce = ProduceHandler(where, waiting.produce, clock_ms)
     fetch = FetchHandler(where, sessions, waiting.fetch, clock_ms, config.number("fetch.max.bytes"))
+    coordinator = FindCoordinatorHandler()
     producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
     return {
         ApiKey.API_VERSIONS: Route(ApiVersionsHandler().handle, may_block=False),
@@ -96,6 +98,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(where).handle),
         ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
         ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle, failed=producer_ids.failed),
+        ApiKey.FIND_COORDINATOR: Route(coordinator.handle, failed=coordinator.failed),
     }
 
 

@@ -57,5 +57,5 @@ def test_produce_is_announced_from_version_0():
 
 
 def test_groups_and_transactions_are_not_announced_yet():
-    assert ApiKey.FIND_COORDINATOR not in ANNOUNCED
+    assert ApiKey.OFFSET_COMMIT not in ANNOUNCED
     assert ApiKey.JOIN_GROUP not in ANNOUNCED
