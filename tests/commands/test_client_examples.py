@@ -1,0 +1,106 @@
+"""The examples that the help of the client commands shows, run as they are written there."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klog.commands import configs, consume, produce, topics
+from tests import corpora
+
+COMMANDS = (
+    topics.list_topics,
+    topics.create_topics,
+    topics.describe_topics,
+    topics.add_partitions,
+    produce.produce,
+    consume.consume,
+    configs.describe_configs,
+    configs.alter_configs,
+    topics.delete_topics,
+)
+EXAMPLES = [
+    line.strip()
+    for command in COMMANDS
+    for line in inspect.getdoc(command).partition("Examples:")[2].splitlines()
+    if line.strip()
+]
+
+# jq may not be there: what is piped into it has to be JSON Lines, and that is all that matters here.
+JQ = f"""#!{sys.executable}
+import json, sys
+print([json.loads(line) for line in sys.stdin])
+"""
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory) -> Path:
+    """A directory with the files that the examples name, and a jq."""
+    desk = tmp_path_factory.mktemp("desk")
+    (desk / "app.log").write_text("started\nready\n")
+    (desk / "prices.txt").write_text("bread:2\nmilk:NULL\n")
+    shutil.copytree(corpora.FIXTURES / "k39-codecs/logs/t-gzip-0", desk / "orders-0")
+    jq = desk / "bin" / "jq"
+    jq.parent.mkdir()
+    jq.write_text(JQ)
+    jq.chmod(jq.stat().st_mode | stat.S_IXUSR)
+    return desk
+
+
+@pytest.fixture
+def shell(cluster, desk):
+    """Runs a line in the shell, with the cluster as klog's default; following ends after a while."""
+
+    def run(line: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join((str(desk / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
+        env = {**os.environ, "PATH": path, "KLOG_BOOTSTRAP_SERVER": cluster}
+        if "--follow" in line:
+            line = f"timeout --signal INT --preserve-status 3 {line}"
+        return subprocess.run(
+            ["bash", "-o", "pipefail", "-c", line],
+            cwd=desk,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    return run
+
+
+def prepare(shell, example: str) -> None:
+    """Bring about what the example takes for granted: topics that are there, or are not."""
+    shell("klog topics delete orders --yes --if-exists")
+    if not example.startswith("klog topics create"):
+        shell("klog topics create orders --partitions 2")
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_an_example_does_what_it_says(shell, cluster, example):
+    prepare(shell, example)
+    line = example
+    if "--broker 1" in example or "0:1,1:2,2:0" in example:  # there is but one broker here
+        broker = "0" if shell("klog configs describe --broker 0").returncode == 0 else "1"
+        line = example.replace("--broker 1", f"--broker {broker}").replace(
+            "0:1,1:2,2:0", f"{broker},{broker}"
+        )
+    if example == "klog topics delete orders":
+        assert shell(line).returncode == 2  # it asks, and there is no terminal
+        return
+    done = shell(line)
+    assert done.returncode == (130 if "--follow" in example else 0), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_command_has_examples():
+    for command in COMMANDS:
+        assert "klog " in inspect.getdoc(command).partition("Examples:")[2], command
