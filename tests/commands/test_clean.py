@@ -251,3 +251,20 @@ def test_every_log_directory_of_kafkas_is_judged(tmp_path: Path, run: Any) -> No
             if name.startswith("c-")
         }
         assert all(status["cleanBytes"] for status in statuses if status["topic"].startswith("c-"))
+
+
+def test_a_directory_whose_broker_was_killed_is_recovered_first(tmp_path: Path, run: Any) -> None:
+    copy = tmp_path / "logs"
+    shutil.copytree(corpora.Corpus("k39-unclean").log_dir("logs").path, copy)
+    before = contents(copy)
+    result = run("--policy", "compact", "--min-dirty-ratio", "0", "--yes", copy)
+    assert result.exit_code == 1
+    assert "the broker did not stop cleanly (run `klog recover` first)" in result.err
+    after = {path: data for path, data in contents(copy).items() if path in before}
+    refused = [line.split(": ")[1] for line in result.err.splitlines() if "klog recover` first)" in line]
+    assert refused
+    for path in refused:
+        directory = path if Path(path).is_dir() else str(Path(path).parent)
+        assert {one: data for one, data in after.items() if one.startswith(directory)} == {
+            one: data for one, data in before.items() if one.startswith(directory)
+        }

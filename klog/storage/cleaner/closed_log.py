@@ -101,7 +101,8 @@ def _index(files: PartitionFiles, kind: FileKind, base_offset: int) -> bytes:
         )
     data = read_whole(files.file(kind, base_offset))
     entry_bytes = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
-    if len(data) >= entry_bytes and not any(data[-entry_bytes:]):
+    # One entry of zeros may be real: a record at the segment's start with the timestamp 0.
+    if len(data) >= 2 * entry_bytes and not any(data[-2 * entry_bytes :]):
         raise StorageError(
             "the index is still allocated in full: the broker did not stop cleanly",
             file=files.file(kind, base_offset),
