@@ -175,7 +175,8 @@ class _Broker:
 
 
 class ZooKeeperBroker(_Broker):
-    """Kafka 3.9 in ZooKeeper mode, with a ZooKeeper of its own. `config` overrides the defaults, key by key.
+    """Kafka 3.9 in ZooKeeper mode, with a ZooKeeper of its own unless `config` names one in
+    `zookeeper.connect`. `config` overrides the defaults, key by key.
 
     Raises BrokerFailedError when the broker refuses to start (its log says why), PeerUnavailableError without
     Kafka.
@@ -190,20 +191,6 @@ class ZooKeeperBroker(_Broker):
     ) -> None:
         super().__init__(peer or KafkaPeer(KAFKA_3), work)
         self.zookeeper_port = free_port()
-        zookeeper_config = work / "zoo.cfg"
-        zookeeper_config.write_text(
-            properties_text(
-                {
-                    "dataDir": f"{work / 'zookeeper'}",
-                    "clientPort": self.zookeeper_port,
-                    "clientPortAddress": "127.0.0.1",
-                    "admin.enableServer": "false",
-                    "tickTime": 200,
-                    "maxSessionTimeout": 60_000,
-                    "maxClientCnxns": 0,
-                }
-            )
-        )
         self.config: Config = {
             **SINGLE_BROKER,
             "broker.id": 0,
@@ -213,12 +200,8 @@ class ZooKeeperBroker(_Broker):
             **(config or {}),
         }
         try:
-            self._run(
-                "org.apache.zookeeper.server.quorum.QuorumPeerMain",
-                str(zookeeper_config),
-                log=work / "zookeeper.log",
-                ready_text="binding to port",
-            )
+            if not config or "zookeeper.connect" not in config:
+                self._run_zookeeper()
             if znodes:
                 self._create(znodes)
             self._run(
@@ -230,6 +213,28 @@ class ZooKeeperBroker(_Broker):
         except BrokerFailedError:
             self.kill()
             raise
+
+    def _run_zookeeper(self) -> None:
+        path = self.work / "zoo.cfg"
+        path.write_text(
+            properties_text(
+                {
+                    "dataDir": f"{self.work / 'zookeeper'}",
+                    "clientPort": self.zookeeper_port,
+                    "clientPortAddress": "127.0.0.1",
+                    "admin.enableServer": "false",
+                    "tickTime": 200,
+                    "maxSessionTimeout": 60_000,
+                    "maxClientCnxns": 0,
+                }
+            )
+        )
+        self._run(
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            str(path),
+            log=self.work / "zookeeper.log",
+            ready_text="binding to port",
+        )
 
     def _create(self, znodes: Mapping[str, str]) -> None:
         from kazoo.client import KazooClient

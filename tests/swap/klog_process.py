@@ -1,0 +1,147 @@
+"""`klog serve` as a process of its own: started with any configs, stopped, killed, looked into.
+
+Its log is one file over all its starts, as Kafka's is in `tests.peers.broker`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.peers.broker import free_port, properties_text
+
+START_TIMEOUT_S: Final = 60
+STOP_TIMEOUT_S: Final = 60
+READY: Final = "Ctrl-C stops it"
+REPOSITORY: Final = Path(__file__).resolve().parents[2]
+_LAUNCH: Final = "import sys; from klog.commands.main import main; sys.argv[0] = 'klog'; main()"
+
+Config = Mapping[str, str | int]
+
+
+class KlogBroker:
+    """One broker on a port of 127.0.0.1 that stays the same over its starts; data below `work`.
+
+    `before` is Python text that the process runs first: how tests take the disk away from it.
+    """
+
+    def __init__(
+        self,
+        work: Path,
+        config: Config | None = None,
+        *,
+        before: str = "",
+    ) -> None:
+        work.mkdir(parents=True, exist_ok=True)
+        self.work = work
+        self.port = free_port()
+        self.config: dict[str, str | int] = {
+            "broker.id": 0,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": f"{work / 'logs'}",
+            **(config or {}),
+        }
+        self.log_path = work / "klog.log"
+        self._launch = f"{before}\n{_LAUNCH}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_starts_at = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "not started"
+        return self._process
+
+    @property
+    def log_text(self) -> str:
+        """What it has said since its last start."""
+        return self.log_path.read_bytes()[self._log_starts_at :].decode("utf-8", "replace")
+
+    @property
+    def complaints(self) -> list[str]:
+        """The lines of its log since its last start that are worse than INFO."""
+        return [
+            line for line in self.log_text.splitlines() if line.split()[1:2] not in (["INFO"], ["DEBUG"], [])
+        ]
+
+    # -- starting and stopping -------------------------------------------------------------------------------
+
+    def spawn(self, **changes: str | int) -> Self:
+        """Start it without waiting for it. `changes` override configs, with `_` for `.`, from now on."""
+        self.config.update({name.replace("_", "."): value for name, value in changes.items()})
+        path = self.work / "klog.properties"
+        path.write_text(properties_text(self.config))
+        with self.log_path.open("ab") as output:
+            self._log_starts_at = output.tell()
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", self._launch, "serve", "--config", str(path)],
+                cwd=REPOSITORY,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+        return self
+
+    def start(self, **changes: str | int) -> Self:
+        """Start it and wait until it serves."""
+        self.spawn(**changes)
+        self.wait_for(READY, START_TIMEOUT_S)
+        return self
+
+    def wait_for(self, text: str, timeout_s: float = 20) -> None:
+        """Until the log since the last start has `text`; fails when the process ends before."""
+        deadline_s = time.monotonic() + timeout_s
+        while text not in self.log_text:
+            ended = self.process.poll()
+            if ended is not None and text not in self.log_text:
+                raise AssertionError(f"klog ended with {ended} before it said {text!r}:\n{self.log_text}")
+            assert time.monotonic() < deadline_s, f"no {text!r} after {timeout_s} s:\n{self.log_text}"
+            time.sleep(0.02)
+
+    def ended(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Its exit status, once it has ended by itself."""
+        return self.process.wait(timeout_s)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """A clean stop, which must succeed."""
+        self.process.send_signal(number)
+        status = self.ended()
+        assert status == 0, f"klog ended with {status}:\n{self.log_text}"
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    # -- looking into it -------------------------------------------------------------------------------------
+
+    def rss_bytes(self) -> int:
+        """Its resident memory."""
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    def open_files(self) -> int:
+        """How many descriptors it has open."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    def log_directories(self) -> Sequence[Path]:
+        return [Path(each) for each in str(self.config["log.dirs"]).split(",")]

@@ -1,0 +1,142 @@
+"""klog and Apache Kafka 3.9 take turns on one ZooKeeper and the same log.dirs; neither sees that the other
+was there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.peers.kafka import KafkaPeer
+from tests.peers.zookeeper import ZooKeeperServer
+from tests.swap.clients import Admin, Writer
+from tests.swap.world import CODECS, World
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+CLEANED_SOON = {"cleanup_policy": "compact", "segment_bytes": 6000, "min_cleanable_dirty_ratio": "0.01"}
+
+
+@pytest.fixture
+def world(tmp_path: Path, kafka3: KafkaPeer) -> Iterator[World]:
+    with ZooKeeperServer(tmp_path / "zookeeper", kafka3) as zookeeper:
+        yield World(tmp_path, zookeeper)
+
+
+def everything(world: World, bootstrap: str, who: str) -> None:
+    """Topics of every kind, each with records, by the broker that serves now."""
+    admin = Admin(bootstrap)
+    for codec in CODECS:
+        world.create(admin, f"{who}-{codec}", 2, segment_bytes=30_000)
+        world.write(bootstrap, f"{who}-{codec}", 400, who, codec)
+    world.create(admin, f"{who}-appendtime", message_timestamp_type="LogAppendTime")
+    world.create(admin, f"{who}-recompressed", compression_type="lz4")
+    world.create(admin, f"{who}-compacted", **CLEANED_SOON)
+    world.create(admin, f"{who}-both", **{**CLEANED_SOON, "cleanup_policy": "compact,delete"})
+    world.create(admin, f"{who}-shortened", segment_bytes=6000)
+    world.create(admin, f"{who}-deleted", 3)
+    world.create(admin, f"{who}-empty", 2, retention_ms=86_400_000, max_message_bytes=5000)
+    for kind in ("recompressed", "compacted", "both", "shortened", "deleted"):
+        world.write(bootstrap, f"{who}-{kind}", 600, who, "gzip")
+    world.delete(admin, f"{who}-deleted")
+    world.delete_records(admin, f"{who}-shortened", 0, 350)
+
+
+def more(world: World, bootstrap: str, who: str) -> None:
+    """More records into every topic, whoever made it, and into the compacted ones enough for a cleaning."""
+    for number, topic in enumerate(sorted({topic for topic, _ in world.acknowledged})):
+        if not topic.endswith(("appendtime", "empty")):
+            world.write(bootstrap, topic, 100, f"more by {who}", CODECS[number % len(CODECS)])
+
+
+def first_offset_of(directories: list[Path], partition: str) -> int:
+    return min(int(path.stem) for each in directories for path in each.glob(f"{partition}/*.log"))
+
+
+def test_klog_then_kafka_then_klog_lose_nothing_and_recover_nothing(world: World) -> None:
+    with world.klog() as klog:
+        everything(world, klog.bootstrap, "klog")
+        world.check(klog.bootstrap)
+        klog.stop()
+        assert klog.complaints == []
+    assert all((each / ".kafka_cleanshutdown").exists() for each in world.directories)
+
+    with world.kafka() as kafka:
+        assert world.kafka_recovery == []
+        world.check(kafka.bootstrap)
+        admin = Admin(kafka.bootstrap)
+        assert "klog-deleted" not in admin.topics()
+        assert admin.own_configs("klog-empty") == {"retention.ms": "86400000", "max.message.bytes": "5000"}
+        admin.set_configs("klog-empty", {"max.message.bytes": "7000", "retention.bytes": "123456789"})
+        everything(world, kafka.bootstrap, "kafka")
+        more(world, kafka.bootstrap, "kafka")
+        world.delete(admin, "klog-gzip")
+        world.delete_records(admin, "klog-zstd", 0, 20)
+        world.check(kafka.bootstrap)
+    assert world.kafka_recovery == []
+    assert world.kafka_complaints == []
+
+    with world.klog() as klog:
+        world.check(klog.bootstrap)
+        admin = Admin(klog.bootstrap)
+        assert not {"klog-gzip", "kafka-deleted"} & admin.topics()
+        assert admin.own_configs("klog-empty") == {
+            "retention.ms": "86400000",
+            "max.message.bytes": "7000",
+            "retention.bytes": "123456789",
+        }
+        assert admin.own_configs("kafka-empty") == {"retention.ms": "86400000", "max.message.bytes": "5000"}
+        more(world, klog.bootstrap, "klog")
+        world.check(klog.bootstrap)
+        klog.stop()
+        assert klog.complaints == []
+        assert "recovered" not in klog.log_text
+
+    with world.kafka() as kafka:
+        world.check(kafka.bootstrap)
+    assert world.kafka_recovery == []
+    assert world.kafka_complaints == []
+
+
+def test_after_kill_9_of_either_the_other_recovers_all_that_was_acknowledged(world: World) -> None:
+    with world.klog() as klog:
+        admin = Admin(klog.bootstrap)
+        for codec in CODECS:
+            world.create(admin, codec, 2, segment_bytes=20_000)
+        more(world, klog.bootstrap, "klog")
+        writer = Writer(klog.bootstrap, world.acknowledged)
+        for number in range(3000):
+            writer.write("none", b"under load %d" % number * 5)
+        klog.kill()
+        writer.abandon()
+
+    with world.kafka() as kafka:
+        assert world.kafka_recovery != []
+        check_acknowledged(world, kafka.bootstrap)
+        more(world, kafka.bootstrap, "kafka")
+        writer = Writer(kafka.bootstrap, world.acknowledged)
+        for number in range(3000):
+            writer.write("none", b"under load %d" % number * 5)
+        writer.flush(0.2)
+        kafka.kill()
+        writer.abandon()
+
+    with world.klog() as klog:
+        assert "recovered" in klog.log_text
+        check_acknowledged(world, klog.bootstrap)
+        more(world, klog.bootstrap, "klog")
+        check_acknowledged(world, klog.bootstrap)
+        klog.stop()
+
+    with world.kafka() as kafka:
+        assert world.kafka_recovery == []
+        check_acknowledged(world, kafka.bootstrap)
+
+
+def check_acknowledged(world: World, bootstrap: str) -> None:
+    """As `check`, where records may be there that were written and never acknowledged."""
+    found = world.read(bootstrap)
+    for where, offsets in world.acknowledged.items():
+        assert offsets.items() <= found[where].items(), where
+        assert list(found[where]) == list(range(len(found[where]))), where
