@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
 from klog.config.broker import BrokerConfig
@@ -30,7 +30,11 @@ from klog.server.handlers.answers import entity_of, part, send_answer
 from klog.server.handlers.config_operations import Operation, OperationType, applied, operation
 from klog.server.handlers.describe_configs import ResourceType, check_broker_id
 from klog.server.handlers.refusals import RefusedError, refusal_of
+from klog.server.listeners import read_listeners
 from klog.server.network.request import Request
+
+# These must make sense together.
+_OF_LISTENERS: Final = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))
 
 # What a resource's configs become, made of what they are.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
@@ -138,6 +142,8 @@ class AlterConfigsHandler:
         configs = change(present)
         try:
             check_dynamic_configs(self._config(), configs, per_broker=bool(name))
+            if name and configs.keys() & _OF_LISTENERS:
+                read_listeners(self._config().changed(per_broker=configs))
         except UsageError as error:
             # A bad value is an invalid request here, and an invalid config for a topic (KAFKA-13609).
             raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from error

@@ -101,8 +101,8 @@ class DescribeConfigsHandler:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
             )
-        # Kafka's answer where the metadata is kept in ZooKeeper's tree: it has no place for them.
-        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        # ZooKeeper's tree has no place for them.
+        raise RefusedError(ErrorCode.INVALID_REQUEST, "Unsupported config type: CLIENT_METRICS")
 
     def _topic(self, name: str) -> list[ConfigEntry]:
         validate_topic_name(name)

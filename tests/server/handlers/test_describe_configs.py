@@ -193,7 +193,7 @@ def test_loggers_are_told_with_their_levels(cluster) -> None:
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (LOGGER, "2", ErrorCode.INVALID_REQUEST),
         (CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
-        (CLIENT_METRICS, "x", ErrorCode.UNKNOWN_SERVER_ERROR),
+        (CLIENT_METRICS, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_cannot_be_told_has_kafkas_error(configured, kind, name, error) -> None:
