@@ -73,6 +73,29 @@ def read_properties(path: Path, separator: str = "=") -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
+def znodes_for(logs: Path) -> dict[str, str]:
+    """The part of a cluster's tree that fits a log directory: its cluster id, and every partition found
+    there, with its topic id, led by the broker that the directory belongs to."""
+    meta = read_properties(logs / "meta.properties")
+    znodes = {"/cluster/id": json.dumps({"version": "1", "id": meta["cluster.id"]})}
+    partitions: dict[str, list[int]] = {}
+    for directory in sorted(logs.glob("*-*/")):
+        topic, _, number = directory.name.rpartition("-")
+        if number.isdigit():
+            partitions.setdefault(topic, []).append(int(number))
+    for topic, numbers in partitions.items():
+        identity = read_properties(logs / f"{topic}-{numbers[0]}" / "partition.metadata", ":")
+        state = {
+            "version": 3,
+            "topic_id": identity["topic_id"],
+            "partitions": {str(number): [int(meta["broker.id"])] for number in numbers},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+        znodes[f"/brokers/topics/{topic}"] = json.dumps(state)
+    return znodes
+
+
 class JavaService:
     """One Java process with its output in a file; ready when a text appears there."""
 
@@ -257,24 +280,8 @@ class ZooKeeperBroker(_Broker):
         """
         logs = work / "logs"
         shutil.copytree(original, logs)
-        meta = read_properties(logs / "meta.properties")
-        znodes = {"/cluster/id": json.dumps({"version": "1", "id": meta["cluster.id"]})}
-        partitions: dict[str, list[int]] = {}
-        for directory in sorted(logs.glob("*-*/")):
-            topic, _, number = directory.name.rpartition("-")
-            if number.isdigit():
-                partitions.setdefault(topic, []).append(int(number))
-        broker_id = int(meta["broker.id"])
-        for topic, numbers in partitions.items():
-            identity = read_properties(logs / f"{topic}-{numbers[0]}" / "partition.metadata", ":")
-            state = {
-                "version": 3,
-                "topic_id": identity["topic_id"],
-                "partitions": {str(number): [broker_id] for number in numbers},
-                "adding_replicas": {},
-                "removing_replicas": {},
-            }
-            znodes[f"/brokers/topics/{topic}"] = json.dumps(state)
+        znodes = znodes_for(logs)
+        broker_id = int(read_properties(logs / "meta.properties")["broker.id"])
         settings = {"broker.id": broker_id, "log.cleaner.enable": "false", **(config or {})}
         return cls(work, settings, znodes=znodes)
 

@@ -95,7 +95,7 @@ class Writer:
 
 
 @contextmanager
-def consumer(bootstrap: str) -> Iterator[Consumer]:
+def consumer(bootstrap: str, isolation: str = "read_uncommitted") -> Iterator[Consumer]:
     """A consumer that is given its partitions."""
     opened = Consumer(
         {
@@ -104,6 +104,7 @@ def consumer(bootstrap: str) -> Iterator[Consumer]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            "isolation.level": isolation,
             "check.crcs": True,
             "fetch.wait.max.ms": 20,
             **_SILENT,
@@ -115,10 +116,12 @@ def consumer(bootstrap: str) -> Iterator[Consumer]:
         opened.close()
 
 
-def read(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> Written:
-    """Every record of the partitions, from log start to log end."""
+def read(
+    bootstrap: str, partitions: Iterable[tuple[str, int]], isolation: str = "read_uncommitted"
+) -> Written:
+    """Every record of the partitions, from log start to where the consumer comes to an end."""
     found: Written = {}
-    with consumer(bootstrap) as reader:
+    with consumer(bootstrap, isolation) as reader:
         waiting: set[tuple[str, int]] = set()
         assigned = []
         for topic, number in partitions:

@@ -1,0 +1,147 @@
+"""kill -9 of the broker at random moments under load: what was acknowledged is there after the next start,
+once, at its offset; and Kafka opens what is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.peers.kafka import KafkaPeer
+from tests.peers.load_server import LoadServer
+from tests.swap.clients import Admin, Record, Writer, Written, read
+from tests.swap.klog_process import Config, KlogBroker
+from tests.swap.world import CODECS, eventually
+
+ROUNDS = int(os.environ.get("KLOG_TEST_KILLS", "6"))
+TOPICS = ("small", "large", "compacted")
+CONFIG: Config = {
+    "num.partitions": 2,
+    "log.segment.bytes": 40_000,
+    "log.index.interval.bytes": 512,
+    "log.roll.jitter.ms": 0,
+    "log.cleaner.backoff.ms": 50,
+    "log.cleaner.dedupe.buffer.size": 4_000_000,
+    "log.flush.scheduler.interval.ms": 20,
+    "log.flush.interval.ms": 50,
+    "log.flush.offset.checkpoint.interval.ms": 50,
+    "log.flush.start.offset.checkpoint.interval.ms": 50,
+    "replica.high.watermark.checkpoint.interval.ms": 30,
+}
+
+
+class Load:
+    """Producers of all codecs that write until they are told to end. Every record says which it is."""
+
+    def __init__(self, bootstrap: str, acknowledged: Written, round_number: int) -> None:
+        self._ending = threading.Event()
+        self._bootstrap = bootstrap
+        self._acknowledged = acknowledged
+        self._round = round_number
+        self._threads = [
+            threading.Thread(target=self._write, args=(codec,))
+            for codec in (CODECS[round_number % 5], CODECS[(round_number + 2) % 5])
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self, codec: str) -> None:
+        # Idempotent: what is sent again after a lost answer must not be there twice.
+        writer = Writer(
+            self._bootstrap, self._acknowledged, compression_type=codec, batch_num_messages=50, acks="all"
+        )
+        number = 0
+        while not self._ending.is_set():
+            topic = TOPICS[number % len(TOPICS)]
+            value = f"{self._round}/{codec}/{number}/".encode() * (200 if topic == "large" else 3)
+            writer.write(topic, value, b"%d" % (number % 30) if topic == "compacted" else None)
+            number += 1
+            if number % 20 == 0:
+                time.sleep(0.002)
+        writer.abandon()
+
+    def end(self) -> None:
+        self._ending.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def check(found: Written, acknowledged: Written) -> None:
+    """Nothing acknowledged is missing or moved, nothing is there twice; compaction may drop what is old."""
+    for where, offsets in acknowledged.items():
+        if where[0] == "compacted":
+            check_compacted(found[where], offsets)
+        else:
+            assert offsets.items() <= found[where].items(), where
+            assert list(found[where]) == list(range(len(found[where]))), where
+        values = [record.value for record in found[where].values()]
+        assert len(values) == len(set(values)), f"{where}: a record is there twice"
+
+
+def check_compacted(found: dict[int, Record], offsets: dict[int, Record]) -> None:
+    newest = {record.key: offset for offset, record in found.items()}
+    for offset, record in offsets.items():
+        assert found.get(offset, record) == record
+        assert offset in found or newest[record.key] > offset
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_all_that_was_acknowledged_survives_kill_9_at_any_moment_under_load(
+    tmp_path: Path, kafka3: KafkaPeer
+) -> None:
+    chance = random.Random(4)
+    acknowledged: Written = {}
+    with KlogBroker(tmp_path, CONFIG) as klog, LoadServer(kafka3, tmp_path / "load.log") as kafka:
+        klog.start()
+        compaction = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        Admin(klog.bootstrap).create({"small": (2, {}), "large": (2, {}), "compacted": (1, compaction)})
+        for number in range(ROUNDS):
+            load = Load(klog.bootstrap, acknowledged, number)
+            time.sleep(chance.uniform(0.1, 1.5))
+            klog.kill()
+            load.end()
+            opened_by_kafka(kafka, klog, tmp_path / "copy")
+            klog.start()
+            assert "Traceback" not in klog.log_text
+            eventually(lambda: acknowledged.keys() <= Admin(klog.bootstrap).led())
+            check(read(klog.bootstrap, acknowledged), acknowledged)
+        assert sum(map(len, acknowledged.values())) > 100 * ROUNDS
+        klog.stop()
+        for directory in (tmp_path / "logs").glob("*-[0-9]"):
+            assert kafka.load(directory, clean=True).refusal == ""
+
+
+def opened_by_kafka(kafka: LoadServer, klog: KlogBroker, copy: Path) -> None:
+    """Kafka itself recovers a copy of what the kill has left."""
+    shutil.copytree(klog.log_directories()[0], copy)
+    for directory in copy.glob("*-[0-9]"):
+        result = kafka.load(directory)
+        assert result.refusal == "", directory
+    shutil.rmtree(copy)
+
+
+@pytest.mark.slow
+def test_kills_during_the_start_itself_lose_nothing(tmp_path: Path) -> None:
+    chance = random.Random(5)
+    acknowledged: Written = {}
+    with KlogBroker(tmp_path, CONFIG) as klog:
+        klog.start()
+        Admin(klog.bootstrap).create({"small": (2, {}), "large": (2, {}), "compacted": (1, {})})
+        load = Load(klog.bootstrap, acknowledged, 0)
+        time.sleep(1)
+        klog.kill()
+        load.end()
+        for _ in range(ROUNDS):
+            klog.spawn()
+            time.sleep(chance.uniform(0, 0.8))
+            klog.kill()
+        klog.start()
+        eventually(lambda: acknowledged.keys() <= Admin(klog.bootstrap).led())
+        check(read(klog.bootstrap, acknowledged), acknowledged)
+        klog.stop()
