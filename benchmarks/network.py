@@ -13,7 +13,7 @@ import resource
 import socket
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 
@@ -113,7 +113,7 @@ def latency_load(port: int, results: Connection) -> None:
 
 
 @contextmanager
-def process(target: Callable[..., None], *args: object):
+def process(target: Callable[..., None], *args: object) -> Iterator[Connection]:
     """A child process and our end of its pipe."""
     ours, theirs = _context.Pipe()
     child = _context.Process(target=target, args=(*args, theirs), daemon=True)
@@ -125,14 +125,15 @@ def process(target: Callable[..., None], *args: object):
 
 
 @contextmanager
-def a_server():
+def a_server() -> Iterator[tuple[int, Callable[[], tuple[float, int]]]]:
     """(port, function that tells CPU seconds and the largest resident size in KiB)."""
     with process(serve) as control:
         port = control.recv()
 
         def used() -> tuple[float, int]:
             control.send(True)
-            return control.recv()
+            used_s, peak_kib = control.recv()
+            return used_s, peak_kib
 
         yield port, used
         control.send(False)

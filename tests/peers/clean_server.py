@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from tests.peers.kafka import KafkaPeer, java_environment
 
@@ -73,7 +73,10 @@ class CleanServer:
         if not answer:
             raise EOFError(f"the clean server's JVM ended with status {self._process.wait()}")
         kind, *rest = answer.rstrip("\n").split("\t")
-        return CleanOutcome(*map(int, rest)) if kind == "ok" else CleanOutcome(refusal=rest[0])
+        if kind != "ok":
+            return CleanOutcome(refusal=rest[0])
+        numbers: tuple[Any, ...] = tuple(map(int, rest))
+        return CleanOutcome(*numbers)
 
     def close(self) -> None:
         """Ends the JVM by closing its stdin."""
