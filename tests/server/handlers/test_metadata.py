@@ -12,8 +12,10 @@ from klog.metadata.control_requests import UpdateMetadataRequest
 from klog.metadata.topics import read_topics
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.auto_creation import AutoTopicCreation
+from klog.server.handlers.metadata import MetadataHandler
 from tests.server.handlers.admin_parts import CLUSTER_ID, INNER_LISTENER, LISTENER, AdminCluster, registration
-from tests.server.handlers.parts import part_of
+from tests.server.handlers.parts import FakeRequest, answer_of, part_of, request_of
 
 METADATA = ApiKey.METADATA
 VERSIONS = range(13)
@@ -225,3 +227,33 @@ def test_answers_are_kept_in_bounds_whatever_clients_ask(cluster) -> None:
     for count in range(1, 400):
         ask(cluster, 9, *["t"] * count)
     assert len(handler._answers._present.answers) <= 256
+
+
+def unhurried(cluster, elsewhere):
+    """A handler whose work is put into a list when it may not wait."""
+    creation = AutoTopicCreation(cluster.creator, lambda: cluster.config)
+    return MetadataHandler(CLUSTER_ID, cluster.cache, creation, elsewhere.append)
+
+
+def test_on_a_thread_that_must_not_wait_only_kept_answers_are_given(cluster) -> None:
+    cluster.create("t", (1,))
+    elsewhere = []
+    handler = unhurried(cluster, elsewhere)
+    first, second = (request_of(METADATA, 9, **values(9, "t")) for _ in range(2))
+    first.on_io_thread = second.on_io_thread = False
+    handler.handle(first)
+    assert not first.answered
+    elsewhere.pop()()
+    handler.handle(second)
+    assert elsewhere == []
+    assert bytes(first.answer) == bytes(second.answer)
+    assert errors(answer_of(second)) == {"t": ErrorCode.NONE}
+
+
+def test_what_fails_on_another_thread_costs_the_connection_alone(cluster, caplog) -> None:
+    elsewhere = []
+    request = FakeRequest(METADATA, 9, memoryview(b"no request"), on_io_thread=False)
+    unhurried(cluster, elsewhere).handle(request)
+    elsewhere.pop()()
+    assert request.closed
+    assert "Closing the connection" in caplog.text
