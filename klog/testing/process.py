@@ -50,6 +50,8 @@ class BrokerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoints: Mapping[str, str] = {}
         """Where each listener is reached, by its name: `{"PLAINTEXT": "127.0.0.1:40123"}`."""
+        self.ports: Mapping[str, int] = {}
+        """The port that each listener is bound to; clients are told another with `advertised.listeners`."""
         self.log_dirs: tuple[Path, ...] = ()
         """The log directories, as the broker names them."""
 
@@ -96,8 +98,9 @@ class BrokerProcess:
             )
         where = json.loads(self._first_line(self._process))
         self.endpoints = where["endpoints"]
+        self.ports = where["ports"]
         self.log_dirs = tuple(map(Path, where["log_dirs"]))
-        self._config["listeners"] = _pinned(self._config["listeners"], where["ports"])
+        self._config["listeners"] = _pinned(self._config["listeners"], self.ports)
 
     def _first_line(self, process: subprocess.Popen[bytes]) -> bytes:
         output = _pipe(process.stdout)

@@ -1,0 +1,101 @@
+"""A TCP proxy in front of a broker that cuts connections at random moments, requests and answers alike.
+
+What is cut is a connection in the middle of its bytes: a request may have reached the broker whole, in part or
+not at all, and its answer may be lost. It is for clients that find the broker through it: the broker
+advertises the proxy's address.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+from contextlib import suppress
+from typing import Self
+
+_CHUNK_BYTES = 4096
+
+
+class CuttingProxy:
+    """Forwards to `target_port` of 127.0.0.1; cuts a connection after a random number of chunks.
+
+    `seed` makes the numbers repeatable; `chunks` is how many a connection lasts on the average. After `spare`
+    it cuts no more.
+    """
+
+    def __init__(self, seed: int, chunks: int) -> None:
+        self._random = random.Random(seed)
+        self._chunks = chunks
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self.target_port = 0
+        self.cuts = 0
+        self._cutting = True
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Self:
+        self._start(self._accept)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        with self._lock:
+            sockets = list(self._open)
+        for each in sockets:
+            _shut(each)
+        for thread in self._threads:
+            thread.join()
+
+    def spare(self) -> None:
+        """Cut no more."""
+        self._cutting = False
+
+    def _start(self, run, *args) -> None:
+        thread = threading.Thread(target=run, args=args)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            try:
+                broker = socket.create_connection(("127.0.0.1", self.target_port))
+            except OSError:
+                client.close()
+                continue
+            with self._lock:
+                self._open |= {client, broker}
+            lasts = self._random.randrange(1, 2 * self._chunks)
+            left = [lasts]
+            pair = threading.Barrier(2)
+            self._start(self._pump, client, broker, left, pair)
+            self._start(self._pump, broker, client, left, pair)
+
+    def _pump(self, source: socket.socket, sink: socket.socket, left: list[int], pair) -> None:
+        with suppress(OSError):
+            while data := source.recv(_CHUNK_BYTES):
+                left[0] -= 1
+                if self._cutting and left[0] <= 0:
+                    # Half of it arrives.
+                    sink.sendall(data[: len(data) // 2])
+                    self.cuts += 1
+                    break
+                sink.sendall(data)
+        _shut(source)
+        _shut(sink)
+        pair.wait()  # nobody closes what the other still uses
+        source.close()
+        with self._lock:
+            self._open.discard(source)
+
+
+def _shut(sock: socket.socket) -> None:
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
