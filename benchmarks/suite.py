@@ -212,6 +212,22 @@ def compaction(bench: Bench) -> str:
     return "\n".join(lines)
 
 
+def _of_brokers(name: str) -> Callable[[Bench], str]:
+    """The brokers' benchmarks; their own module, for they need a running Kafka."""
+
+    def run(bench: Bench) -> str:
+        # Here, for the process that measures the others must stay small.
+        from benchmarks import broker  # noqa: PLC0415
+
+        if name == "throughput":
+            return broker.throughput(bench.scratch, bench.rounds, bench.segment_bytes)
+        return getattr(broker, name)(bench.scratch, bench.rounds)
+
+    return run
+
+
+_BROKERS = ("start", "throughput", "latency", "connections", "small", "partitions")
+
 SUITE: dict[str, Callable[[Bench], str]] = {
     "tiny": tiny,
     "batches": batches,
@@ -224,4 +240,5 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "parquet": parquet,
     "memory": memory,
     "compaction": compaction,
+    **{f"broker-{name}": _of_brokers(name) for name in _BROKERS},
 }

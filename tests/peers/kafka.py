@@ -25,6 +25,7 @@ JAVA_SOURCES = Path(__file__).parent / "java"
 _SOURCES_BY_MAJOR = {
     3: (
         "AssignReplicas",
+        "AssignedConsumer",
         "CleanServer",
         "ConfigList",
         "Consume",

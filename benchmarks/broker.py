@@ -1,0 +1,269 @@
+"""klog's broker beside Kafka's: both run, warmed, and are put under the same load in turns.
+
+CPU seconds are those of the broker's process and its workers, not of the client; they say more than wall time
+on a machine where the client shares the cores.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from benchmarks.broker_loads import Load, consume, create_topic, produce, run_load
+from benchmarks.brokers import RunningBroker, both, mib, start_kafka, start_klog
+from benchmarks.measure import MIB
+from tests.peers.zookeeper import ZooKeeperServer
+
+GIB = 1024 * MIB
+BATCHES = tuple((record, batch) for batch in (16 * 1024, 256 * 1024) for record in (100, 1000))
+PASSES = 4
+SMALL_S = 4
+IDLE_CONNECTIONS = 1000
+
+Figures = dict[str, float]
+
+
+def _judge(value: float, aim: float, *, at_most: bool = True) -> str:
+    met = value <= aim if at_most else value >= aim
+    return f"(aim: {'at most' if at_most else 'at least'} {aim:g}, {'met' if met else 'MISSED'})"
+
+
+def _in_turns(
+    brokers: Sequence[RunningBroker], rounds: int, run: Callable[[RunningBroker, int], Figures]
+) -> list[Figures]:
+    """A B A B ...: the medians of each figure, a broker each. Round 0 warms up and does not count."""
+    taken: list[list[Figures]] = [[] for _ in brokers]
+    for number in range(rounds + 1):
+        for broker, figures in zip(brokers, taken, strict=True):
+            found = run(broker, number)
+            if number:
+                figures.append(found)
+    return [
+        {key: statistics.median(each[key] for each in figures) for key in figures[0]} for figures in taken
+    ]
+
+
+def start(scratch: Path, rounds: int) -> str:
+    """From the start of the process to the first ApiVersions answer, on a directory that has been used."""
+    times: dict[str, list[float]] = {"klog": [], "Kafka": []}
+    cpu: dict[str, list[float]] = {"klog": [], "Kafka": []}
+    memory: dict[str, list[float]] = {"klog": [], "Kafka": []}
+    work = scratch / "start"
+    with ZooKeeperServer(work / "zookeeper") as zookeeper:
+        for number in range(rounds + 1):
+            starters = (
+                lambda: start_klog(work / "klog"),
+                lambda: start_kafka(work / "kafka", zookeeper.hosts),
+            )
+            for starter in starters:
+                broker = starter()
+                try:
+                    time.sleep(2)
+                    if number:
+                        times[broker.name].append(broker.start_s)
+                        cpu[broker.name].append(broker.cpu_s())
+                        memory[broker.name].append(broker.rss_bytes())
+                finally:
+                    broker.stop()
+    ours, peer = (statistics.median(times[name]) for name in ("klog", "Kafka"))
+    mine, its = (statistics.median(memory[name]) for name in ("klog", "Kafka"))
+    my_cpu, its_cpu = (statistics.median(cpu[name]) for name in ("klog", "Kafka"))
+    return "\n".join(
+        (
+            f"start to the first ApiVersions answer (medians of {rounds})",
+            f"  klog {ours * 1000:.0f} ms, Kafka {peer * 1000:.0f} ms: {peer / ours:.1f} times faster "
+            + _judge(peer / ours, 4, at_most=False),
+            f"  CPU to be up: klog {my_cpu:.2f} s, Kafka {its_cpu:.2f} s",
+            f"  idle memory: klog {mib(mine)}, Kafka {mib(its)}: {mine / its:.2f} of it "
+            + _judge(mine / its, 0.25),
+        )
+    )
+
+
+def throughput(scratch: Path, rounds: int, produced_bytes: int) -> str:
+    """Produced by ProducerPerformance, then read by a consumer with its partition assigned."""
+    lines = [f"producing, then consuming {mib(produced_bytes)} a time (medians of {rounds})"]
+    with both(scratch) as brokers:
+        for record_bytes, batch_bytes in BATCHES:
+            records = produced_bytes // record_bytes
+            topic = f"t{record_bytes}-{batch_bytes}"
+            for broker in brokers:
+                create_topic(broker.bootstrap, topic)
+
+            run = partial(
+                _produce_and_consume,
+                topic=topic,
+                records=records,
+                record_bytes=record_bytes,
+                batch_bytes=batch_bytes,
+            )
+            ours, peer = _in_turns(brokers, rounds, run)
+            lines.append(f"  records of {record_bytes} bytes, batch.size {batch_bytes // 1024} KiB")
+            lines += _compared(ours, peer)
+    return "\n".join(lines)
+
+
+def _produce_and_consume(
+    broker: RunningBroker, number: int, *, topic: str, records: int, record_bytes: int, batch_bytes: int
+) -> Figures:
+    before_s = broker.cpu_s()
+    rate = produce(broker.bootstrap, topic, records, record_bytes, batch_bytes).records_per_s
+    produce_s = broker.cpu_s() - before_s
+    figures = {"produce": produce_s / (records * record_bytes) * GIB, "records": rate}
+    # The topic grows by one round each time, so later rounds read it fewer times.
+    before_s = broker.cpu_s()
+    read_bytes, best = consume(broker.bootstrap, topic, max(1, PASSES - number))
+    figures["consume"] = (broker.cpu_s() - before_s) / read_bytes * GIB
+    figures["read"] = best / record_bytes
+    return figures
+
+
+def _paced(broker: RunningBroker, _: int, *, record_bytes: int) -> Figures:
+    before_s = broker.cpu_s()
+    topic = f"latency{record_bytes}"
+    found = produce(broker.bootstrap, topic, 150_000, record_bytes, 16 * 1024, 10_000, warm_up=50_000)
+    return {"p99": found.p99_ms, "cpu": broker.cpu_s() - before_s}
+
+
+def _compared(ours: Figures, peer: Figures) -> list[str]:
+    def line(title: str, key: str, form: str, aim: float, *, at_most: bool) -> str:
+        ratio = ours[key] / peer[key] if peer[key] else 0.0
+        values = f"klog {ours[key]:{form}}, Kafka {peer[key]:{form}}"
+        return f"    {title}: {values}: {ratio:.2f} {_judge(ratio, aim, at_most=at_most)}"
+
+    return [
+        line("broker CPU s/GiB produced", "produce", ".2f", 0.5, at_most=True),
+        line("records/s produced", "records", ",.0f", 1, at_most=False),
+        line("broker CPU s/GiB consumed", "consume", ".2f", 1, at_most=True),
+        line("records/s consumed", "read", ",.0f", 1, at_most=False),
+    ]
+
+
+def latency(scratch: Path, rounds: int) -> str:
+    """What the Java producer sees at 10,000 records/s, its own warm-up left out."""
+    lines = [f"latency of the Java producer at 10,000 records/s (medians of {rounds})"]
+    with both(scratch) as brokers:
+        for record_bytes in (100, 1000):
+            run = partial(_paced, record_bytes=record_bytes)
+            ours, peer = _in_turns(brokers, rounds, run)
+            ratio = ours["p99"] / peer["p99"]
+            lines.append(
+                f"  {record_bytes} bytes: p99 klog {ours['p99']:.1f} ms, Kafka {peer['p99']:.1f} ms: "
+                f"{ratio:.2f} {_judge(ratio, 1)}; CPU of the run {ours['cpu']:.2f} s and {peer['cpu']:.2f} s"
+            )
+    return "\n".join(lines)
+
+
+def connections(scratch: Path, rounds: int) -> str:  # noqa: ARG001 (one round says it)
+    """What 1,000 connections cost that have asked once and then say nothing."""
+    lines = [f"{IDLE_CONNECTIONS} idle connections"]
+    with both(scratch) as brokers:
+        for broker in brokers:
+            before_bytes, idle_s = broker.rss_bytes(), _cpu_over(broker, SMALL_S)
+            load = Load("idle", broker.port, "none", IDLE_CONNECTIONS, SMALL_S + 3)
+            load.wait_until_ready()
+            time.sleep(1)
+            grown = broker.rss_bytes() - before_bytes
+            busy_s = _cpu_over(broker, SMALL_S)
+            load.result()
+            verdict = _judge(grown / MIB, 50) if broker.name == "klog" else ""
+            lines.append(
+                f"  {broker.name}: {grown / MIB:.1f} MiB {verdict}, CPU {busy_s / SMALL_S:.1%} of a core, "
+                f"without them {idle_s / SMALL_S:.1%}"
+            )
+    return "\n".join(lines)
+
+
+def _cpu_over(broker: RunningBroker, seconds: float) -> float:
+    before_s = broker.cpu_s()
+    time.sleep(seconds)
+    return broker.cpu_s() - before_s
+
+
+def small(scratch: Path, rounds: int) -> str:
+    """Small requests: how many a second, and how long one takes, alone and beside other work."""
+    lines = [f"small produce requests (medians of {rounds})"]
+    with both(scratch, {"log.cleaner.backoff.ms": 100}) as brokers:
+        for broker in brokers:
+            create_topic(broker.bootstrap, "small")
+            create_topic(broker.bootstrap, "stream", retention_bytes=256 * MIB)
+            create_topic(
+                broker.bootstrap,
+                "compacted",
+                cleanup_policy="compact",
+                segment_bytes=16 * MIB,
+                min_cleanable_dirty_ratio=0.01,
+            )
+        for beside in ("", "stream", "compacted"):
+            run = partial(_small_beside, beside=beside)
+            ours, peer = _in_turns(brokers, rounds, run)
+            title = {"": "alone", "stream": "beside 1 MB requests", "compacted": "while the cleaner works"}[
+                beside
+            ]
+            rate, p99 = ours["per_s"] / peer["per_s"], ours["p99"] / peer["p99"]
+            lines += (
+                f"  {title}",
+                f"    requests/s: klog {ours['per_s']:,.0f}, Kafka {peer['per_s']:,.0f}: {rate:.2f} "
+                + _judge(rate, 1, at_most=False),
+                f"    CPU us each: klog {ours['cpu']:.0f}, Kafka {peer['cpu']:.0f}",
+                f"    p99: klog {ours['p99']:.2f} ms, Kafka {peer['p99']:.2f} ms: {p99:.2f} "
+                + _judge(p99, 1),
+                f"    p50: klog {ours['p50']:.2f} ms, Kafka {peer['p50']:.2f} ms",
+            )
+        kept = [_size_of(broker.logs / "compacted-0") for broker in brokers]
+        lines.append(f"  the compacted topic's logs at the end: {mib(kept[0])} and {mib(kept[1])}")
+    return "\n".join(lines)
+
+
+def _small_beside(broker: RunningBroker, _: int, *, beside: str) -> Figures:
+    figures: Figures = {}
+    for kind in ("small", "latency"):
+        with ExitStack() as ending:
+            if beside:
+                load = Load("stream", broker.port, beside, SMALL_S + 1)
+                ending.callback(load.result)
+                time.sleep(1)
+            before_s = broker.cpu_s()
+            found = run_load(kind, broker.port, "small", SMALL_S)
+            if kind == "small":
+                figures["per_s"] = found["per_s"]
+                figures["cpu"] = (broker.cpu_s() - before_s) / found["requests"] * 1e6
+            else:
+                figures |= {"p50": found["p50_ms"], "p99": found["p99_ms"]}
+    return figures
+
+
+def _spread_over(broker: RunningBroker, _: int, *, count: int) -> Figures:
+    # The first request to a partition opens its files, which is not what is asked here.
+    run_load("spread", broker.port, f"spread{count}", count, 0)
+    before_s = broker.cpu_s()
+    found = run_load("spread", broker.port, f"spread{count}", count, SMALL_S)
+    return {"cpu": (broker.cpu_s() - before_s) / (found["requests"] + count) * 1e6}
+
+
+def _size_of(directory: Path) -> int:
+    return sum(file.stat().st_size for file in directory.glob("*.log"))
+
+
+def partitions(scratch: Path, rounds: int) -> str:
+    """The cost of a small request as the broker has more partitions."""
+    counts = (1, 10, 100, 1000)
+    lines = [f"small requests to each partition in turn, CPU us each (medians of {rounds})"]
+    cost: dict[str, list[float]] = {"klog": [], "Kafka": []}
+    with both(scratch) as brokers:
+        for count in counts:
+            for broker in brokers:
+                create_topic(broker.bootstrap, f"spread{count}", count)
+            run = partial(_spread_over, count=count)
+            for broker, found in zip(brokers, _in_turns(brokers, rounds, run), strict=True):
+                cost[broker.name].append(found["cpu"])
+    for name, values in cost.items():
+        each = ", ".join(f"{count:,}: {value:.0f}" for count, value in zip(counts, values, strict=True))
+        lines.append(f"  {name}: {each}")
+    growth = cost["klog"][-1] / cost["klog"][0]
+    lines.append(f"  klog at 1,000 beside 1: {growth:.2f} {_judge(growth, 1.25)}")
+    return "\n".join(lines)

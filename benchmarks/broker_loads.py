@@ -1,0 +1,227 @@
+"""Load on a broker: Kafka's own Java clients as processes, and raw sockets where a request is what counts.
+
+Small requests are Produce requests of one record of 100 bytes, one in flight on a connection. The loads on
+raw sockets run as `python -m benchmarks.broker_loads KIND PORT ...` and print one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+from benchmarks.contestants import KAFKA
+from benchmarks.measure import BenchmarkError
+from tests.peers import KAFKA_4, KafkaPeer
+
+_PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
+_SUMMARY = re.compile(r"([\d.]+) records/sec .* ([\d.]+) ms 99th")
+SMALL_CONNECTIONS = 8
+_PACE_S = 0.001
+
+
+class Produced(NamedTuple):
+    """What ProducerPerformance said at its end."""
+
+    records_per_s: float
+    p99_ms: float
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    records: int,
+    record_bytes: int,
+    batch_bytes: int,
+    per_s: int = -1,
+    warm_up: int = 0,
+) -> Produced:
+    """ProducerPerformance, of 4.x where a warm-up is to be left out of its figures: 3.9's cannot do that."""
+    peer = KafkaPeer(KAFKA_4) if warm_up else KAFKA
+    args = ["--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)]
+    args += ["--throughput", str(per_s), *(("--warmup-records", str(warm_up)) if warm_up else ())]
+    args += ["--producer-props", f"bootstrap.servers={bootstrap}", "acks=1", f"batch.size={batch_bytes}"]
+    done = peer.java(_PRODUCER, *args)
+    lines = done.stdout.decode().strip().splitlines()
+    found = _SUMMARY.search(lines[-1]) if lines else None
+    if done.returncode != 0 or found is None:
+        raise BenchmarkError(f"ProducerPerformance: {done.stderr.decode()[-1000:]} {lines[-3:]}")
+    return Produced(float(found[1]), float(found[2]))
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str | int) -> None:
+    """By kafka-topics."""
+    args = ["--bootstrap-server", bootstrap, "--create", "--topic", topic, "--partitions", str(partitions)]
+    for key, value in config.items():
+        args += ["--config", f"{key.replace('_', '.')}={value}"]
+    done = KAFKA.java("org.apache.kafka.tools.TopicCommand", *args)
+    if done.returncode != 0:
+        raise BenchmarkError(f"kafka-topics: {done.stdout.decode()[-1000:]}")
+
+
+def consume(bootstrap: str, topic: str, times: int) -> tuple[int, float]:
+    """(bytes of all values, bytes/s at best) of a consumer that reads the topic `times` times."""
+    done = KAFKA.java("AssignedConsumer", bootstrap, *([topic] * times))
+    passes = [tuple(map(int, line.split())) for line in done.stdout.decode().splitlines()]
+    if done.returncode != 0 or len(passes) != times:
+        raise BenchmarkError(f"AssignedConsumer: {done.stderr.decode()[-1000:]}")
+    return sum(size for _, size, _ in passes), max(size / took_ms * 1000 for _, size, took_ms in passes)
+
+
+class Load:
+    """A load on raw sockets, in a process of its own."""
+
+    def __init__(self, kind: str, port: int, *args: object) -> None:
+        command = [sys.executable, "-m", "benchmarks.broker_loads", kind, str(port), *map(str, args)]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+
+    def wait_until_ready(self) -> None:
+        """Until it says so: a load that is not measured itself prints an empty line first."""
+        assert self._process.stdout is not None
+        self._process.stdout.readline()
+
+    def result(self) -> dict[str, float]:
+        """What it found; waits for its end."""
+        said, _ = self._process.communicate()
+        if self._process.returncode != 0:
+            raise BenchmarkError(f"a load ended with status {self._process.returncode}")
+        return json.loads(said)
+
+
+def run_load(kind: str, port: int, *args: object) -> dict[str, float]:
+    return Load(kind, port, *args).result()
+
+
+# What runs in the load's process.
+
+
+def _connect(port: int) -> socket.socket:
+    sock = socket.create_connection(("127.0.0.1", port), 60)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def _produce_frame(topic: str, batch: bytes | bytearray, partition: int = 0) -> bytes:
+    name = topic.encode()
+    body = struct.pack(
+        f">hhihhhiih{len(name)}siii", 0, 7, 1, -1, -1, 1, 30_000, 1, len(name), name, 1, partition, len(batch)
+    )
+    return struct.pack(">i", len(body) + len(batch)) + body + batch
+
+
+def _batch(records: int, value: bytes, keys: int) -> bytearray:
+    # Only here: who measures must stay small, and these are the load's processes.
+    from klog.formats.batch_builder import RecordData, build_batch  # noqa: PLC0415
+
+    now_ms = time.time_ns() // 1_000_000
+    return build_batch([RecordData(n, now_ms, b"%d" % (n % keys), value) for n in range(records)])
+
+
+def _receive(sock: socket.socket) -> bytes:
+    """One whole answer."""
+    data = b""
+    while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
+        more = sock.recv(65536)
+        if not more:
+            raise ConnectionResetError("the broker closed the connection")
+        data += more
+    return data
+
+
+def _exchange(sock: socket.socket, frame: bytes) -> bytes:
+    sock.sendall(frame)
+    return _receive(sock)
+
+
+def _first(sock: socket.socket, frame: bytes, topic: str) -> None:
+    """The first request: until the new topic has its leader, and never with an error after that."""
+    until_s = time.monotonic() + 20
+    # size, correlation id, topics, name, partitions, partition; then the error code.
+    while error := struct.unpack_from(">h", _exchange(sock, frame), 4 + 4 + 4 + 2 + len(topic) + 4 + 4)[0]:
+        if time.monotonic() > until_s:
+            raise ValueError(f"Produce is answered with error code {error}")
+        time.sleep(0.05)
+
+
+def _small(port: int, topic: str, seconds: float) -> dict[str, float]:
+    """Requests on several connections at once: how many a second."""
+    socks = [_connect(port) for _ in range(SMALL_CONNECTIONS)]
+    frame = _produce_frame(topic, _batch(1, bytes(100), 1))
+    _first(socks[0], frame, topic)
+    count = 0
+    start_s = time.perf_counter()
+    while time.perf_counter() < start_s + seconds:
+        for sock in socks:
+            sock.send(frame)
+        for sock in socks:
+            _receive(sock)
+        count += len(socks)
+    return {"requests": count, "per_s": count / (time.perf_counter() - start_s)}
+
+
+def _latency(port: int, topic: str, seconds: float) -> dict[str, float]:
+    """One connection, about 1,000 requests a second."""
+    sock = _connect(port)
+    frame = _produce_frame(topic, _batch(1, bytes(100), 1))
+    _first(sock, frame, topic)
+    taken_ms = []
+    until_s = time.perf_counter() + seconds
+    while time.perf_counter() < until_s:
+        start_s = time.perf_counter()
+        _exchange(sock, frame)
+        taken_ms.append((time.perf_counter() - start_s) * 1000)
+        time.sleep(_PACE_S)
+    taken_ms.sort()
+    return {"p50_ms": taken_ms[len(taken_ms) // 2], "p99_ms": taken_ms[int(len(taken_ms) * 0.99)]}
+
+
+def _stream(port: int, topic: str, seconds: float, keys: int = 1 << 20) -> dict[str, float]:
+    """Produce requests of about 1 MB, one in flight, 50 a second at most: both sides bear the same."""
+    sock = _connect(port)
+    frame = _produce_frame(topic, _batch(900, bytes(1000), keys))
+    _first(sock, frame, topic)
+    count, start_s = 1, time.perf_counter()
+    while time.perf_counter() < start_s + seconds:
+        _exchange(sock, frame)
+        count += 1
+        time.sleep(max(0.0, start_s + count / 50 - time.perf_counter()))
+    return {"bytes": count * len(frame), "per_s": count / (time.perf_counter() - start_s)}
+
+
+def _spread(port: int, topic: str, partitions: int, seconds: float) -> dict[str, float]:
+    """Small requests on one connection, to each of `partitions` partitions in turn."""
+    sock = _connect(port)
+    batch = _batch(1, bytes(100), 1)
+    frames = [_produce_frame(topic, batch, number) for number in range(partitions)]
+    for frame in frames:
+        _first(sock, frame, topic)
+    count, start_s = 0, time.perf_counter()
+    while time.perf_counter() < start_s + seconds:
+        _exchange(sock, frames[count % partitions])
+        count += 1
+    return {"requests": count, "per_s": count / (time.perf_counter() - start_s)}
+
+
+def _idle(port: int, _: str, connections: int, seconds: int) -> dict[str, float]:
+    """Connections that ask for ApiVersions once and are then left alone."""
+    socks = [_connect(port) for _ in range(connections)]
+    for sock in socks:
+        _exchange(sock, struct.pack(">ihhih", 10, 18, 0, 1, -1))
+    print(flush=True)
+    time.sleep(seconds)
+    return {"connections": len(socks)}
+
+
+def main() -> None:
+    kind, port, topic, *numbers = sys.argv[1:]
+    loads = {"small": _small, "latency": _latency, "stream": _stream, "spread": _spread, "idle": _idle}
+    print(json.dumps(loads[kind](int(port), topic, *map(int, numbers))))
+
+
+if __name__ == "__main__":
+    main()

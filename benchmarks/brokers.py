@@ -1,0 +1,163 @@
+"""The two brokers side by side: klog and Kafka 3.9.1 with ZooKeeper, each a process on the same disk.
+
+Kafka runs with the JVM flags of its own kafka-server-start script, ZooKeeper beside it is not counted. Both
+have their defaults for all but ids and places.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.contestants import KAFKA
+from benchmarks.measure import MIB, BenchmarkError
+from tests.peers import STOCK_TOOL_FLAGS
+from tests.peers.broker import free_port, properties_text
+from tests.peers.kafka import java_environment
+from tests.peers.zookeeper import ZooKeeperServer
+
+_START_TIMEOUT_S = 120
+_STOP_TIMEOUT_S = 120
+_TICKS = os.sysconf("SC_CLK_TCK")
+# kafka-server-start.sh: its heap, then what kafka-run-class.sh gives to every program, then its log of
+# garbage collections.
+_SERVER_FLAGS = (
+    "-Xmx1G",
+    "-Xms1G",
+    *(flag for flag in STOCK_TOOL_FLAGS if not flag.startswith("-Xmx")),
+    "-Dlog4j.configuration=service-log4j.properties",
+)
+_API_VERSIONS_0 = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+class RunningBroker:
+    """A broker process; `stop` ends it cleanly."""
+
+    def __init__(self, name: str, command: Sequence[str], port: int, work: Path, env: Mapping[str, str]):
+        self.name = name
+        self.port = port
+        self.work = work
+        started_s = time.perf_counter()
+        with (work / "broker.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=work, env=env
+            )
+        self._await_answer()
+        self.start_s = time.perf_counter() - started_s
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def logs(self) -> Path:
+        return self.work / "logs"
+
+    def _await_answer(self) -> None:
+        """Until the first ApiVersions answer."""
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline_s:
+                raise BenchmarkError(f"{self.name} did not start, see {self.work / 'broker.log'}")
+            time.sleep(0.002)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), _START_TIMEOUT_S) as sock:
+                sock.sendall(_API_VERSIONS_0)
+                return bool(sock.recv(1))
+        except (ConnectionRefusedError, ConnectionResetError):
+            return False
+
+    def cpu_s(self) -> float:
+        """CPU time so far, worker processes included."""
+        return sum(map(_cpu_of, self._pids()))
+
+    def rss_bytes(self) -> int:
+        """Resident memory now, worker processes included."""
+        return sum(map(_rss_of, self._pids()))
+
+    def _pids(self) -> list[int]:
+        pids = [self._process.pid]
+        for pid in pids:
+            for children in Path(f"/proc/{pid}/task").glob("*/children"):
+                pids += map(int, children.read_text().split())
+        return pids
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    # utime, stime, and those of children that have ended.
+    return sum(map(int, fields[11:15])) / _TICKS
+
+
+def _rss_of(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def start_klog(work: Path, config: Mapping[str, str | int] | None = None) -> RunningBroker:
+    work.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    # As installed: a checkout may be set up not to keep compiled modules, a package has them.
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPYCACHEPREFIX"] = str(work.parent / "pycache")
+    command = [str(Path(sys.executable).with_name("klog")), "serve", "--config", "server.properties"]
+    return RunningBroker("klog", command, _configured(work, port, config or {}), work, env)
+
+
+def start_kafka(work: Path, zookeeper: str, config: Mapping[str, str | int] | None = None) -> RunningBroker:
+    work.mkdir(parents=True, exist_ok=True)
+    port = _configured(work, free_port(), {"zookeeper.connect": zookeeper, **(config or {})})
+    flags = (*_SERVER_FLAGS, "-Xlog:gc*:file=gc.log:time,tags:filecount=10,filesize=100M")
+    command = KAFKA.command("kafka.Kafka", "server.properties", jvm_flags=flags)
+    return RunningBroker("Kafka", command, port, work, java_environment())
+
+
+def _configured(work: Path, port: int, config: Mapping[str, str | int]) -> int:
+    settings = {
+        "broker.id": 0,
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.dirs": str(work / "logs"),
+        "offsets.topic.replication.factor": 1,
+        **config,
+    }
+    (work / "server.properties").write_text(properties_text(settings))
+    return port
+
+
+@contextmanager
+def both(scratch: Path, config: Mapping[str, str | int] | None = None) -> Iterator[list[RunningBroker]]:
+    """klog and Kafka, started one after the other on empty directories, stopped and removed at the end."""
+    work = scratch / "brokers"
+    shutil.rmtree(work, ignore_errors=True)
+    with ExitStack() as closing:
+        closing.callback(shutil.rmtree, work, ignore_errors=True)
+        zookeeper = closing.enter_context(ZooKeeperServer(work / "zookeeper"))
+        ours = start_klog(work / "klog", config)
+        closing.callback(ours.stop)
+        peer = start_kafka(work / "kafka", zookeeper.hosts, config)
+        closing.callback(peer.stop)
+        yield [ours, peer]
+
+
+def mib(size_bytes: float) -> str:
+    return f"{size_bytes / MIB:.0f} MiB"
