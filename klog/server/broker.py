@@ -11,6 +11,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 
@@ -185,6 +186,8 @@ class Broker:
 
     def _open_network(self, closing: ExitStack) -> None:
         broker_id, cluster_id = self.identity
+        worker = ThreadPoolExecutor(1, "klog-metadata-answers")
+        closing.callback(worker.shutdown)
         parts = Collaborators(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -199,6 +202,7 @@ class Broker:
             broker_epoch=lambda: self.broker_epoch,
             inter_broker_listener=self._listeners.inter_broker,
             allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
+            elsewhere=worker.submit,
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
         self.network = SocketServer(

@@ -46,7 +46,11 @@ from klog.server.waiting_rooms import WaitingRooms
 
 @dataclass(frozen=True, slots=True)
 class Collaborators:
-    """What the handlers work with. `hosted` lists the log directories, `broker_epoch` is the present one."""
+    """What the handlers work with.
+
+    `hosted` lists the log directories, `broker_epoch` is the present one, `elsewhere` runs what a network
+    thread must not wait for.
+    """
 
     broker_id: int
     cluster_id: str
@@ -61,6 +65,7 @@ class Collaborators:
     broker_epoch: Callable[[], int]
     inter_broker_listener: str
     allocate_producer_ids: Callable[[], ProducerIdBlock]
+    elsewhere: Callable[[Callable[[], None]], object]
 
 
 _LARGEST_SESSION_ID: Final = 2**31 - 1
@@ -110,12 +115,13 @@ def _topic_routes(parts: Collaborators) -> dict[int, Route]:
 
     topics = parts.waiting.topics
     creator = TopicCreator(store, cache, parts.config)
-    metadata = MetadataHandler(parts.cluster_id, cache, AutoTopicCreation(creator, parts.config))
+    creation = AutoTopicCreation(creator, parts.config)
+    metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.elsewhere)
     create = CreateTopicsHandler(creator, cache, topics, parts.config, is_controller, clock_ms)
     delete = DeleteTopicsHandler(store, cache, topics, parts.config, is_controller, clock_ms)
     grow = CreatePartitionsHandler(store, cache, topics, is_controller, clock_ms)
     return {
-        ApiKey.METADATA: Route(metadata.handle),
+        ApiKey.METADATA: Route(metadata.handle, may_block=False),
         ApiKey.DESCRIBE_CLUSTER: Route(DescribeClusterHandler(parts.cluster_id, cache).handle),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Route(DescribeTopicPartitionsHandler(cache, parts.config).handle),
         ApiKey.CREATE_TOPICS: Route(create.handle),
