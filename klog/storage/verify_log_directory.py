@@ -18,6 +18,9 @@ from klog.storage.verify_partition import PartitionFacts
 from klog.storage.walk import partition_of
 
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
+# klog's own metadata store, with what SQLite keeps beside it; the room that writes it is above this one.
+METADATA_STORE = "klog-metadata.sqlite"
+_KLOGS_OWN = frozenset((METADATA_STORE, f"{METADATA_STORE}-wal", f"{METADATA_STORE}-shm"))
 _OFFLINE = "takes the log directory offline"
 _CHECKPOINTS = (
     FileKind.RECOVERY_POINT_CHECKPOINT,
@@ -60,6 +63,8 @@ def _directory(path: str, name: str) -> list[Problem]:
 
 
 def _file(path: str, name: str) -> list[Problem]:
+    if name in _KLOGS_OWN:
+        return []
     try:
         kind = parse_file(name).kind
     except FormatError:

@@ -1,0 +1,28 @@
+"""Verification of a log directory's own files, beyond its partitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.storage.verify_log_directory import METADATA_STORE, verify_log_directory
+
+
+def test_klogs_own_metadata_store_is_no_stranger_even_while_it_is_open(tmp_path: Path) -> None:
+    store = EmbeddedStore(tmp_path / FILE_NAME)
+    try:
+        store.create("/node")
+        assert {file.name for file in tmp_path.iterdir()} == {
+            METADATA_STORE,
+            f"{METADATA_STORE}-wal",
+            f"{METADATA_STORE}-shm",
+        }
+        assert verify_log_directory(str(tmp_path), ()) == []
+    finally:
+        store.close()
+
+
+def test_a_file_that_nobody_knows_is_mentioned(tmp_path: Path) -> None:
+    (tmp_path / "other.sqlite").write_bytes(b"")
+    (problem,) = verify_log_directory(str(tmp_path), ())
+    assert problem.what == "has no name of Kafka's"
