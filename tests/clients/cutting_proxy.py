@@ -1,7 +1,7 @@
 """A TCP proxy in front of a broker that cuts connections at random moments, requests and answers alike.
 
-What is cut is a connection in the middle of its bytes: a request may have reached the broker whole, in part or
-not at all, and its answer may be lost. It is for clients that find the broker through it: the broker
+What is cut is a connection in the middle of its bytes: a request may have reached the broker whole, in part
+or not at all, and its answer may be lost. It is for clients that find the broker through it: the broker
 advertises the proxy's address.
 """
 

@@ -8,6 +8,7 @@ import pytest
 
 import klog
 from tests.clients.python_clients import Refused, Sent
+from tests.clients.waiting import eventually
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DAY_MS = 86_400_000
@@ -98,9 +99,7 @@ def test_every_kind_of_acknowledgement(client, new_topic, acks):
     topic, records = new_topic(), some_records(20)
     client.write(topic, records, acks=acks)
     if acks == 0:  # nobody says when they are there
-        deadline_s = time.monotonic() + 10
-        while len(client.read(topic)) < 20 and time.monotonic() < deadline_s:
-            time.sleep(0.02)
+        eventually(lambda: len(client.read(topic)) == 20)
     assert contents(client.read(topic)) == contents(records)
 
 
