@@ -262,9 +262,8 @@ class Broker:
         """One more log has been loaded."""
         self._on_loaded(progress)
 
-    def directory_failed(self, directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:
-        """A log directory is offline from now on."""
-        logger.error("log directory %s is offline with %d partitions: %s", directory, len(partitions), why)
+    def directory_failed(self, directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:  # noqa: ARG002
+        """A log directory is offline from now on. The log manager has said so in the log."""
         if self._serving:
             self.cleaner.directory_failed(directory)
         if self._replicas is not None:

@@ -1,0 +1,216 @@
+"""Clients that break every rule, against the real broker process: their connection pays, nobody else."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.messages import encode_request, encode_request_header, request_class
+from tests.protocol.entities import entities
+from tests.swap.clients import Admin, Writer, Written, read
+from tests.swap.klog_process import KlogBroker
+from tests.swap.world import eventually
+
+CONTROLLER_ONLY = {
+    ApiKey.LEADER_AND_ISR,
+    ApiKey.STOP_REPLICA,
+    ApiKey.UPDATE_METADATA,
+    ApiKey.CONTROLLED_SHUTDOWN,
+    ApiKey.ALTER_PARTITION,
+}
+FROM_CLIENTS = sorted(SERVED.keys() - CONTROLLER_ONLY)
+REQUEST_MAX_BYTES = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def klog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlogBroker]:
+    config = {"socket.request.max.bytes": REQUEST_MAX_BYTES, "num.partitions": 1}
+    with KlogBroker(tmp_path_factory.mktemp("klog"), config) as running:
+        running.start()
+        yield running
+        running.stop()
+        assert "Traceback" not in running.log_text
+
+
+class Bystander:
+    """A well-behaved client that was there before, and must notice nothing."""
+
+    def __init__(self, klog: KlogBroker) -> None:
+        self._klog = klog
+        self._acknowledged: Written = {}
+        self._writer = Writer(klog.bootstrap, self._acknowledged, message_timeout_ms=5000)
+        self.is_served()
+
+    def is_served(self) -> None:
+        self._writer.write("bystander", b"%d" % time.monotonic_ns())
+        self._writer.finish()
+        found = read(self._klog.bootstrap, self._acknowledged)
+        for where, offsets in self._acknowledged.items():
+            assert offsets.items() <= found[where].items()
+
+
+@pytest.fixture
+def bystander(klog: KlogBroker) -> Bystander:
+    return Bystander(klog)
+
+
+def connect(klog: KlogBroker) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", klog.port), timeout=10)
+
+
+def frame(api_key: int, version: int, body: bytes, client_id: str | None = "bad") -> bytes:
+    whole = encode_request_header(api_key, version, 1, client_id) + body
+    return struct.pack(">i", len(whole)) + whole
+
+
+def is_closed(sock: socket.socket, timeout_s: float = 5) -> bool:
+    """Whether the broker has closed the connection, whatever it said before."""
+    sock.settimeout(timeout_s)
+    try:
+        while sock.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+HEADERS = {
+    "a negative size": struct.pack(">i", -1),
+    "a size beyond the limit": struct.pack(">i", REQUEST_MAX_BYTES + 1) + bytes(100),
+    "the largest size": struct.pack(">i", 2**31 - 1) + bytes(100),
+    "no header": struct.pack(">i", 0),
+    "half a header": struct.pack(">ihh", 4, 3, 1),
+    "an unknown API": struct.pack(">ihhih", 10, 999, 0, 1, -1),
+    "an API of a later Kafka": struct.pack(">ihhih", 30, 71, 0, 1, -1) + bytes(20),
+    "an API that is not announced": struct.pack(">ihhih", 50, ApiKey.JOIN_GROUP, 5, 1, -1) + bytes(40),
+    "an unknown version": struct.pack(">ihhih", 18, ApiKey.METADATA, 99, 1, -1) + bytes(8),
+    "a version that is negative": struct.pack(">ihhih", 10, 3, -1, 1, -1),
+    "a client id beyond the frame": struct.pack(">ihhih", 10, 3, 1, 1, 30_000),
+    "a client id that is no text": struct.pack(">ihhih", 12, 3, 1, 1, 2) + b"\xff\xfe",
+    "an array beyond the frame": frame(ApiKey.METADATA, 1, struct.pack(">i", 2**31 - 1)),
+    "plain HTTP": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    "a TLS greeting": bytes.fromhex("16030100c8010000c40303") + bytes(200),
+}
+
+
+@pytest.mark.parametrize("bad", HEADERS.values(), ids=HEADERS.keys())
+def test_what_is_no_request_costs_its_own_connection(
+    klog: KlogBroker, bystander: Bystander, bad: bytes
+) -> None:
+    with connect(klog) as sock:
+        sock.sendall(bad)
+        assert is_closed(sock)
+    bystander.is_served()
+
+
+def test_random_frames_of_every_api_are_survived(klog: KlogBroker, bystander: Bystander) -> None:
+    chance = random.Random(11)
+    for _ in range(600):
+        key = chance.choice(FROM_CLIENTS)
+        version = chance.randint(SERVED[key].min_version, SERVED[key].max_version)
+        with connect(klog) as sock, suppress(ConnectionError):
+            sock.sendall(frame(key, version, chance.randbytes(chance.choice((0, 3, 40, 400)))))
+            sock.shutdown(socket.SHUT_WR)
+            assert is_closed(sock, 20)
+    bystander.is_served()
+
+
+@pytest.mark.parametrize("api_key", [key for key in FROM_CLIENTS if SERVED[key].package], ids=str)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_request_with_any_values_is_answered(klog: KlogBroker, api_key: int, data: st.DataObject) -> None:
+    api = SERVED[api_key]
+    version = data.draw(st.integers(api.min_version, api.max_version))
+    request = data.draw(entities(request_class(api_key, version)))
+    with connect(klog) as sock:
+        sock.sendall(frame(api_key, version, encode_request(request)))
+        sock.settimeout(20)
+        assert len(sock.recv(4)) == 4
+
+
+def test_a_valid_request_cut_anywhere_or_half_open_is_survived(
+    klog: KlogBroker, bystander: Bystander
+) -> None:
+    whole = frame(ApiKey.METADATA, 1, struct.pack(">i", 1) + struct.pack(">h", 9) + b"bystander")
+    with ExitStack() as held:
+        for size in range(len(whole)):
+            sock = held.enter_context(connect(klog))
+            sock.sendall(whole[:size])
+            if size % 2:
+                # Gone without a word: the other end gets a reset.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.close()
+        bystander.is_served()
+    bystander.is_served()
+
+
+def test_a_client_that_writes_a_byte_at_a_time_is_answered(klog: KlogBroker, bystander: Bystander) -> None:
+    with connect(klog) as sock:
+        for byte in frame(ApiKey.METADATA, 1, struct.pack(">i", 0)):
+            sock.sendall(bytes([byte]))
+            time.sleep(0.01)
+        bystander.is_served()
+        assert len(sock.recv(4)) == 4
+
+
+def test_clients_that_never_read_do_not_fill_the_brokers_memory(
+    klog: KlogBroker, bystander: Bystander
+) -> None:
+    writer = Writer(klog.bootstrap, acknowledged := {}, linger_ms=50)
+    for _ in range(200):
+        writer.write("much", random.Random(1).randbytes(50_000))
+    writer.finish()
+    before_bytes = klog.rss_bytes()
+    topic = struct.pack(">h", 4) + b"much"
+    partition = struct.pack(">iqi", 0, 0, 10_000_000)
+    # Fetch 4: replica, max wait, min and max bytes, isolation, one topic with one partition.
+    body = struct.pack(">iiiib", -1, 100, 1, 10_000_000, 0) + struct.pack(">i", 1) + topic
+    fetch = frame(ApiKey.FETCH, 4, body + struct.pack(">i", 1) + partition)
+    with ExitStack() as held:
+        for _ in range(30):
+            sock = held.enter_context(connect(klog))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sock.settimeout(0.05)
+            with suppress(TimeoutError):
+                sock.sendall(fetch * 2000)
+        bystander.is_served()
+        assert klog.rss_bytes() - before_bytes < 60_000_000
+    assert read(klog.bootstrap, acknowledged) == acknowledged
+
+
+def test_thousands_of_connections_come_and_go_and_leave_nothing(
+    klog: KlogBroker, bystander: Bystander
+) -> None:
+    for _ in range(50):
+        connect(klog).close()
+    eventually(lambda: klog.open_files() == klog.open_files())
+    before = klog.open_files()
+    before_bytes = klog.rss_bytes()
+    for _ in range(5):
+        with ExitStack() as held:
+            for _ in range(400):
+                held.enter_context(connect(klog))
+            bystander.is_served()
+    for _ in range(2000):
+        connect(klog).close()
+    eventually(lambda: klog.open_files() <= before + 5)
+    assert klog.rss_bytes() - before_bytes < 30_000_000
+    bystander.is_served()
+
+
+def test_nothing_of_all_this_is_more_than_one_line_in_the_log(klog: KlogBroker) -> None:
+    assert Admin(klog.bootstrap).topics()
+    assert "Traceback" not in klog.log_text
+    assert Path(klog.log_path).stat().st_size < 5_000_000
