@@ -57,7 +57,7 @@ class _LazyGroup(TyperGroup):
         except BrokenPipeError:
             # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
             # Typer would make it exit code 1.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
             raise typer.Exit from None
 
 
@@ -96,16 +96,54 @@ def _root(
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
+    _stand_in_for_closed_streams()
+    status = _status()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+    except OSError as error:
+        status = _output_failed(error)
+    sys.exit(status)
+
+
+def _status() -> str | int | None:
     try:
         app()
+    except SystemExit as done:
+        return done.code
     except UsageError as error:
         _complain(error)
-        sys.exit(2)
+        return 2
     except KlogError as error:
         _complain(error)
-        sys.exit(1)
+        return 1
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
+    except OSError as error:
+        # What concerns a file names it, and is a KlogError by now: this is stdout's own (a full disk).
+        if error.filename is not None:
+            raise
+        return _output_failed(error)
+    return 0
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Under `>&-` and the like a stream is None: nothing is read from it, what is written to it vanishes."""
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 (open until the process ends)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+def _output_failed(error: OSError) -> int:
+    _discard_output()
+    _complain(KlogError(f"standard output cannot be written: {error.strerror}", cure="free some space"))
+    return 1
+
+
+def _discard_output() -> None:
+    """What is still buffered goes nowhere, so that the interpreter's end does not try once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(error: KlogError) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,16 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands._terminal import progress
-from klog.formats.errors import UsageError
+from klog.formats.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
-    from klog.storage.index_rebuild import IndexReport, SegmentReport
+    from klog.storage.index_rebuild import IndexReport, SegmentReport, SegmentTask
+    from klog.storage.targets import Target
 
 
 def rebuild_index(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", help="Segments, partition directories or log directories."),
+        typer.Argument(
+            metavar="PATH...", readable=False, help="Segments, partition directories or log directories."
+        ),
     ],
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; say which are missing, broken or valid.")
@@ -63,9 +67,16 @@ def rebuild_index(
         force=force,
         snapshots=snapshots,
     )
-    found = targets(map(str, paths))
-    tasks = [task for target in found for task in tasks_of(target.directory, target.base_offset)]
     out = _Output(as_json, quiet, check)
+    found: list[Target] = []
+    tasks: list[SegmentTask] = []
+    for target in targets(map(str, paths)):
+        try:
+            tasks += tasks_of(target.directory, target.base_offset)
+        except StorageError as error:
+            out.unreadable(error)
+        else:
+            found.append(target)
     with progress("Reading segments", sum(task.size_bytes for task in tasks), quiet=quiet) as advance:
         for report in rebuild(tasks, options):
             out.segment(report)
@@ -99,6 +110,8 @@ class _Output:
     def segment(self, report: SegmentReport) -> None:
         for index in report.indexes:
             self.index(index)
+        if report.unreadable is not None:
+            self.unreadable(report.unreadable)
         if report.problem is None:
             return
         self._damaged += 1
@@ -109,6 +122,10 @@ class _Output:
         else:
             place = f"byte {report.problem_bytes}"
             print(f"{'damaged':8} {report.path}  {place}: {report.problem} (`klog recover` cuts it)")  # noqa: T201
+
+    def unreadable(self, error: StorageError) -> None:
+        self._damaged += 1
+        print(f"klog: {error}", file=sys.stderr)  # noqa: T201
 
     def index(self, report: IndexReport) -> None:
         self._counts[report.status] = self._counts.get(report.status, 0) + 1

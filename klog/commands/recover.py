@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 def recover(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Partition directories or log directories.")
+        list[Path],
+        typer.Argument(metavar="PATH...", readable=False, help="Partition directories or log directories."),
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
@@ -86,7 +87,7 @@ def recover(
     with ExitStack() as locks:
         groups = log_directories_of(map(str, paths))
         for log_directory in groups:
-            locks.enter_context(locked(log_directory))
+            locks.enter_context(locked(log_directory, only_reading=dry_run))
         for log_directory, partitions in groups.items():
             work.execute(log_directory, work.plan(log_directory, partitions))
     if work.failed:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def verify(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH...", help="Segments, partition directories or log directories."),
+        typer.Argument(
+            metavar="PATH...", readable=False, help="Segments, partition directories or log directories."
+        ),
     ],
     shallow: Annotated[
         bool, typer.Option("--shallow", help="Headers and checksums only; do not decode records.")

@@ -7,6 +7,7 @@ on the whole file. Holding it keeps a broker from starting while klog changes th
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -17,11 +18,12 @@ from klog.storage.files import storage_error
 
 
 @contextlib.contextmanager
-def locked(log_directory: str) -> Iterator[None]:
+def locked(log_directory: str, *, only_reading: bool = False) -> Iterator[None]:
     """Hold the lock of `log_directory` in the block. Raises `StorageError` where a broker holds it.
 
     A directory that shows no trace of a broker (neither `.lock` nor `meta.properties`) is somebody's copy:
-    it is not locked, and no file is left in it.
+    it is not locked, and no file is left in it. Who is `only_reading` may go without a lock where the
+    directory cannot be written (a read-only mount, another user's).
     """
     path = os.path.join(log_directory, FileKind.LOCK)
     marked = os.path.exists(os.path.join(log_directory, FileKind.META_PROPERTIES))
@@ -31,6 +33,9 @@ def locked(log_directory: str) -> Iterator[None]:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
+        if only_reading and error.errno in (errno.EROFS, errno.EACCES):
+            yield
+            return
         raise storage_error("cannot be locked", path, error) from error
     try:
         try:

@@ -71,13 +71,17 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """The indexes of one segment, and what is wrong with its `.log` (with the byte where), if anything."""
+    """The indexes of one segment, and what is wrong with its `.log` (with the byte where), if anything.
+
+    `unreadable` is why it could not be looked at or written.
+    """
 
     path: str
     size_bytes: int
     indexes: tuple[IndexReport, ...]
     problem: str | None = None
     problem_bytes: int | None = None
+    unreadable: StorageError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,19 +111,27 @@ def rebuild(
 ) -> Iterator[SegmentReport]:
     """Look at (and unless `check`, mend) the indexes of segments; reports come in the order of `tasks`.
 
-    `processes` 0 means as many as pay. Raises `StorageError`.
+    `processes` 0 means as many as pay.
     """
     total = sum(task.size_bytes for task in tasks)
     if processes == 0:
         processes = min(os.cpu_count() or 1, len(tasks)) if total >= PARALLEL_FROM_BYTES else 1
     if processes <= 1:
         for task in tasks:
-            yield rebuild_segment(task, options)
+            yield _rebuild_or_tell(task, options)
         return
     from klog.storage.processes import worker_processes
 
     with worker_processes(processes) as pool:
-        yield from pool.map(rebuild_segment, tasks, [options] * len(tasks))
+        yield from pool.map(_rebuild_or_tell, tasks, [options] * len(tasks))
+
+
+def _rebuild_or_tell(task: SegmentTask, options: RebuildOptions) -> SegmentReport:
+    try:
+        return rebuild_segment(task, options)
+    except StorageError as error:
+        log = os.path.join(task.directory, segment_file(FileKind.LOG, task.base_offset))
+        return SegmentReport(log, task.size_bytes, (), unreadable=error)
 
 
 def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport:

@@ -16,6 +16,7 @@ class Severity(StrEnum):
 
 RECOVER: Final = "klog recover"
 REBUILD: Final = "klog rebuild-index"
+OFFLINE: Final = "takes the log directory offline where it cannot read this either"
 
 
 @dataclass(frozen=True, slots=True)

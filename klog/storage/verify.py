@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from klog.formats.errors import StorageError
 from klog.storage.index_rebuild import PARALLEL_FROM_BYTES, RebuildOptions, SegmentTask, tasks_of
 from klog.storage.log_directory import Checkpoints
-from klog.storage.problem import Problem
+from klog.storage.problem import OFFLINE, Problem
 from klog.storage.targets import Target, is_partition, targets
 from klog.storage.verify_log_directory import verify_log_directory, verify_together
 from klog.storage.verify_partition import PartitionFacts, verify_partition
@@ -23,11 +24,14 @@ OnSegment = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What there is to verify. `log_directories` are those named as a whole."""
+    """What there is to verify. `log_directories` are those named as a whole, `unreadable` the problems of
+    directories that cannot be looked into.
+    """
 
     targets: tuple[Target, ...]
     tasks: tuple[SegmentTask, ...]
     log_directories: tuple[str, ...]
+    unreadable: tuple[Problem, ...] = ()
 
     @property
     def size_bytes(self) -> int:
@@ -38,10 +42,18 @@ class Scope:
 def scope_of(paths: Iterable[str]) -> Scope:
     """What `paths` stand for. Raises `StorageError` and `UsageError`."""
     named = list(paths)
-    found = targets(named)
-    tasks = [task for target in found for task in tasks_of(target.directory, target.base_offset)]
+    found: list[Target] = []
+    tasks: list[SegmentTask] = []
+    unreadable: list[Problem] = []
+    for target in targets(named):
+        try:
+            tasks += tasks_of(target.directory, target.base_offset)
+        except StorageError as error:
+            unreadable.append(Problem(target.directory, error.what, OFFLINE, error.cure or ""))
+        else:
+            found.append(target)
     log_directories = [path for path in named if os.path.isdir(path) and not is_partition(path)]
-    return Scope(tuple(found), tuple(tasks), tuple(log_directories))
+    return Scope(tuple(found), tuple(tasks), tuple(log_directories), tuple(unreadable))
 
 
 def verify(
@@ -51,6 +63,7 @@ def verify(
 
     `processes` 0 means as many as pay. Raises `StorageError` where a directory cannot be read.
     """
+    yield from scope.unreadable
     partitions: list[PartitionFacts] = []
     results = iter(_segments(scope, options, deep, processes, on_segment))
     by_directory = groupby(scope.tasks, key=lambda task: task.directory)

@@ -175,7 +175,13 @@ def _epochs(files: PartitionFiles, segments: list[SegmentFacts], start: int, end
         known = starts.get(entry.epoch)
         # Epochs before the log's start are forgotten, the one that spans it starts there.
         trimmed = bool(entries) and entry.epoch <= entries[0].epoch and entries[0].start_offset <= start
-        if not trimmed and (known is None or known > entry.start_offset):
+        if bool(entries) and entry.epoch <= entries[0].epoch and not trimmed:
+            what = (
+                f"starts at {entries[0].start_offset}, the log at {start}: records were deleted up to there"
+            )
+            kafka = "has them back if it stops before it writes log-start-offset-checkpoint"
+            problems.append(note(path, what, kafka))
+        elif not trimmed and (known is None or known > entry.start_offset):
             what = f"batches from offset {entry.start_offset} on have epoch {entry.epoch}, the file says "
             what += "nothing of it" if known is None else f"it starts at {known}"
             kafka = "may truncate followers at a wrong offset; adds only epochs above the latest"

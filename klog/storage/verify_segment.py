@@ -16,11 +16,11 @@ from typing import Final
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX
-from klog.formats.errors import KlogError, UnsupportedFormatError
+from klog.formats.errors import KlogError, StorageError, UnsupportedFormatError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading
 from klog.storage.index_rebuild import IndexReport, IndexStatus, RebuildOptions, SegmentTask, rebuild_segment
-from klog.storage.problem import REBUILD, RECOVER, Problem, Severity
+from klog.storage.problem import OFFLINE, REBUILD, RECOVER, Problem, Severity
 from klog.storage.reader import SegmentReader
 
 MAX_PROBLEMS_PER_SEGMENT: Final = 1000
@@ -59,6 +59,8 @@ class _Collector:
         kafka, cure = _CUTS, RECOVER
         if error.what.startswith(("zero bytes", "size field")):
             kafka = _REFUSES_TAIL
+        if isinstance(error, StorageError):
+            kafka, cure = OFFLINE, error.cure or ""
         if isinstance(error, UnsupportedFormatError):
             kafka, cure = "reads it as magic 2, for the checksum does not cover the magic", ""
         if 0 <= row < len(self.batches) and self.batches.position[row] == error.position_bytes:

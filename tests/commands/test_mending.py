@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from klog.formats.errors import StorageError
+from klog.storage import files
+from tests.commands.running import Run, runner
 from tests.corpora import Corpus
 from tests.storage.mending import contents
 
@@ -146,6 +150,63 @@ def test_files_that_lead_nowhere_are_passed_over_as_kafka_does(log_directory: Pa
         (partition / "loop-0").symlink_to("loop-0")
     done = klog("recover", "--dry-run", log_directory)
     assert (done.returncode, done.stdout, done.stderr) == (sound.returncode, sound.stdout, sound.stderr)
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return runner(capfd, monkeypatch)
+
+
+@pytest.mark.parametrize("arguments", [("verify",), ("rebuild-index", "--check"), ("recover", "--dry-run")])
+def test_what_can_be_read_is_read_beside_what_cannot(
+    arguments: tuple[str, ...], log_directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(log_directory / "c-b.intact-0", log_directory / "a-0")
+    shutil.copytree(log_directory / "c-b.intact-0", log_directory / "b-0")
+
+    # The tests may run as root, whom nothing is denied: the refusals are made.
+    def list_directory(path: str) -> list[os.DirEntry[str]]:
+        if path.endswith("a-0"):
+            raise StorageError("cannot be listed", file=path)
+        return files.list_directory(path)
+
+    class Guarded(files._PlainFile):
+        def __init__(self, name: str, *rest: object, **named: object) -> None:
+            if "/b-0/" in name and name.endswith(".log"):
+                raise PermissionError(13, "Permission denied")
+            super().__init__(name, *rest, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("klog.storage.partition_files.list_directory", list_directory)
+    monkeypatch.setattr(files, "_PlainFile", Guarded)
+    done = run(*arguments, log_directory)
+    said = done.out + done.err
+    assert done.code == 1
+    assert "a-0: cannot be listed" in said
+    assert "b-0/00000000000000000000.log: cannot be opened: Permission denied" in said
+    assert "c-b.flip-first-0" in said
+    assert "b-0/00000000000000000000.log: cannot be opened: Permission denied; Kafka cuts" not in said
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("command", [("verify",), ("recover", "--dry-run"), ("dump-segment", "-f", "jsonl")])
+def test_a_full_disk_under_stdout_is_one_clear_line(command: tuple[str, ...]) -> None:
+    sound = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, *command, sound], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "klog: standard output cannot be written: No space left on device (free some space)"
+    ]
+
+
+def test_a_closed_stdout_is_no_error(log_directory: Path) -> None:
+    sound = log_directory / "c-b.intact-0"
+    for command in ("verify", "dump-segment", "formats"):
+        line = f'exec "{sys.executable}" -c "{RUN}" {command} {"" if command == "formats" else sound} >&-'
+        done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=False)
+        assert (done.returncode, done.stderr) == (0, b""), command
 
 
 def test_the_recovery_point_does_not_stay_above_the_logs_end(log_directory: Path) -> None:

@@ -93,6 +93,7 @@ def test_each_damage_of_a_log_directory_is_told(
         _write("b-0/00000000000000000000.log.deleted", ""),
         _write("b-0/notes.txt", "?"),
         _write("replication-offset-checkpoint", "0\n2\nb 0 100\ngone 0 1\n"),
+        _write("b-0/leader-epoch-checkpoint", "0\n1\n0 12\n"),  # as it is after delete-records
         lambda d: (d / "b-0/00000000000000000100.log").mkdir(),
         lambda d: os.mkfifo(d / "b-0/00000000000000000100.log"),
         lambda d: (d / "b-0/00000000000000000100.log").symlink_to("nowhere"),
