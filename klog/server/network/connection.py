@@ -44,6 +44,21 @@ class LargeFrame:
         """Whether all of it is there."""
         return self.filled_bytes == self.size_bytes
 
+    def move_into(self, spare: bytearray) -> bool:
+        """Goes on in a buffer that is there already, so that no memory need be had for the frame; False, and
+        nothing is changed, where the buffer is still looked at.
+        """
+        room_bytes = min(len(spare), self.size_bytes)
+        try:
+            # Any change of length is refused while there are views.
+            spare.append(0)
+        except BufferError:
+            return False
+        del spare[max(room_bytes, self.filled_bytes) :]
+        spare[: self.filled_bytes] = memoryview(self.buffer)[: self.filled_bytes]
+        self.buffer = spare
+        return True
+
     def room(self) -> memoryview:
         """Where the next bytes go; never empty unless the frame is complete."""
         if self.filled_bytes == len(self.buffer):

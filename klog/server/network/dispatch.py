@@ -34,6 +34,8 @@ def queue_answer(request: Request) -> None:
     """Puts the answer behind what its connection is to send; a file that cannot be read closes the
     connection.
     """
+    if request.on_answered is not None:
+        request.on_answered()
     connection = request.connection
     try:
         connection.queue_answer(request)

@@ -32,6 +32,8 @@ _log = logging.getLogger("klog.server.network")
 _STALL_MS: Final = 10
 _NEXT_FRAME_MS: Final = 2
 _FLOWING_BYTES: Final = 64 * 1024
+# A buffer up to this size is kept for the next frame: new memory costs more than what is done with it.
+_KEPT_MAX_BYTES: Final = 2 * 1024 * 1024
 _STALL_TIMEVAL: Final = struct.pack("ll", 0, _STALL_MS * 1000)
 
 
@@ -57,6 +59,7 @@ class IoThread:
         self._channel = channel
         self._networks = networks
         self._clock_ms = clock_ms
+        self._spare = bytearray()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.waited_s = 0.0
 
@@ -104,13 +107,22 @@ class IoThread:
             if len(self._channel):
                 self._channel.put_back(connection)
                 return
+            # The request views its frame's buffer, which the next frame is to have.
+            del request
 
     def _read_request(self, connection: Connection) -> Request | None:
         """The request of the large frame; None when it is not there yet, or is none."""
         frame = connection.frame
-        if frame is None or not self._fill(connection, frame):
+        if frame is None:
+            return None
+        if frame.size_bytes <= _KEPT_MAX_BYTES and len(self._spare) > len(frame.buffer):
+            frame.move_into(self._spare)
+            self._spare = bytearray()
+        if not self._fill(connection, frame):
             return None
         connection.frame = None
+        if frame.size_bytes <= _KEPT_MAX_BYTES:
+            self._spare = frame.buffer
         try:
             request = Request(connection, frame.buffer, self._clock_ms())
         except KlogError as error:

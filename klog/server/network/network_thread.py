@@ -340,6 +340,7 @@ class NetworkThread:
             return True
         connection.in_flight = request
         if self._handler.may_block(request.api_key, request.api_version):
+            request.queued_ns = time.perf_counter_ns()
             return False
         run_handler(self._handler, request)
         if not request.park():

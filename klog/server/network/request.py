@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from klog.formats.errors import KlogError, UsageError
@@ -49,7 +49,9 @@ class Request:
 
     `body` is a writable view of the frame after the header; it is the request's own and stays valid as long
     as it is kept. `received_ms` is when the frame was read, by the server's clock. `on_io_thread` says that
-    the handler may take its time.
+    the handler may take its time. `queued_ns` is since when it has waited for an I/O thread, by the
+    performance counter, 0 where it has not. `on_answered`, if the handler sets it, is called when the answer
+    is about to be sent.
     """
 
     __slots__ = (
@@ -62,9 +64,11 @@ class Request:
         "connection",
         "correlation_id",
         "header_end",
+        "on_answered",
         "on_io_thread",
         "parked",
         "parts",
+        "queued_ns",
         "received_ms",
     )
 
@@ -96,6 +100,8 @@ class Request:
         self.parked = False
         self.closes = False
         self.parts: Sequence[BodyPart] | None = None
+        self.queued_ns = 0
+        self.on_answered: Callable[[], None] | None = None
 
     @property
     def client_id(self) -> str | None:

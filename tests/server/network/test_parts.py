@@ -67,6 +67,29 @@ def test_a_large_frame_makes_room_as_bytes_come():
     assert bytes(frame.buffer[:70_000]) == b"x" * 70_000
 
 
+@pytest.mark.parametrize("spare_bytes", [0, 50_000, 100_000, 300_000])
+def test_a_large_frame_goes_on_in_a_spare_buffer_with_what_it_has(spare_bytes):
+    content = bytes(range(250)) * 800
+    frame = LargeFrame(len(content), content[:70_000])
+    spare = bytearray(b"?" * spare_bytes)
+    assert frame.move_into(spare)
+    assert frame.buffer is spare
+    while not frame.complete:
+        with frame.room() as room:
+            room[:] = content[frame.filled_bytes : frame.filled_bytes + len(room)]
+            frame.filled_bytes += len(room)
+    assert frame.buffer == content
+
+
+def test_a_spare_buffer_that_is_still_looked_at_is_left_alone():
+    frame = LargeFrame(200_000, b"x" * 70_000)
+    spare = bytearray(b"?" * 100_000)
+    with memoryview(spare)[10:20]:
+        assert not frame.move_into(spare)
+    assert spare == b"?" * 100_000
+    assert frame.buffer == b"x" * 70_000
+
+
 class CountingSocket:
     """Takes at most so many bytes a call, and counts the calls."""
 

@@ -267,6 +267,24 @@ def test_the_body_of_a_parked_request_stays_its_own():
         assert keeper.receive() == (1, b"keep")
 
 
+def test_large_bodies_that_are_kept_after_their_answers_stay_their_own():
+    kept = []
+
+    def handle(request):
+        if len(kept) % 3:
+            kept.append(request.body)
+        else:
+            kept.append(bytes(request.body))
+        request.respond([b""])
+
+    with running(Calling(handle), io_threads=1) as server, Client(server) as client:
+        bodies = [bytes([number]) * (LARGE + 1000 * number) for number in range(1, 30)]
+        client.send(b"".join(frame(body) for body in bodies))
+        for _ in bodies:
+            client.receive()
+    assert [bytes(body) for body in kept] == bodies
+
+
 def test_several_network_threads_share_the_connections():
     echo = Echo()
     with running(echo, network_threads=3) as server:
