@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import klog.testing
 from tests.peers import KRaftBroker, ZooKeeperBroker
 
 
@@ -23,7 +24,15 @@ def _kafka4(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
         yield broker.bootstrap
 
 
-STARTERS: dict[str, Callable] = {"kafka3": _kafka3, "kafka4": _kafka4}
+@contextmanager
+def _klog(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
+    with klog.testing.broker() as broker:
+        yield broker.bootstrap_servers
+
+
+STARTERS: dict[str, Callable] = {"klog": _klog, "kafka3": _kafka3, "kafka4": _kafka4}
 """How to start a cluster of each kind; it yields `host:port`."""
 
-KINDS = [pytest.param(kind, marks=pytest.mark.kafka) for kind in STARTERS]
+KINDS = [pytest.param(kind, marks=() if kind == "klog" else pytest.mark.kafka) for kind in STARTERS]
+
+WITH_TRANSACTIONS = [pytest.param(kind, marks=pytest.mark.kafka) for kind in ("kafka3", "kafka4")]

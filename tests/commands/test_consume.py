@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,9 +14,11 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
+from klog.commands.dump.pen import Pen
 from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.template import LineStyle, Template, unescape
 from klog.formats.errors import UsageError
+from tests.commands.clusters import WITH_TRANSACTIONS
 
 KLOG = str(Path(sys.executable).with_name("klog"))
 
@@ -168,6 +171,7 @@ def transactional(cluster, topic, name, values, *, commit):
     return producer
 
 
+@pytest.mark.parametrize("cluster", WITH_TRANSACTIONS, indirect=True)
 def test_committed_readers_see_what_was_committed_and_nobody_sees_markers(klog, cluster, topic):
     one = transactional(cluster, topic, f"{topic}-1", [b"v1", b"v2"], commit=True)
     two = transactional(cluster, topic, f"{topic}-2", [b"v3"], commit=False)
@@ -196,6 +200,22 @@ def test_following_shows_what_comes_and_ends_with_ctrl_c(klog, cluster, written)
         process.send_signal(signal.SIGINT)
         rest, said = process.communicate(timeout=10)
     assert (process.returncode, rest, said) == (130, b"", b"")
+
+
+def test_an_interrupted_write_is_not_repeated():
+    written = []
+
+    class Interrupted(io.BytesIO):
+        def write(self, data):
+            written.append(bytes(data))
+            raise KeyboardInterrupt  # Ctrl-C just after the bytes have gone
+
+    pen = Pen(Interrupted())
+    pen.write("x\n")
+    with pytest.raises(KeyboardInterrupt):
+        pen.flush()
+    pen.flush()
+    assert written == [b"x\n"]
 
 
 def test_following_ends_at_a_last_offset_or_a_limit(klog, written):

@@ -38,9 +38,9 @@ class Pen:
     def flush(self) -> None:
         """Write the page out."""
         if self.used:
-            with memoryview(self.page) as page, page[: self.used] as text:
+            size_bytes, self.used = self.used, 0  # first: an interrupted write must not be repeated
+            with memoryview(self.page) as page, page[:size_bytes] as text:
                 written = 0
                 while written < len(text):
                     written += self._out.write(text[written:]) or 0
-            self.used = 0
         self._out.flush()
