@@ -95,7 +95,7 @@ def test_a_deleted_topic_leaves_the_tree_and_the_disk(tmp_path: Path, broker: Br
     ask_for_deletion(broker.store, "gone")
     eventually(lambda: not any(key[0] == "gone" for key in broker.replicas.partitions))
     eventually(lambda: "gone" not in broker.cache.snapshot.topics)
-    assert not (tmp_path / "a" / "gone-0").exists()
+    eventually(lambda: not (tmp_path / "a" / "gone-0").exists())
     assert len(list((tmp_path / "a").glob("gone-0.*-delete"))) == 1
 
 
