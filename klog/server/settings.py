@@ -2,18 +2,22 @@
 
 Where Kafka's default serves Kafka's threads, klog has one of its own: threads count less here than hand-offs
 (see docs on the network layer), so `num.network.threads` is 1 and `num.io.threads` the number of processors
-unless somebody sets them. Socket buffers are the system's own unless set, for the same reason.
+unless somebody sets them. Socket buffers are the system's own unless set, for the same reason. And as Python
+accepts later than Java, more connections may wait for it: one that finds no room tries again after a second.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
 from klog.controller.settings import ControllerSettings
 from klog.server.network import NetworkSettings
+
+_LISTEN_BACKLOG: Final = 1024
 
 
 def network_settings(config: BrokerConfig) -> NetworkSettings:
@@ -33,7 +37,7 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         max_connections_per_ip_overrides=_per_ip(config),
         send_buffer_bytes=chosen("socket.send.buffer.bytes", -1),
         receive_buffer_bytes=chosen("socket.receive.buffer.bytes", -1),
-        listen_backlog_size=config.number("socket.listen.backlog.size"),
+        listen_backlog_size=chosen("socket.listen.backlog.size", _LISTEN_BACKLOG),
     )
 
 
