@@ -31,11 +31,12 @@ from klog.server.broker_channel import ControlChannel
 from klog.server.cleaning import ServedLogs, cleaner_config, open_cleaner
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
-from klog.server.handlers.dispatch import Dispatcher, RequestCounters
+from klog.server.handlers.dispatch import Dispatcher
 from klog.server.identity import settle_identity
 from klog.server.listeners import read_listeners
 from klog.server.live_config import LiveConfig
 from klog.server.network import SocketServer
+from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
 from klog.server.settings import controller_settings, log_directories, network_settings
 from klog.server.stores import open_store

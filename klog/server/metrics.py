@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.protocol.apis import ApiKey
-from klog.server.handlers.dispatch import RequestCounters
+from klog.server.request_times import RequestCounters
 
 if TYPE_CHECKING:
     from klog.server.broker import Broker
@@ -121,7 +121,10 @@ def _request_metrics(counters: RequestCounters) -> Iterator[Metric]:
         f"{prefix}localtimems_total",
         "counter",
         "milliseconds spent in handlers",
-        [Sample({"request": name}, counter.total_ns / 1e6) for name, counter in by_name],
+        [
+            Sample({"request": name}, (counter.direct.sum_ns + counter.handlers.sum_ns) / 1e6)
+            for name, counter in by_name
+        ],
     )
 
 

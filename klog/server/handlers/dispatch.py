@@ -7,10 +7,8 @@ Kafka does; else the connection closes. Bytes that are no such request close the
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from klog.formats.errors import KlogError, UsageError
 from klog.protocol.apis import SERVED, api_name
@@ -21,6 +19,7 @@ from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import encode_response, response_class
 from klog.server.handlers.answers import answer_of
 from klog.server.network.request import HANDLER_FAULTS, Request
+from klog.server.request_times import ApiCounter, RequestCounters
 
 logger = logging.getLogger(__name__)
 
@@ -48,35 +47,6 @@ class Route(NamedTuple):
     failed: Failed = top_level_error
 
 
-@dataclass(slots=True)
-class ApiCounter:
-    """What has been done for one API. `total_ns` is time in its handler, without waiting in a purgatory."""
-
-    requests: int = 0
-    failures: int = 0
-    total_ns: int = 0
-
-
-class RequestCounters:
-    """One counter an API, for the metrics. Safe for threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.by_api: Final[Mapping[int, ApiCounter]] = {key: ApiCounter() for key in SERVED}
-
-    def count(self, api_key: int, elapsed_ns: int) -> None:
-        """A request has been through its handler."""
-        counter = self.by_api[api_key]
-        with self._lock:
-            counter.requests += 1
-            counter.total_ns += elapsed_ns
-
-    def count_failure(self, api_key: int) -> None:
-        """A handler broke."""
-        with self._lock:
-            self.by_api[api_key].failures += 1
-
-
 class Dispatcher:
     """The broker's handlers by API key."""
 
@@ -102,18 +72,35 @@ class Dispatcher:
         route = self._routes.get(api_key)
         if route is None:
             raise UnsupportedApiError(f"{api_name(api_key)} is not served")
+        counter = self._counters.by_api[api_key]
         start_ns = self._clock_ns()
         try:
             route.handle(request)
         except ProtocolError:
             raise
         except HANDLER_FAULTS as fault:
-            self._counters.count_failure(api_key)
+            counter.failures += 1
             if request.answered:
                 raise
             _answer_failure(request, route, fault)
         finally:
-            self._counters.count(api_key, self._clock_ns() - start_ns)
+            elapsed_ns = self._clock_ns() - start_ns
+            if request.answered and not request.queued_ns:
+                counter.direct.record(elapsed_ns)
+            else:
+                self._count_slow(request, counter, start_ns, elapsed_ns)
+
+    def _count_slow(self, request: Request, counter: ApiCounter, start_ns: int, elapsed_ns: int) -> None:
+        """Count a request that has waited before its handler, or waits after it."""
+        counter.handlers.record(elapsed_ns)
+        since_ns = request.queued_ns or start_ns
+        if since_ns != start_ns:
+            counter.queues.record(start_ns - since_ns)
+
+        def answered() -> None:
+            counter.totals.record(self._clock_ns() - since_ns)
+
+        request.on_answered = answered
 
 
 def _answer_failure(request: Request, route: Route, fault: Exception) -> None:

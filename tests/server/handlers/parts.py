@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -75,6 +75,8 @@ class FakeRequest:
     listener: str = LISTENER
     peer_address: str = "127.0.0.1"
     received_ms: int = 0
+    queued_ns: int = 0
+    on_answered: Callable[[], None] | None = None
     on_io_thread: bool = True
     answered: bool = False
     closed: bool = False

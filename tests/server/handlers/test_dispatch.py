@@ -12,8 +12,9 @@ from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
 from klog.server.handlers.api_versions import ApiVersionsHandler
-from klog.server.handlers.dispatch import Dispatcher, RequestCounters, Route
+from klog.server.handlers.dispatch import Dispatcher, Route
 from klog.server.network.request import Handler
+from klog.server.request_times import RequestCounters
 from tests.server.handlers.parts import FakeRequest, answer_of
 
 
@@ -71,8 +72,29 @@ def test_requests_and_time_in_the_handler_are_counted_by_api() -> None:
     for _ in range(3):
         handler.handle(request(ApiKey.METADATA))
     counter = counters.by_api[ApiKey.METADATA]
-    assert (counter.requests, counter.failures, counter.total_ns) == (3, 0, 3000)
+    assert (counter.requests, counter.failures, counter.direct.sum_ns) == (3, 0, 3000)
+    assert counter.totals.sum_ns == 0  # no more than its handler took
     assert counters.by_api[ApiKey.FETCH].requests == 0
+
+
+def test_a_request_that_is_answered_later_counts_until_its_answer_is_there() -> None:
+    handler, counters = dispatcher(FETCH=Route(lambda request: None, may_block=False))
+    asked = request(ApiKey.FETCH)
+    handler.handle(asked)
+    counter = counters.by_api[ApiKey.FETCH]
+    assert (counter.requests, counter.handlers.sum_ns, sum(counter.totals.counts)) == (1, 1000, 0)
+    asked.on_answered()
+    assert (counter.requests, counter.totals.sum_ns, sum(counter.totals.counts)) == (1, 2000, 1)
+
+
+def test_a_request_that_waited_for_an_io_thread_counts_since_then() -> None:
+    handler, counters = dispatcher()
+    asked = request(ApiKey.METADATA)
+    asked.queued_ns = -5000
+    handler.handle(asked)
+    asked.on_answered()
+    counter = counters.by_api[ApiKey.METADATA]
+    assert (counter.queues.sum_ns, counter.handlers.sum_ns, counter.totals.sum_ns) == (5000, 1000, 7000)
 
 
 def test_bytes_that_are_no_request_close_the_connection() -> None:

@@ -1,0 +1,66 @@
+"""How many requests there were and how long they took, by API: counted as they pass, read by the metrics.
+
+Nothing here takes a lock. The interpreter hands over between threads at calls and at backward jumps only, and
+each addition below is done without one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Final
+
+from klog.protocol.apis import SERVED
+
+_PER_DECADE: Final = 10
+_DECADES_NS: Final = range(4, 11)  # 10 us to 100 s
+
+# Upper bounds of the buckets, each 26 % above the one before; the last bucket has none.
+BOUNDS_NS: Final = tuple(
+    round(10 ** (decade + step / _PER_DECADE)) for decade in _DECADES_NS for step in range(_PER_DECADE)
+)
+
+
+class Timing:
+    """How long something took, each time: the sum, and how often it was within which bound."""
+
+    __slots__ = ("counts", "sum_ns")
+
+    def __init__(self) -> None:
+        self.sum_ns = 0
+        self.counts = [0] * (len(BOUNDS_NS) + 1)
+
+    def record(self, elapsed_ns: int) -> None:
+        """It has taken that long, once more."""
+        self.sum_ns += elapsed_ns
+        self.counts[bisect_left(BOUNDS_NS, elapsed_ns)] += 1
+
+
+class ApiCounter:
+    """What has been done for one API.
+
+    `direct` is of requests that their handlers have answered on the spot: each took as long as its handler.
+    Of the others `handlers` says how long their handlers took, `queues` how long they had waited for an I/O
+    thread before, and `totals` how long it all took, waiting in a purgatory included.
+    """
+
+    __slots__ = ("direct", "failures", "handlers", "queues", "totals")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.direct = Timing()
+        self.handlers = Timing()
+        self.queues = Timing()
+        self.totals = Timing()
+
+    @property
+    def requests(self) -> int:
+        """Requests that have been through their handlers."""
+        return sum(self.direct.counts) + sum(self.handlers.counts)
+
+
+class RequestCounters:
+    """One counter an API. Safe for threads."""
+
+    def __init__(self) -> None:
+        self.by_api: Final[Mapping[int, ApiCounter]] = {key: ApiCounter() for key in SERVED}
