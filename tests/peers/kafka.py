@@ -33,10 +33,11 @@ _SOURCES_BY_MAJOR = {
         "Json",
         "LoadServer",
         "LogOracle",
+        "ProduceRecords",
         "RecoverSegment",
         "WireOracle",
     ),
-    4: ("Consume", "DumpServer", "Json", "LogOracle", "MakeData"),
+    4: ("Consume", "DumpServer", "Json", "LogOracle", "MakeData", "ProduceRecords"),
 }
 
 # What bin/kafka-run-class.sh passes to a tool when nothing is configured: heap, collector, management agent.
