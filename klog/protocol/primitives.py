@@ -29,6 +29,9 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
     Raises MalformedMessageError.
     """
+    # One byte is what nearly all of them take.
+    if position < len(buffer) and (first := buffer[position]) < 0x80:
+        return first, position + 1
     value = shift = 0
     for index in range(position, position + UVARINT_MAX_BYTES):
         if index >= len(buffer):
