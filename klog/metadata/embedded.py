@@ -6,6 +6,7 @@ at a time holds the file; its one session, and so every ephemeral node, ends wit
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from klog.metadata.local import SharedTree, TreeSession
 from klog.metadata.store import NodeStat
 from klog.metadata.tree import Commit, NodeRecord, NodeTree
 from klog.metadata.watches import Dispatcher
+
+_log = logging.getLogger(__name__)
 
 FILE_NAME = "klog-metadata.sqlite"
 _SCHEMA_VERSION = 1
@@ -62,10 +65,17 @@ class EmbeddedStore(TreeSession):
             raise
 
     def close(self) -> None:
-        """Ends the session; what was told to watches before is delivered first."""
-        super().close()
-        self._dispatcher.stop()
-        self._journal.close()
+        """Ends the session; what was told to watches before is delivered first.
+
+        On a disk that takes nothing the session's nodes stay in the file; whoever opens it next drops them.
+        """
+        try:
+            super().close()
+        except StoreFailedError as error:
+            _log.warning("the metadata store is closed as it is: %s", error)
+        finally:
+            self._dispatcher.stop()
+            self._journal.close()
 
 
 class SqliteJournal:

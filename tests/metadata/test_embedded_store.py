@@ -172,3 +172,17 @@ def test_what_the_file_keeps_is_what_the_tree_says(multis: list[list[Operation]]
 
 def _content(tree: NodeTree) -> object:
     return tree._records, {path: sorted(names) for path, names in tree._children.items()}, tree.last_zxid
+
+
+def test_a_disk_that_takes_nothing_does_not_keep_the_store_from_closing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / FILE_NAME
+    store = EmbeddedStore(file)
+    store.create("/gone", b"", ephemeral=True)
+    store._journal._database.execute("PRAGMA query_only = ON")
+    store.close()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    again = EmbeddedStore(file)
+    assert again.exists("/gone") is None
+    again.close()

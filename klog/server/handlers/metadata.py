@@ -102,7 +102,7 @@ class MetadataHandler:
         ids = [each.topic_id for each in wanted.topics if getattr(each, "topic_id", None) is not None]
         if ids:
             return self._by_id(snapshot, request, variant, ids)
-        asked = dict.fromkeys(each.name for each in wanted.topics)
+        asked = dict.fromkeys(each.name for each in wanted.topics if each.name is not None)
         names = [name for name in asked if name in snapshot.topics]
         absent = [name for name in asked if name not in snapshot.topics]
         allowed = request.api_version < _CREATION_ASKED_FROM or wanted.allow_auto_topic_creation
@@ -110,7 +110,10 @@ class MetadataHandler:
             errors = self._creation.create(absent)
         else:
             errors = {name: _absence(name) for name in absent}
-        return names, [refused_topic(request, variant, name, error) for name, error in errors.items()]
+        missing = [refused_topic(request, variant, name, error) for name, error in errors.items()]
+        if any(each.name is None for each in wanted.topics):
+            missing.append(refused_topic(request, variant, None, ErrorCode.INVALID_TOPIC_EXCEPTION))
+        return names, missing
 
     @staticmethod
     def _by_id(

@@ -257,3 +257,8 @@ def test_what_fails_on_another_thread_costs_the_connection_alone(cluster, caplog
     elsewhere.pop()()
     assert request.closed
     assert "Closing the connection" in caplog.text
+
+
+def test_a_topic_with_neither_name_nor_id_is_an_invalid_topic(cluster) -> None:
+    answer = ask(cluster, 12, None, create=False)
+    assert errors(answer) == {None: ErrorCode.INVALID_TOPIC_EXCEPTION}
