@@ -32,6 +32,7 @@ from klog.server.cleaning import ServedLogs, cleaner_config, open_cleaner
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
 from klog.server.handlers.dispatch import Dispatcher
+from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.identity import settle_identity
 from klog.server.listeners import read_listeners
 from klog.server.live_config import LiveConfig
@@ -40,6 +41,7 @@ from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
 from klog.server.settings import controller_settings, log_directories, network_settings
 from klog.server.stores import open_store
+from klog.server.traffic import Traffic
 from klog.server.waiting_rooms import waiting_rooms
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
@@ -50,6 +52,7 @@ logger = logging.getLogger(__name__)
 
 # The controller may be another broker, and busy: the wait for it is a courtesy to clients, no condition.
 _FIRST_UPDATE_TIMEOUT_S: Final = 3.0
+_LARGEST_SESSION_ID: Final = 2**31 - 1
 
 
 def wall_clock_ms() -> int:
@@ -85,6 +88,12 @@ class Broker:
         self.live = LiveConfig(config, {})
         self.cache = MetadataCache()
         self.counters = RequestCounters()
+        self.traffic = Traffic()
+        self.sessions = FetchSessions(
+            config.number("max.incremental.fetch.session.cache.slots"),
+            clock_ms,
+            lambda: secrets.randbelow(_LARGEST_SESSION_ID) + 1,
+        )
         with ExitStack() as closing:
             self._open(closing)
             self._closing = closing.pop_all()
@@ -198,6 +207,8 @@ class Broker:
             replicas=self.replicas,
             controller=self.controller,
             waiting=self.waiting,
+            sessions=self.sessions,
+            traffic=self.traffic,
             clock_ms=self._clock_ms,
             hosted=self._hosted,
             broker_epoch=lambda: self.broker_epoch,

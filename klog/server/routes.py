@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.controller.runner import Controller
@@ -41,6 +39,7 @@ from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochH
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.traffic import Traffic
 from klog.server.waiting_rooms import WaitingRooms
 
 
@@ -60,15 +59,14 @@ class Collaborators:
     replicas: ReplicaManager
     controller: Controller
     waiting: WaitingRooms
+    sessions: FetchSessions
+    traffic: Traffic
     clock_ms: Callable[[], int]
     hosted: Callable[[], Iterable[HostedDirectory]]
     broker_epoch: Callable[[], int]
     inter_broker_listener: str
     allocate_producer_ids: Callable[[], ProducerIdBlock]
     elsewhere: Callable[[Callable[[], None]], object]
-
-
-_LARGEST_SESSION_ID: Final = 2**31 - 1
 
 
 def routes(parts: Collaborators) -> Mapping[int, Route]:
@@ -84,13 +82,10 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
 def _data_routes(parts: Collaborators) -> dict[int, Route]:
     config, clock_ms, waiting = parts.config(), parts.clock_ms, parts.waiting
     where = Whereabouts(parts.replicas, parts.cache)
-    sessions = FetchSessions(
-        config.number("max.incremental.fetch.session.cache.slots"),
-        clock_ms,
-        lambda: secrets.randbelow(_LARGEST_SESSION_ID) + 1,
+    produce = ProduceHandler(where, waiting.produce, clock_ms, parts.traffic)
+    fetch = FetchHandler(
+        where, parts.sessions, waiting.fetch, clock_ms, config.number("fetch.max.bytes"), parts.traffic
     )
-    produce = ProduceHandler(where, waiting.produce, clock_ms)
-    fetch = FetchHandler(where, sessions, waiting.fetch, clock_ms, config.number("fetch.max.bytes"))
     coordinator = FindCoordinatorHandler()
     producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
     return {

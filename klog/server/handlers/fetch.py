@@ -29,6 +29,7 @@ from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, FetchLim
 from klog.server.handlers.fetch_sessions import Answers, FetchContext, FetchSessions, SessionKey, Wanted
 from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
+from klog.server.traffic import Traffic
 
 _STORAGE_ERROR_FROM: Final = 6
 _SESSIONS_FROM: Final = 7
@@ -39,6 +40,9 @@ _HINTS_FROM: Final = 16
 _READ_COMMITTED: Final = 1
 _UNKNOWN: Final = -1
 _NO_RECORDS: Final = b""
+
+# Errors that are this broker's, and neither of metadata nor of the client's position.
+_FAILURES: Final = frozenset((ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE))
 _NO_ERROR: Final = int(ErrorCode.NONE)
 
 
@@ -52,8 +56,10 @@ class FetchHandler:
         purgatory: Purgatory[DelayedFetch],
         clock_ms: Callable[[], int],
         max_bytes: int,
+        traffic: Traffic,
     ) -> None:
         self._whereabouts = whereabouts
+        self._traffic = traffic.topics
         self._sessions = sessions
         self._purgatory = purgatory
         self._clock_ms = clock_ms
@@ -152,6 +158,7 @@ class FetchHandler:
         committed = fetch.isolation_level == _READ_COMMITTED
         nodes: dict[int, NodeEndpoint] = {}
         answers: Answers = []
+        self._count(reads, for_follower=fetch.replica_id >= 0)
         for found in reads.fetched:
             entry = found.entry
             answer = _answer_of(found, committed=committed)
@@ -175,6 +182,19 @@ class FetchHandler:
             tuple(nodes.values()) if nodes else (),
         )
         request.respond(encode_fetch_response(version, response))
+
+    def _count(self, reads: Reads, *, for_follower: bool) -> None:
+        for entry, error, read, _ in reads.fetched:
+            traffic = self._traffic[entry.key[0]]
+            traffic.fetches += 1
+            if error:
+                traffic.failed_fetches += error in _FAILURES
+            elif read is None:
+                continue
+            elif for_follower:
+                traffic.replication_bytes_out += read.size
+            else:
+                traffic.bytes_out += read.size
 
     def _explained(
         self, request: Request, key: Key, answer: PartitionFetched, nodes: dict[int, NodeEndpoint]

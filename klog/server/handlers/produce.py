@@ -27,6 +27,7 @@ from klog.replication.partition import Partition, PartitionError
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
+from klog.server.traffic import TopicTraffic, Traffic
 from klog.storage.log.append_values import AppendError
 
 ALL_IN_SYNC: Final = -1
@@ -49,6 +50,8 @@ _BARE: Final = frozenset(
     )
 )
 
+_TOO_LARGE: Final = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
+
 Topics = list[tuple[str, list[PartitionProduced]]]
 
 
@@ -60,10 +63,12 @@ class ProduceHandler:
         whereabouts: Whereabouts,
         purgatory: Purgatory[DelayedProduce],
         clock_ms: Callable[[], int],
+        traffic: Traffic,
     ) -> None:
         self._whereabouts = whereabouts
         self._purgatory = purgatory
         self._clock_ms = clock_ms
+        self._traffic = traffic.topics
 
     def handle(self, request: Request) -> None:
         """Write what the request holds, and answer it now or later."""
@@ -118,6 +123,8 @@ class ProduceHandler:
         whereabouts = self._whereabouts
         if not whereabouts.known(key):
             return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        traffic = self._traffic[key[0]]
+        traffic.produces += 1
         partition = whereabouts.replicas.partitions.get(key)
         try:
             data = _allowed(records, version, produce.transactional_id)
@@ -127,13 +134,18 @@ class ProduceHandler:
                 return _refused(index, whereabouts.missing(key))
             info, moved = partition.append(data, acks, now_ms)
         except AppendError as refused:
-            return _refusal(index, refused, partition), 0
+            refusal = _refusal(index, refused, partition)
+            _count_refusal(traffic, refusal.error_code, records)
+            return refusal, 0
         except PartitionError as refused:
+            _count_refusal(traffic, refused.error, records)
             start = -1 if refused.error in _BARE or partition is None else partition.log.log_start_offset
             return PartitionProduced(index, refused.error, -1, -1, start, (), refused.what), 0
         except (OSError, StorageError):
             return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
+            traffic.messages_in += info.last_offset - info.first_offset + 1
+            traffic.bytes_in += info.size_bytes
             whereabouts.replicas.appended(key, high_watermark_moved=moved)
         required_offset = info.last_offset + 1
         if acks != ALL_IN_SYNC or partition.log.high_watermark >= required_offset:
@@ -177,6 +189,14 @@ class ProduceHandler:
         if endpoint is not None:
             nodes[endpoint.node_id] = endpoint
         return result if hint == NO_LEADER else result._replace(current_leader=hint)
+
+
+def _count_refusal(traffic: TopicTraffic, error: int, records: Records) -> None:
+    """Kafka counts as failed what is not the everyday business of metadata and limits."""
+    if error in _TOO_LARGE:
+        traffic.bytes_rejected += 0 if records is None else len(records)
+    if error not in _BARE:
+        traffic.failed_produces += 1
 
 
 def _after_wait(result: PartitionProduced, awaited: Awaited | None) -> PartitionProduced:

@@ -61,7 +61,14 @@ class IoThread:
         self._clock_ms = clock_ms
         self._spare = bytearray()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self.waited_s = 0.0
+        # Seconds waited for work so far, and since when it waits now: one value, for others read it any time.
+        self._waited: tuple[float, float | None] = 0.0, None
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds spent waiting for work, a wait under way included."""
+        waited_s, since_s = self._waited
+        return waited_s if since_s is None else waited_s + time.monotonic() - since_s
 
     def start(self) -> None:
         """Begins to serve."""
@@ -75,9 +82,11 @@ class IoThread:
 
     def _run(self) -> None:
         while True:
-            before_s = time.monotonic()
+            waited_s = self._waited[0]
+            since_s = time.monotonic()
+            self._waited = waited_s, since_s
             connection = self._channel.take()
-            self.waited_s += time.monotonic() - before_s
+            self._waited = waited_s + time.monotonic() - since_s, None
             if connection is None:
                 return
             for network in self._networks:

@@ -162,6 +162,11 @@ class SocketServer:
         return len(self._channel)
 
     @property
+    def thread_counts(self) -> tuple[int, int]:
+        """How many network threads and I/O threads there are."""
+        return len(self._networks), len(self._io_threads)
+
+    @property
     def waited_s(self) -> tuple[float, float]:
         """Seconds that network threads and I/O threads have spent waiting for work, each summed: for idle
         ratios.

@@ -28,6 +28,7 @@ from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.traffic import Traffic
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.partition_log import PartitionLog
@@ -154,6 +155,7 @@ class Broker:
             BROKER, self.logs, self.produce_purgatory, self.fetch_purgatory, self.delete_purgatory
         )
         self.whereabouts = Whereabouts(self.replicas, self.metadata)
+        self.traffic = Traffic()
 
     def tell(
         self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), topic_id=TOPIC_ID

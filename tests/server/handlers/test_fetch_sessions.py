@@ -21,6 +21,7 @@ from klog.server.handlers.fetch_sessions import (
     FetchSessions,
     next_epoch,
 )
+from klog.server.traffic import Traffic
 from tests.server.handlers.parts import TOPIC, TOPIC_UUID, Broker, Clock, FakeRequest, batch
 from tests.server.handlers.test_fetch import MAX_BYTES, wants
 
@@ -36,7 +37,7 @@ class Client:
     def __init__(self, broker: Broker, slots: int = 10) -> None:
         self.sessions = FetchSessions(slots, broker.clock, numbers())
         self.handler = FetchHandler(
-            broker.whereabouts, self.sessions, broker.fetch_purgatory, broker.clock, MAX_BYTES
+            broker.whereabouts, self.sessions, broker.fetch_purgatory, broker.clock, MAX_BYTES, Traffic()
         )
         self.session_id = 0
         self.epoch = INITIAL_EPOCH
