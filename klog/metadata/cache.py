@@ -6,7 +6,7 @@ Every update makes a new snapshot; readers take one and hold no lock. Rules from
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from klog.formats.names import TopicPartition
@@ -41,8 +41,8 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self._snapshot = ClusterSnapshot()
-        self._writing = threading.Lock()
-        self._updated = threading.Event()
+        self._writing = threading.Condition()
+        self._updated = False
 
     @property
     def snapshot(self) -> ClusterSnapshot:
@@ -54,12 +54,15 @@ class MetadataCache:
         A client that connects in the first moments gives up on a cluster without any broker.
         """
         with self._writing:
-            if not self._updated.is_set():
+            if not self._updated:
                 self._snapshot = replace(self._snapshot, brokers=dict(brokers))
 
-    def wait_for_update(self, timeout_s: float) -> bool:
-        """Until the controller has spoken for the first time; False when it has not in that time."""
-        return self._updated.wait(timeout_s)
+    def wait_for(self, topics: Collection[str], timeout_s: float) -> bool:
+        """Until the controller has spoken and told of these topics; False when it has not in that time."""
+        with self._writing:
+            return self._writing.wait_for(
+                lambda: self._updated and self._snapshot.topics.keys() >= set(topics), timeout_s
+            )
 
     def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
         """Takes in what the controller says, and returns the partitions that are being deleted.
@@ -86,7 +89,8 @@ class MetadataCache:
                 {broker.broker_id: broker for broker in request.live_brokers},
                 request.controller_id if request.controller_id >= 0 else None,
             )
-            self._updated.set()
+            self._updated = True
+            self._writing.notify_all()
         return tuple(where for group in deleted.values() for where in group)
 
 

@@ -25,9 +25,11 @@ from klog.metadata.cluster import create_persistent_nodes, live_brokers, registe
 from klog.metadata.configs import ConfigChangeNotes, read_config
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
+from klog.metadata.topics import topic_names, topics_to_delete
 from klog.metadata.values import BrokerRegistration
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import ControlChannel
+from klog.server.broker_state import BrokerState
 from klog.server.cleaning import ServedLogs, cleaner_config, open_cleaner
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
@@ -63,8 +65,9 @@ def wall_clock_ms() -> int:
 class Broker:
     """One broker. Making it opens and starts everything; `stop` closes everything again.
 
-    `on_fatal` is called when it can go on no more, `on_loaded` for each log that has been loaded. Raises
-    `KlogError` where it cannot start; then nothing is left open.
+    `on_fatal` is called when it can go on no more, `on_loaded` for each log that has been loaded,
+    `on_state` when it does something else. Raises `KlogError` where it cannot start; then nothing is left
+    open.
     """
 
     def __init__(
@@ -74,8 +77,10 @@ class Broker:
         clock_ms: Callable[[], int] = wall_clock_ms,
         on_fatal: Callable[[str], None] = logger.critical,
         on_loaded: Callable[[Progress], None] = lambda progress: None,  # noqa: ARG005
+        on_state: Callable[[BrokerState], None] = lambda state: None,  # noqa: ARG005
     ) -> None:
         self._static = config
+        self._on_state = on_state
         self._clock_ms = clock_ms
         self._on_fatal = on_fatal
         self._on_loaded = on_loaded
@@ -99,7 +104,10 @@ class Broker:
             self._closing = closing.pop_all()
 
     def _open(self, closing: ExitStack) -> None:
+        self._on_state(BrokerState.STARTING)
+        closing.callback(self._on_state, BrokerState.NOT_RUNNING)
         self._open_tree(closing)
+        self._on_state(BrokerState.RECOVERY)
         self._open_logs(closing)
         self._open_waiting(closing)
         self._open_controller(closing)
@@ -113,10 +121,18 @@ class Broker:
         self.cache.introduce(live_brokers(self.store))
         self.network.start()
         self.controller.start()
-        self.cache.wait_for_update(_FIRST_UPDATE_TIMEOUT_S)
+        known = set(topic_names(self.store)).difference(topics_to_delete(self.store))
+        self.cache.wait_for(known, _FIRST_UPDATE_TIMEOUT_S)
+
+    @property
+    def uses_zookeeper(self) -> bool:
+        """Whether the metadata is ZooKeeper's, and not the embedded store's."""
+        return bool(self._static.text("zookeeper.connect"))
 
     def stop(self) -> None:
         """Close everything, clients first and the store last. Idempotent."""
+        if self._serving:
+            self._on_state(BrokerState.SHUTTING_DOWN)
         self._serving = False
         self._closing.close()
 

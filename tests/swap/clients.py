@@ -103,7 +103,7 @@ def consumer(bootstrap: str, isolation: str = "read_uncommitted") -> Iterator[Co
             "group.id": "none",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "auto.offset.reset": "error",
+            "auto.offset.reset": "earliest",
             "isolation.level": isolation,
             "check.crcs": True,
             "fetch.wait.max.ms": 20,

@@ -59,7 +59,7 @@ class Bystander:
             assert offsets.items() <= found[where].items()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bystander(klog: KlogBroker) -> Bystander:
     return Bystander(klog)
 

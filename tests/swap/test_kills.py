@@ -27,6 +27,7 @@ CONFIG: Config = {
     "log.roll.jitter.ms": 0,
     "log.cleaner.backoff.ms": 50,
     "log.cleaner.dedupe.buffer.size": 4_000_000,
+    "log.initial.task.delay.ms": 10,
     "log.flush.scheduler.interval.ms": 20,
     "log.flush.interval.ms": 50,
     "log.flush.offset.checkpoint.interval.ms": 50,

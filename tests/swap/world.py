@@ -50,6 +50,8 @@ class World:
         self.log_starts: dict[tuple[str, int], int] = {}
         self.compacted: set[str] = set()
         self._kafka_log_bytes = 0
+        self._writing_to = ""
+        self._writers: dict[str, Writer] = {}
 
     @property
     def _config(self) -> Config:
@@ -60,6 +62,7 @@ class World:
             "zookeeper.session.timeout.ms": SESSION_MS,
             "log.dirs": ",".join(map(str, self.directories)),
             "log.cleaner.backoff.ms": 100,
+            "log.initial.task.delay.ms": 100,
             "log.retention.check.interval.ms": 500,
         }
 
@@ -107,14 +110,24 @@ class World:
 
     def write(self, bootstrap: str, topic: str, count: int, marker: str, codec: str = "none") -> None:
         """Acknowledged records of every form: null keys and values, headers, large ones."""
-        # A batch larger than a segment is refused.
-        writer = Writer(bootstrap, self.acknowledged, compression_type=codec, batch_num_messages=25)
+        writer = self._writer(bootstrap, codec)
         for number in range(count):
             key = f"key-{number % 40}".encode() if topic in self.compacted or number % 3 else None
             value = None if number % 50 == 49 else f"{marker}/{number}/".encode() * (1 + number % 20)
             headers = [("by", marker.encode()), ("none", None)] if number % 4 == 0 else []
             writer.write(topic, value, key, headers=headers)
         writer.finish()
+
+    def _writer(self, bootstrap: str, codec: str) -> Writer:
+        """One for each codec: an idempotent producer takes half a second until it can write."""
+        if self._writing_to != bootstrap:
+            self._writing_to, self._writers = bootstrap, {}
+        if codec not in self._writers:
+            # A batch larger than a segment is refused.
+            self._writers[codec] = Writer(
+                bootstrap, self.acknowledged, compression_type=codec, batch_num_messages=25
+            )
+        return self._writers[codec]
 
     def create(self, admin: Admin, name: str, partitions: int = 1, **configs: str | int) -> None:
         texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
