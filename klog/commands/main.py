@@ -6,50 +6,87 @@ Subcommands are imported only when they are named, so that a small dump starts i
 
 from __future__ import annotations
 
+import codecs
 import importlib
+import io
 import os
 import sys
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from klog.formats.errors import KlogError, UsageError
 
+
+class _Command(NamedTuple):
+    module: str
+    help: str
+
+
 COMMANDS: Final = {
-    "dump-segment": "dump_segment",
-    "verify": "verify",
-    "rebuild-index": "rebuild_index",
-    "recover": "recover",
-    "clean": "clean",
-    "formats": "formats",
-    "serve": "serve",
-    "topics": "topics",
-    "configs": "configs",
-    "produce": "produce",
-    "consume": "consume",
+    "dump-segment": _Command(
+        "dump_segment", "Show what is in segments, indexes, snapshots and checkpoints. Changes nothing."
+    ),
+    "verify": _Command(
+        "verify",
+        "Check everything that a broker would trust, and say what Kafka would do about each problem.",
+    ),
+    "rebuild-index": _Command(
+        "rebuild_index", "Rebuild the indexes of segments by Kafka's rules; never touches a .log."
+    ),
+    "recover": _Command(
+        "recover",
+        "Recover partitions as Kafka would after an unclean stop, but keep everything that is cut.",
+    ),
+    "clean": _Command(
+        "clean",
+        "Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.",
+    ),
+    "formats": _Command("formats", "List the formats of a log directory, or draw the layout of one."),
+    "serve": _Command("serve", "Run a broker until it is interrupted."),
+    "topics": _Command("topics", "List, describe, create, grow and delete topics of any Kafka."),
+    "configs": _Command("configs", "Show and change configs of topics and brokers of any Kafka."),
+    "produce": _Command(
+        "produce",
+        "Write records into a topic of any Kafka: arguments, files, or lines of stdin as they come.",
+    ),
+    "consume": _Command(
+        "consume", "Show records of topics, from any Kafka. Needs and leaves behind no consumer group."
+    ),
 }
-"""Subcommand -> module of `klog.commands`: its function of that name is the command, its `app` a group."""
+"""Subcommand -> module of `klog.commands`: its function of that name is the command, its `app` a group.
+
+The help is the first paragraph of the command's own: here, so that a list of them imports no command.
+"""
+
+
+def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
+    """The command itself, its module imported."""
+    module_name = COMMANDS[name].module
+    module = importlib.import_module(f"klog.commands.{module_name}")
+    if hasattr(module, "app"):
+        return typer.main.get_command(module.app)
+    holder = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    holder.command(name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", True))(
+        getattr(module, module_name)
+    )
+    return typer.main.get_command(holder)
 
 
 class _LazyGroup(TyperGroup):
-    """A group whose commands are imported when they are asked for."""
+    """A group whose commands are imported when they are run; until then a name and a help stand for them."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 (click's own signature)
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002
-        module_name = COMMANDS.get(cmd_name)
-        if module_name is None:
-            return None
-        module = importlib.import_module(f"klog.commands.{module_name}")
-        if hasattr(module, "app"):
-            return typer.main.get_command(module.app)
-        holder = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-        holder.command(cmd_name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", True))(
-            getattr(module, module_name)
-        )
-        return typer.main.get_command(holder)
+        known = COMMANDS.get(cmd_name)
+        return None if known is None else TyperCommand(cmd_name, help=known.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None or command is None else load(name), rest
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
         try:
@@ -97,6 +134,7 @@ def _root(
 def main() -> None:
     """Run the command line of this process and exit with its code."""
     _stand_in_for_closed_streams()
+    _write_whatever_the_locale()
     status = _status()
     try:
         sys.stdout.flush()
@@ -133,6 +171,25 @@ def _stand_in_for_closed_streams() -> None:
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 (open until the process ends)
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+def _write_whatever_the_locale() -> None:
+    """No text fails for the terminal's encoding: names of files go out as the bytes they are, and what the
+    encoding cannot say (of C and POSIX all but ASCII) as `?`.
+    """
+    codecs.register_error("klog-terminal", _to_terminal)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="klog-terminal")
+
+
+def _to_terminal(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    first = error.object[error.start]  # the encoder reports a whole run, which may hold both kinds
+    if "\udc80" <= first <= "\udcff":
+        return first.encode("ascii", "surrogateescape"), error.start + 1
+    return "?", error.start + 1
 
 
 def _output_failed(error: OSError) -> int:

@@ -1,0 +1,61 @@
+"""The command line as a whole: its list of commands, and output on terminals of any encoding."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from klog.commands import main
+
+RUN = "from klog.commands.main import main; main()"
+POSIX = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+def klog(*args: str | bytes | Path, code: str = RUN, **env: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-c", code, *args],
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **env},
+    )
+
+
+@pytest.mark.parametrize("name", main.COMMANDS)
+def test_the_list_says_of_a_command_what_its_own_help_says_first(name: str) -> None:
+    own = main.load(name).help.split("\n\n")[0]
+    assert " ".join(own.split()) == main.COMMANDS[name].help
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    code = (
+        "import atexit, sys; atexit.register(lambda: print(*sorted(m for m in sys.modules"
+        " if m.startswith('klog.commands.')), file=sys.stderr)); " + RUN
+    )
+    done = klog("--help", code=code)
+    assert all(name.encode() in done.stdout for name in main.COMMANDS)
+    assert done.stderr.split() == [b"klog.commands.main"]
+
+
+@pytest.mark.parametrize("name", ["", *main.COMMANDS])
+def test_help_is_shown_where_the_terminal_knows_ascii_alone(name: str) -> None:
+    done = klog(*filter(None, [name]), "--help", **POSIX)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+    assert b"Usage: " in done.stdout
+
+
+@pytest.mark.parametrize("env", [POSIX, {"LC_ALL": "C.UTF-8"}])
+def test_the_name_of_a_file_is_written_as_the_bytes_that_it_is(tmp_path: Path, env: dict[str, str]) -> None:
+    directory = os.fsencode(tmp_path) + b"/gr\xfc\xc3\xbc-0"
+    os.mkdir(directory)
+    segment = directory + b"/00000000000000000000.log"
+    Path(os.fsdecode(segment)).write_bytes(b"\0" * 100)
+    done = klog("verify", directory, **env)
+    assert done.returncode == 1
+    assert segment in done.stdout
+    assert b"Traceback" not in done.stderr
