@@ -19,6 +19,7 @@ from klog.controller.events import (
     Startup,
     preempt,
 )
+from klog.controller.gauges import ControllerGauges, gauges
 from klog.controller.outbox import Outbox
 from klog.controller.settings import ControllerSettings
 from klog.metadata.store import MetadataStore, SessionState
@@ -60,6 +61,11 @@ class Controller:
     def active_controller_id(self) -> int:
         """The broker id of the controller, or -1, as far as this broker knows."""
         return self._core.active_controller_id
+
+    def gauges(self) -> ControllerGauges:
+        """What it counts now, all 0 where this broker is not the controller."""
+        reign = self._core.reign
+        return ControllerGauges() if reign is None else gauges(reign.context)
 
     def start(self) -> None:
         self.put(Startup())

@@ -123,6 +123,7 @@ class Broker:
         self.controller.start()
         known = set(topic_names(self.store)).difference(topics_to_delete(self.store))
         self.cache.wait_for(known, _FIRST_UPDATE_TIMEOUT_S)
+        self._on_state(BrokerState.RUNNING)
 
     @property
     def uses_zookeeper(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
@@ -25,8 +26,10 @@ class MetricsServer:
                 self.send_response(HTTPStatus.OK)
                 self.send_header("Content-Type", CONTENT_TYPE)
                 self.end_headers()
-                for piece in text():
-                    self.wfile.write(piece.encode())
+                # Whoever asked may be gone before the end: no news either.
+                with suppress(ConnectionError):
+                    for piece in text():
+                        self.wfile.write(piece.encode())
 
             def log_message(self, *_: object) -> None:
                 """Scrapes are not news."""

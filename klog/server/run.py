@@ -12,15 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klog.config.broker import BrokerConfig
 from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
 from klog.server.broker import Broker
+from klog.server.broker_state import BrokerState
 from klog.server.log_output import configure_logging
 from klog.storage.files import read_whole
 from klog.storage.log.manager_values import Progress
+
+if TYPE_CHECKING:
+    from klog.server.metrics.broker import BrokerMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -91,12 +95,14 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
-    broker = Broker(config, on_fatal=on_fatal, on_loaded=_tell_progress)
-    _banner(broker)
     with ExitStack() as closing:
+        metrics = None if launch.metrics_port is None else _serve_metrics(launch.metrics_port, closing)
+        on_state = _ignore_state if metrics is None else metrics.state_changed
+        broker = Broker(config, on_fatal=on_fatal, on_loaded=_tell_progress, on_state=on_state)
         closing.callback(broker.stop)
-        if launch.metrics_port is not None:
-            _serve_metrics(broker, launch.metrics_port, closing)
+        if metrics is not None:
+            metrics.attach(broker)
+        _banner(broker)
         on_serving(broker)
         ended.wait()
     if fatal:
@@ -112,14 +118,21 @@ def _raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _serve_metrics(broker: Broker, port: int, closing: ExitStack) -> None:
+def _ignore_state(_: BrokerState) -> None:
+    """Nobody looks."""
+
+
+def _serve_metrics(port: int, closing: ExitStack) -> BrokerMetrics:
+    """Serve metrics before there is a broker, so that its start can be watched."""
     # Only here: http.server is half of what starting costs.
-    from klog.server.metrics import broker_metrics, render
+    from klog.server.metrics.broker import BrokerMetrics
     from klog.server.metrics_server import MetricsServer
 
-    metrics = MetricsServer(port, lambda: render(broker_metrics(broker)))
-    closing.callback(metrics.stop)
-    logger.info("metrics at http://127.0.0.1:%d/metrics", metrics.port)
+    metrics = BrokerMetrics()
+    server = MetricsServer(port, metrics.text)
+    closing.callback(server.stop)
+    logger.info("metrics at http://127.0.0.1:%d/metrics", server.port)
+    return metrics
 
 
 def _tell_progress(progress: Progress) -> None:

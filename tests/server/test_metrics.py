@@ -3,30 +3,88 @@
 from __future__ import annotations
 
 import re
+import socket
+import struct
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 
 import pytest
 
-from klog.config.broker import BrokerConfig
+from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.errors import UsageError
+from klog.metadata.store import SessionState
+from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
+from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.server.broker import Broker
-from klog.server.metrics import Metric, Sample, broker_metrics, render
+from klog.server.broker_state import BrokerState
+from klog.server.metrics.broker import BrokerMetrics, idle_share
+from klog.server.metrics.exposition import Metric, Sample, render
+from klog.server.metrics.recent import Recent
+from klog.server.metrics.requests import Times, quantile_ns
+from klog.server.metrics.session import SessionCounts
 from klog.server.metrics_server import MetricsServer
+from klog.server.request_times import Timing
+from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)
+from tests.server.test_broker import config, eventually, make_topic
 
-LINE = re.compile(r'[a-z_:][a-z0-9_:]*(\{([a-z]+="[^"]*",?)*\})? -?[0-9.e+]+')
+LINE = re.compile(r'([a-z_:][a-z0-9_:]*)(\{[a-z_]+="[^"]*"(?:,[a-z_]+="[^"]*")*\})? (-?[0-9.e+-]+)')
+PRODUCE, PRODUCE_VERSION = 0, 8
+FETCH, FETCH_VERSION = 1, 11
+
+
+def values(pieces: Sequence[str]) -> dict[str, float]:
+    """The samples by name and labels; every line must be Prometheus' text."""
+    found = {}
+    for line in "".join(pieces).splitlines():
+        if not line.startswith("#"):
+            match = LINE.fullmatch(line)
+            assert match, line
+            found[f"{match[1]}{match[2] or ''}"] = float(match[3])
+    return found
+
+
+class Clock:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
 @pytest.fixture
-def broker(tmp_path):
-    config = {
-        "broker.id": "7",
-        "log.dirs": str(tmp_path / "a"),
-        "listeners": "PLAINTEXT://127.0.0.1:0",
-    }
-    running = Broker(BrokerConfig(config))
-    yield running
-    running.stop()
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def metrics(broker: Broker, clock: Clock) -> BrokerMetrics:
+    made = BrokerMetrics(clock)
+    made.state_changed(BrokerState.RUNNING)
+    made.attach(broker)
+    return made
+
+
+def exchange(broker: Broker, api_key: int, version: int, parts: Sequence[bytes | memoryview]) -> bytes:
+    """Send one request to the broker's port, and wait for the answer."""
+    frame = struct.pack(">hhih", api_key, version, 1, -1) + b"".join(parts)
+    with socket.create_connection(("127.0.0.1", broker.network.port("PLAINTEXT")), 10) as connection:
+        connection.sendall(struct.pack(">i", len(frame)) + frame)
+        (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+        return connection.recv(size, socket.MSG_WAITALL)
+
+
+def produce(broker: Broker, topic: str, records: bytes) -> None:
+    request = ProduceRequest(None, 1, 1000, [(topic, [(0, memoryview(records))])])
+    exchange(broker, PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
+
+
+def fetch(broker: Broker, topic: str, *, offset: int = 0, max_wait_ms: int = 0) -> None:
+    wanted = FetchTopic(topic, None, [FetchPartition(0, -1, offset, -1, -1, 1 << 20)])
+    request = FetchRequest(max_wait_ms, 1, 1 << 20, 0, [wanted])
+    exchange(broker, FETCH, FETCH_VERSION, [encode_fetch_request(FETCH_VERSION, request)])
 
 
 def test_labels_are_escaped() -> None:
@@ -34,25 +92,168 @@ def test_labels_are_escaped() -> None:
     assert "".join(render([metric])) == '# HELP m h\n# TYPE m gauge\nm{x="a\\"b\\\\c\\nd"} 1.5\n'
 
 
-def test_every_line_is_prometheus_text_and_names_are_those_of_kafkas_dashboards(broker: Broker) -> None:
-    lines = "".join(render(broker_metrics(broker))).splitlines()
-    values = [line for line in lines if not line.startswith("#")]
-    assert all(LINE.fullmatch(line) for line in values)
-    names = {re.split(r"[{ ]", line)[0] for line in values}
-    assert names >= {
-        "kafka_server_replicamanager_partitioncount",
-        "kafka_server_replicamanager_leadercount",
-        "kafka_server_replicamanager_underreplicatedpartitions",
-        "kafka_controller_kafkacontroller_activecontrollercount",
-        "kafka_controller_kafkacontroller_offlinepartitionscount",
-        "kafka_server_delayedoperationpurgatory_purgatorysize",
-        "kafka_network_requestmetrics_requests_total",
-        "process_cpu_seconds_total",
-    }
+def test_the_text_of_many_partitions_comes_in_small_pieces() -> None:
+    metric = Metric("m", "gauge", "h", (Sample({"partition": number}, 0) for number in range(1_000)))
+    pieces = list(render([metric]))
+    assert max(piece.count("\n") for piece in pieces) <= 100
+    assert "".join(pieces).count("\nm{") == 1_000
 
 
-def test_metrics_are_served_over_http_and_nothing_else_is(broker: Broker) -> None:
-    server = MetricsServer(0, lambda: render(broker_metrics(broker)))
+def test_what_is_written_and_read_is_counted_by_topic_and_in_sum(
+    broker: Broker, metrics: BrokerMetrics
+) -> None:
+    make_topic(broker, "a")
+    make_topic(broker, "b")
+    records = build_batch([RecordData(i, 1_700_000_000_000, b"k", b"v") for i in range(3)])
+    produce(broker, "a", records)
+    produce(broker, "b", records)
+    fetch(broker, "a")
+    found = values(list(metrics.text()))
+    prefix = "kafka_server_brokertopicmetrics_"
+    assert found[f'{prefix}messagesin_total{{topic="a"}}'] == 3
+    assert found[f"{prefix}messagesin_total"] == 6
+    assert found[f"{prefix}bytesin_total"] == 2 * len(records)
+    assert found[f'{prefix}bytesout_total{{topic="a"}}'] == len(records)
+    assert found[f'{prefix}totalfetchrequests_total{{topic="b"}}'] == 0
+    assert found['kafka_network_requestmetrics_requests_total{request="Produce"}'] == 2
+    assert found['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] == 2
+    assert found['kafka_log_log_numlogsegments{topic="a",partition="0"}'] == 1
+    assert found['kafka_log_log_size{topic="a",partition="0"}'] == len(records)
+
+
+def test_total_time_has_the_wait_in_the_purgatory_and_local_time_has_not(
+    broker: Broker, metrics: BrokerMetrics
+) -> None:
+    make_topic(broker, "t")
+    fetch(broker, "t", max_wait_ms=100)
+    found = values(list(metrics.text()))
+    prefix = "kafka_network_requestmetrics_"
+    assert found[f'{prefix}totaltimems_sum{{request="Fetch"}}'] >= 90
+    assert found[f'{prefix}totaltimems{{request="Fetch",quantile="0.50"}}'] >= 70
+    assert found[f'{prefix}localtimems_sum{{request="Fetch"}}'] < 90
+
+
+def test_quantiles_are_of_the_last_minute_and_counts_of_ever(
+    broker: Broker, metrics: BrokerMetrics, clock: Clock
+) -> None:
+    make_topic(broker, "t")
+    fetch(broker, "t")
+    median = 'kafka_network_requestmetrics_totaltimems{request="Fetch",quantile="0.50"}'
+    count = 'kafka_network_requestmetrics_totaltimems_count{request="Fetch"}'
+    seen = []
+    for _ in range(3):
+        clock.now_s += 61
+        found = values(list(metrics.text()))
+        seen.append((median in found, found[count]))
+    # The first look is compared with the start, the second with the first.
+    assert seen == [(True, 1), (False, 1), (False, 1)]
+
+
+def test_an_idle_broker_says_that_its_threads_are_idle(
+    broker: Broker, metrics: BrokerMetrics, clock: Clock
+) -> None:
+    waited_s = broker.network.waited_s
+    eventually(
+        lambda: all(now > then + 1 for now, then in zip(broker.network.waited_s, waited_s, strict=True))
+    )
+    clock.now_s += 1
+    found = values(list(metrics.text()))
+    assert found["kafka_network_socketserver_networkprocessoravgidle_percent"] > 0.5
+    assert found["kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"] > 0.5
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "possible_s", "share"), [(1, 4, 0.25), (5, 4, 1), (-1, 4, 0), (0, 0, 1)]
+)
+def test_an_idle_share_is_between_0_and_1(waited_s: float, possible_s: float, share: float) -> None:
+    assert idle_share(waited_s, possible_s) == share
+
+
+def test_the_controller_counts_what_is_in_the_cluster(broker: Broker, metrics: BrokerMetrics) -> None:
+    make_topic(broker, "t", 3)
+    prefix = "kafka_controller_kafkacontroller_"
+    eventually(lambda: values(list(metrics.text()))[f"{prefix}globalpartitioncount"] == 3)
+    found = values(list(metrics.text()))
+    expected = {"activecontrollercount": 1, "activebrokercount": 1, "globaltopiccount": 1}
+    nothing = ("offlinepartitionscount", "preferredreplicaimbalancecount", "topicstodeletecount")
+    for name, value in (expected | dict.fromkeys(nothing, 0)).items():
+        assert found[prefix + name] == value
+
+
+def test_a_failed_log_directory_is_named(broker: Broker, metrics: BrokerMetrics) -> None:
+    (path,) = broker.logs.online
+    name = f'kafka_log_logmanager_logdirectoryoffline{{logdirectory="{path}"}}'
+    assert values(list(metrics.text()))[name] == 0
+    broker.logs.directory_failed(path, OSError(5, "Input/output error"))
+    assert values(list(metrics.text()))[name] == 1
+
+
+def test_a_broker_that_starts_or_stops_says_so_and_no_more(broker: Broker) -> None:
+    metrics = BrokerMetrics()
+    state = "kafka_server_kafkaserver_brokerstate"
+    assert values(list(metrics.text()))[state] == BrokerState.NOT_RUNNING
+    metrics.state_changed(BrokerState.RECOVERY)
+    assert values(list(metrics.text()))[state] == 2
+    metrics.attach(broker)
+    metrics.state_changed(BrokerState.SHUTTING_DOWN)
+    found = values(list(metrics.text()))
+    assert found[state] == 7
+    assert "kafka_server_replicamanager_partitioncount" not in found
+
+
+def test_a_broker_tells_its_states_in_order(tmp_path) -> None:
+    states: list[BrokerState] = []
+    running = Broker(config(tmp_path / "other"), on_state=states.append)
+    running.stop()
+    running.stop()
+    assert states == [
+        BrokerState.STARTING,
+        BrokerState.RECOVERY,
+        BrokerState.RUNNING,
+        BrokerState.SHUTTING_DOWN,
+        BrokerState.NOT_RUNNING,
+    ]
+
+
+def test_a_session_is_in_one_state_and_each_change_counts() -> None:
+    counts = SessionCounts()
+    for state in (SessionState.SUSPENDED, SessionState.CONNECTED, SessionState.SUSPENDED):
+        counts.changed(state)
+    found = values(list(render(counts.metrics())))
+    prefix = "kafka_server_sessionexpirelistener_"
+    assert found[f'{prefix}zookeepersessionstate{{state="CONNECTING"}}'] == 1
+    assert found[f'{prefix}zookeepersessionstate{{state="CONNECTED"}}'] == 0
+    assert found[f"{prefix}zookeeperdisconnects_total"] == 2
+
+
+def test_a_quantile_is_within_a_bucket_of_the_truth() -> None:
+    timing = Timing()
+    for microseconds in range(1, 1001):
+        timing.record(microseconds * 1000)
+    counts = Times.of(timing).counts
+    for share in (0.5, 0.9, 0.99):
+        assert quantile_ns(counts, share) == pytest.approx(share * 1_000_000, rel=0.05)
+    assert quantile_ns([0] * len(counts), 0.5) == 0.0
+
+
+def test_what_takes_longer_than_all_bounds_is_counted_too() -> None:
+    timing = Timing()
+    timing.record(10**13)
+    assert (timing.counts[-1], timing.sum_ns) == (1, 10**13)
+
+
+def test_rates_compare_with_a_minute_ago_and_the_past_does_not_grow(clock: Clock) -> None:
+    recent = Recent(clock, 0)
+    for second in range(1, 600):
+        clock.now_s += 1
+        seconds, before = recent.compare(second)
+        assert second - before == seconds
+        assert seconds == second if second < 60 else 60 <= seconds <= 65
+    assert len(recent._past) <= 14
+
+
+def test_metrics_are_served_over_http_and_nothing_else_is(metrics: BrokerMetrics) -> None:
+    server = MetricsServer(0, metrics.text)
     try:
         url = f"http://127.0.0.1:{server.port}"
         with urllib.request.urlopen(f"{url}/metrics") as answer:

@@ -1,0 +1,51 @@
+"""What an active controller counts, for the metrics. From Kafka's `KafkaController` (its gauges)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klog.controller.context import ControllerContext
+from klog.controller.states import PartitionState, ReplicaState
+
+
+class ControllerGauges(NamedTuple):
+    """Numbers of one moment; all 0 where the broker is not the controller."""
+
+    topics: int = 0
+    partitions: int = 0
+    offline_partitions: int = 0
+    preferred_replica_imbalance: int = 0
+    topics_to_delete: int = 0
+    topics_ineligible_to_delete: int = 0
+    replicas_to_delete: int = 0
+    replicas_ineligible_to_delete: int = 0
+    active_brokers: int = 0
+
+
+def gauges(context: ControllerContext) -> ControllerGauges:
+    """To be called from any thread: whatever the event thread may change meanwhile is copied in one step."""
+    leaving = context.topics_to_delete.copy()
+    leadership = list(context.leadership.items())
+    imbalance = 0
+    for where, known in leadership:
+        leader = known.leader_and_isr.leader
+        replicas = context.assignment(where).replicas
+        if replicas and leader != replicas[0] and where.topic not in leaving:
+            imbalance += 1
+    states = list(context.partition_states.items())
+    doomed = [
+        state for replica, state in list(context.replica_states.items()) if replica.partition.topic in leaving
+    ]
+    return ControllerGauges(
+        topics=len(context.topics),
+        partitions=len(states),
+        offline_partitions=sum(
+            state is PartitionState.OFFLINE and where.topic not in leaving for where, state in states
+        ),
+        preferred_replica_imbalance=imbalance,
+        topics_to_delete=len(leaving),
+        topics_ineligible_to_delete=len(context.topics_ineligible_for_deletion),
+        replicas_to_delete=sum(state is not ReplicaState.DELETION_SUCCESSFUL for state in doomed),
+        replicas_ineligible_to_delete=sum(state is ReplicaState.DELETION_INELIGIBLE for state in doomed),
+        active_brokers=len(context.brokers),
+    )

@@ -1,0 +1,212 @@
+"""All metrics of a broker, from before its start to after its end.
+
+While it is neither starting nor stopping all rooms are asked; else there is only what it is doing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from klog.replication.partition import Partition
+from klog.server.broker_state import BrokerState
+from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
+from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
+from klog.server.metrics.process import build_info, process_metrics
+from klog.server.metrics.recent import Recent
+from klog.server.metrics.requests import TimesByApi, request_metrics, request_times
+from klog.server.metrics.session import SessionCounts
+from klog.server.metrics.traffic import traffic_metrics
+
+if TYPE_CHECKING:
+    from klog.server.broker import Broker
+
+_PARTITIONS_A_TURN: Final = 500
+
+
+class _Moment(NamedTuple):
+    """What rates and quantiles are made of."""
+
+    waited_s: tuple[float, float]  # network threads and I/O threads
+    times: TimesByApi
+
+
+class BrokerMetrics:
+    """Made before the broker, so that its start can be watched; `attach` the broker once it runs.
+
+    `pause` gives other threads a turn.
+    """
+
+    def __init__(
+        self,
+        clock_s: Callable[[], float] = time.monotonic,
+        pause: Callable[[], None] = lambda: time.sleep(0),
+    ) -> None:
+        self._clock_s = clock_s
+        self._pause = pause
+        self._started_s = time.time()
+        self._build = build_info()
+        self._state = BrokerState.NOT_RUNNING
+        self._session = SessionCounts()
+        self._attached: tuple[Broker, Recent[_Moment]] | None = None
+
+    def state_changed(self, state: BrokerState) -> None:
+        """The broker does something else now."""
+        self._state = state
+
+    def attach(self, broker: Broker) -> None:
+        """From now on these are the metrics of `broker`."""
+        if broker.uses_zookeeper:
+            broker.store.add_session_listener(self._session.changed)
+        self._attached = broker, Recent(self._clock_s, _moment(broker))
+
+    def text(self) -> Iterator[str]:
+        """The exposition text, piece by piece; whoever takes it lets other threads run between the pieces."""
+        return render(self.metrics())
+
+    def metrics(self) -> Iterator[Metric]:
+        """All there is to say now."""
+        yield gauge("kafka_server_kafkaserver_brokerstate", "3 is running (BrokerState)", self._state)
+        yield self._build
+        yield from process_metrics(self._started_s)
+        if self._attached is not None and self._state is BrokerState.RUNNING:
+            yield from self._running(*self._attached)
+
+    def _running(self, broker: Broker, recent: Recent[_Moment]) -> Iterator[Metric]:
+        now = _moment(broker)
+        seconds, before = recent.compare(now)
+        yield from request_metrics(broker.counters, now.times, before.times)
+        yield from _network_metrics(broker, now, before, seconds)
+        yield from self._partition_metrics(broker)
+        yield from _controller_metrics(broker)
+        if broker.uses_zookeeper:
+            yield from self._session.metrics()
+        yield from _waiting_metrics(broker)
+        online, offline = broker.logs.online, tuple(broker.logs.offline)
+        yield from directory_metrics(online, offline)
+        yield from cleaner_metrics(broker.cleaner, online)
+        yield from log_metrics(broker.logs.logs())
+
+    def _partition_metrics(self, broker: Broker) -> Iterator[Metric]:
+        partitions = list(broker.replicas.partitions.values())
+        hosted = {partition.where.topic for partition in partitions}
+        yield from traffic_metrics(*broker.traffic.read(hosted))
+        leaders = under = below = at_minimum = 0
+        for number, partition in enumerate(partitions):
+            if number % _PARTITIONS_A_TURN == 0:
+                self._pause()
+            if partition.is_leader:
+                leaders += 1
+                missing, spare = _in_sync(partition)
+                under += missing > 0
+                below += spare < 0
+                at_minimum += spare == 0
+        prefix = "kafka_server_replicamanager_"
+        yield gauge(f"{prefix}partitioncount", "replicas on this broker", len(partitions))
+        yield gauge(f"{prefix}leadercount", "partitions that this broker leads", leaders)
+        yield gauge(f"{prefix}underreplicatedpartitions", "led partitions that miss replicas", under)
+        yield gauge(f"{prefix}underminisrpartitioncount", "led partitions below min.insync.replicas", below)
+        yield gauge(f"{prefix}atminisrpartitioncount", "led partitions with no replica to spare", at_minimum)
+        yield gauge(f"{prefix}offlinereplicacount", "replicas on failed disks", len(broker.replicas.offline))
+
+
+def _moment(broker: Broker) -> _Moment:
+    return _Moment(broker.network.waited_s, request_times(broker.counters))
+
+
+def _in_sync(partition: Partition) -> tuple[int, int]:
+    """How many replicas are missing, and how many are there beyond those that must be."""
+    in_sync = len(partition.isr)
+    return len(partition.replicas) - in_sync, in_sync - partition.min_in_sync_replicas
+
+
+def _controller_metrics(broker: Broker) -> Iterator[Metric]:
+    counts = broker.controller.gauges()
+    prefix = "kafka_controller_kafkacontroller_"
+    for name, help_text, value in (
+        ("activecontrollercount", "1 where this broker is the controller", broker.controller.is_active),
+        ("activebrokercount", "live brokers", counts.active_brokers),
+        ("globaltopiccount", "topics of the cluster", counts.topics),
+        ("globalpartitioncount", "partitions of the cluster", counts.partitions),
+        ("offlinepartitionscount", "partitions without a leader", counts.offline_partitions),
+        (
+            "preferredreplicaimbalancecount",
+            "partitions led by another than their first replica",
+            counts.preferred_replica_imbalance,
+        ),
+        ("topicstodeletecount", "topics on their way out", counts.topics_to_delete),
+        ("replicastodeletecount", "replicas of theirs still to go", counts.replicas_to_delete),
+        (
+            "topicsineligibletodeletecount",
+            "topics whose deletion waits for a broker",
+            counts.topics_ineligible_to_delete,
+        ),
+        (
+            "replicasineligibletodeletecount",
+            "replicas whose deletion has failed",
+            counts.replicas_ineligible_to_delete,
+        ),
+    ):
+        yield gauge(f"{prefix}{name}", help_text, value)
+
+
+def _network_metrics(broker: Broker, now: _Moment, before: _Moment, seconds: float) -> Iterator[Metric]:
+    network = broker.network
+    yield gauge(
+        "kafka_server_socketservermetrics_connection_count", "open connections", network.connection_count
+    )
+    yield gauge(
+        "kafka_network_requestchannel_requestqueuesize",
+        "requests that wait for an I/O thread",
+        network.queued_requests,
+    )
+    network_idle, io_idle = (
+        idle_share(waited_s - waited_before_s, seconds * threads)
+        for waited_s, waited_before_s, threads in zip(
+            now.waited_s, before.waited_s, network.thread_counts, strict=True
+        )
+    )
+    for name, kind, idle, waited_s in (
+        ("kafka_network_socketserver_networkprocessor", "network", network_idle, now.waited_s[0]),
+        ("kafka_server_kafkarequesthandlerpool_requesthandler", "I/O", io_idle, now.waited_s[1]),
+    ):
+        yield gauge(
+            f"{name}avgidle_percent", f"share of time that {kind} threads wait for work, 0 to 1", idle
+        )
+        yield counter(f"{name}idle_seconds_total", f"seconds that {kind} threads have waited", waited_s)
+
+
+def idle_share(waited_s: float, possible_s: float) -> float:
+    """The share of the time that threads have waited; 1.0 before any time has passed."""
+    return min(max(waited_s / possible_s, 0.0), 1.0) if possible_s > 0 else 1.0
+
+
+def _waiting_metrics(broker: Broker) -> Iterator[Metric]:
+    rooms = broker.waiting
+    found: Sequence[tuple[str, int, int]] = [
+        (each.name, each.watched, each.waiting)
+        for each in (rooms.produce, rooms.fetch, rooms.delete_records, rooms.topics, rooms.elections)
+    ]
+    prefix = "kafka_server_delayedoperationpurgatory_"
+    yield Metric(
+        f"{prefix}purgatorysize",
+        "gauge",
+        "watched operations, completed ones not swept yet included",
+        [Sample({"delayedoperation": name}, watched) for name, watched, _ in found],
+    )
+    yield Metric(
+        f"{prefix}numdelayedoperations",
+        "gauge",
+        "requests that wait",
+        [Sample({"delayedoperation": name}, waiting) for name, _, waiting in found],
+    )
+    sessions = broker.sessions
+    prefix = "kafka_server_fetchsessioncache_"
+    yield gauge(f"{prefix}numincrementalfetchsessions", "fetch sessions", len(sessions))
+    yield gauge(
+        f"{prefix}numincrementalfetchpartitionscached", "partitions in them", sessions.cached_partitions
+    )
+    yield counter(
+        f"{prefix}incrementalfetchsessionevictions_total", "sessions that made room", sessions.evictions
+    )

@@ -1,0 +1,69 @@
+"""Metrics of the logs: Kafka's `kafka.log:type=Log`, `LogManager`, `LogCleaner` and `LogCleanerManager`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from klog.server.metrics.exposition import Labels, Metric, Sample, gauge
+from klog.storage.cleaner.log_cleaner import LogCleaner
+from klog.storage.log.partition_log import PartitionLog
+
+_OF_A_LOG: Final[tuple[tuple[str, str, Callable[[PartitionLog], int]], ...]] = (
+    ("logstartoffset", "first offset", lambda log: log.log_start_offset),
+    ("logendoffset", "next offset", lambda log: log.log_end_offset),
+    ("size", "bytes of all segments", lambda log: log.size_bytes),
+    ("numlogsegments", "segments", lambda log: len(log.segments)),
+)
+# Kafka's names of the cleaner's gauges; those of its manager first.
+_MANAGER_GAUGES: Final = (
+    ("max-dirty-percent", "dirty share of the dirtiest log"),
+    ("time-since-last-run-ms", "milliseconds since logs were last looked at"),
+)
+_CLEANER_GAUGES: Final = (
+    ("max-buffer-utilization-percent", "how full the offset map of the last cleaning was"),
+    ("cleaner-recopy-percent", "share of the bytes of the last cleaning that stayed"),
+    ("max-clean-time-secs", "seconds of the last cleaning"),
+    ("max-compaction-delay-secs", "by how much max.compaction.lag.ms is exceeded"),
+    ("DeadThreadCount", "cleaner threads that have ended"),
+)
+
+
+def log_metrics(logs: Sequence[PartitionLog]) -> Iterator[Metric]:
+    """Of each log."""
+    labels: list[Labels] = [
+        {"topic": log.partition.topic, "partition": log.partition.partition} for log in logs
+    ]
+    for name, help_text, value in _OF_A_LOG:
+        samples = map(Sample, labels, map(value, logs))
+        yield Metric(f"kafka_log_log_{name}", "gauge", help_text, samples)
+
+
+def directory_metrics(online: Sequence[str], offline: Sequence[str]) -> Iterator[Metric]:
+    """Of the log directories."""
+    yield gauge("kafka_log_logmanager_offlinelogdirectorycount", "failed log directories", len(offline))
+    samples = [Sample({"logdirectory": path}, path in offline) for path in (*online, *offline)]
+    yield Metric("kafka_log_logmanager_logdirectoryoffline", "gauge", "1 where it has failed", samples)
+
+
+def cleaner_metrics(cleaner: LogCleaner, online: Sequence[str]) -> Iterator[Metric]:
+    """Of the cleaner."""
+    gauges = cleaner.gauges()
+    for kind, known in (("logcleanermanager", _MANAGER_GAUGES), ("logcleaner", _CLEANER_GAUGES)):
+        for name, help_text in known:
+            yield gauge(f"kafka_log_{kind}_{name.lower().replace('-', '_')}", help_text, gauges[name])
+    counts = {path: cleaner.uncleanable_count(path) for path in online}
+    yield Metric(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "gauge",
+        "logs that are not cleaned any more, because cleaning them failed",
+        [Sample({"logdirectory": path}, count) for path, count in counts.items()],
+    )
+    # Looking into the logs costs, and is needed only where there is something to see.
+    sizes = {path: cleaner.uncleanable_bytes(path) if count else 0 for path, count in counts.items()}
+    yield Metric(
+        "kafka_log_logcleanermanager_uncleanable_bytes",
+        "gauge",
+        "bytes in them that could be cleaned",
+        [Sample({"logdirectory": path}, size) for path, size in sizes.items()],
+    )
