@@ -10,10 +10,29 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Self
 
+import klog.testing
+from klog.testing import BrokerProcess
+
 _CHUNK_BYTES = 4096
+
+
+@contextmanager
+def broker_behind_proxy(seed: int, chunks: int) -> Iterator[tuple[BrokerProcess, CuttingProxy]]:
+    """A broker that clients reach through a proxy only; it reaches itself by a listener of its own."""
+    with CuttingProxy(seed, chunks) as proxy:
+        config = {
+            "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
+            "advertised.listeners": f"INSIDE://127.0.0.1:0,OUTSIDE://{proxy.address}",
+            "listener.security.protocol.map": "INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+            "inter.broker.listener.name": "INSIDE",
+        }
+        with klog.testing.broker(config) as broker:
+            proxy.target_port = broker.ports["OUTSIDE"]
+            yield broker, proxy
 
 
 class CuttingProxy:
@@ -28,6 +47,7 @@ class CuttingProxy:
         self._chunks = chunks
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
+        self.address = f"127.0.0.1:{self.port}"
         self.target_port = 0
         self.cuts = 0
         self._cutting = True

@@ -8,6 +8,8 @@ import re
 
 import pytest
 
+import klog
+from tests.clients.cutting_proxy import broker_behind_proxy
 from tests.clients.python_clients import ConfluentKafka, Sent
 from tests.clients.waiting import eventually
 
@@ -125,6 +127,18 @@ class TestClients:
         produce(java, broker, [(topic, "snappy")], acks=acks)
         reader = ConfluentKafka(broker.bootstrap_servers)
         eventually(lambda: len(reader.read(topic)) == COUNT)
+
+    def test_nothing_is_written_twice_or_lost_when_connections_break(self, peer):
+        count = 4000
+        with broker_behind_proxy(peer.major, chunks=12) as (broker, proxy):
+            broker.create_topic("t")
+            arguments = (proxy.address, "all", count, 100, TIMESTAMP_MS, "t", "none")
+            done = peer.java("ProduceRecords", *map(str, arguments), jvm_flags=QUICK, timeout_s=90)
+            assert done.stdout.decode().split() == ["t", "0", str(count - 1)]
+            proxy.spare()
+            records = klog.open(str(broker.partition_dir("t"))).records()
+            assert [int(record.headers[0].value) for record in records] == list(range(count))
+            assert proxy.cuts >= 5, "nothing was put to the test"
 
 
 class TestTools:

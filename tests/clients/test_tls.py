@@ -1,0 +1,58 @@
+"""Clients over a TLS listener, with a plain one beside it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AdminClient, KafkaException
+
+import klog.testing
+from klog.testing import BrokerProcess
+from tests.clients.python_clients import AioKafka, ConfluentKafka, KafkaPython, Sent
+from tests.server.network.servers import TLS_FILES
+
+CERTIFICATE = TLS_FILES / "certificate.pem"
+
+
+@pytest.fixture(scope="module")
+def tls_broker(tmp_path_factory) -> Iterator[BrokerProcess]:
+    keystore = tmp_path_factory.mktemp("tls") / "keystore.pem"
+    keystore.write_text((TLS_FILES / "key.pem").read_text() + CERTIFICATE.read_text())
+    config = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://localhost:0",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keystore),
+    }
+    with klog.testing.broker(config) as process:
+        yield process
+
+
+def over_tls(name: str, address: str):
+    if name == "confluent-kafka":
+        config = {"security.protocol": "ssl", "ssl.ca.location": str(CERTIFICATE)}
+        return ConfluentKafka(address, **config)
+    if name == "kafka-python":
+        return KafkaPython(address, security_protocol="SSL", ssl_cafile=str(CERTIFICATE))
+    context = ssl.create_default_context(cafile=str(CERTIFICATE))
+    return AioKafka(address, security_protocol="SSL", ssl_context=context)
+
+
+@pytest.mark.parametrize("name", ["confluent-kafka", "kafka-python", "aiokafka"])
+def test_what_is_written_over_tls_is_read_over_tls_and_without(tls_broker, name):
+    tls_broker.create_topic(name)
+    records = [Sent(b"value %d" % n + b"x" * 1000, b"key") for n in range(500)]
+    client = over_tls(name, tls_broker.endpoints["SSL"])
+    assert client.write(name, records, codec="lz4") == list(range(500))
+    plain = ConfluentKafka(tls_broker.endpoints["PLAINTEXT"])
+    for reader in (client, plain):
+        assert [record.value for record in reader.read(name)] == [record.value for record in records]
+
+
+def test_a_plain_client_on_the_tls_listener_gets_nothing_and_harms_nobody(tls_broker):
+    tls_broker.create_topic("unharmed")
+    plain = ConfluentKafka(tls_broker.endpoints["SSL"])
+    with pytest.raises(KafkaException, match=r"_TRANSPORT|_TIMED_OUT|_ALL_BROKERS_DOWN"):
+        AdminClient(plain.config).list_topics(timeout=1)
+    assert ConfluentKafka(tls_broker.endpoints["PLAINTEXT"]).write("unharmed", [Sent(b"v")]) == [0]
