@@ -54,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 # The controller may be another broker, and busy: the wait for it is a courtesy to clients, no condition.
 _FIRST_UPDATE_TIMEOUT_S: Final = 3.0
+# Without ZooKeeper nobody can resign: then logs are closed, and the office goes with the session.
+_RESIGNATION_TIMEOUT_MS: Final = 5000
 _LARGEST_SESSION_ID: Final = 2**31 - 1
 
 
@@ -209,7 +211,7 @@ class Broker:
             self._register,
             self._clock_ms,
         )
-        closing.callback(self.controller.stop)
+        closing.callback(self.controller.stop, _RESIGNATION_TIMEOUT_MS)
 
     def _open_network(self, closing: ExitStack) -> None:
         broker_id, cluster_id = self.identity
