@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -25,6 +26,9 @@ CONFIG = {
 def broker() -> Iterator[BrokerProcess]:
     with klog.testing.broker(CONFIG, log_dir_count=2) as process:
         yield process
+        logged = process.log_text().splitlines()
+    # What clients do wrong they are told; it is no trouble of the broker's.
+    assert [line for line in logged if re.search(r" (ERROR|FATAL) |Traceback", line)] == []
 
 
 @pytest.fixture
