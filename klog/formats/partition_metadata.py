@@ -6,6 +6,7 @@ append; an id of all zeros is refused, for it stands for "no id".
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 
 from klog.formats.errors import FormatError, UnsupportedFormatError
@@ -13,6 +14,7 @@ from klog.formats.text_format import INT32, UUID, Line, TextField, TextFormat
 from klog.formats.values import Value
 
 _NO_ID: Final = "A" * 22
+_SEPARATOR: Final = re.compile(r":\s+", re.ASCII)
 
 PartitionMetadataFile: Final = TextFormat(
     "partition metadata",
@@ -46,12 +48,26 @@ def parse(data: bytes) -> PartitionMetadata:
         )
     values: dict[str, Value] = {}
     for (at, text), line in zip(lines, PartitionMetadataFile.lines, strict=False):
-        values |= line.read(text, what, at)
+        values |= line.read(_labelled(text, line, at), what, at)
     if values["version"] < 0:
         raise UnsupportedFormatError(f"{what}: version {values['version']} is not defined", position_bytes=0)
     if values["topicId"] == _NO_ID:
         raise FormatError(f"{what}: the topic id is all zeros", position_bytes=lines[1][0])
     return PartitionMetadata(values["topicId"], values["version"])
+
+
+def _labelled(text: str, line: Line, at: int) -> str:
+    """The line with the label that belongs there: Kafka counts two parts and looks at the second only."""
+    parts = _SEPARATOR.split(text)
+    while parts and not parts[-1]:
+        parts.pop()
+    if len(parts) != 2 or parts[1] != parts[1].rstrip():
+        raise FormatError(
+            f"{PartitionMetadataFile.title}: line {text[:80]!r} is not {line.shape!r}",
+            position_bytes=at,
+            cure="the file was cut, edited or overwritten; a broker takes its log directory offline",
+        )
+    return f"{line.template.partition(':')[0]}: {parts[1]}"
 
 
 def build(metadata: PartitionMetadata) -> bytes:

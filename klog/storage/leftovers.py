@@ -8,21 +8,28 @@ plan is made.
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
+from typing import Final
 
-from klog.formats.columns import BatchTable
+from klog.formats.columns import STOP_BAD_SIZE, BatchTable
+from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES
 from klog.formats.names import FileKind, FileName, FileState, segment_file
 from klog.storage.chunks import chunks
-from klog.storage.files import open_for_reading
+from klog.storage.files import open_for_reading, read_whole
 from klog.storage.partition_files import INDEX_KINDS, PartitionFiles
-from klog.storage.recovery_plan import Finding, SetAside, Step, SwapIn
+from klog.storage.recovery_plan import REFUSES, Finding, SetAside, Step, SwapIn
+
+_ENTRY: Final = struct.Struct(">ii")
 
 
 @dataclass(frozen=True, slots=True)
 class Leftovers:
     """The directory as it will be when `steps` are done: paths are those of now.
 
-    `segments` by base offset, `indexes` by base offset and kind, `snapshots` by offset.
+    `segments` by base offset, `indexes` by base offset and kind, `snapshots` by offset. `made_indexes` are
+    the base offsets of swapped-in segments without an offset index: Kafka makes one of nothing but zeros
+    when it opens the `.swap`, and takes it for a sound one ever after.
     """
 
     steps: tuple[Step, ...]
@@ -30,6 +37,7 @@ class Leftovers:
     segments: dict[int, str]
     indexes: dict[int, dict[FileKind, str]]
     snapshots: dict[int, str]
+    made_indexes: frozenset[int] = frozenset()
 
 
 def next_offset(path: str, base_offset: int) -> int:
@@ -67,8 +75,30 @@ def sort_leftovers(files: PartitionFiles) -> Leftovers:
     unfinished += [name for name in files.unknown if name.endswith(".tmp")]
     steps.extend(SetAside(name, "a write that did not end") for name in unfinished)
     names = _normal_names(files)
-    _swap_in(files, swaps, names, steps, findings)
-    return _sorted(names, steps, findings)
+    made = _swap_in(files, swaps, names, steps, findings)
+    return _sorted(names, steps, findings, made)
+
+
+def _end_of_swap(path: str, base_offset: int, index: str | None) -> tuple[int, bool]:
+    """The offset after the last batch of a `.swap`, found from the last entry of its offset index, and
+    whether Kafka gets that far.
+    """
+    position, offset = 0, base_offset
+    entries = read_whole(index) if index is not None else b""
+    if len(entries) >= OFFSET_INDEX_ENTRY_BYTES:
+        last = len(entries) // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES
+        relative, position = _ENTRY.unpack_from(entries, last - OFFSET_INDEX_ENTRY_BYTES)
+        offset += relative
+    if position < 0:
+        return next_offset(path, base_offset), False
+    table = BatchTable()
+    end = base_offset
+    with open_for_reading(path) as file:
+        for _ in chunks(file, table, start_bytes=position):
+            if len(table) and max(table.last_offset) >= offset:
+                offset = -1
+                end = table.last_offset[-1] + 1
+    return end, table.stop != STOP_BAD_SIZE
 
 
 def _of(files: PartitionFiles, state: FileState) -> list[FileName]:
@@ -99,15 +129,27 @@ def _swap_in(
     names: dict[tuple[int, FileKind], str],
     steps: list[Step],
     findings: list[Finding],
-) -> None:
-    """Finish the swap: first what it replaces goes, then it takes the final names."""
-    logs = [name for name in swaps if name.kind is FileKind.LOG]
-    low = min((_offset(name) for name in logs), default=0)
-    high = max((next_offset(files.named(name), _offset(name)) for name in logs), default=0)
-    swapped = {(_offset(name), name.kind) for name in swaps}
+) -> frozenset[int]:
+    """Finish the swap: first what it replaces goes, then it takes the final names.
+
+    Returns the base offsets whose offset index Kafka makes on the way.
+    """
+    bases = [_offset(name) for name in swaps if name.kind is FileKind.LOG]
+    swapped = {(_offset(name), name.kind): files.named(name) for name in swaps}
+    low = min(bases, default=0)
+    high = 0
+    for base in bases:
+        path = swapped[base, FileKind.LOG]
+        end, readable = _end_of_swap(path, base, swapped.get((base, FileKind.OFFSET_INDEX)))
+        high = max(high, end)
+        if not readable:
+            what = "batches end early in a segment that is to be swapped in"
+            kafka = f"{REFUSES}: CorruptRecordException"
+            findings.append(Finding(segment_file(FileKind.LOG, base, FileState.SWAP), what, kafka))
+    made = frozenset(base for base in bases if (base, FileKind.OFFSET_INDEX) not in swapped)
     for key in sorted(names):
         replaced = low <= key[0] < high
-        if replaced or key in swapped:
+        if replaced or key in swapped or (key[1] is FileKind.OFFSET_INDEX and key[0] in made):
             name = segment_file(key[1], key[0])
             steps.append(SetAside(name, "replaced by the cleaned segment"))
             findings.append(Finding(name, "is replaced by a .swap file", "deletes it"))
@@ -123,9 +165,15 @@ def _swap_in(
         steps.append(SwapIn(str(swap), target))
         findings.append(Finding(str(swap), "a swap of cleaned segments did not end", "renames it into place"))
         names[_offset(swap), swap.kind] = files.named(swap)
+    return made
 
 
-def _sorted(names: dict[tuple[int, FileKind], str], steps: list[Step], findings: list[Finding]) -> Leftovers:
+def _sorted(
+    names: dict[tuple[int, FileKind], str],
+    steps: list[Step],
+    findings: list[Finding],
+    made_indexes: frozenset[int],
+) -> Leftovers:
     segments = {offset: path for (offset, kind), path in sorted(names.items()) if kind is FileKind.LOG}
     snapshots = {offset: path for (offset, kind), path in names.items() if kind is FileKind.PRODUCER_SNAPSHOT}
     indexes: dict[int, dict[FileKind, str]] = {}
@@ -138,4 +186,4 @@ def _sorted(names: dict[tuple[int, FileKind], str], steps: list[Step], findings:
             name = segment_file(kind, offset)
             steps.append(SetAside(name, "index without its segment"))
             findings.append(Finding(name, "index without its .log", "deletes it"))
-    return Leftovers(tuple(steps), tuple(findings), segments, indexes, snapshots)
+    return Leftovers(tuple(steps), tuple(findings), segments, indexes, snapshots, made_indexes)

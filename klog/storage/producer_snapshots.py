@@ -43,6 +43,7 @@ class Snapshots:
     taken.
 
     `now_ms` and `expiration_ms` decide which idle producers are forgotten when a snapshot is loaded.
+    `replayed` are the base offsets of the segments that were read.
     `end_bytes` says where segments will end (by base offset), for those that are to be cut.
     """
 
@@ -63,6 +64,7 @@ class Snapshots:
         self._on_unreadable = on_unreadable
         self._taken: dict[int, bytes] = {}
         self._present: set[int] = set(paths)
+        self.replayed: set[int] = set()
 
     @property
     def offsets(self) -> list[int]:
@@ -139,6 +141,7 @@ class Snapshots:
             if not floor <= base < offset:
                 continue
             start = max(base, state.end_offset, log_start_offset)
+            self.replayed.add(base)
             state.end_offset = start
             if base in bases[-2:]:
                 self.take(state)

@@ -16,10 +16,15 @@ from typing import Final
 from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs, parse_epochs
 from klog.formats.columns import BatchTable
-from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
+from klog.formats.constants import (
+    INT32_MAX,
+    OFFSET_INDEX_ENTRY_BYTES,
+    TIME_INDEX_ENTRY_BYTES,
+    TXN_INDEX_ENTRY_BYTES,
+)
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, segment_file
-from klog.storage.files import open_for_reading, read_whole
+from klog.storage.files import open_for_reading, read_whole, size_bytes
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.leftovers import Leftovers, next_offset, sort_leftovers
 from klog.storage.partition_files import PartitionFiles, list_partition
@@ -124,9 +129,10 @@ def _topic_id(files: PartitionFiles) -> list[Finding]:
 
 def _loads(work: _Recovery, base: int) -> bool:
     """Whether Kafka opens the segment without recovering it first: its indexes are there and look usable."""
-    if FileKind.OFFSET_INDEX not in work.leftovers.indexes.get(base, {}):
+    present = work.leftovers.indexes.get(base, {})
+    if FileKind.OFFSET_INDEX not in present and base not in work.leftovers.made_indexes:
         return False
-    txn_index = work.leftovers.indexes[base].get(FileKind.TXN_INDEX)
+    txn_index = present.get(FileKind.TXN_INDEX)
     if txn_index is None:
         return True
     name = segment_file(FileKind.TXN_INDEX, base)
@@ -235,7 +241,7 @@ def _tell(work: _Recovery, base: int, scan: SegmentScan, state: ProducerState) -
 def _conclude(work: _Recovery) -> RecoveryPlan:
     """Steps 5 to 9 of Kafka's order: the log's start and end, epochs, snapshots; then all steps in order."""
     start = work.settings.log_start_offset
-    epochs, epoch_file = _epochs(work)
+    epochs, epoch_file, readable = _epochs(work)
     kept = sorted(work.segments)
     end = _next_offset(work, kept[-1]) if kept else start
     fresh_end = 0
@@ -247,7 +253,7 @@ def _conclude(work: _Recovery) -> RecoveryPlan:
         epochs = LeaderEpochs()
         kept, end, fresh_end = [], start, start
     created = start if not kept else None
-    had_epochs = bool(epochs.entries) or (bool(work.removed) and not kept)
+    had_epochs = bool(epochs.entries) or (bool(work.removed) and not kept) or not readable
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
     bases = kept or [start]
@@ -275,18 +281,20 @@ def _next_offset(work: _Recovery, base: int) -> int:
     return next_offset(work.segments[base], base)
 
 
-def _epochs(work: _Recovery) -> tuple[LeaderEpochs, bytes | None]:
-    """The epochs as the file and then the recovered segments give them, and the file's bytes (None: no
-    file).
+def _epochs(work: _Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
+    """The epochs as the file and then the recovered segments give them, the file's bytes (None: no file),
+    and whether it could be read.
     """
     name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
     data: bytes | None = None
+    readable = True
     epochs = LeaderEpochs()
     if FileKind.LEADER_EPOCH_CHECKPOINT in work.files.plain:
         data = read_whole(work.files.named(name))
         try:
             epochs = LeaderEpochs(parse_epochs(data).entries)
         except FormatError as error:
+            readable = False
             work.findings.append(
                 Finding(name, error.what, "takes the log directory offline", error.position_bytes)
             )
@@ -295,7 +303,7 @@ def _epochs(work: _Recovery) -> tuple[LeaderEpochs, bytes | None]:
     for _, recovered in ordered:
         for entry in recovered.epochs:
             epochs.assign_newer(entry)
-    return epochs, data
+    return epochs, data, readable
 
 
 def _remove_segments(work: _Recovery) -> list[Step]:
@@ -336,8 +344,7 @@ def _index_steps(work: _Recovery) -> list[Step]:
         recovered = work.recovered.get(base)
         present = work.leftovers.indexes.get(base, {})
         if recovered is None:
-            if FileKind.TIME_INDEX not in present:
-                steps.append(Write(segment_file(FileKind.TIME_INDEX, base), b"", "missing"))
+            steps += _unrecovered_index_steps(work, base)
             continue
         scan = recovered.scan
         if not scan.has_indexes:
@@ -353,6 +360,29 @@ def _index_steps(work: _Recovery) -> list[Step]:
         if recovered.txn_index or FileKind.TXN_INDEX in present:
             name = segment_file(FileKind.TXN_INDEX, base)
             steps.extend(_write_if_different(name, present.get(FileKind.TXN_INDEX), recovered.txn_index))
+    return steps
+
+
+def _unrecovered_index_steps(work: _Recovery, base: int) -> list[Step]:
+    """What Kafka changes at the indexes of a segment that it only opens: it ends those that it has read
+    behind their last whole entry.
+    """
+    present = work.leftovers.indexes.get(base, {})
+    steps: list[Step] = []
+    if base in work.leftovers.made_indexes:
+        whole = work.settings.index.max_bytes // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES
+        steps.append(Write(segment_file(FileKind.OFFSET_INDEX, base), bytes(whole), "missing"))
+    if FileKind.TIME_INDEX not in present:
+        steps.append(Write(segment_file(FileKind.TIME_INDEX, base), b"", "missing"))
+    is_last = base == max(work.segments)
+    read = {
+        FileKind.OFFSET_INDEX: OFFSET_INDEX_ENTRY_BYTES if is_last or base in work.snapshots.replayed else 1,
+        FileKind.TIME_INDEX: TIME_INDEX_ENTRY_BYTES if is_last else 1,
+    }
+    for kind, entry_bytes in read.items():
+        if kind in present and (rest := size_bytes(present[kind]) % entry_bytes):
+            data = read_whole(present[kind])[:-rest]
+            steps.append(Write(segment_file(kind, base), data, "its last entry is incomplete"))
     return steps
 
 
@@ -379,6 +409,7 @@ def _snapshot_steps(work: _Recovery) -> list[Step]:
 def _epoch_steps(epochs: LeaderEpochs, old: bytes | None, *, had_entries: bool) -> list[Step]:
     name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
     new = build_epochs(EpochCheckpoint(epochs.entries))
-    if not epochs.entries and not old and not had_entries:
+    if not epochs.entries and not had_entries:
+        # A file cut inside its first line or two is an empty one to Kafka, which has nothing to write then.
         return [Write(name, b"", "missing")] if old is None else []
     return [] if old == new else [Write(name, new, "differs from what the batches give")]
