@@ -1,0 +1,51 @@
+"""What an active controller counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from klog.controller.context import ControllerContext
+from klog.controller.gauges import ControllerGauges, gauges
+from klog.controller.states import PartitionState, Replica, ReplicaState
+from klog.formats.names import TopicPartition
+from klog.metadata.values import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment
+
+
+def add_topic(context: ControllerContext, name: str, leaders: list[int]) -> None:
+    """Partitions whose preferred leader is 1, led by `leaders` (-1: by none)."""
+    context.topics.add(name)
+    for number, leader in enumerate(leaders):
+        where = TopicPartition(name, number)
+        context.assign(where, ReplicaAssignment((1, 2)))
+        context.leadership[where] = LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, 0, (1, 2)), 1)
+        context.partition_states[where] = PartitionState.OFFLINE if leader < 0 else PartitionState.ONLINE
+        for broker_id in (1, 2):
+            context.replica_states[Replica(where, broker_id)] = ReplicaState.ONLINE
+
+
+@pytest.fixture
+def context() -> ControllerContext:
+    made = ControllerContext()
+    add_topic(made, "t", [1, 2, -1])
+    return made
+
+
+def test_partitions_are_counted_by_who_leads_them(context: ControllerContext) -> None:
+    assert gauges(context) == ControllerGauges(
+        topics=1, partitions=3, offline_partitions=1, preferred_replica_imbalance=2
+    )
+
+
+def test_what_is_on_its_way_out_is_neither_offline_nor_out_of_place(context: ControllerContext) -> None:
+    context.queue_deletion(["t"])
+    context.topics_ineligible_for_deletion.add("t")
+    context.replica_states[Replica(TopicPartition("t", 0), 1)] = ReplicaState.DELETION_SUCCESSFUL
+    context.replica_states[Replica(TopicPartition("t", 0), 2)] = ReplicaState.DELETION_INELIGIBLE
+    assert gauges(context) == ControllerGauges(
+        topics=1,
+        partitions=3,
+        topics_to_delete=1,
+        topics_ineligible_to_delete=1,
+        replicas_to_delete=5,
+        replicas_ineligible_to_delete=1,
+    )
