@@ -172,10 +172,17 @@ class TestConfigs:
         topic = new_topic()
         kind = ResourceType.TOPIC
         result(self.alter(admin, kind, topic, "max.message.bytes", "1000"))
-        with pytest.raises(Refused, match="MESSAGE_TOO_LARGE"):
-            writer.write(topic, [Sent(b"v" * 2000)])
+
+        def refused() -> bool:
+            try:
+                writer.write(topic, [Sent(b"v" * 2000)])
+            except Refused as error:
+                return str(error) == "MESSAGE_TOO_LARGE"
+            return False
+
+        eventually(refused)  # the broker is notified after the client has its answer
         result(self.alter(admin, kind, topic, "max.message.bytes", None, AlterConfigOpType.DELETE))
-        assert writer.write(topic, [Sent(b"v" * 2000)]) == [0]
+        eventually(lambda: not refused())
         assert self.of_topic(admin, topic)["max.message.bytes"].value == "1000000"
 
     def test_lists_are_added_to_and_taken_from(self, admin, new_topic):
