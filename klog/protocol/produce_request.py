@@ -19,6 +19,8 @@ from klog.protocol.primitives import (
     read_name,
     read_string,
     read_tags,
+    read_uvarint,
+    text_of,
     write_bytes_size,
     write_string,
 )
@@ -45,7 +47,9 @@ class ProduceRequest(NamedTuple):
 def decode_produce_request(version: int, body: memoryview) -> ProduceRequest:
     """Raises MalformedMessageError."""
     try:
-        return _decode_flexible(body) if version >= FLEXIBLE_FROM else _decode_classic(version, body)
+        if version >= FLEXIBLE_FROM:
+            return _decode_usual(body) or _decode_flexible(body)
+        return _decode_classic(version, body)
     except (struct.error, IndexError) as error:
         raise MalformedMessageError("the Produce request ends too early") from error
 
@@ -84,6 +88,34 @@ def _empty(body: memoryview, start: int, size: int) -> memoryview:
     if size:
         raise MalformedMessageError(f"records of {size} bytes", position_bytes=start)
     return body[start:start]
+
+
+def _decode_usual(body: memoryview) -> ProduceRequest | None:
+    """What a producer sends nearly always, read without a call for each field: records for one partition, no
+    transactional id, no tags. None where it is anything else.
+    """
+    size = len(body)
+    if size < _USUAL_NAME_AT or body[0] or body[_USUAL_NAME_AT - 2] != _ONE_ITEM:
+        return None
+    name_end = _USUAL_NAME_AT - 1 + body[_USUAL_NAME_AT - 1]
+    if not _USUAL_NAME_AT < name_end < _USUAL_NAME_AT + 0x7F or name_end + 5 >= size:
+        return None
+    if body[name_end] != _ONE_ITEM:
+        return None
+    records_size, start = read_uvarint(body, name_end + 5)
+    end = start + records_size - 1
+    if not records_size or end + len(_NO_TAGS) != size or bytes(body[end:]) != _NO_TAGS:
+        return None
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, 1)
+    name = text_of(body[_USUAL_NAME_AT:name_end], _USUAL_NAME_AT)
+    index = INT32.unpack_from(body, name_end + 1)[0]
+    return ProduceRequest(None, acks, timeout_ms, [(name, [(index, body[start:end])])])
+
+
+# The null transactional id, acks, timeout, the number of topics and the size of the name come before it.
+_USUAL_NAME_AT: Final = 9
+_ONE_ITEM: Final = 2
+_NO_TAGS: Final = b"\0\0\0"  # of the partition, the topic and the request
 
 
 def _decode_flexible(body: memoryview) -> ProduceRequest:

@@ -150,6 +150,40 @@ def test_a_response_keeps_what_its_version_carries(version, response):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("name_size", [0, 1, 126, 127, 128, 249])
+@pytest.mark.parametrize("records_size", [None, 0, 1, 126, 127, 128, 16_383, 16_384])
+def test_a_request_for_one_partition_round_trips_at_every_size_of_its_parts(version, name_size, records_size):
+    records = None if records_size is None else bytes(records_size)
+    request = ProduceRequest(None, -1, 30_000, [("n" * name_size, [(-7, records)])])
+    raw = b"".join(encode_produce_request(version, request))
+    assert comparable(decode_produce_request(version, memoryview(raw))) == request
+    for end in (len(raw) - 1, len(raw) // 2, 9, 8, 1, 0):
+        with pytest.raises(MalformedMessageError):
+            decode_produce_request(version, memoryview(raw)[:end])
+
+
+@pytest.mark.parametrize("version", [9, 10, 11])
+def test_tags_after_the_records_of_one_partition_are_passed_over(version):
+    request = ProduceRequest(None, 1, 9, [("t", [(0, b"records")])])
+    raw = b"".join(encode_produce_request(version, request))
+    tagged = raw[:-3] + b"\x01\x05\x02ab" + b"\x00" + b"\x01\x07\x00"
+    assert comparable(decode_produce_request(version, memoryview(tagged))) == request
+
+
+@pytest.mark.parametrize("version", KIO_VERSIONS)
+def test_answers_that_say_nothing_but_numbers_are_written_as_kio_reads_them(version):
+    for name, number in (("t", 1), ("t", 2**62), ("other", 3), ("t", -1)):
+        partition = PartitionProduced(number % 1000, 0, number, -1, number - 1)
+        raw = encode_produce_response(version, ProduceResponse([(name, [partition])]))
+        entity, size = entity_reader(kio_response("produce", version))(raw, 0)
+        assert size == len(raw)
+        assert write_entity(entity) == raw
+        found = decode_produce_response(version, raw).topics
+        expected = partition if version >= 5 else partition._replace(log_start_offset=-1)
+        assert found == [(name, [expected])]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_records_are_views_of_the_frame_that_can_be_written_to(version):
     records = memoryview(bytearray(b"0123456789"))
     request = ProduceRequest(None, 1, 9, [("t", [(0, records)])])
