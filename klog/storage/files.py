@@ -19,6 +19,8 @@ from klog.formats.errors import StorageError
 from klog.storage.gzipped import GzippedFile
 
 GZIP_SUFFIX: Final = ".gz"
+MAX_SMALL_BYTES: Final = 64 << 20
+"""A checkpoint of a million partitions takes about 50 MB; brokers have thousands."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
 _CURES: Final = {
@@ -96,6 +98,24 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
         while got := file.readinto(buffer):  # type: ignore[attr-defined]
             parts.append(bytes(buffer[:got]))
     return b"".join(parts)
+
+
+def read_small(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a file that no broker makes large (checkpoints, properties, snapshots).
+
+    Raises `StorageError` where it is larger than `MAX_SMALL_BYTES`, without reading it.
+    """
+    with open_for_reading(path) as file:
+        # Of a plain file the size is known; of a gzipped copy one byte past the limit tells as much.
+        too_large = isinstance(file, io.FileIO) and os.fstat(file.fileno()).st_size > MAX_SMALL_BYTES
+        data = b"" if too_large else file.read(MAX_SMALL_BYTES + 1)
+    if too_large or len(data) > MAX_SMALL_BYTES:
+        raise StorageError(
+            f"is larger than {MAX_SMALL_BYTES >> 20} MiB, which no sound file of its kind is",
+            file=os.fspath(path),
+            cure="it is damaged or none of Kafka's: put a copy of the right one in its place",
+        )
+    return data
 
 
 def size_bytes(path: str | os.PathLike[str]) -> int:

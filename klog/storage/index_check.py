@@ -17,7 +17,9 @@ from typing import BinaryIO, NamedTuple
 
 from klog.formats.columns import CONTROL_BIT, OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
+from klog.formats.names import FileKind
 from klog.storage.chunks import chunks
+from klog.storage.index_file import IndexFile, read_index
 
 
 class IndexProblem(NamedTuple):
@@ -25,6 +27,13 @@ class IndexProblem(NamedTuple):
 
     what: str
     position_bytes: int
+
+
+class _Times(NamedTuple):
+    """A time index in columns; the offsets are relative to the segment's base."""
+
+    timestamps: array[int]
+    offsets: array[int]
 
 
 @dataclass(slots=True)
@@ -41,13 +50,24 @@ class HeaderPass:
     _pending: list[tuple[int, int, int]] = field(default_factory=list)
 
 
+def read_for_check(path: str, kind: FileKind) -> IndexFile:
+    """The bytes of a `.index` or `.timeindex` as `check_indexes` takes them. Raises `StorageError`."""
+    size = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
+    return read_index(path, size, sorted_only=True)
+
+
 def check_indexes(
-    file: BinaryIO, base_offset: int, offset_index: bytes | None, time_index: bytes | None, *, active: bool
+    file: BinaryIO,
+    base_offset: int,
+    offset_index: IndexFile | None,
+    time_index: IndexFile | None,
+    *,
+    active: bool,
 ) -> HeaderPass:
-    """Check the bytes of both indexes (None: not there) against the open segment. Raises `StorageError`."""
+    """Check both indexes (None: not there) against the open segment. Raises `StorageError`."""
     found = HeaderPass()
     offsets, positions = array("i"), array("i")
-    times: list[tuple[int, int]] = []
+    times = _Times(array("q"), array("i"))
     if offset_index is not None:
         offsets, positions, found.offset_problem = _offset_entries(offset_index, active)
     if time_index is not None:
@@ -75,7 +95,7 @@ def _conclude(
     found: HeaderPass,
     positions: array[int],
     next_entry: int,
-    times: list[tuple[int, int]],
+    times: _Times,
     next_time: int,
     active: bool,
 ) -> None:
@@ -88,36 +108,32 @@ def _conclude(
         entry, offset, _ = found._pending[0]
         what = f"entry {entry} has offset {offset}, with which no batch ends"
         found.offset_problem = IndexProblem(what, entry * OFFSET_INDEX_ENTRY_BYTES)
-    if found.time_problem is None and next_time < len(times):
+    if found.time_problem is None and next_time < len(times.offsets):
         what = f"entry {next_time} has an offset after the last batch"
         found.time_problem = IndexProblem(what, next_time * TIME_INDEX_ENTRY_BYTES)
-    if found.time_problem is None and not active and times and times[-1][0] < found.max_timestamp:
-        what = f"last entry says {times[-1][0]}, but the segment has timestamps up to {found.max_timestamp}"
-        found.time_problem = IndexProblem(what, (len(times) - 1) * TIME_INDEX_ENTRY_BYTES)
+    last = times.timestamps[-1] if times.timestamps else sys.maxsize
+    if found.time_problem is None and not active and last < found.max_timestamp:
+        what = f"last entry says {last}, but the segment has timestamps up to {found.max_timestamp}"
+        found.time_problem = IndexProblem(what, (len(times.offsets) - 1) * TIME_INDEX_ENTRY_BYTES)
 
 
-def _used(data: bytes, entry_bytes: int) -> int:
-    """Entries before the zero tail."""
-    return -(-len(data.rstrip(b"\0")) // entry_bytes)
-
-
-def _form(data: bytes, entry_bytes: int, used: int, active: bool) -> IndexProblem | None:
-    count, odd = divmod(len(data), entry_bytes)
+def _form(index: IndexFile, entry_bytes: int, active: bool) -> IndexProblem | None:
+    count, odd = divmod(index.size_bytes, entry_bytes)
+    used = len(index.entries) // entry_bytes
     if odd:
         return IndexProblem(
-            f"{len(data)} bytes are no whole number of {entry_bytes}-byte entries", count * entry_bytes
+            f"{index.size_bytes} bytes are no whole number of {entry_bytes}-byte entries", count * entry_bytes
         )
-    if used < count and not active and not (count == 1 and used == 0):
+    if index.complete and used < count and not active and not (count == 1 and used == 0):
         what = f"{count - used} zero entries at its end, though the segment is not the active one"
         return IndexProblem(what, used * entry_bytes)
     return None
 
 
-def _offset_entries(data: bytes, active: bool) -> tuple[array[int], array[int], IndexProblem | None]:
-    used = _used(data, OFFSET_INDEX_ENTRY_BYTES)
-    problem = _form(data, OFFSET_INDEX_ENTRY_BYTES, used, active)
+def _offset_entries(index: IndexFile, active: bool) -> tuple[array[int], array[int], IndexProblem | None]:
+    problem = _form(index, OFFSET_INDEX_ENTRY_BYTES, active)
     numbers = array("i")
-    numbers.frombytes(data[: min(used, len(data) // OFFSET_INDEX_ENTRY_BYTES) * OFFSET_INDEX_ENTRY_BYTES])
+    numbers.frombytes(memoryview(index.entries)[: _whole_bytes(index, OFFSET_INDEX_ENTRY_BYTES)])
     if sys.byteorder == "little":
         numbers.byteswap()
     offsets, positions = numbers[0::2], numbers[1::2]
@@ -132,24 +148,27 @@ def _offset_entries(data: bytes, active: bool) -> tuple[array[int], array[int], 
     return offsets, positions, problem
 
 
-def _time_entries(data: bytes, active: bool) -> tuple[list[tuple[int, int]], IndexProblem | None]:
-    used = _used(data, TIME_INDEX_ENTRY_BYTES)
-    problem = _form(data, TIME_INDEX_ENTRY_BYTES, used, active)
+def _whole_bytes(index: IndexFile, entry_bytes: int) -> int:
+    return len(index.entries) // entry_bytes * entry_bytes
+
+
+def _time_entries(index: IndexFile, active: bool) -> tuple[_Times, IndexProblem | None]:
+    problem = _form(index, TIME_INDEX_ENTRY_BYTES, active)
     words = array("i")
-    words.frombytes(data[: min(used, len(data) // TIME_INDEX_ENTRY_BYTES) * TIME_INDEX_ENTRY_BYTES])
+    words.frombytes(memoryview(index.entries)[: _whole_bytes(index, TIME_INDEX_ENTRY_BYTES)])
     if sys.byteorder == "little":
         words.byteswap()
     high, low, offsets = words[0::3], words[1::3], words[2::3]
-    entries = [(h << 32 | w & 0xFFFFFFFF, o) for h, w, o in zip(high, low, offsets, strict=True)]
+    timestamps = array("q", (h << 32 | w & 0xFFFFFFFF for h, w in zip(high, low, strict=True)))
     if problem is None:
         last_timestamp, last_offset = -1, -1
-        for entry, (timestamp, offset) in enumerate(entries):
+        for entry, (timestamp, offset) in enumerate(zip(timestamps, offsets, strict=True)):
             if timestamp <= last_timestamp or offset < last_offset or offset < 0:
                 what = f"entry {entry} (timestamp {timestamp}, offset {offset}) does not ascend"
                 problem = IndexProblem(what, entry * TIME_INDEX_ENTRY_BYTES)
                 break
             last_timestamp, last_offset = timestamp, offset
-    return entries, problem
+    return _Times(timestamps, offsets), problem
 
 
 def _offsets_in(
@@ -200,14 +219,12 @@ def _settle(table: BatchTable, found: HeaderPass) -> None:
     found._pending = waiting
 
 
-def _times_in(
-    table: BatchTable, base_offset: int, times: list[tuple[int, int]], entry: int, found: HeaderPass
-) -> int:
+def _times_in(table: BatchTable, base_offset: int, times: _Times, entry: int, found: HeaderPass) -> int:
     """Check the entries whose offset lies in this chunk; returns the first that lies behind it."""
     done = 0
     running = found.max_timestamp
-    while entry < len(times) and base_offset + times[entry][1] <= table.last_offset[-1]:
-        timestamp, offset = times[entry][0], base_offset + times[entry][1]
+    while entry < len(times.offsets) and base_offset + times.offsets[entry] <= table.last_offset[-1]:
+        timestamp, offset = times.timestamps[entry], base_offset + times.offsets[entry]
         row = bisect_left(table.last_offset, offset)
         if row >= done:
             largest = max(table.max_timestamp[done : row + 1])

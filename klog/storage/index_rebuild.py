@@ -18,7 +18,7 @@ from klog.formats.constants import TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading, read_whole, write_atomically
-from klog.storage.index_check import IndexProblem, check_indexes
+from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots, replay
 from klog.storage.producer_state import (
@@ -139,7 +139,10 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
     files = list_partition(task.directory)
     base = task.base_offset
     log = files.file(FileKind.LOG, base)
-    old = {kind: _read(files, kind, base) for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)}
+    old = {
+        kind: read_for_check(files.file(kind, base), kind) if files.has(kind, base) else None
+        for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
+    }
     if options.force or (not options.check and None in old.values()):
         return _mend(task, files, options, {kind: _missing(files, kind, base) for kind in old})
     with open_for_reading(log) as file:
@@ -160,10 +163,6 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
     return _mend(task, files, options, reports)
 
 
-def _read(files: PartitionFiles, kind: FileKind, base: int) -> bytes | None:
-    return read_whole(files.file(kind, base)) if files.has(kind, base) else None
-
-
 def _missing(files: PartitionFiles, kind: FileKind, base: int) -> IndexReport:
     path = files.file(kind, base)
     if files.has(kind, base):
@@ -175,10 +174,10 @@ def _check_txn_index(
     files: PartitionFiles, base: int, options: RebuildOptions, has_markers: bool
 ) -> IndexReport | None:
     """The transaction index against the segment; None where there is none and need be none."""
-    data = _read(files, FileKind.TXN_INDEX, base)
+    path = files.file(FileKind.TXN_INDEX, base)
+    data = read_whole(path) if files.has(FileKind.TXN_INDEX, base) else None
     if data is None and not has_markers:
         return None
-    path = files.file(FileKind.TXN_INDEX, base)
     state = _producers_of(files, base, options) if has_markers else ProducerState()
     if data is None:
         return IndexReport(path, IndexStatus.MISSING, "is not there") if state.aborted else None

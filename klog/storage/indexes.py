@@ -14,8 +14,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES
-from klog.storage.files import read_whole
+from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
+from klog.formats.names import FileKind
+from klog.storage.index_file import read_index
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
@@ -64,11 +65,17 @@ def _to_zero_tail(entry: struct.Struct, data: bytes) -> Iterator[tuple[int, int]
         yield first, second
 
 
+def read_entries(path: str, kind: FileKind) -> bytes:
+    """The bytes of a `.index` or `.timeindex` but for its zero tail. Raises `StorageError`."""
+    size = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
+    return read_index(path, size).entries
+
+
 def read_offset_index(path: str) -> OffsetIndexEntries:
     """The entries of an offset index file that ascend. Raises `StorageError` where it cannot be read."""
-    data = read_whole(path)
+    data = read_index(path, OFFSET_INDEX_ENTRY_BYTES, sorted_only=True).entries
     numbers = array("i")
-    numbers.frombytes(data[: len(data) // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES])
+    numbers.frombytes(memoryview(data)[: len(data) // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES])
     if sys.byteorder == "little":
         numbers.byteswap()
     offsets, positions = numbers[0::2], numbers[1::2]
@@ -79,7 +86,7 @@ def read_offset_index(path: str) -> OffsetIndexEntries:
 
 def read_time_index(path: str) -> TimeIndexEntries:
     """The entries of a time index file that ascend. Raises `StorageError` where it cannot be read."""
-    data = read_whole(path)
+    data = read_index(path, TIME_INDEX_ENTRY_BYTES, sorted_only=True).entries
     timestamps, offsets = array("q"), array("q")
     for timestamp, offset in time_index_entries(data):
         if timestamps and (timestamp <= timestamps[-1] or offset < offsets[-1]):

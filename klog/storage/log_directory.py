@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.files import read_whole
+from klog.storage.files import read_small
 from klog.storage.targets import targets
 from klog.storage.walk import partition_of
 
@@ -56,7 +56,7 @@ class Checkpoints:
         if not os.path.exists(path):
             return {}
         try:
-            return {entry.partition: entry.offset for entry in parse_offsets(read_whole(path)).entries}
+            return {entry.partition: entry.offset for entry in parse_offsets(read_small(path)).entries}
         except FormatError:
             return {}
 

@@ -18,7 +18,7 @@ from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, FileState, TopicPartition, parse_directory
-from klog.storage.files import open_for_reading, read_whole
+from klog.storage.files import open_for_reading, read_small
 from klog.storage.reader import OnProblem
 from klog.storage.segment import Segment
 from klog.storage.select import Bounds
@@ -35,7 +35,7 @@ _PAST_EVERY_OFFSET = 2**63 - 1
 
 
 def _parse_file(path: str, parse: Callable[[bytes], _Parsed]) -> _Parsed:
-    data = read_whole(path)
+    data = read_small(path)
     try:
         return parse(data)
     except FormatError as error:

@@ -12,7 +12,7 @@ from klog.formats import clean_shutdown, meta_properties
 from klog.formats.checkpoints import parse_offsets
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import DirectoryState, FileKind, TopicPartition, parse_directory, parse_file
-from klog.storage.files import is_directory, list_directory, read_whole
+from klog.storage.files import is_directory, list_directory, read_small
 from klog.storage.problem import RECOVER, Problem, note
 from klog.storage.verify_partition import PartitionFacts
 from klog.storage.walk import partition_of
@@ -71,9 +71,9 @@ def _file(path: str, name: str) -> list[Problem]:
         return [note(path, "has no name of Kafka's", "ignores it")]
     try:
         if name == FileKind.META_PROPERTIES:
-            meta_properties.parse(read_whole(path))
+            meta_properties.parse(read_small(path))
         elif name == FileKind.CLEAN_SHUTDOWN:
-            clean_shutdown.parse(read_whole(path))
+            clean_shutdown.parse(read_small(path))
     except FormatError as error:
         if kind is FileKind.META_PROPERTIES:
             cure = "write it anew from another directory of this broker"
@@ -87,7 +87,7 @@ def _checkpoint(directory: str, kind: FileKind, known: dict[TopicPartition, Part
     if not os.path.exists(path):
         return []
     try:
-        entries = parse_offsets(read_whole(path)).entries
+        entries = parse_offsets(read_small(path)).entries
     except KlogError as error:
         cure = "delete the file: it counts as empty then"
         return [Problem(path, error.what, _OFFLINE, cure, position=error.position_bytes)]
@@ -152,7 +152,7 @@ def _identity(path: str) -> dict[str, str]:
     if not os.path.exists(path):
         return {}
     try:
-        properties = meta_properties.parse(read_whole(path))
+        properties = meta_properties.parse(read_small(path))
     except FormatError:
         return {}
     pairs = {"cluster.id": properties.cluster_id, "the broker's id": properties.node_id}

@@ -13,7 +13,7 @@ from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochEntry, parse_epochs
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import FileKind, FileState
-from klog.storage.files import read_whole
+from klog.storage.files import read_small
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.problem import REBUILD, RECOVER, Problem, note
 from klog.storage.producer_snapshots import replay
@@ -85,7 +85,7 @@ def _snapshots(files: PartitionFiles, segments: list[SegmentFacts], end: int) ->
     for offset in files.snapshots:
         path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
         try:
-            sound[offset] = unpack_snapshot(read_whole(path))
+            sound[offset] = unpack_snapshot(read_small(path))
         except KlogError as error:
             kafka = "deletes it and takes the next older one"
             cure = f"{REBUILD} --snapshots"
@@ -161,7 +161,7 @@ def _epochs(files: PartitionFiles, segments: list[SegmentFacts], start: int, end
         kafka = "starts without epochs after a clean stop; makes it from the batches after an unclean one"
         return [Problem(path, "is missing, though batches have leader epochs", kafka, RECOVER)]
     try:
-        entries = parse_epochs(read_whole(path)).entries
+        entries = parse_epochs(read_small(path)).entries
     except KlogError as error:
         kafka = "takes the whole log directory offline"
         return [Problem(path, error.what, kafka, RECOVER, position=error.position_bytes)]
@@ -198,7 +198,7 @@ def _metadata(files: PartitionFiles) -> list[Problem]:
         return []
     path = files.named(FileKind.PARTITION_METADATA)
     try:
-        partition_metadata.parse(read_whole(path))
+        partition_metadata.parse(read_small(path))
     except FormatError as error:
         kafka, cure = "takes the log directory offline", "copy the file from another replica"
         return [Problem(path, error.what, kafka, cure, position=error.position_bytes)]

@@ -9,8 +9,8 @@ from klog.commands.dump.plan import DumpFile, DumpPlan
 from klog.commands.dump.problems import Problems
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import FileKind, FileState
-from klog.storage.files import open_for_reading, read_whole
-from klog.storage.index_check import IndexProblem, check_indexes
+from klog.storage.files import open_for_reading
+from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
 from klog.storage.walk import files_of
 
 _CURE = "`klog rebuild-index` makes it anew from the segment"
@@ -35,8 +35,8 @@ def _check(file: DumpFile, base_offset: int, problems: Problems) -> None:
         found = check_indexes(
             opened,
             base_offset,
-            read_whole(offset_path) if os.path.exists(offset_path) else None,
-            read_whole(time_path) if os.path.exists(time_path) else None,
+            read_for_check(offset_path, FileKind.OFFSET_INDEX) if os.path.exists(offset_path) else None,
+            read_for_check(time_path, FileKind.TIME_INDEX) if os.path.exists(time_path) else None,
             active=_is_active(file, base_offset),
         )
     _tell(offset_path, found.offset_problem, problems)

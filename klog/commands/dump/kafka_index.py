@@ -22,6 +22,7 @@ from klog.formats.checksums import crc32c
 from klog.formats.columns import CODEC_MASK, BatchTable
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.storage.files import open_for_reading, read_whole
+from klog.storage.index_file import IndexFile, read_index
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
@@ -150,18 +151,26 @@ class _Segment:
         return self._file.read(size)
 
 
+def _entry(layout: struct.Struct, index: IndexFile, number: int) -> tuple[int, int]:
+    at = number * layout.size
+    if at + layout.size > len(index.entries):
+        return 0, 0  # of the zeros that are not held
+    first, second = layout.unpack_from(index.entries, at)
+    return first, second
+
+
 @dataclass(frozen=True, slots=True)
 class _OffsetIndex:
     """The entries of a `.index`, as `OffsetIndex` sees them."""
 
     base_offset: int
-    data: bytes
+    file: IndexFile
 
     def __len__(self) -> int:
-        return len(self.data) // _OFFSET_ENTRY.size
+        return self.file.size_bytes // _OFFSET_ENTRY.size
 
     def entry(self, number: int) -> tuple[int, int]:
-        relative, position = _OFFSET_ENTRY.unpack_from(self.data, number * _OFFSET_ENTRY.size)
+        relative, position = _entry(_OFFSET_ENTRY, self.file, number)
         return self.base_offset + relative, position
 
     def lookup(self, offset: int) -> int:
@@ -198,12 +207,14 @@ def dump_index(
     base_offset = java.parse_long(name.split(".", maxsplit=1)[0], path)
     segment = _Segment(_beside(path, name, ".log"), limit_bytes)
     try:
-        index = _OffsetIndex(base_offset, read_whole(path))
+        index = _OffsetIndex(base_offset, read_index(path, _OFFSET_ENTRY.size))
         shown = java.java_path(path)
         if not len(index):
             pen.write(f"{shown} is empty.\n")
         elif flags.index_sanity_check:
-            _check_sanity(index.entry(len(index) - 1)[0], base_offset, len(index.data), _OFFSET_ENTRY.size)
+            _check_sanity(
+                index.entry(len(index) - 1)[0], base_offset, index.file.size_bytes, _OFFSET_ENTRY.size
+            )
             pen.write(f"{shown} passed sanity check.\n")
         else:
             _offset_entries(path, index, segment, flags, errors, pen)
@@ -249,8 +260,8 @@ def dump_time_index(
     base_offset = java.parse_long(name.split(".", maxsplit=1)[0], path)
     segment = _Segment(_beside(path, name, ".log"), limit_bytes)
     try:
-        index = _OffsetIndex(base_offset, read_whole(_beside(path, name, ".index")))
-        data = read_whole(path)
+        index = _OffsetIndex(base_offset, read_index(_beside(path, name, ".index"), _OFFSET_ENTRY.size))
+        data = read_index(path, _TIME_ENTRY.size)
         if flags.index_sanity_check:
             _check_time_sanity(data, base_offset)
             pen.write(f"{java.java_path(path)} passed sanity check.\n")
@@ -260,12 +271,12 @@ def dump_time_index(
         segment.close()
 
 
-def _check_time_sanity(data: bytes, base_offset: int) -> None:
-    entries = len(data) // _TIME_ENTRY.size
+def _check_time_sanity(data: IndexFile, base_offset: int) -> None:
+    entries = data.size_bytes // _TIME_ENTRY.size
     last_offset = base_offset
     if entries:
-        first_timestamp, _ = _TIME_ENTRY.unpack_from(data, 0)
-        last_timestamp, relative = _TIME_ENTRY.unpack_from(data, (entries - 1) * _TIME_ENTRY.size)
+        first_timestamp, _ = _entry(_TIME_ENTRY, data, 0)
+        last_timestamp, relative = _entry(_TIME_ENTRY, data, entries - 1)
         last_offset = base_offset + relative
         if last_timestamp < first_timestamp:
             raise CorruptRecordError(
@@ -273,12 +284,12 @@ def _check_time_sanity(data: bytes, base_offset: int) -> None:
                 f" {first_timestamp}",
                 cure="`klog rebuild-index` makes a new one from the segment",
             )
-    _check_sanity(last_offset, base_offset, len(data), _TIME_ENTRY.size)
+    _check_sanity(last_offset, base_offset, data.size_bytes, _TIME_ENTRY.size)
 
 
 def _time_entries(
     path: str,
-    data: bytes,
+    data: IndexFile,
     index: _OffsetIndex,
     segment: _Segment,
     flags: KafkaFlags,
@@ -287,8 +298,8 @@ def _time_entries(
 ) -> None:
     shown_path = java.absolute_path(path)
     previous = -1
-    for number in range(len(data) // _TIME_ENTRY.size):
-        timestamp, relative = _TIME_ENTRY.unpack_from(data, number * _TIME_ENTRY.size)
+    for number in range(data.size_bytes // _TIME_ENTRY.size):
+        timestamp, relative = _entry(_TIME_ENTRY, data, number)
         offset = index.base_offset + relative
         if offset == index.base_offset and number > 0:
             return  # the zero-filled rest of a pre-allocated file

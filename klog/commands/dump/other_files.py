@@ -21,8 +21,8 @@ from klog.formats import (
 )
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind
-from klog.storage.files import read_whole
-from klog.storage.indexes import offset_index_entries, time_index_entries
+from klog.storage.files import read_small
+from klog.storage.indexes import offset_index_entries, read_entries, time_index_entries
 
 Content = tuple[list[Column], Iterable[Row]]
 
@@ -32,7 +32,7 @@ def show(file: DumpFile, pages: Pages, limit: int | None) -> int:
     reader = _READERS.get(file.kind)
     if reader is None:
         raise FormatError(f"there is no table of a {file.kind} file", file=file.path)
-    columns, rows = reader(file, read_whole(file.path))
+    columns, rows = reader(file, _content(file))
     shown = pages.table(columns, islice(rows, limit))
     if not shown:
         pages.line("no entries", NULL)
@@ -41,6 +41,12 @@ def show(file: DumpFile, pages: Pages, limit: int | None) -> int:
 
 def _number(value: int) -> Cell:
     return Cell("" if value == -1 else str(value))
+
+
+def _content(file: DumpFile) -> bytes:
+    if file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        return read_entries(file.path, file.kind)
+    return read_small(file.path)
 
 
 def _offset_index(file: DumpFile, data: bytes) -> Content:

@@ -14,8 +14,8 @@ from klog.commands.dump.pen import Pen
 from klog.commands.dump.plan import DumpFile
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind
-from klog.storage.files import read_whole
-from klog.storage.indexes import offset_index_entries, time_index_entries
+from klog.storage.files import read_small
+from klog.storage.indexes import offset_index_entries, read_entries, time_index_entries
 
 Objects = Iterable[dict[str, Any]]
 
@@ -26,11 +26,17 @@ def show(file: DumpFile, pen: Pen, limit: int | None) -> int:
     if reader is None:
         raise FormatError(f"a {file.kind} file holds nothing that can be shown", file=file.path)
     shown = 0
-    for fields in islice(reader(file, read_whole(file.path)), limit):
+    for fields in islice(reader(file, _content(file)), limit):
         pen.write(json.dumps({"file": file.path, **fields}, ensure_ascii=False, separators=(",", ":")) + "\n")
         pen.turn()
         shown += 1
     return shown
+
+
+def _content(file: DumpFile) -> bytes:
+    if file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        return read_entries(file.path, file.kind)
+    return read_small(file.path)
 
 
 def _offset_index(file: DumpFile, data: bytes) -> Objects:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.files import read_whole, write_atomically
+from klog.storage.files import read_small, write_atomically
 
 
 class CleanerCheckpointFile:
@@ -23,7 +23,7 @@ class CleanerCheckpointFile:
         """First dirty offset by partition; nothing where there is no file."""
         if not os.path.exists(self.path):
             return {}
-        return {entry.partition: entry.offset for entry in parse_offsets(read_whole(self.path)).entries}
+        return {entry.partition: entry.offset for entry in parse_offsets(read_small(self.path)).entries}
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the file."""

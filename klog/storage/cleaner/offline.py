@@ -22,7 +22,7 @@ from klog.storage.cleaner.selection import DirtyLog, dirty_log
 from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove, swap_in
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
 from klog.storage.cleaner.view import SegmentView
-from klog.storage.files import read_whole, storage_error, write_atomically
+from klog.storage.files import read_small, storage_error, write_atomically
 from klog.storage.log.retention import Extent, deletable
 from klog.storage.walk import partition_of
 
@@ -191,6 +191,6 @@ def _offsets(path: str) -> dict[TopicPartition, int] | None:
     if not os.path.exists(path):
         return None
     try:
-        return {entry.partition: entry.offset for entry in parse_offsets(read_whole(path)).entries}
+        return {entry.partition: entry.offset for entry in parse_offsets(read_small(path)).entries}
     except FormatError:
         return {}

@@ -1,0 +1,121 @@
+"""Index files as brokers allocate them: entries are read, zeros are not, whatever size the file claims."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from klog.formats.errors import StorageError
+from klog.storage import files
+from klog.storage.index_file import IndexFile, read_index
+from klog.storage.indexes import read_offset_index, read_time_index
+from tests.corpora import Corpus
+
+GIB = 1 << 30
+ENTRIES = struct.pack(">iiiiii", 5, 100, 9, 4200, 30, 8300)
+
+
+def sparse(path: Path, head: bytes, size_bytes: int, tail: bytes = b"") -> Path:
+    with path.open("wb") as file:
+        file.write(head)
+        file.truncate(size_bytes)
+        if tail:
+            file.seek(size_bytes - len(tail))
+            file.write(tail)
+    return path
+
+
+@pytest.mark.parametrize("size_bytes", [24, 32, 10 << 20, 3 * GIB])
+def test_the_zeros_at_the_end_are_left_out(tmp_path: Path, size_bytes: int) -> None:
+    path = sparse(tmp_path / "0.index", ENTRIES, size_bytes)
+    assert read_index(str(path), 8) == IndexFile(ENTRIES, size_bytes)
+    assert list(read_offset_index(str(path)).relative_offsets) == [5, 9, 30]
+
+
+def test_an_entry_of_zeros_before_others_stays(tmp_path: Path) -> None:
+    path = tmp_path / "0.index"
+    path.write_bytes(bytes(8) + ENTRIES + bytes(16))
+    assert read_index(str(path), 8) == IndexFile(bytes(8) + ENTRIES, 48)
+
+
+def test_an_odd_end_counts(tmp_path: Path) -> None:
+    path = tmp_path / "0.index"
+    path.write_bytes(ENTRIES + b"\0\0\1")
+    assert read_index(str(path), 8) == IndexFile(ENTRIES + b"\0\0\1", 27)
+
+
+def test_what_stands_behind_a_long_gap_is_told_as_one_entry_out_of_order(tmp_path: Path) -> None:
+    path = sparse(tmp_path / "0.index", ENTRIES, 3 * GIB, b"\1")
+    found = read_index(str(path), 8)
+    assert (len(found.entries) % 8, found.size_bytes, found.complete) == (0, 3 * GIB, False)
+    assert found.entries.rstrip(b"\0") == ENTRIES.rstrip(b"\0")
+    assert len(found.entries) < 1 << 20
+
+
+def test_a_large_file_that_is_no_index_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "0.timeindex"
+    path.write_bytes(b"\x11" * (8 << 20))
+    assert len(read_index(str(path), 12, sorted_only=True).entries) < 2 << 20
+    assert len(read_index(str(path), 12).entries) == 8 << 20
+    assert list(read_time_index(str(path)).timestamps_ms) == [0x1111111111111111]
+
+
+def test_a_gzipped_copy_reads_alike(tmp_path: Path) -> None:
+    path = tmp_path / "0.index.gz"
+    path.write_bytes(gzip.compress(ENTRIES + bytes(10 << 20)))
+    assert read_index(str(path), 8) == IndexFile(ENTRIES, 24 + (10 << 20))
+
+
+def test_a_small_file_that_is_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = sparse(tmp_path / "meta.properties", b"version=1\n", GIB)
+    with pytest.raises(StorageError, match="larger than 64 MiB"):
+        files.read_small(path)
+    monkeypatch.setattr(files, "MAX_SMALL_BYTES", 10)
+    path.write_bytes(b"version=1\n")
+    assert files.read_small(path) == b"version=1\n"
+    copy = tmp_path / "meta.properties.gz"
+    copy.write_bytes(gzip.compress(b"version=1\n\n"))
+    with pytest.raises(StorageError, match="larger than"):
+        files.read_small(copy)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dump-segment", "--all-files", "--verify"),
+        ("dump-segment", "--all-files", "--format", "table"),
+        ("dump-segment", "--files", "{}/00000000000000000000.index,{}/00000000000000000000.timeindex"),
+        ("dump-segment", "--offsets", "3..5"),
+        ("verify",),
+        ("rebuild-index", "--check"),
+    ],
+)
+def test_indexes_of_gigabytes_cost_neither_memory_nor_time(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    source = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path
+    directory = tmp_path / "c-b-0"
+    shutil.copytree(source, directory)
+    for suffix in (".index", ".timeindex"):
+        path = directory / f"{'0' * 20}{suffix}"
+        head = path.read_bytes()
+        sparse(path, head, 3 * GIB, b"\1" if suffix == ".index" else b"")
+    (directory / "leader-epoch-checkpoint").unlink(missing_ok=True)
+    sparse(directory / "leader-epoch-checkpoint", b"0\n", GIB)
+    command = [text.replace("{}", str(directory)) for text in arguments]
+    command += [] if "--files" in command else [str(directory)]
+    code = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30));"
+    code += "from klog.commands.main import main; main()"
+    started_s = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, check=False, text=True)
+    assert time.monotonic() - started_s < 10
+    assert "Traceback" not in done.stderr
+    assert "MemoryError" not in done.stderr
+    assert done.returncode in (0, 1)
