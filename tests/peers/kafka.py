@@ -33,6 +33,7 @@ _SOURCES_BY_MAJOR = {
         "Json",
         "LoadServer",
         "LogOracle",
+        "PacedProducer",
         "ProduceRecords",
         "RecoverSegment",
         "WireOracle",
