@@ -8,23 +8,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import klog.testing
-from klog.testing import BrokerProcess
+from tests.clients.brokers import Broker, kafka_broker, klog_broker
 from tests.clients.python_clients import CLIENTS, Client
 
 _numbers = itertools.count()
 
-CONFIG = {
-    "num.partitions": 2,
-    "log.retention.ms": -1,
-    "message.max.bytes": 1_000_000,
-    "group.initial.rebalance.delay.ms": 0,
-}
 
-
-@pytest.fixture(scope="session")
-def broker() -> Iterator[BrokerProcess]:
-    with klog.testing.broker(CONFIG, log_dir_count=2) as process:
+@pytest.fixture(scope="session", params=["klog", pytest.param("kafka3", marks=pytest.mark.kafka)])
+def broker(request, tmp_path_factory) -> Iterator[Broker]:
+    if request.param == "kafka3":
+        peer = request.getfixturevalue("kafka3")
+        with kafka_broker(peer, tmp_path_factory.mktemp("kafka3")) as process:
+            yield process
+        return
+    with klog_broker() as process:
         yield process
         logged = process.log_text().splitlines()
     # What clients do wrong they are told; it is no trouble of the broker's.

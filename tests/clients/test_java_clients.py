@@ -9,6 +9,7 @@ import re
 import pytest
 
 import klog
+from tests.clients.brokers import klog_broker
 from tests.clients.cutting_proxy import broker_behind_proxy
 from tests.clients.python_clients import ConfluentKafka, Sent
 from tests.clients.waiting import eventually
@@ -19,6 +20,13 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 300
 TIMESTAMP_MS = 1_600_000_000_000
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
+
+@pytest.fixture(scope="module")
+def broker():
+    """klog alone: that Kafka's clients understand Kafka needs no test."""
+    with klog_broker() as process:
+        yield process
 
 
 @pytest.fixture(scope="session", params=["kafka3", "kafka4"])

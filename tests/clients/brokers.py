@@ -1,0 +1,68 @@
+"""The brokers that clients are tried on: klog, and Kafka 3.9 itself, which shows that the tests are true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import klog.testing
+from klog.testing.topics import create_topic
+from tests.peers import KafkaPeer, ZooKeeperBroker
+
+CONFIG: Mapping[str, str | int] = {
+    "num.partitions": 2,
+    "log.retention.ms": -1,
+    "message.max.bytes": 1_000_000,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+class Broker(Protocol):
+    """What the tests need of a broker."""
+
+    bootstrap_servers: str
+    log_dirs: Sequence[Path]
+
+    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Returns when the topic can be written to."""
+
+    def partition_dir(self, topic: str, partition: int = 0) -> Path: ...
+
+    def log_text(self) -> str: ...
+
+
+class _Kafka:
+    """Real Kafka, with the same configs."""
+
+    def __init__(self, broker: ZooKeeperBroker, log_dirs: Sequence[Path]) -> None:
+        self._log_path = broker.log_path
+        self.bootstrap_servers = broker.bootstrap
+        self.log_dirs = log_dirs
+
+    def create_topic(self, topic, partitions=1, config=None) -> None:
+        create_topic(self.bootstrap_servers, topic, partitions, config or {})
+
+    def partition_dir(self, topic, partition=0) -> Path:
+        (found,) = (path for each in self.log_dirs if (path := each / f"{topic}-{partition}").is_dir())
+        return found
+
+    def log_text(self) -> str:
+        return self._log_path.read_text("utf-8", "replace")
+
+
+@contextmanager
+def klog_broker() -> Iterator[Broker]:
+    """klog, with two log directories."""
+    with klog.testing.broker(CONFIG, log_dir_count=2) as process:
+        yield process
+
+
+@contextmanager
+def kafka_broker(peer: KafkaPeer, work: Path) -> Iterator[Broker]:
+    """Kafka of the peer's version, with two log directories."""
+    log_dirs = [work / "log-dir-0", work / "log-dir-1"]
+    config = {**CONFIG, "log.dirs": ",".join(map(str, log_dirs))}
+    with ZooKeeperBroker(work, config, peer) as broker:
+        yield _Kafka(broker, log_dirs)
