@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import signal
 import threading
 import time
 from pathlib import Path
@@ -142,6 +143,28 @@ def test_kills_during_the_start_itself_lose_nothing(tmp_path: Path) -> None:
             klog.spawn()
             time.sleep(chance.uniform(0, 0.8))
             klog.kill()
+        klog.start()
+        eventually(lambda: acknowledged.keys() <= Admin(klog.bootstrap).led())
+        check(read(klog.bootstrap, acknowledged), acknowledged)
+        klog.stop()
+
+
+@pytest.mark.slow
+def test_a_signal_during_recovery_is_obeyed_and_nothing_is_lost(tmp_path: Path) -> None:
+    acknowledged: Written = {}
+    with KlogBroker(tmp_path, {**CONFIG, "log.segment.bytes": 10_000_000}) as klog:
+        klog.start()
+        Admin(klog.bootstrap).create({"small": (2, {}), "large": (2, {}), "compacted": (1, {})})
+        load = Load(klog.bootstrap, acknowledged, 0)
+        time.sleep(2)
+        klog.kill()
+        load.end()
+        for delay_ms in (200, 300, 400):
+            klog.spawn()
+            time.sleep(delay_ms / 1000)
+            klog.process.send_signal(signal.SIGTERM)
+            assert klog.ended() in (0, -signal.SIGTERM)
+            assert "Traceback" not in klog.log_text
         klog.start()
         eventually(lambda: acknowledged.keys() <= Admin(klog.bootstrap).led())
         check(read(klog.bootstrap, acknowledged), acknowledged)

@@ -26,6 +26,8 @@ WARM_UP_S = SOAK_S / 3
 MAX_GROWTH_BYTES = 25_000_000
 
 CONFIG: Config = {
+    # A producer that asks for a topic once more after its end would bring it back.
+    "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": 100,
     "log.cleaner.dedupe.buffer.size": 4_000_000,
     "log.retention.check.interval.ms": 200,
