@@ -17,8 +17,7 @@ from klog.server.metrics.broker import BrokerMetrics
 from klog.server.metrics.exposition import render
 from klog.server.metrics.session import SessionCounts
 from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)
-from tests.server.test_broker import make_topic
-from tests.server.test_metrics import exchange, fetch, produce
+from tests.server.test_metrics import exchange, fetch, make_known_topic, produce
 
 DOCS = Path(__file__).parents[2] / "docs"
 METRIC = re.compile(r"\b(?:kafka|klog|process)_[a-z0-9_]+")
@@ -53,7 +52,7 @@ def text(broker: Broker) -> str:
     metrics = BrokerMetrics()
     metrics.state_changed(BrokerState.RUNNING)
     metrics.attach(broker)
-    make_topic(broker, "t")
+    make_known_topic(broker, "t")
     produce(broker, "t", build_batch([RecordData(0, 1_700_000_000_000, b"k", b"v")]))
     fetch(broker, "t")
     exchange(broker, DESCRIBE_CLUSTER, 0, DESCRIBE_CLUSTER_BODY)

@@ -18,6 +18,7 @@ from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.server.broker import Broker
 from klog.server.broker_state import BrokerState
+from klog.server.handlers.whereabouts import Whereabouts
 from klog.server.metrics.broker import BrokerMetrics, idle_share
 from klog.server.metrics.exposition import Metric, Sample, render
 from klog.server.metrics.recent import Recent
@@ -76,6 +77,13 @@ def exchange(broker: Broker, api_key: int, version: int, parts: Sequence[bytes |
         return connection.recv(size, socket.MSG_WAITALL)
 
 
+def make_known_topic(broker: Broker, name: str, partitions: int = 1) -> None:
+    """A topic that the broker has been told of in full: where it is led, and that it is in the cluster."""
+    make_topic(broker, name, partitions)
+    known = Whereabouts(broker.replicas, broker.cache).known
+    eventually(lambda: all(known((name, number)) for number in range(partitions)))
+
+
 def produce(broker: Broker, topic: str, records: bytes) -> None:
     request = ProduceRequest(None, 1, 1000, [(topic, [(0, memoryview(records))])])
     exchange(broker, PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
@@ -102,8 +110,8 @@ def test_the_text_of_many_partitions_comes_in_small_pieces() -> None:
 def test_what_is_written_and_read_is_counted_by_topic_and_in_sum(
     broker: Broker, metrics: BrokerMetrics
 ) -> None:
-    make_topic(broker, "a")
-    make_topic(broker, "b")
+    make_known_topic(broker, "a")
+    make_known_topic(broker, "b")
     records = build_batch([RecordData(i, 1_700_000_000_000, b"k", b"v") for i in range(3)])
     produce(broker, "a", records)
     produce(broker, "b", records)
@@ -124,7 +132,7 @@ def test_what_is_written_and_read_is_counted_by_topic_and_in_sum(
 def test_total_time_has_the_wait_in_the_purgatory_and_local_time_has_not(
     broker: Broker, metrics: BrokerMetrics
 ) -> None:
-    make_topic(broker, "t")
+    make_known_topic(broker, "t")
     fetch(broker, "t", max_wait_ms=100)
     found = values(list(metrics.text()))
     prefix = "kafka_network_requestmetrics_"
@@ -136,7 +144,7 @@ def test_total_time_has_the_wait_in_the_purgatory_and_local_time_has_not(
 def test_quantiles_are_of_the_last_minute_and_counts_of_ever(
     broker: Broker, metrics: BrokerMetrics, clock: Clock
 ) -> None:
-    make_topic(broker, "t")
+    make_known_topic(broker, "t")
     fetch(broker, "t")
     median = 'kafka_network_requestmetrics_totaltimems{request="Fetch",quantile="0.50"}'
     count = 'kafka_network_requestmetrics_totaltimems_count{request="Fetch"}'
@@ -170,7 +178,7 @@ def test_an_idle_share_is_between_0_and_1(waited_s: float, possible_s: float, sh
 
 
 def test_the_controller_counts_what_is_in_the_cluster(broker: Broker, metrics: BrokerMetrics) -> None:
-    make_topic(broker, "t", 3)
+    make_known_topic(broker, "t", 3)
     prefix = "kafka_controller_kafkacontroller_"
     eventually(lambda: values(list(metrics.text()))[f"{prefix}globalpartitioncount"] == 3)
     found = values(list(metrics.text()))
