@@ -44,6 +44,7 @@ def rebuild_index(
     """Rebuild the indexes of segments by Kafka's rules; never touches a .log.
 
     Missing and broken ones are made anew, each beside its place and then renamed into it; valid ones stay.
+    Producer snapshots that are absent are told and made, but are no problem: brokers keep only the newest.
     Exit code 1 when --check finds something missing or broken, or when a .log is damaged itself.
 
     Examples:
@@ -99,13 +100,13 @@ class _Output:
         self._check = check
         self._counts: dict[str, int] = {}
         self._rebuilt = 0
+        self._unsound = 0
         self._damaged = 0
 
     @property
     def failed(self) -> bool:
         """Whether something is left that is not as it should be."""
-        unsound = sum(count for status, count in self._counts.items() if status != "valid")
-        return self._damaged > 0 or unsound > self._rebuilt
+        return self._damaged > 0 or self._unsound > 0
 
     def segment(self, report: SegmentReport) -> None:
         for index in report.indexes:
@@ -130,6 +131,7 @@ class _Output:
     def index(self, report: IndexReport) -> None:
         self._counts[report.status] = self._counts.get(report.status, 0) + 1
         self._rebuilt += report.rebuilt and report.status != "valid"
+        self._unsound += report.status in ("missing", "broken") and not report.rebuilt
         if self._as_json:
             _print_json(
                 file=report.path,

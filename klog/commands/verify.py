@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands._terminal import progress
+from klog.formats.compression import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from klog.storage.problem import Problem
@@ -25,6 +26,9 @@ def verify(
     shallow: Annotated[
         bool, typer.Option("--shallow", help="Headers and checksums only; do not decode records.")
     ] = False,
+    max_decompressed_bytes: Annotated[
+        int, typer.Option(min=1, metavar="BYTES", help="What one batch may decompress to.")
+    ] = DEFAULT_LIMIT_BYTES,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a problem on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary, no notes.")] = False,
 ) -> None:
@@ -52,7 +56,13 @@ def verify(
     options = RebuildOptions(now_ms=time.time_ns() // 1_000_000, settings=IndexSettings(), check=True)
     errors = notes = 0
     with progress("Verifying", scope.size_bytes, quiet=quiet) as advance:
-        for problem in problems_of(scope, options, deep=not shallow, on_segment=advance):
+        for problem in problems_of(
+            scope,
+            options,
+            deep=not shallow,
+            on_segment=advance,
+            max_decompressed_bytes=max_decompressed_bytes,
+        ):
             is_error = problem.severity is Severity.ERROR
             errors += is_error
             notes += not is_error

@@ -34,8 +34,10 @@ ZSTD: Final = 4
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Kafka's names by codec id."""
 
-DEFAULT_LIMIT_BYTES: Final = 1 << 30
-"""A batch is at most 2 GiB on disk and Kafka's readers hold one whole: beyond this it is a bomb."""
+DEFAULT_LIMIT_BYTES: Final = 100 << 20
+"""What a batch may hold unless the caller says otherwise: brokers take batches of 1 MB compressed
+(`message.max.bytes`), and honest data seldom shrinks to a hundredth. What grows beyond is taken for a bomb.
+"""
 
 _CHUNK_BYTES: Final = 256 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"

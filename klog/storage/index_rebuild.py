@@ -35,11 +35,12 @@ PARALLEL_FROM_BYTES: Final = 512 << 20
 
 
 class IndexStatus(StrEnum):
-    """What a file was found to be."""
+    """What a file was found to be; `absent` is one that nobody misses: Kafka replays the log instead."""
 
     VALID = "valid"
     MISSING = "missing"
     BROKEN = "broken"
+    ABSENT = "absent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +290,8 @@ def _write(path: str, report: IndexReport, data: bytes, options: RebuildOptions)
 def rebuild_snapshots(directory: str, options: RebuildOptions) -> list[IndexReport]:
     """Producer snapshots at each segment's start and at the log's end, as recovery would leave them.
 
-    Looks at those that are there (sound: form and crc are right) and makes the others. Raises `StorageError`.
+    Looks at those that are there (sound: form and crc are right) and makes the others, which are no problem:
+    brokers keep only the newest. Raises `StorageError`.
     """
     files = list_partition(directory)
     if not files.segments:
@@ -305,7 +307,7 @@ def rebuild_snapshots(directory: str, options: RebuildOptions) -> list[IndexRepo
     contents = _snapshot_contents(files, reports, options)
     for offset in contents:
         path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
-        reports.setdefault(offset, IndexReport(path, IndexStatus.MISSING, "is not there"))
+        reports.setdefault(offset, IndexReport(path, IndexStatus.ABSENT, "a rebuild makes it"))
     done = []
     for offset, report in sorted(reports.items()):
         wanted = contents.get(offset)

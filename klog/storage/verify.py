@@ -7,8 +7,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
+from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import StorageError
 from klog.storage.index_rebuild import PARALLEL_FROM_BYTES, RebuildOptions, SegmentTask, tasks_of
 from klog.storage.log_directory import Checkpoints
@@ -57,15 +59,22 @@ def scope_of(paths: Iterable[str]) -> Scope:
 
 
 def verify(
-    scope: Scope, options: RebuildOptions, *, deep: bool = True, processes: int = 0, on_segment: OnSegment
+    scope: Scope,
+    options: RebuildOptions,
+    *,
+    deep: bool = True,
+    processes: int = 0,
+    on_segment: OnSegment,
+    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> Iterator[Problem]:
     """Problems in the order of paths: segments, then their partition, then their log directory.
 
-    `processes` 0 means as many as pay. Raises `StorageError` where a directory cannot be read.
+    `processes` 0 means as many as pay; `max_decompressed_bytes` bounds one batch.
+    Raises `StorageError` where a directory cannot be read.
     """
     yield from scope.unreadable
     partitions: list[PartitionFacts] = []
-    results = iter(_segments(scope, options, deep, processes, on_segment))
+    results = iter(_segments(scope, options, deep, max_decompressed_bytes, processes, on_segment))
     by_directory = groupby(scope.tasks, key=lambda task: task.directory)
     read = {directory: [next(results) for _ in tasks] for directory, tasks in by_directory}
     for target in scope.targets:
@@ -82,25 +91,36 @@ def verify(
     yield from verify_together(scope.log_directories)
 
 
+def _verified(
+    options: RebuildOptions, deep: bool, max_decompressed_bytes: int, task: SegmentTask
+) -> SegmentFacts:
+    return verify_segment(task, options, deep, max_decompressed_bytes)
+
+
 def _log_start(partition_directory: str) -> int:
     return Checkpoints(os.path.dirname(os.path.abspath(partition_directory))).log_start(partition_directory)
 
 
 def _segments(
-    scope: Scope, options: RebuildOptions, deep: bool, processes: int, on_segment: OnSegment
+    scope: Scope,
+    options: RebuildOptions,
+    deep: bool,
+    max_decompressed_bytes: int,
+    processes: int,
+    on_segment: OnSegment,
 ) -> Iterator[SegmentFacts]:
     tasks = scope.tasks
     if processes == 0:
         processes = min(os.cpu_count() or 1, len(tasks)) if scope.size_bytes >= PARALLEL_FROM_BYTES else 1
     if processes <= 1:
         for task in tasks:
-            yield verify_segment(task, options, deep)
+            yield verify_segment(task, options, deep, max_decompressed_bytes)
             on_segment(task.size_bytes)
         return
     from klog.storage.processes import worker_processes
 
     with worker_processes(processes) as pool:
-        every = pool.map(verify_segment, tasks, [options] * len(tasks), [deep] * len(tasks))
+        every = pool.map(partial(_verified, options, deep, max_decompressed_bytes), tasks)
         for task, facts in zip(tasks, every, strict=True):
             yield facts
             on_segment(task.size_bytes)

@@ -15,6 +15,7 @@ from typing import Final
 
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import BatchTable
+from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import KlogError, StorageError, UnsupportedFormatError
 from klog.formats.names import FileKind, segment_file
@@ -85,7 +86,12 @@ class _Collector:
             self.problems.append(Problem(self._path, what, _CUTS, RECOVER))
 
 
-def verify_segment(task: SegmentTask, options: RebuildOptions, deep: bool) -> SegmentFacts:
+def verify_segment(
+    task: SegmentTask,
+    options: RebuildOptions,
+    deep: bool,
+    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
+) -> SegmentFacts:
     """Read one segment and its indexes. Raises nothing for what it finds; an unreadable file is a problem."""
     path = f"{task.directory}/{segment_file(FileKind.LOG, task.base_offset)}"
     found = _Collector(path, task.base_offset)
@@ -93,7 +99,13 @@ def verify_segment(task: SegmentTask, options: RebuildOptions, deep: bool) -> Se
     next_offset, has_producers = task.base_offset, False
     try:
         with open_for_reading(path) as file:
-            reader = SegmentReader(file, path, task.base_offset, on_problem=found.error)
+            reader = SegmentReader(
+                file,
+                path,
+                task.base_offset,
+                on_problem=found.error,
+                max_decompressed_bytes=max_decompressed_bytes,
+            )
             found.batches = reader.batches
             for data in reader.chunks():
                 table = reader.batches

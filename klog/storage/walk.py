@@ -114,7 +114,7 @@ def _expand_one(
     path: str, all_kinds: bool, on_problem: Callable[[KlogError], None] | None
 ) -> Iterator[KafkaFile]:
     if os.path.isdir(path):
-        yield from _below(path, all_kinds, on_problem)
+        yield from _below(path, all_kinds, on_problem, set())
         return
     if not os.path.exists(path) and glob.has_magic(path):
         matches = sorted(glob.glob(path, include_hidden=True), key=_glob_order)
@@ -139,8 +139,10 @@ def _glob_order(path: str) -> tuple[tuple[str, int], str]:
 
 
 def _below(
-    directory: str, all_kinds: bool, on_problem: Callable[[KlogError], None] | None
+    directory: str, all_kinds: bool, on_problem: Callable[[KlogError], None] | None, visited: set[str]
 ) -> Iterator[KafkaFile]:
+    # A link may lead back to a directory above it: each real one is visited once.
+    visited.add(os.path.realpath(directory))
     files = [
         file
         for file in files_of(directory)
@@ -149,7 +151,8 @@ def _below(
     children = partition_directories(directory)
     yield from files
     for child in children:
-        yield from _tolerantly(_below(child, all_kinds, on_problem), on_problem)
+        if os.path.realpath(child) not in visited:
+            yield from _tolerantly(_below(child, all_kinds, on_problem, visited), on_problem)
     if not files and not children and partition_of(directory) is None:
         raise StorageError(
             "holds neither segments nor partition directories",

@@ -228,3 +228,26 @@ def test_the_quarantine_may_not_lie_in_a_log_directory(log_directory: Path) -> N
     done = klog("recover", "--yes", "--quarantine", log_directory / "cut", log_directory)
     assert done.returncode == 2
     assert not (log_directory / "cut").exists()
+
+
+def test_snapshots_that_a_broker_has_not_kept_are_told_and_fail_nothing(tmp_path: Path) -> None:
+    directory = tmp_path / "c-b-0"
+    shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path, directory)
+    oldest, *newer = sorted(directory.glob("*.snapshot"))
+    oldest.unlink()
+    done = klog("rebuild-index", "--check", "--snapshots", "--json", directory)
+    found = {Path(line["file"]).name: line["status"] for line in map(json.loads, done.stdout.splitlines())}
+    assert (done.returncode, found[oldest.name]) == (0, "absent")
+    assert not oldest.exists()
+    made = klog("rebuild-index", "--snapshots", directory)
+    assert (made.returncode, oldest.exists()) == (0, True)
+    newer[0].write_bytes(b"no snapshot")
+    assert klog("rebuild-index", "--check", "--snapshots", directory).returncode == 1
+
+
+def test_what_a_batch_may_decompress_to_is_an_option_of_verify() -> None:
+    partition = Corpus("k39-codecs").log_dir().partition("t-gzip-0").path
+    assert klog("verify", partition).returncode == 0
+    done = klog("verify", "--max-decompressed-bytes", "700", partition)
+    assert done.returncode == 1
+    assert "grows past 700 bytes" in done.stdout

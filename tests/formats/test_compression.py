@@ -156,7 +156,7 @@ def damaged_gzip() -> list[bytes]:
         block[:-4] + b"\0\0\0\0",
         b"\x1f\x8c" + block[2:],
         block[:12] + bytes([block[12] ^ 0xFF]) + block[13:],
-        gzip.compress(b"one") + block[:-1],
+        gzip.compress(b"one", mtime=0) + block[:-1],
     ]
 
 

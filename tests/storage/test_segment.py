@@ -216,6 +216,14 @@ def test_a_decompression_bomb_is_a_problem_and_the_rest_is_read() -> None:
     assert 0 < len(records) < len(list(klog.Segment(source).records()))
 
 
+def test_what_a_batch_may_hold_is_bounded_unless_the_caller_says_otherwise() -> None:
+    from klog.formats.compression import DEFAULT_LIMIT_BYTES, GZIP, decompress
+
+    assert 64 << 20 <= DEFAULT_LIMIT_BYTES <= 128 << 20
+    with pytest.raises(klog.DecompressionLimitError):
+        decompress(GZIP, gzip.compress(bytes(DEFAULT_LIMIT_BYTES + 1)))
+
+
 SELECTABLE = [
     path
     for corpus in ("k39-times", "k39-codecs", "k08-codecs", "k010-codecs", "k39-compact")

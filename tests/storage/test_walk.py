@@ -82,3 +82,15 @@ def test_what_gives_no_file_is_told_and_the_others_are_taken(
     assert [problem.file for problem in problems] == [str(tmp_path / "letter.txt"), str(tmp_path / "a-1")]
     with pytest.raises(StorageError):
         expand([str(tmp_path / "letter.txt")])
+
+
+def test_a_directory_that_links_lead_back_to_is_visited_once(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / f"{0:020}.log").touch()
+    (partition / "t-1").symlink_to(partition)
+    (partition / "t-2").symlink_to(tmp_path)
+    problems: list[KlogError] = []
+    found = expand([str(tmp_path)], on_problem=problems.append)
+    assert [file.path for file in found] == [str(partition / f"{0:020}.log")]
+    assert problems == []
