@@ -23,7 +23,7 @@ BATCHES = tuple((record, batch) for batch in (16 * 1024, 256 * 1024) for record 
 READ_BYTES = 512 * MIB
 WARM_UP_BYTES = 256 * MIB
 SMALL_S = 4
-PACED_S = 8
+PACED_S = 6
 IDLE_CONNECTIONS = 1000
 
 Figures = dict[str, float]

@@ -1,7 +1,7 @@
 """Runs benchmarks and prints what they found: `python -m benchmarks.run [--rounds N] [--scratch DIR]
 [NAME...]`.
 
-Needs a JDK 17 and Maven (Kafka's jars come through it once), about 3 GiB of disk below --scratch, and a quiet
+Needs a JDK 17 and Maven (Kafka's jars come through it once), about 15 GiB of disk below --scratch, and a quiet
 machine: figures of runs that share it with other work say little, though both sides run in turns.
 """
 
