@@ -111,3 +111,15 @@ def test_a_compacted_topic_is_cleaned_while_it_is_served(broker: Broker) -> None
     log = broker.replicas.partitions[where].log
     eventually(lambda: log.size_bytes < 8_000)
     assert log.log_end_offset == 40
+
+
+def test_a_controller_that_was_idle_for_long_reaches_its_brokers_at_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "klog")
+    broker = Broker(config(tmp_path / "a", connections_max_idle_ms="100"))
+    make_topic(broker, "before")
+    eventually(lambda: any("idle for" in record.getMessage() for record in caplog.records))
+    make_topic(broker, "after")
+    broker.stop()
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == []
