@@ -277,4 +277,4 @@ def decode_uuid(text: str) -> bytes:
         raw = base64.urlsafe_b64decode(text + "==")
         if encode_uuid(raw) == text:
             return raw
-    raise FormatError(f"{text!r} is not an id of 16 bytes in URL-safe base64")
+    raise FormatError(f"{text[:80]!r} is not an id of 16 bytes in URL-safe base64")

@@ -119,3 +119,20 @@ def test_indexes_of_gigabytes_cost_neither_memory_nor_time(
     assert "Traceback" not in done.stderr
     assert "MemoryError" not in done.stderr
     assert done.returncode in (0, 1)
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "partition.metadata", "leader-epoch-checkpoint"])
+def test_an_error_never_repeats_a_whole_line(tmp_path: Path, name: str) -> None:
+    long = "x" * 100_000
+    (tmp_path / name).write_text(
+        f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={long}\ntopic_id: {long}\n"
+    )
+    code = "from klog.commands.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "dump-segment", str(tmp_path / name)],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert len(done.stderr) < 1000
