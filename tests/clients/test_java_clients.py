@@ -137,7 +137,7 @@ class TestClients:
         eventually(lambda: len(reader.read(topic)) == COUNT)
 
     def test_nothing_is_written_twice_or_lost_when_connections_break(self, peer):
-        count = 4000
+        count = 2000
         with broker_behind_proxy(peer.major, chunks=12) as (broker, proxy):
             broker.create_topic("t")
             arguments = (proxy.address, "all", count, 100, TIMESTAMP_MS, "t", "none")
@@ -146,7 +146,7 @@ class TestClients:
             proxy.spare()
             records = klog.open(str(broker.partition_dir("t"))).records()
             assert [int(record.headers[0].value) for record in records] == list(range(count))
-            assert proxy.cuts >= 5, "nothing was put to the test"
+            assert proxy.cuts >= 3, "nothing was put to the test"
 
 
 class TestTools:
