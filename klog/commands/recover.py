@@ -239,7 +239,7 @@ def _question(plans: list[RecoveryPlan], root: str) -> str:
 
 def describe(step: Step) -> str:
     """One line for people about a step."""
-    from klog.storage.recovery_plan import Cut, SetAside, SwapIn, WriteIndexes
+    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, WriteIndexes
 
     if isinstance(step, SetAside):
         return f"aside   {step.name} ({step.why})"
@@ -248,13 +248,15 @@ def describe(step: Step) -> str:
     if isinstance(step, Cut):
         cut_bytes = step.size_bytes - step.valid_bytes
         return f"cut     {step.name} at byte {step.valid_bytes}, {cut_bytes} bytes go"
+    if isinstance(step, SplitOff):
+        return f"split   {step.source}, bytes {step.start_bytes} to {step.end_bytes} -> {step.name}"
     if isinstance(step, WriteIndexes):
         return f"rebuild indexes of segment {step.base_offset}"
     return f"rebuild {step.name} ({step.why})"
 
 
 def _as_json(plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> dict[str, object]:
-    from klog.storage.recovery_plan import Cut, SetAside, SwapIn, WriteIndexes
+    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, WriteIndexes
 
     steps: list[dict[str, object]] = []
     for step in plan.steps:
@@ -264,6 +266,9 @@ def _as_json(plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) ->
             steps.append(
                 {"do": "cut", "file": step.name, "position": step.valid_bytes, "size": step.size_bytes}
             )
+        elif isinstance(step, SplitOff):
+            start, end = step.start_bytes, step.end_bytes
+            steps.append({"do": "split", "file": step.source, "position": start, "end": end, "to": step.name})
         elif isinstance(step, SwapIn):
             steps.append({"do": "rename", "file": step.name, "to": step.target})
         else:

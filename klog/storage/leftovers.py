@@ -19,6 +19,7 @@ from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.partition_files import INDEX_KINDS, PartitionFiles
 from klog.storage.recovery_plan import REFUSES, Finding, SetAside, Step, SwapIn
+from klog.storage.segment_split import OpenSegment
 
 _ENTRY: Final = struct.Struct(">ii")
 
@@ -40,11 +41,11 @@ class Leftovers:
     made_indexes: frozenset[int] = frozenset()
 
 
-def next_offset(path: str, base_offset: int) -> int:
+def next_offset(path: str, base_offset: int, open_segment: OpenSegment = open_for_reading) -> int:
     """The offset after the last whole batch of a segment, checked or not."""
     table = BatchTable()
     last = base_offset - 1
-    with open_for_reading(path) as file:
+    with open_segment(path) as file:
         for _ in chunks(file, table):
             last = table.last_offset[-1] if len(table) else last
     return last + 1

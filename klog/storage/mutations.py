@@ -57,6 +57,19 @@ class Disk:
             _copy(source, target, start_bytes)
             _sync(os.path.dirname(target))
 
+    def copy_part(self, source: str, start_bytes: int, end_bytes: int, target: str) -> None:
+        """Make a part of a file the content of `target`."""
+
+        def parts() -> Iterator[bytes]:
+            with open(source, "rb") as file:
+                file.seek(start_bytes)
+                left = end_bytes - start_bytes
+                while left and (part := file.read(min(left, _COPY_BYTES))):
+                    left -= len(part)
+                    yield part
+
+        write_atomically(target, parts())
+
     def truncate(self, path: str, size_bytes: int) -> None:
         """End a file at `size_bytes`."""
         with _reported("cannot be truncated", path), open(path, "rb+", buffering=0) as file:

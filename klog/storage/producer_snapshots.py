@@ -15,18 +15,25 @@ from klog.formats.errors import FormatError
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.producer_state import ProducerState, pack_snapshot, unpack_snapshot
+from klog.storage.segment_split import OpenSegment
 
 OnBadSnapshot = Callable[[int, FormatError], None]
 
 
-def replay(state: ProducerState, path: str, start_offset: int = 0, end_bytes: int | None = None) -> bool:
+def replay(
+    state: ProducerState,
+    path: str,
+    start_offset: int = 0,
+    end_bytes: int | None = None,
+    open_segment: OpenSegment = open_for_reading,
+) -> bool:
     """Follow the batches of the segment at `path` from the one that holds `start_offset` up to `end_bytes`.
 
     Checksums are not looked at, and a control batch that does not decode is passed over. False where a size
     field ends the batches before the file ends.
     """
     table = BatchTable()
-    with open_for_reading(path) as file:
+    with open_segment(path) as file:
         for data in chunks(file, table, end_bytes=end_bytes):
             row = 0
             while row < len(table) and table.last_offset[row] < start_offset:
@@ -55,6 +62,7 @@ class Snapshots:
         expiration_ms: int,
         on_bad: OnBadSnapshot | None = None,
         on_unreadable: Callable[[str], None] | None = None,
+        open_segment: OpenSegment = open_for_reading,
     ) -> None:
         self._paths = dict(paths)
         self._now_ms = now_ms
@@ -62,6 +70,7 @@ class Snapshots:
         self.end_bytes: dict[int, int] = {}
         self._on_bad = on_bad
         self._on_unreadable = on_unreadable
+        self._open_segment = open_segment
         self._taken: dict[int, bytes] = {}
         self._present: set[int] = set(paths)
         self.replayed: set[int] = set()
@@ -146,7 +155,7 @@ class Snapshots:
             if base in bases[-2:]:
                 self.take(state)
             if (
-                not replay(state, segments[base], start, self.end_bytes.get(base))
+                not replay(state, segments[base], start, self.end_bytes.get(base), self._open_segment)
                 and self._on_unreadable is not None
             ):
                 self._on_unreadable(segments[base])

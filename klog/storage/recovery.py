@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Final
+from typing import BinaryIO, Final
 
 from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs, parse_epochs
@@ -22,7 +22,7 @@ from klog.formats.constants import (
     TIME_INDEX_ENTRY_BYTES,
     TXN_INDEX_ENTRY_BYTES,
 )
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading, read_whole, size_bytes
 from klog.storage.leader_epochs import LeaderEpochs
@@ -37,11 +37,13 @@ from klog.storage.recovery_plan import (
     RecoveryPlan,
     RecoverySettings,
     SetAside,
+    SplitOff,
     Step,
     Write,
     WriteIndexes,
 )
 from klog.storage.segment_scan import SegmentScan, is_overlong, scan_segment
+from klog.storage.segment_split import OpenSegment, Part, demand_same, divide, open_part
 
 INDEX_MEMORY_BYTES: Final = 32 << 20
 """Rebuilt indexes up to this size stay in the plan; beyond it they are made again when they are written."""
@@ -78,11 +80,21 @@ class _Recovery:
     removed: list[int] = field(default_factory=list)
     unindexed: set[int] = field(default_factory=set)
     held_bytes: int = 0
+    parts: dict[str, Part] = field(default_factory=dict)
+    splits: list[Step] = field(default_factory=list)
+
+    def open(self, path: str) -> BinaryIO:
+        """The segment at `path`, which may be a part of another until the plan is carried out."""
+        return _opener(self.parts)(path)
 
     @property
     def segments(self) -> dict[int, str]:
         """Paths of the segments that the log keeps, by base offset."""
         return {base: path for base, path in self.leftovers.segments.items() if base not in self.removed}
+
+
+def _opener(parts: dict[str, Part]) -> OpenSegment:
+    return lambda path: open_part(parts[path]) if path in parts else open_for_reading(path)
 
 
 def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
@@ -101,14 +113,16 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
         what = "batches end early in a segment that Kafka reads producers from without recovering it"
         findings.append(Finding(os.path.basename(segment), what, f"{REFUSES}: CorruptRecordException"))
 
+    parts: dict[str, Part] = {}
     snapshots = Snapshots(
         leftovers.snapshots,
         now_ms=settings.now_ms,
         expiration_ms=settings.producer_expiration_ms,
         on_bad=bad_snapshot,
         on_unreadable=unreadable,
+        open_segment=_opener(parts),
     )
-    work = _Recovery(files, settings, leftovers, snapshots, findings)
+    work = _Recovery(files, settings, leftovers, snapshots, findings, parts=parts)
     work.unindexed = {base for base in leftovers.segments if not _loads(work, base)}
     _recover_segments(work)
     return _conclude(work)
@@ -151,23 +165,50 @@ def _loads(work: _Recovery, base: int) -> bool:
 
 
 def _recover_segments(work: _Recovery) -> None:
+    """Kafka begins each of its two rounds anew when it has split a segment."""
+    while not _recover_unindexed(work):
+        pass
+    while not _recover_unflushed(work):
+        pass
+
+
+def _floor(work: _Recovery, bases: list[int]) -> int:
+    return max((base for base in bases if base <= work.settings.recovery_point), default=0)
+
+
+def _recover_unindexed(work: _Recovery) -> bool:
+    """Recover what Kafka recovers while it loads. False: a segment was split instead."""
     bases = sorted(work.leftovers.segments)
-    floor = max((base for base in bases if base <= work.settings.recovery_point), default=0)
+    floor = _floor(work, bases)
     for place, base in enumerate(bases):
         # Where no indexed segment comes before, recovery from the start does exactly this again.
-        if base in work.unindexed and (floor > bases[0] or not work.unindexed.issuperset(bases[:place])):
-            _recover(work, base, {other: work.segments[other] for other in bases[:place]})
+        again = floor <= bases[0] and work.unindexed.issuperset(bases[:place])
+        if base not in work.unindexed or base in work.recovered or again:
+            continue
+        if _recover(work, base, {other: work.segments[other] for other in bases[:place]}) is None:
+            return False
+    return True
+
+
+def _recover_unflushed(work: _Recovery) -> bool:
+    """Recover from the recovery point on. False: a segment was split instead."""
+    bases = sorted(work.leftovers.segments)
+    floor = _floor(work, bases)
     for place, base in enumerate(bases):
         if base >= floor:
             recovered = _recover(work, base, work.segments)
+            if recovered is None:
+                return False
             if recovered.scan.disordered or (recovered.scan.cut_bytes and not recovered.at_load):
                 work.removed = bases[place + 1 :]
                 # Kafka removes the snapshots that stood there at its start, whoever has written them since.
                 work.snapshots.drop(set(work.removed) & set(work.leftovers.snapshots))
-                return
+                break
+    return True
 
 
-def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered:
+def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered | None:
+    """Recover one segment, with the producers of the `loaded` ones before it; None where it was split."""
     settings = work.settings
     state = work.snapshots.state_at(base, log_start_offset=settings.log_start_offset, segments=loaded)
     state.aborted.clear()
@@ -179,16 +220,13 @@ def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered:
         return followed
 
     path = work.leftovers.segments[base]
-    with open_for_reading(path) as file:
+    with work.open(path) as file:
         scan = scan_segment(file, base, settings.index, follow=follow)
     # Kafka splits where the last batch is out of range as well, and refuses to start otherwise.
-    if is_overlong(scan) and next_offset(path, base) - 1 - base > INT32_MAX:
-        raise StorageError(
-            f"segment holds offset {scan.out_of_range_offset}, too far from its base for an index",
-            file=path,
-            position_bytes=scan.valid_bytes,
-            cure="a broker before 1.1 wrote it (KAFKA-6264); start Kafka, it splits the segment",
-        )
+    overlong = is_overlong(scan) and next_offset(path, base, work.open) - 1 - base > INT32_MAX
+    if overlong and (parts := divide(path)):
+        _split(work, base, scan, parts)
+        return None
     _tell(work, base, scan, state)
     if not scan.disordered:
         work.snapshots.take(state)
@@ -197,6 +235,40 @@ def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered:
     aborted = b"" if scan.disordered else pack_aborted(state.aborted)
     work.recovered[base] = _Recovered(scan, epochs, aborted, base in work.unindexed)
     return work.recovered[base]
+
+
+def _split(work: _Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]) -> None:
+    """Put the parts in the segment's place. Its `.log` changes last: until then all can be redone."""
+    name = segment_file(FileKind.LOG, base)
+    what = f"offset {scan.out_of_range_offset} is too far from the segment's base for an index (KAFKA-6264)"
+    work.findings.append(Finding(name, what, "splits the segment", scan.valid_bytes))
+    segments = work.leftovers.segments
+    path = segments.pop(base)
+    indexes = work.leftovers.indexes.pop(base, {})
+    keeps_start = parts[0].base_offset == base
+    if base in work.unindexed and keeps_start and FileKind.TXN_INDEX in indexes:
+        # Kafka does not know the segment yet, and replaces only those of its files that the parts have too.
+        work.leftovers.indexes[base] = {FileKind.TXN_INDEX: indexes.pop(FileKind.TXN_INDEX)}
+    work.unindexed.discard(base)
+    work.recovered.pop(base, None)
+    for part in parts:
+        if part.base_offset in segments:
+            demand_same(part, segments[part.base_offset])
+            continue
+        is_start = part is parts[0] and keeps_start
+        target = path if is_start else work.files.file(FileKind.LOG, part.base_offset)
+        segments[part.base_offset] = target
+        work.parts[target] = part
+        if not is_start:
+            new = segment_file(FileKind.LOG, part.base_offset)
+            work.splits.append(SplitOff(new, name, part.start_bytes, part.end_bytes))
+    why = "of a segment that was split"
+    work.splits.extend(SetAside(segment_file(kind, base), why) for kind in sorted(indexes))
+    if keeps_start:
+        work.splits.append(Cut(name, parts[0].end_bytes, parts[-1].end_bytes, "split"))
+    else:
+        work.splits.append(SetAside(name, "split"))
+        work.snapshots.drop({base} & set(work.leftovers.snapshots))
 
 
 def _note_epochs(table: BatchTable, rows: int, epochs: list[EpochEntry]) -> None:
@@ -263,6 +335,7 @@ def _conclude(work: _Recovery) -> RecoveryPlan:
     work.snapshots.state_at(end, log_start_offset=log_start, segments=segments, fresh_end=fresh_end)
     steps = [
         *work.leftovers.steps,
+        *work.splits,
         *_remove_segments(work),
         *_cuts(work),
         *_created(created),
@@ -278,7 +351,7 @@ def _conclude(work: _Recovery) -> RecoveryPlan:
 def _next_offset(work: _Recovery, base: int) -> int:
     if base in work.recovered:
         return work.recovered[base].next_offset
-    return next_offset(work.segments[base], base)
+    return next_offset(work.segments[base], base, work.open)
 
 
 def _epochs(work: _Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
@@ -343,6 +416,10 @@ def _index_steps(work: _Recovery) -> list[Step]:
     for base in sorted(work.segments):
         recovered = work.recovered.get(base)
         present = work.leftovers.indexes.get(base, {})
+        if recovered is None and work.segments[base] in work.parts:
+            part = work.parts[work.segments[base]]
+            steps.append(WriteIndexes(base, part.end_bytes - part.start_bytes, "missing"))
+            continue
         if recovered is None:
             steps += _unrecovered_index_steps(work, base)
             continue

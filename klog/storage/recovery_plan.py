@@ -56,6 +56,16 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class SplitOff:
+    """Write a part of the `.log` `source` as a segment of its own; `source` stays as it is."""
+
+    name: str
+    source: str
+    start_bytes: int
+    end_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Write:
     """Give a derived file this content; what it held before goes into the quarantine."""
 
@@ -73,7 +83,7 @@ class WriteIndexes:
     why: str
 
 
-Step = SetAside | SwapIn | Cut | Write | WriteIndexes
+Step = SetAside | SwapIn | Cut | SplitOff | Write | WriteIndexes
 
 REFUSES: Final = "refuses to start"
 

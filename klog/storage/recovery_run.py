@@ -26,6 +26,7 @@ from klog.storage.recovery_plan import (
     RecoveryPlan,
     RecoverySettings,
     SetAside,
+    SplitOff,
     Step,
     SwapIn,
     Write,
@@ -108,6 +109,8 @@ def _kept(plan: RecoveryPlan, step: Step) -> list[Kept]:
         return [Kept(step.name, step.target, "renamed", "a swap of cleaned segments that did not end")]
     if isinstance(step, Cut):
         return [Kept(step.name, f"{step.name}{TAIL_SUFFIX}", "tail", step.why, step.valid_bytes)]
+    if isinstance(step, SplitOff):
+        return []
     names = _replaced_names(plan, step)
     return [Kept(name, f"{name}{REPLACED_SUFFIX}", _REPLACED, step.why) for name in names]
 
@@ -135,6 +138,8 @@ def _carry_out(
     elif isinstance(step, Cut):
         disk.save_tail(here(step.name), step.valid_bytes, there(f"{step.name}{TAIL_SUFFIX}"))
         disk.truncate(here(step.name), step.valid_bytes)
+    elif isinstance(step, SplitOff):
+        disk.copy_part(here(step.source), step.start_bytes, step.end_bytes, here(step.name))
     elif isinstance(step, Write):
         disk.replace(here(step.name), step.data)
     else:

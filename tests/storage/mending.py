@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from pathlib import Path
 
 from klog.storage.recovery_plan import RecoverySettings
@@ -52,3 +53,13 @@ def refused(partition: PartitionDirectory, mode: str) -> bool:
 def unclean(name: str) -> list[PartitionDirectory]:
     """The partitions of a corpus whose broker was killed."""
     return Corpus(name).log_dir().partitions()
+
+
+def batch_positions(data: bytes | bytearray) -> list[int]:
+    """Where the batches of a `.log` start."""
+    positions = []
+    at = 0
+    while at + 12 <= len(data):
+        positions.append(at)
+        at += 12 + struct.unpack_from(">i", data, at + 8)[0]
+    return positions

@@ -16,7 +16,16 @@ from klog.storage.recovery import plan_recovery
 from klog.storage.recovery_plan import RecoverySettings
 from klog.storage.recovery_run import run_recovery
 from tests.corpora import Corpus, PartitionDirectory
-from tests.storage.mending import SETTINGS, after_kafka, contents, copied, damaged, refused, unclean
+from tests.storage.mending import (
+    SETTINGS,
+    after_kafka,
+    batch_positions,
+    contents,
+    copied,
+    damaged,
+    refused,
+    unclean,
+)
 
 
 def recovered(directory: Path, root: Path, settings: RecoverySettings = SETTINGS) -> dict[str, bytes]:
@@ -142,6 +151,10 @@ class FailingDisk(Disk):
         self._step()
         super().truncate(path, size_bytes)
 
+    def copy_part(self, source: str, start_bytes: int, end_bytes: int, target: str) -> None:
+        self._step()
+        super().copy_part(source, start_bytes, end_bytes, target)
+
     def replace(self, path: str, data: bytes) -> None:
         self._step()
         super().replace(path, data)
@@ -226,7 +239,7 @@ def test_a_segment_whose_offsets_go_back_is_emptied(tmp_path: Path) -> None:
     directory = copied(partition, tmp_path)
     log = directory / "00000000000000000000.log"
     data = bytearray(log.read_bytes())
-    positions = _batches(data)
+    positions = batch_positions(data)
     base = struct.unpack_from(">q", data, positions[1])[0]
     for position in positions[2:]:
         struct.pack_into(">q", data, position, base)
@@ -238,28 +251,53 @@ def test_a_segment_whose_offsets_go_back_is_emptied(tmp_path: Path) -> None:
     assert plan.segments == 1
 
 
-def _batches(data: bytes) -> list[int]:
-    positions = []
-    at = 0
-    while at + 12 <= len(data):
-        positions.append(at)
-        at += 12 + struct.unpack_from(">i", data, at + 8)[0]
-    return positions
-
-
-def test_a_segment_too_long_for_an_index_is_left_to_kafka(tmp_path: Path) -> None:
-    partition = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0")
-    directory = copied(partition, tmp_path)
+def _overlong(target: Path) -> Path:
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), target)
     log = directory / "00000000000000000025.log"
     data = bytearray(log.read_bytes())
-    struct.pack_into(">q", data, _batches(data)[-1], 2**31 + 100)
+    struct.pack_into(">q", data, batch_positions(data)[-1], 2**31 + 100)
     log.write_bytes(data)
-    with pytest.raises(StorageError, match="too far from its base"):
+    return directory
+
+
+def test_a_segment_too_long_for_an_index_is_split(tmp_path: Path) -> None:
+    directory = _overlong(tmp_path)
+    before = (directory / "00000000000000000025.log").read_bytes()
+    cut = batch_positions(before)[-1]
+    got = recovered(directory, tmp_path)
+    assert got["00000000000000000025.log"] == before[:cut]
+    assert got["00000000002147483748.log"] == before[cut:]
+    assert plan_recovery(str(directory), SETTINGS).steps == ()
+
+
+def test_a_split_killed_at_any_step_and_run_again_ends_the_same(tmp_path: Path) -> None:
+    expected = recovered(_overlong(tmp_path / "whole"), tmp_path / "whole")
+    step = 0
+    while True:
+        root = tmp_path / str(step)
+        directory = _overlong(root)
+        disk = FailingDisk(step)
+        try:
+            plan = plan_recovery(str(directory), SETTINGS)
+            run_recovery(plan, SETTINGS, str(root / "quarantine"), disk)
+        except StorageError:
+            assert recovered(directory, root) == expected
+            step += 1
+            continue
+        break
+    assert step >= 6
+
+
+def test_a_part_that_would_replace_another_segment_stops_the_recovery(tmp_path: Path) -> None:
+    directory = _overlong(tmp_path)
+    (directory / "00000000002147483748.log").write_bytes(b"something else")
+    before = contents(directory)
+    with pytest.raises(StorageError, match=r"part of it would replace 00000000002147483748\.log"):
         plan_recovery(str(directory), SETTINGS)
-    assert log.read_bytes() == bytes(data)
+    assert contents(directory) == before
 
 
-Damage = Callable[[Path], None]
+Damage = Callable[[Path], object]
 
 
 def _drop(name: str) -> Damage:
@@ -267,7 +305,7 @@ def _drop(name: str) -> Damage:
 
 
 def _garble(name: str) -> Damage:
-    return lambda directory: (directory / name).write_text("no checkpoint\n") and None
+    return lambda directory: (directory / name).write_text("no checkpoint\n")
 
 
 @pytest.mark.parametrize(
@@ -275,7 +313,7 @@ def _garble(name: str) -> Damage:
     [_drop("leader-epoch-checkpoint"), _garble("leader-epoch-checkpoint")],
     ids=["missing", "garbled"],
 )
-def test_leader_epochs_come_back_from_the_batches(damage: Damage, tmp_path: Path) -> None:
+def test_leader_epochs_come_back_from_thebatch_positions(damage: Damage, tmp_path: Path) -> None:
     partition = Corpus("k39-epochs").log_dirs()[0].partitions()[0]
     before = contents(partition.path)
     directory = copied(partition, tmp_path)

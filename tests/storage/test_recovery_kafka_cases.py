@@ -5,6 +5,7 @@ byte, and a refusal exactly where Kafka refuses.
 from __future__ import annotations
 
 import shutil
+import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from klog.storage.segment_scan import IndexSettings
 from tests.corpora import Corpus
 from tests.peers import KafkaPeer
 from tests.peers.load_server import LoadServer
-from tests.storage.mending import contents
+from tests.storage.mending import batch_positions, contents
 
 pytestmark = pytest.mark.kafka
 
@@ -71,6 +72,25 @@ def _relabel(old: bytes, new: bytes) -> Damage:
     return damage
 
 
+def _shifted(place: int, batches: dict[int, int], *drop: str, tail: bytes = b"") -> Damage:
+    """Offsets of batches (by place, in a segment by place) moved up: they are outside of the checksum."""
+
+    def damage(directory: Path) -> None:
+        log = _logs(directory)[place]
+        data = bytearray(log.read_bytes())
+        positions = batch_positions(data)
+        for batch, distance in batches.items():
+            offset = struct.unpack_from(">q", data, positions[batch])[0]
+            struct.pack_into(">q", data, positions[batch], offset + distance)
+        log.write_bytes(data + tail)
+        for suffix in drop:
+            log.with_suffix(suffix).unlink(missing_ok=True)
+
+    return damage
+
+
+FAR = 1 << 33
+
 CASES: dict[str, tuple[Damage, int]] = {
     "a swap without its index": (_swapped(1), 0),
     "a swap without its index, flushed": (_swapped(1), EVERYTHING_FLUSHED),
@@ -79,6 +99,16 @@ CASES: dict[str, tuple[Damage, int]] = {
     "an empty swap": (_swapped(1, lambda data: b""), EVERYTHING_FLUSHED),
     "a swap cut inside a batch": (_swapped(1, lambda data: data[:-7]), EVERYTHING_FLUSHED),
     "a swap followed by garbage": (_swapped(1, lambda data: data + b"\xff" * 40), 0),
+    "the last batch too far": (_shifted(0, {-1: FAR}), 0),
+    "the last batch of the last segment too far": (_shifted(-1, {-1: FAR}), 0),
+    "the last batches too far": (_shifted(0, {-2: FAR, -1: FAR}), 0),
+    "batches too far from each other": (_shifted(0, {1: FAR, -1: 3 * FAR}), 0),
+    "all batches too far": (_shifted(0, dict.fromkeys(range(-1, 1), FAR)), 0),
+    "an inner batch too far": (_shifted(0, {0: FAR}), 0),
+    "the last batch too far, no indexes": (_shifted(0, {-1: FAR}, ".index"), 0),
+    "a later batch too far, no indexes": (_shifted(1, {-1: FAR}, ".index"), 0),
+    "the last batch too far, bytes after it": (_shifted(0, {-1: FAR}, tail=b"\0" * 9), 0),
+    "the last batch too far, flushed": (_shifted(-1, {-1: FAR}), EVERYTHING_FLUSHED),
     "an epoch file of one byte": (_write("leader-epoch-checkpoint", b"0"), EVERYTHING_FLUSHED),
     "an epoch file of one line": (_write("leader-epoch-checkpoint", b"0\n"), EVERYTHING_FLUSHED),
     "half an entry at an offset index": (_lengthen(".index", 0), EVERYTHING_FLUSHED),

@@ -1,0 +1,110 @@
+"""A segment whose offsets run past what its indexes can hold, divided as Kafka divides it.
+
+Rules: Kafka's `LocalLog.splitOverflowedSegment` (KAFKA-6264): a new segment begins with the first batch, and
+with each one whose last offset does not fit the index of the segment before it; all are named by their first
+offset. Nothing is written here: recovery reads the parts where they are, and writes them when it is run.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from klog.formats.columns import BatchTable
+from klog.formats.constants import INT32_MAX
+from klog.formats.errors import StorageError
+from klog.storage.chunks import chunks
+from klog.storage.files import open_for_reading
+
+OpenSegment = Callable[[str], BinaryIO]
+
+
+class Part(NamedTuple):
+    """The bytes of a `.log` (`path`) from `start_bytes` to `end_bytes`, which become a segment of its own."""
+
+    path: str
+    base_offset: int
+    start_bytes: int
+    end_bytes: int
+
+
+class _Section(io.RawIOBase):
+    """A part of a file as if it were a file."""
+
+    def __init__(self, file: BinaryIO, start_bytes: int, end_bytes: int) -> None:
+        super().__init__()
+        self._file = file
+        self._start = start_bytes
+        self._size = end_bytes - start_bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
+        room = max(0, min(len(buffer), self._size - self._at))
+        self._file.seek(self._start + self._at)
+        got: int = self._file.readinto(memoryview(buffer)[:room])  # type: ignore[attr-defined]
+        self._at += got
+        return got
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def open_part(part: Part) -> BinaryIO:
+    """The part as a stream of its own. Raises `StorageError`."""
+    return cast(BinaryIO, _Section(open_for_reading(part.path), part.start_bytes, part.end_bytes))
+
+
+def divide(path: str) -> tuple[Part, ...]:
+    """The parts that together are the segment at `path`; none where Kafka cannot split it (bytes that are no
+    batch follow the last one, or a single batch is too long). Raises `StorageError`.
+    """
+    table = BatchTable()
+    starts: list[tuple[int, int]] = []
+    end = 0
+    with open_for_reading(path) as file:
+        for _ in chunks(file, table):
+            for row in range(len(table)):
+                first, last = table.base_offset[row], table.last_offset[row]
+                if not starts or not 0 <= last - starts[-1][0] <= INT32_MAX:
+                    if first < 0 or not 0 <= last - first <= INT32_MAX:
+                        return ()
+                    starts.append((first, table.position[row]))
+            end = table.origin + table.consumed_bytes
+        whole = file.seek(0, io.SEEK_END) == end
+    if not whole or len({base for base, _ in starts}) < len(starts):
+        return ()
+    ends = [start for _, start in starts[1:]] + [end]
+    return tuple(Part(path, base, start, stop) for (base, start), stop in zip(starts, ends, strict=True))
+
+
+def demand_same(part: Part, path: str) -> None:
+    """A part that a run before this one wrote is there already; any other file may not be replaced.
+
+    Raises `StorageError`.
+    """
+    with open_part(part) as new, open_for_reading(path) as old:
+        same = old.seek(0, 2) == part.end_bytes - part.start_bytes
+        old.seek(0)
+        new_bytes, old_bytes = bytearray(1 << 20), bytearray(1 << 20)
+        while same and (got := new.readinto(new_bytes)):  # type: ignore[attr-defined]
+            same = old.readinto(old_bytes) == got and new_bytes == old_bytes  # type: ignore[attr-defined]
+    if not same:
+        raise StorageError(
+            f"segment is too long for its index, and part of it would replace {os.path.basename(path)}",
+            file=part.path,
+            position_bytes=part.start_bytes,
+            cure="move the other file away if it does not belong to the log, and recover again",
+        )
