@@ -1,8 +1,8 @@
 """Runs benchmarks and prints what they found: `python -m benchmarks.run [--rounds N] [--scratch DIR]
 [NAME...]`.
 
-Needs a JDK 17 and Maven (Kafka's jars come through it once), about 15 GiB of disk below --scratch, and a quiet
-machine: figures of runs that share it with other work say little, though both sides run in turns.
+Needs a JDK 17 and Maven (Kafka's jars come through it once), about 15 GiB of disk below --scratch, and a
+quiet machine: figures of runs that share it with other work say little, though both sides run in turns.
 """
 
 from __future__ import annotations
