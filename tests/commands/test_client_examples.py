@@ -14,6 +14,7 @@ import pytest
 
 from klog.commands import configs, consume, produce, topics
 from tests import corpora
+from tests.clients.waiting import eventually
 
 COMMANDS = (
     topics.list_topics,
@@ -81,7 +82,8 @@ def prepare(shell, example: str) -> None:
     """Bring about what the example takes for granted: topics that are there, or are not."""
     shell("klog topics delete orders --yes --if-exists")
     if not example.startswith("klog topics create"):
-        shell("klog topics create orders --partitions 2")
+        # A name is free a moment after its topic has been deleted, not at once.
+        eventually(lambda: shell("klog topics create orders --partitions 2").returncode == 0)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
