@@ -57,7 +57,7 @@ def start(scratch: Path, rounds: int) -> str:
     work = scratch / "start"
     with ZooKeeperServer(work / "zookeeper") as zookeeper:
         for number in range(rounds + 1):
-            starters = (
+            starters: tuple[Callable[[], RunningBroker], ...] = (
                 lambda: start_klog(work / "klog"),
                 lambda: start_kafka(work / "kafka", zookeeper.hosts),
             )
@@ -204,7 +204,7 @@ def small(scratch: Path, rounds: int) -> str:
                 "compacted",
                 cleanup_policy="compact",
                 segment_bytes=16 * MIB,
-                min_cleanable_dirty_ratio=0.01,
+                min_cleanable_dirty_ratio="0.01",
             )
         for beside in ("", "stream", "compacted"):
             run = partial(_small_beside, beside=beside)

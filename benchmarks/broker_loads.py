@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 from benchmarks.contestants import KAFKA
 from benchmarks.measure import BenchmarkError
@@ -82,7 +83,8 @@ class Load:
         said, _ = self._process.communicate()
         if self._process.returncode != 0:
             raise BenchmarkError(f"a load ended with status {self._process.returncode}")
-        return json.loads(said)
+        figures: dict[str, float] = json.loads(said)
+        return figures
 
 
 def run_load(kind: str, port: int, *args: object) -> dict[str, float]:
@@ -211,7 +213,13 @@ def _idle(port: int, _: str, connections: int, seconds: int) -> dict[str, float]
 
 def main() -> None:
     kind, port, topic, *numbers = sys.argv[1:]
-    loads = {"small": _small, "latency": _latency, "stream": _stream, "spread": _spread, "idle": _idle}
+    loads: dict[str, Callable[..., dict[str, float]]] = {
+        "small": _small,
+        "latency": _latency,
+        "stream": _stream,
+        "spread": _spread,
+        "idle": _idle,
+    }
     print(json.dumps(loads[kind](int(port), topic, *map(int, numbers))))
 
 

@@ -221,7 +221,7 @@ def _of_brokers(name: str) -> Callable[[Bench], str]:
 
         if name == "throughput":
             return broker.throughput(bench.scratch, bench.rounds, bench.segment_bytes)
-        return getattr(broker, name)(bench.scratch, bench.rounds)
+        return str(getattr(broker, name)(bench.scratch, bench.rounds))
 
     return run
 
