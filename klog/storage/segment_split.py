@@ -12,9 +12,10 @@ import os
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from klog.formats.columns import BatchTable
+from klog.formats import message_set
+from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import INT32_MAX
-from klog.formats.errors import StorageError
+from klog.formats.errors import FormatError, StorageError
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading
 
@@ -75,10 +76,11 @@ def divide(path: str) -> tuple[Part, ...]:
     starts: list[tuple[int, int]] = []
     end = 0
     with open_for_reading(path) as file:
-        for _ in chunks(file, table):
+        for data in chunks(file, table):
             for row in range(len(table)):
-                first, last = table.base_offset[row], table.last_offset[row]
+                last = table.last_offset[row]
                 if not starts or not 0 <= last - starts[-1][0] <= INT32_MAX:
+                    first = _first_offset(data, table, row)
                     if first < 0 or not 0 <= last - first <= INT32_MAX:
                         return ()
                     starts.append((first, table.position[row]))
@@ -88,6 +90,23 @@ def divide(path: str) -> tuple[Part, ...]:
         return ()
     ends = [start for _, start in starts[1:]] + [end]
     return tuple(Part(path, base, start, stop) for (base, start), stop in zip(starts, ends, strict=True))
+
+
+def _first_offset(data: memoryview, table: BatchTable, row: int) -> int:
+    """The offset of a batch's first record, -1 where it cannot be read.
+
+    A compressed message set of magic 0 or 1 does not store it, only its messages do: Kafka too decompresses
+    it here.
+    """
+    first = table.base_offset[row]
+    if first != OFFSET_UNKNOWN or table.magic[row] == 2:
+        return first
+    start = table.position[row] - table.origin
+    try:
+        wrapper = message_set.parse(data[start : start + table.size[row]], check_crc=False)
+        return message_set.absolute_offsets(wrapper, message_set.inner(wrapper))[0]
+    except (FormatError, IndexError):
+        return OFFSET_UNKNOWN
 
 
 def demand_same(part: Part, path: str) -> None:

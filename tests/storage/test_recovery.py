@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from klog.formats import message_set
 from klog.formats.errors import StorageError
 from klog.storage.mutations import Disk
 from klog.storage.recovery import plan_recovery
@@ -268,6 +269,21 @@ def test_a_segment_too_long_for_an_index_is_split(tmp_path: Path) -> None:
     assert got["00000000000000000025.log"] == before[:cut]
     assert got["00000000002147483748.log"] == before[cut:]
     assert plan_recovery(str(directory), SETTINGS).steps == ()
+
+
+def test_a_compressed_message_set_begins_a_segment_named_by_its_first_message(tmp_path: Path) -> None:
+    directory = copied(Corpus("k010-unclean").log_dir().partition("u-gzip-0"), tmp_path)
+    log = directory / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    at = batch_positions(data)[-1]
+    wrapper = message_set.parse(data[at:])
+    messages = len(message_set.inner(wrapper))
+    assert messages > 1
+    struct.pack_into(">q", data, at, wrapper.offset + 2**33)
+    log.write_bytes(data)
+    got = recovered(directory, tmp_path)
+    assert got[log.name] == data[:at]
+    assert got[f"{wrapper.offset + 2**33 - messages + 1:020}.log"] == data[at:]
 
 
 def test_a_split_killed_at_any_step_and_run_again_ends_the_same(tmp_path: Path) -> None:
