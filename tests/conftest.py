@@ -7,6 +7,7 @@ cannot be had, and the run says so at its end; with `CI=true` and `KLOG_REQUIRE_
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,11 @@ PEER_SKIP_PREFIX = "KAFKA PEER TESTS SKIPPED"
 settings.register_profile("quick", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", parent=settings.get_profile("quick"), max_examples=2000)
 settings.load_profile(os.environ.get("KLOG_HYPOTHESIS_PROFILE", "quick"))
+
+
+# A run that a shell started in the background ignores Ctrl-C, and so would every command that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _available_peer(version: str) -> KafkaPeer:

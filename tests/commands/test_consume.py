@@ -194,11 +194,14 @@ def test_following_shows_what_comes_and_ends_with_ctrl_c(klog, cluster, written)
     command = [KLOG, "consume", written, "-b", cluster, "--follow", "--last", "1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"v9\n"
-        klog("produce", written, "new")
-        assert process.stdout.readline() == b"new\n"
-        process.send_signal(signal.SIGINT)
-        rest, said = process.communicate(timeout=10)
+        try:
+            assert process.stdout.readline() == b"v9\n"
+            klog("produce", written, "new")
+            assert process.stdout.readline() == b"new\n"
+            process.send_signal(signal.SIGINT)
+            rest, said = process.communicate(timeout=10)
+        finally:
+            process.kill()
     assert (process.returncode, rest, said) == (130, b"", b"")
 
 
