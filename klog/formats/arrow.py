@@ -9,7 +9,7 @@ Kafka's -1. Header keys are `string`; bytes that are not UTF-8 become U+FFFD, as
     for payload, batches, records in decoded:        # as the record kernel makes them
         if not builder.has_room(payload): yield builder.finish()
         builder.append(payload, batches, records)    # copies: tables and payload may be reused at once
-        if builder.nbytes >= ROW_GROUP_BYTES: yield builder.finish()
+        if builder.nbytes >= ARROW_BATCH_BYTES: yield builder.finish()
     if builder.rows: yield builder.finish()
 
 Only columns asked for are built. What a builder holds is bounded by when its user calls `finish`;
@@ -65,8 +65,8 @@ COLUMNS: Final = (
 DEFAULT_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
 """What a consumer of the topic would see."""
 
-ROW_GROUP_BYTES: Final = 32 << 20
-"""A row group this large is worth writing, and small enough to keep memory flat."""
+ARROW_BATCH_BYTES: Final = 1 << 20
+"""Small enough that the memory of one batch is still in the caches for the next."""
 
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime", "NoTimestampType")
 

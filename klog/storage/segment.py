@@ -132,11 +132,11 @@ class Segment:
         on_problem: OnProblem | None = None,
         strict: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The records as Arrow record batches of about 32 MiB; `columns` as in `klog.formats.arrow.COLUMNS`.
+        """The records as Arrow record batches of about 1 MiB; `columns` as in `klog.formats.arrow.COLUMNS`.
 
         The other arguments are those of `records`. Raises `UsageError` for an unknown column.
         """
-        from klog.formats.arrow import DEFAULT_COLUMNS, ROW_GROUP_BYTES, ArrowBuilder
+        from klog.formats.arrow import ARROW_BATCH_BYTES, DEFAULT_COLUMNS, ArrowBuilder
 
         builder = ArrowBuilder(DEFAULT_COLUMNS if columns is None else columns)
         bounds = _bounds(start_offset, end_offset, since_ms, until_ms)
@@ -147,7 +147,7 @@ class Segment:
                 if builder.rows and not builder.has_room(payload):
                     yield builder.finish()
                 builder.append(payload, reader.batches, reader.records)
-                if builder.nbytes >= ROW_GROUP_BYTES:
+                if builder.nbytes >= ARROW_BATCH_BYTES:
                     yield builder.finish()
         if builder.rows:
             yield builder.finish()
