@@ -6,11 +6,8 @@ are `timestamp[ms, UTC]`. Where Kafka stores -1 for "no timestamp" the column is
 Kafka's -1. Header keys are `string`; bytes that are not UTF-8 become U+FFFD, as in Kafka's own reader.
 
     builder = ArrowBuilder(["offset", "timestamp", "value"])
-    for payload, batches, records in decoded:        # as the record kernel makes them
-        if not builder.has_room(payload): yield builder.finish()
-        builder.append(payload, batches, records)    # copies: tables and payload may be reused at once
-        if builder.nbytes >= ARROW_BATCH_BYTES: yield builder.finish()
-    if builder.rows: yield builder.finish()
+    decoded = ((payload, batches, records) for ...)  # as the record kernel makes them; copied, to be reused
+    for batch in builder.batches_of(decoded, ARROW_BATCH_BYTES): ...
 
 Only columns asked for are built. What a builder holds is bounded by when its user calls `finish`;
 where files and row groups begin and end is the caller's business.
@@ -19,7 +16,7 @@ where files and row groups begin and end is the caller's business.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from klog.formats.checksums import Bytes
@@ -194,6 +191,19 @@ class ArrowBuilder:
             values: array[int] = getattr(records, name)
             column.extend(values if stop - first == len(values) else values[first:stop])
         self.rows += stop - first
+
+    def batches_of(
+        self, decoded: Iterable[tuple[Bytes, BatchTable, RecordTable]], limit_bytes: int
+    ) -> Iterator[pa.RecordBatch]:
+        """All records of `decoded` (arguments of `append`) in batches of about `limit_bytes`, none empty."""
+        for payload, table, records in decoded:
+            if self.rows and not self.has_room(payload):
+                yield self.finish()
+            self.append(payload, table, records)
+            if self.nbytes >= limit_bytes:
+                yield self.finish()
+        if self.rows:
+            yield self.finish()
 
     def finish(self) -> pa.RecordBatch:
         """The gathered records, which the builder then forgets."""

@@ -143,14 +143,8 @@ class Segment:
         on_problem = problem_handler(on_problem, strict)
         with open_for_reading(self.path) as file:
             reader = self.reader(file, bounds=bounds, verify=verify, on_problem=on_problem)
-            for payload in reader.runs():
-                if builder.rows and not builder.has_room(payload):
-                    yield builder.finish()
-                builder.append(payload, reader.batches, reader.records)
-                if builder.nbytes >= ARROW_BATCH_BYTES:
-                    yield builder.finish()
-        if builder.rows:
-            yield builder.finish()
+            decoded = ((payload, reader.batches, reader.records) for payload in reader.runs())
+            yield from builder.batches_of(decoded, ARROW_BATCH_BYTES)
 
     def to_arrow(
         self,

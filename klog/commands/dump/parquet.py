@@ -200,18 +200,13 @@ def _placed(rows: pa.RecordBatch, file: DumpFile, schema: pa.Schema) -> pa.Recor
 def _record_groups(plan: DumpPlan, reader: SegmentReader, advance: Progress) -> Iterator[pa.RecordBatch]:
     from klog.formats.arrow import ArrowBuilder
 
-    builder = ArrowBuilder(_columns(plan))
+    runs = wanted_runs(reader, plan.selection)
+    decoded = ((payload, reader.batches, reader.records) for payload in runs)
     done_bytes = 0
-    for payload in wanted_runs(reader, plan.selection):
-        if builder.rows and not builder.has_room(payload):
-            yield builder.finish()
-        builder.append(payload, reader.batches, reader.records)
-        if builder.nbytes >= ROW_GROUP_BYTES:
-            yield builder.finish()
-            advance(reader.batches.origin - done_bytes)
-            done_bytes = reader.batches.origin
-    if builder.rows:
-        yield builder.finish()
+    for group in ArrowBuilder(_columns(plan)).batches_of(decoded, ROW_GROUP_BYTES):
+        yield group
+        advance(reader.batches.origin - done_bytes)
+        done_bytes = reader.batches.origin
     advance(reader.batches.origin + reader.batches.consumed_bytes - done_bytes)
 
 
