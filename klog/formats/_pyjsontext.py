@@ -37,18 +37,10 @@ from klog.formats.columns import (
     BatchTable,
     RecordTable,
 )
+from klog.formats.constants import CONTROL_TYPES
 
 IMPLEMENTATION: Final = "python"
 
-_CONTROL_TYPES: Final = (
-    "ABORT",
-    "COMMIT",
-    "LEADER_CHANGE",
-    "SNAPSHOT_HEADER",
-    "SNAPSHOT_FOOTER",
-    "KRAFT_VERSION",
-    "KRAFT_VOTERS",
-)
 _BOOLEANS: Final = ("false", "true")
 
 
@@ -79,7 +71,7 @@ def _control(records: RecordTable, row: int, view: memoryview) -> str:
     if records.key_size[row] >= 4:
         at = records.key_start[row] + 2
         kind = int.from_bytes(view[at : at + 2], "big", signed=True)
-    name = _CONTROL_TYPES[kind] if 0 <= kind < len(_CONTROL_TYPES) else "UNKNOWN"
+    name = CONTROL_TYPES[kind] if 0 <= kind < len(CONTROL_TYPES) else "UNKNOWN"
     epoch = "null"
     if kind in (0, 1) and records.value_size[row] >= 6:
         at = records.value_start[row] + 2
