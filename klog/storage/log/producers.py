@@ -195,14 +195,19 @@ class Producers:
                 f"coordinator epoch {marker.coordinator_epoch}, the log knows {known.coordinator_epoch}",
             )
 
-    def written(self, batch: BatchInfo) -> None:
-        """Remember a data batch that has been written."""
+    def _producer_of(self, batch: BatchInfo) -> Producer:
+        """The batch's producer in the batch's epoch: a new epoch forgets what the one before has sent."""
         producer = self.by_id.get(batch.producer_id)
         if producer is None:
             producer = self.by_id[batch.producer_id] = Producer(batch.producer_id, batch.producer_epoch)
         elif producer.epoch != batch.producer_epoch:
             producer.epoch = batch.producer_epoch
             producer.batches.clear()
+        return producer
+
+    def written(self, batch: BatchInfo) -> None:
+        """Remember a data batch that has been written."""
+        producer = self._producer_of(batch)
         sent = SentBatch(
             batch.base_sequence,
             last_sequence_of(batch),
@@ -219,12 +224,7 @@ class Producers:
 
     def marker_written(self, batch: BatchInfo, marker: Marker) -> AbortedTxn | None:
         """Remember a marker that has been written; the transaction that it aborted, if it did."""
-        producer = self.by_id.get(batch.producer_id)
-        if producer is None:
-            producer = self.by_id[batch.producer_id] = Producer(batch.producer_id, batch.producer_epoch)
-        elif producer.epoch != batch.producer_epoch:
-            producer.epoch = batch.producer_epoch
-            producer.batches.clear()
+        producer = self._producer_of(batch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = marker.timestamp
         first_offset, producer.txn_first_offset = producer.txn_first_offset, _NONE
