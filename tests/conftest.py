@@ -62,6 +62,26 @@ def kafka3_dump(kafka3: KafkaPeer) -> Iterator[DumpServer]:
         yield server
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """In CI a failure is told when it happens: a run that is stopped before its end has then said it too."""
+    if os.environ.get("CI") == "true" and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_FailuresAtOnce(config), "failures-at-once")
+
+
+class _FailuresAtOnce:
+    """A plugin of pytest's own process (no worker's) that prints each failure as it comes in."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            terminal = self._config.pluginmanager.getplugin("terminalreporter")
+            terminal.write_line("")
+            terminal.write_line(f"FAILED {report.nodeid} ({report.when}, {report.duration:.1f} s)", red=True)
+            terminal.write_line(report.longreprtext)
+
+
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     """One line that nobody overlooks when the peer was not there."""
     reports = terminalreporter.stats.get("skipped", [])
