@@ -1,0 +1,121 @@
+"""Batches of an open segment found without reading what is between them: at a position, one after the
+other by their headers, or again after damage.
+
+Nothing here decodes a record. The layouts are the kernel's; a position counts as a batch's only where
+the checksum of the whole batch is good.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO, Final
+
+from klog.formats import kernel
+from klog.formats.columns import STOP_BAD_SIZE, BatchTable
+from klog.formats.constants import BATCH_HEADER_BYTES
+from klog.spark.files import read_at
+
+FIRST_READ_BYTES: Final = 16 << 10
+WALK_BYTES: Final = 64 << 10
+LARGEST_BATCH_BYTES: Final = 1 << 31
+_PREFIX_BYTES: Final = 12  # offset and size come before what the size field counts
+_CHUNK_BYTES: Final = 1 << 20
+_HEAD_BYTES: Final = 17  # offset, size, then epoch or checksum, up to the magic
+_PREFIX: Final = struct.Struct(">qi")
+# An offset, a size of at least 14, four bytes, a magic of 0 to 2; looked ahead, for matches may overlap.
+_CANDIDATE: Final = re.compile(
+    rb"(?=[\x00-\x7f].{7}(?!\x00\x00\x00[\x00-\x0d])[\x00-\x7f].{3}.{4}[\x00-\x02])", re.DOTALL
+)
+_TRIES: Final = 4
+_FARTHEST: Final = 1 << 32
+"""Offsets of a segment differ by less than 2^31; after a damaged one by twice that at most."""
+
+
+def sound_batch(file: BinaryIO, position_bytes: int) -> BatchTable | None:
+    """The header of the batch at a position, None where no whole batch with a good checksum starts there.
+
+    Memory is bounded by the bytes that the file really has there.
+    """
+    table = BatchTable()
+    data = read_at(file, position_bytes, FIRST_READ_BYTES)
+    kernel.scan(data, position_bytes, True, table)
+    if not len(table) and len(data) < table.need_bytes <= LARGEST_BATCH_BYTES:
+        data += read_at(file, position_bytes + len(data), table.need_bytes - len(data))
+        kernel.scan(data, position_bytes, True, table)
+    if not len(table):
+        return None
+    table_end = table.size[0]
+    kernel.scan(data[:table_end], position_bytes, True, table)
+    kernel.verify(data[:table_end], table)
+    return table if table.valid[0] and 0 <= table.magic[0] <= 2 else None
+
+
+def headers(file: BinaryIO, start_bytes: int, end_bytes: int) -> Iterator[BatchTable]:
+    """Tables (reused) of the headers of whole batches from a batch's position on, bodies of large ones
+    unread.
+
+    Ends where the next batch does not fit before `end_bytes` or its size field is none;
+    `table.origin + table.consumed_bytes` is where that is.
+    """
+    table = BatchTable()
+    position = start_bytes
+    while True:
+        data = read_at(file, position, min(WALK_BYTES, end_bytes - position))
+        kernel.scan(data, position, False, table)
+        if len(table):
+            position += table.consumed_bytes
+            yield table
+            if table.stop == STOP_BAD_SIZE:
+                return
+            continue
+        size = table.need_bytes
+        if table.stop == STOP_BAD_SIZE or size <= len(data) or position + size > end_bytes:
+            return
+        _scan_header(data, position, size, table)
+        if not len(table):
+            return
+        position += size
+        yield table
+
+
+def _scan_header(data: bytes, position: int, size: int, table: BatchTable) -> None:
+    """Row of a batch whose header alone is in `data`: scanned as one that ends there, then told its size."""
+    head = bytearray(data[:BATCH_HEADER_BYTES])
+    head[8:12] = (len(head) - _PREFIX_BYTES).to_bytes(4, "big")
+    kernel.scan(head, position, True, table)
+    if len(table):
+        table.size[0] = size
+        table.consumed_bytes = size
+
+
+def next_sound_batch(
+    file: BinaryIO, start_bytes: int, end_bytes: int, *, from_offset: int = 0
+) -> BatchTable | None:
+    """The header of the first sound batch that starts from one position to before another, None where there
+    is none: how to go on after damage.
+
+    Only batches whose offsets are not below `from_offset` count, and only those whose whole bytes have a good
+    checksum. What is tried in vain costs no more than a few times the bytes searched.
+    """
+    budget = _TRIES * max(end_bytes - start_bytes, _CHUNK_BYTES)
+    position = start_bytes
+    while position < end_bytes:
+        # A candidate that lies across two chunks is found in the second.
+        data = read_at(file, position, min(_CHUNK_BYTES, end_bytes - position + _HEAD_BYTES - 1))
+        for match in _CANDIDATE.finditer(data):
+            at = match.start()
+            if position + at >= end_bytes:
+                break
+            offset, size = _PREFIX.unpack_from(data, at)
+            if not from_offset <= offset <= from_offset + _FARTHEST:
+                continue
+            budget -= size
+            batch = sound_batch(file, position + at) if budget > 0 or size < FIRST_READ_BYTES else None
+            if batch is not None:
+                return batch
+        if len(data) < _HEAD_BYTES:
+            return None
+        position += len(data) - _HEAD_BYTES + 1
+    return None
