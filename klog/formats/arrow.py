@@ -15,7 +15,6 @@ where files and row groups begin and end is the caller's business.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,12 +27,11 @@ from klog.formats.columns import (
     BatchTable,
     HeadersColumn,
     RecordTable,
-    SpanColumn,
 )
 from klog.formats.compression import codec_name
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import UsageError
-from klog.formats.gather import gather, gather_headers, take
+from klog.formats.gathered import SPAN_FIELDS, Gathered, binary_array, header_pairs, int64_array
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -133,29 +131,25 @@ class ArrowBuilder:
     def __init__(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> None:
         _check(columns)
         self.columns = tuple(columns)
-        self._record_fields = sorted({field for name in columns for field in _OF_RECORD.get(name, ())})
-        self._batch_fields = sorted({field for name in columns for field in _OF_BATCH.get(name, ())})
         self._clear()
 
     def _clear(self) -> None:
-        self.rows = 0
+        self._gathered = Gathered(
+            of_record=sorted({field for name in self.columns for field in _OF_RECORD.get(name, ())}),
+            of_batch=sorted({field for name in self.columns for field in _OF_BATCH.get(name, ())}),
+            spans=[name for name in SPAN_FIELDS if name in self.columns],
+            headers="headers" in self.columns,
+        )
+
+    @property
+    def rows(self) -> int:
         """Records gathered since the last `finish`."""
-        self._of_record: dict[str, array[int]] = {name: array("q") for name in self._record_fields}
-        self._of_batch: dict[str, array[int]] = {name: array("q") for name in self._batch_fields}
-        self._spans: dict[str, SpanColumn] = {
-            name: SpanColumn() for name in ("key", "value") if name in self.columns
-        }
-        self._headers = HeadersColumn() if "headers" in self.columns else None
+        return self._gathered.rows
 
     @property
     def nbytes(self) -> int:
         """Bytes that the gathered columns take in memory, nearly."""
-        total = self.rows * 8 * (len(self._of_record) + len(self._of_batch))
-        total += sum(len(spans.data) + 4 * self.rows for spans in self._spans.values())
-        if self._headers is not None:
-            keys, values = self._headers.keys, self._headers.values
-            total += len(keys.data) + len(values.data) + 8 * len(keys) + 4 * self.rows
-        return total
+        return self._gathered.nbytes
 
     def has_room(self, payload: Bytes) -> bool:
         """Whether the records of `payload` surely fit beside what is gathered (Arrow's 32-bit offsets)."""
@@ -180,17 +174,7 @@ class ArrowBuilder:
             raise UsageError(f"rows {first} to {stop} of a table of {len(records)}")
         if not self.has_room(payload):
             raise UsageError("a row group of more than 2 GiB", cure="finish the row group earlier")
-        for name, spans in self._spans.items():
-            starts, sizes = getattr(records, f"{name}_start"), getattr(records, f"{name}_size")
-            gather(payload, starts, sizes, first, stop, spans)
-        if self._headers is not None:
-            gather_headers(payload, records.headers_start, records.header_count, first, stop, self._headers)
-        for name, column in self._of_batch.items():
-            take(getattr(table, name), records.batch, first, stop, column)
-        for name, column in self._of_record.items():
-            values: array[int] = getattr(records, name)
-            column.extend(values if stop - first == len(values) else values[first:stop])
-        self.rows += stop - first
+        self._gathered.append(payload, table, records, first, stop)
 
     def batches_of(
         self, decoded: Iterable[tuple[Bytes, BatchTable, RecordTable]], limit_bytes: int
@@ -210,45 +194,27 @@ class ArrowBuilder:
         import pyarrow as pa
 
         wanted = schema(self.columns)
-        arrays = [_finished(self, field.name, field.type) for field in wanted]
+        arrays = [_finished(self._gathered, field.name, field.type) for field in wanted]
         batch = pa.RecordBatch.from_arrays(arrays, schema=wanted)
         self._clear()
         return batch
 
 
-def _finished(builder: ArrowBuilder, name: str, kind: pa.DataType) -> pa.Array:
-    spans = builder._spans.get(name)
-    if spans is not None:
-        return _binary(spans, kind)
-    if builder._headers is not None and name == "headers":
-        return _header_lists(builder._headers, kind)
-    fields = {
-        field: _int64(values)
-        for sources, needed in ((builder._of_record, _OF_RECORD), (builder._of_batch, _OF_BATCH))
-        for field, values in sources.items()
-        if field in needed.get(name, ())
-    }
+def _finished(gathered: Gathered, name: str, kind: pa.DataType) -> pa.Array:
+    if name in gathered.spans:
+        return binary_array(gathered.spans[name], kind)
+    if gathered.headers is not None and name == "headers":
+        return _header_lists(gathered.headers, kind)
+    fields = {field: int64_array(gathered.of_record[field]) for field in _OF_RECORD.get(name, ())}
+    fields |= {field: int64_array(gathered.of_batch[field].values) for field in _OF_BATCH.get(name, ())}
     if name == "timestamp":
         return _timestamps(fields["timestamp"], kind)
     if name in {"timestampType", "codec", "isTransactional", "isControl"}:
         return from_attributes(name, fields)
     if name == "sequence":
-        return _sequences(fields).cast(kind)
+        return sequences(fields).cast(kind)
     (values,) = fields.values()
     return values.cast(kind)
-
-
-def _int64(values: array[int]) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)], null_count=0)
-
-
-def _binary(spans: SpanColumn, kind: pa.DataType) -> pa.Array:
-    import pyarrow as pa
-
-    buffers = [pa.py_buffer(spans.valid), pa.py_buffer(spans.ends), pa.py_buffer(spans.data)]
-    return pa.Array.from_buffers(kind, len(spans), buffers)
 
 
 def _timestamps(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -277,7 +243,7 @@ def from_attributes(name: str, fields: dict[str, pa.Array]) -> pa.Array:
     return pc.and_(pc.not_equal(pc.bit_wise_and(attributes, bit), 0), pc.greater_equal(magic, 2))
 
 
-def _sequences(fields: dict[str, pa.Array]) -> pa.Array:
+def sequences(fields: dict[str, pa.Array]) -> pa.Array:
     """Base sequence plus the record's place in its batch, wrapping inside 0..2^31-1 as Kafka's does."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -291,12 +257,6 @@ def _sequences(fields: dict[str, pa.Array]) -> pa.Array:
 def _header_lists(column: HeadersColumn, kind: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    header = kind.value_type
-    keys = _binary(column.keys, pa.binary())
-    try:
-        keys = keys.cast(pa.string())
-    except pa.ArrowInvalid:  # some key is not UTF-8
-        keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
-    pairs = pa.StructArray.from_arrays([keys, _binary(column.values, pa.binary())], fields=list(header))
     buffers = [None, pa.py_buffer(column.ends)]
+    pairs = header_pairs(column, kind.value_type)
     return pa.Array.from_buffers(kind, len(column.ends) - 1, buffers, null_count=0, children=[pairs])

@@ -23,6 +23,8 @@ def chunks(
     *,
     start_bytes: int = 0,
     end_bytes: int | None = None,
+    starts_before_bytes: int | None = None,
+    max_batch_bytes: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[memoryview]:
     """Scan `file` from `start_bytes` (a batch's position) and yield buffers of whole batches.
@@ -31,6 +33,10 @@ def chunks(
     next one is asked for. Where the last yield is over, `table.origin + table.consumed_bytes` is where
     the sound batches end and `table.stop` says why; the last table may be empty. Reads up to
     `end_bytes` (the file's end by default; what is appended meanwhile is read too).
+
+    With `starts_before_bytes` (which takes the place of `end_bytes`) the file is read so far only as the last
+    batch that starts before that position needs; some batches that start behind it may come with it. A batch
+    that wants more than `max_batch_bytes` (`table.need_bytes` tells) ends the scan unread.
     """
     file.seek(start_bytes)
     # A buffer that holds a batch's header always tells how much more the batch needs.
@@ -39,15 +45,23 @@ def chunks(
     origin = start_bytes
     held = 0
     final = False
+    limit = end_bytes if starts_before_bytes is None else starts_before_bytes
     while True:
         room = len(buffer) - held
-        if end_bytes is not None:
-            room = min(room, end_bytes - origin - held)
+        if limit is not None:
+            room = min(room, limit - origin - held)
         got = file.readinto(memoryview(buffer)[held : held + room]) if room > 0 else 0  # type: ignore[attr-defined]
         held += got
         final = got == 0
         view = memoryview(buffer)[:held]
         kernel.scan(view, origin, final, table)
+        if final and starts_before_bytes is not None and room <= 0:
+            # The bound cuts a batch, not the file: that one batch is read on, or at least its header.
+            more = _end_of_cut_batch(table, held, starts_before_bytes)
+            final = more is None
+            limit = more or limit
+        if max_batch_bytes is not None and table.need_bytes > max_batch_bytes:
+            final = True
         if len(table) or final or table.stop == STOP_BAD_SIZE:
             yield view
         if final or table.stop == STOP_BAD_SIZE:
@@ -62,3 +76,12 @@ def chunks(
             buffer[:rest] = bytes(view[table.consumed_bytes :])
         origin += table.consumed_bytes
         held = rest
+
+
+def _end_of_cut_batch(table: BatchTable, held_bytes: int, starts_before_bytes: int) -> int | None:
+    """Up to which position the batch wants to be read that the buffer cuts; None where it cuts none."""
+    start = table.origin + table.consumed_bytes
+    if start >= starts_before_bytes or table.stop == STOP_BAD_SIZE:
+        return None
+    end = start + max(table.need_bytes, BATCH_HEADER_BYTES)
+    return end if end > table.origin + held_bytes else None

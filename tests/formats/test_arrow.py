@@ -156,7 +156,7 @@ def test_a_row_group_ends_before_arrows_offsets_overflow() -> None:
 
     builder = ArrowBuilder(["value"])
     assert builder.has_room(Huge())
-    builder._spans["value"].data += b"x"
+    builder._gathered.spans["value"].data += b"x"
     assert not builder.has_room(Huge())
     with pytest.raises(UsageError, match="more than 2 GiB"):
         builder.append(Huge(), BatchTable(), RecordTable())
