@@ -43,6 +43,10 @@ COMMANDS: Final = {
         "clean",
         "Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.",
     ),
+    "export": _Command(
+        "export",
+        "Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no segment.",
+    ),
     "formats": _Command("formats", "List the formats of a log directory, or draw the layout of one."),
     "serve": _Command("serve", "Run a broker until it is interrupted."),
     "topics": _Command("topics", "List, describe, create, grow and delete topics of any Kafka."),

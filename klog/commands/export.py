@@ -1,0 +1,188 @@
+"""`klog export`: segments to Parquet, ORC or JSON Lines on this machine, without a broker and without a JVM.
+
+Options become an `ExportJob`; `klog.spark.run_export` does it with a pool of processes. What is shown on the
+way and at the end goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Self
+
+import typer
+
+from klog.commands._terminal import Progress, progress
+from klog.commands.exporting import options
+from klog.spark.writers import Format as OutputFormat
+
+if TYPE_CHECKING:
+    from klog.spark.engine import ExportJob
+    from klog.spark.splits import Plan
+
+
+def export(
+    paths: options.Paths,
+    output: options.Output,
+    format_: options.Format = OutputFormat.PARQUET,
+    compression: options.Compression = None,
+    partition_by: options.PartitionBy = "topic,partition",
+    columns: options.Columns = None,
+    include_headers: options.IncludeHeaders = False,
+    metadata_columns: options.MetadataColumns = None,
+    subscribe: options.Subscribe = None,
+    subscribe_pattern: options.SubscribePattern = None,
+    assign: options.Assign = None,
+    starting_offsets: options.StartingOffsets = None,
+    ending_offsets: options.EndingOffsets = None,
+    starting_timestamp: options.StartingTimestamp = None,
+    ending_timestamp: options.EndingTimestamp = None,
+    starting_offsets_by_timestamp: options.StartingOffsetsByTimestamp = None,
+    ending_offsets_by_timestamp: options.EndingOffsetsByTimestamp = None,
+    starting_offsets_by_timestamp_strategy: options.StartingOffsetsByTimestampStrategy = None,
+    isolation: options.Isolation = None,
+    include_deleted: options.IncludeDeleted = False,
+    max_decompressed_bytes: options.MaxDecompressedBytes = None,
+    fail_on_data_loss: options.FailOnDataLoss = False,
+    jobs: options.Jobs = None,
+    target_split_bytes: options.TargetSplitBytes = None,
+    min_partitions: options.MinPartitions = None,
+    resume: options.Resume = False,
+    verify: options.Verify = False,
+    dry_run: options.DryRun = False,
+    report: options.ReportFile = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no segment.
+
+    Columns are those of Spark's Kafka source. A job that was killed goes on with --resume, and ends with
+    the same files. What cannot be read is listed, and makes the exit code 1.
+
+    Examples:
+
+        klog export /var/lib/kafka --output tables
+
+        klog export /mnt/disk1 /mnt/disk2 --subscribe orders,payments --partition-by topic,day -o tables
+
+        klog export s3://backup/logs --isolation read_committed --resume --verify -o s3://lake/kafka
+    """
+    raw = {
+        "subscribe": subscribe,
+        "subscribePattern": subscribe_pattern,
+        "assign": assign,
+        "startingOffsets": starting_offsets,
+        "endingOffsets": ending_offsets,
+        "startingTimestamp": starting_timestamp,
+        "endingTimestamp": ending_timestamp,
+        "startingOffsetsByTimestamp": starting_offsets_by_timestamp,
+        "endingOffsetsByTimestamp": ending_offsets_by_timestamp,
+        "startingOffsetsByTimestampStrategy": starting_offsets_by_timestamp_strategy,
+        "isolation": isolation,
+        "includeHeaders": "true" if include_headers else None,
+        "includeDeleted": "true" if include_deleted else None,
+        "failOnDataLoss": "true" if fail_on_data_loss else None,
+        "metadataColumns": metadata_columns,
+        "maxDecompressedBytes": max_decompressed_bytes,
+        "targetSplitBytes": target_split_bytes,
+        "minPartitions": min_partitions,
+    }
+    given = {name: value for name, value in raw.items() if value is not None}
+    job = _job(given, paths, output, format_, compression, partition_by, columns)
+    if dry_run:
+        _show_plan(job)
+        return
+    _run(job, jobs or _cores(), resume=resume, verify=verify, report=report, quiet=quiet)
+
+
+def _job(
+    raw: dict[str, str],
+    paths: list[str],
+    output: str,
+    wanted: OutputFormat,
+    compression: str | None,
+    partition_by: str,
+    columns: str | None,
+) -> ExportJob:
+    """What the options mean. Raises `UsageError`."""
+    from klog.spark.engine import ExportJob
+    from klog.spark.files import is_remote, local_path
+    from klog.spark.layout import parse_partition_by
+    from klog.spark.options_parsing import read_options
+    from klog.spark.schema import check_columns, column_names
+    from klog.spark.writers import compression_of
+
+    # Books are read again from wherever a job is resumed.
+    absolute = [path if is_remote(path) else os.path.abspath(local_path(path)) for path in paths]
+    read = read_options(raw, absolute)
+    chosen = None if columns is None else tuple(filter(None, (name.strip() for name in columns.split(","))))
+    check_columns(chosen or (), column_names(read))
+    return ExportJob(
+        read,
+        output,
+        wanted,
+        compression_of(wanted, compression),
+        parse_partition_by(partition_by),
+        chosen,
+    )
+
+
+def _run(
+    job: ExportJob, processes: int, *, resume: bool, verify: bool, report: str | None, quiet: bool
+) -> None:
+    import json
+
+    from klog.spark.report import report_json, report_text
+    from klog.spark.run_export import RunOptions, run_export
+    from klog.storage.files import write_atomically
+
+    with _Bars(quiet) as bars:
+        told = run_export(job, RunOptions(processes, resume=resume, verify=verify), bars)
+    if report is not None:
+        write_atomically(report, (json.dumps(report_json(told), indent=1) + "\n").encode("ascii"))
+    if not quiet:
+        print(report_text(told), file=sys.stderr)  # noqa: T201
+    if not told.clean:
+        raise typer.Exit(1)
+
+
+def _show_plan(job: ExportJob) -> None:
+    from klog.commands.exporting.plan_text import plan_lines
+    from klog.spark.planner import plan
+
+    planned = plan(job.options)
+    for line in plan_lines(planned):
+        print(line)  # noqa: T201
+    if planned.lost or planned.problems:
+        raise typer.Exit(1)
+
+
+def _cores() -> int:
+    """Cores that we may use: a container is often given fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class _Bars:
+    """A progress bar for each stage of a job, on a terminal."""
+
+    def __init__(self, quiet: bool) -> None:
+        self._quiet = quiet
+        self._stack = ExitStack()
+        self._advance: Progress | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def planned(self, plan: Plan, pending_bytes: int, what: str) -> None:
+        """A stage begins."""
+        self._stack.close()
+        title = f"{what} {len(plan.partitions)} partitions"
+        self._advance = self._stack.enter_context(progress(title, pending_bytes, quiet=self._quiet))
+
+    def advanced(self, size_bytes: int) -> None:
+        """So much more of it is done."""
+        if self._advance is not None:
+            self._advance(size_bytes)

@@ -1,0 +1,72 @@
+"""The work of an export: one split read, decoded and written, by whichever process, in any order.
+
+`export_split` is what a process of `klog export` and a task of Spark both run. Its files appear complete,
+and last of all the split's record in the job's books (`klog.spark.manifest`): that is the split's commit. A
+split that was not committed is exported again, under the same names, to the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from klog.spark.jobs import ExportJob, SplitResult
+from klog.spark.layout import PartitionBy
+from klog.spark.manifest import commit_split
+from klog.spark.outputs import Output, open_output
+from klog.spark.splits import LostRange, Split
+from klog.spark.table_files import RejectFile, TableFiles
+
+__all__ = ["ExportJob", "SplitResult", "export_split", "frugal_allocator", "read_columns"]
+
+
+def export_split(
+    split: Split, job: ExportJob, *, on_progress: Callable[[int], None] = lambda _: None
+) -> SplitResult:
+    """Export one split and commit it.
+
+    `on_progress` is told how many bytes of the segment are done, now and then. What cannot be read is in
+    the result, or raised with `fail_on_data_loss`. Raises `StorageError` where the output cannot be written.
+    """
+    output = open_output(job.output)
+    with frugal_allocator():
+        result = _written(split, job, output, on_progress)
+    commit_split(output, result)
+    return result
+
+
+def read_columns(job: ExportJob) -> list[str]:
+    """The columns that are read: those that are written, and what placing and counting rows takes."""
+    from klog.spark.schema import column_names
+
+    names = list(column_names(job.options))
+    if job.columns is None:
+        return names
+    needed = {"offset", "timestamp"} if PartitionBy.DAY in job.partition_by else {"offset"}
+    return [name for name in names if name in needed or name in job.columns]
+
+
+def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable[[int], None]) -> SplitResult:
+    from klog.spark.reader import read_split
+
+    lost: list[LostRange] = []
+    tables = TableFiles(output, split, job.format, job.compression, job.partition_by, job.columns)
+    with tables, RejectFile(output, split) as rejects:
+        for batch in read_split(split, job.options, columns=read_columns(job), on_lost=lost.append):
+            tables.write(batch)
+        result = SplitResult(split, tables.commit(), rejects.commit(), tuple(lost))
+    on_progress(split.length_bytes)
+    return result
+
+
+@contextlib.contextmanager
+def frugal_allocator() -> Iterator[None]:
+    """Arrow on the system's allocator, which gives memory back where Arrow's own keeps it."""
+    import pyarrow as pa
+
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
