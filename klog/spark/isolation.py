@@ -25,11 +25,11 @@ class HiddenBatches:
         for one in sorted(aborted, key=lambda one: one.first_offset):
             self._ranges.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
 
-    def hidden(self, table: BatchTable) -> list[int]:
+    def rows(self, table: BatchTable) -> set[int]:
         """The rows of `table` that no consumer sees."""
         if not any(attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) for attributes in set(table.attributes)):
-            return []
-        return [row for row in range(len(table)) if self._is_hidden(table, row)]
+            return set()
+        return {row for row in range(len(table)) if self._is_hidden(table, row)}
 
     def _is_hidden(self, table: BatchTable, row: int) -> bool:
         attributes = table.attributes[row]

@@ -7,6 +7,9 @@ the checksum of the whole batch is good.
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import re
 import struct
 from collections.abc import Iterator
@@ -33,15 +36,18 @@ _FARTHEST: Final = 1 << 32
 """Offsets of a segment differ by less than 2^31; after a damaged one by twice that at most."""
 
 
-def sound_batch(file: BinaryIO, position_bytes: int) -> BatchTable | None:
+def sound_batch(
+    file: BinaryIO, position_bytes: int, largest_bytes: int = LARGEST_BATCH_BYTES
+) -> BatchTable | None:
     """The header of the batch at a position, None where no whole batch with a good checksum starts there.
 
-    Memory is bounded by the bytes that the file really has there.
+    Memory is bounded by the bytes that the file really has there, and by the `largest_bytes` that count as a
+    batch.
     """
     table = BatchTable()
     data = read_at(file, position_bytes, FIRST_READ_BYTES)
     kernel.scan(data, position_bytes, True, table)
-    if not len(table) and len(data) < table.need_bytes <= LARGEST_BATCH_BYTES:
+    if not len(table) and len(data) < table.need_bytes <= largest_bytes:
         data += read_at(file, position_bytes + len(data), table.need_bytes - len(data))
         kernel.scan(data, position_bytes, True, table)
     if not len(table):
@@ -90,8 +96,42 @@ def _scan_header(data: bytes, position: int, size: int, table: BatchTable) -> No
         table.consumed_bytes = size
 
 
+def first_filled_byte(file: BinaryIO, start_bytes: int, end_bytes: int) -> int | None:
+    """The position of the first byte that is not zero between two positions, None where all are zero.
+
+    Holes that the file system tells of are not read.
+    """
+    position = start_bytes
+    while position < end_bytes:
+        position = _after_hole(file, position)
+        if position < 0:
+            return None
+        data = read_at(file, position, min(_CHUNK_BYTES, end_bytes - position))
+        if not data:
+            return None
+        if data.count(0) < len(data):
+            return position + len(data) - len(data.lstrip(b"\0"))
+        position += len(data)
+    return None
+
+
+def _after_hole(file: BinaryIO, position: int) -> int:
+    if not isinstance(file, io.FileIO):
+        return position
+    try:
+        return os.lseek(file.fileno(), position, os.SEEK_DATA)
+    except OSError as error:
+        # Nothing but a hole follows; or the file system knows of none.
+        return -1 if error.errno == errno.ENXIO else position
+
+
 def next_sound_batch(
-    file: BinaryIO, start_bytes: int, end_bytes: int, *, from_offset: int = 0
+    file: BinaryIO,
+    start_bytes: int,
+    end_bytes: int,
+    *,
+    from_offset: int = 0,
+    largest_bytes: int = LARGEST_BATCH_BYTES,
 ) -> BatchTable | None:
     """The header of the first sound batch that starts from one position to before another, None where there
     is none: how to go on after damage.
@@ -112,7 +152,7 @@ def next_sound_batch(
             if not from_offset <= offset <= from_offset + _FARTHEST:
                 continue
             budget -= size
-            batch = sound_batch(file, position + at) if budget > 0 or size < FIRST_READ_BYTES else None
+            batch = sound_batch(file, position + at, largest_bytes) if budget > 0 or size < FIRST_READ_BYTES else None
             if batch is not None:
                 return batch
         if len(data) < _HEAD_BYTES:

@@ -1,0 +1,196 @@
+"""Damage costs what is damaged and no more: all that is sound is read, all that is not is told, once."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from klog.formats.errors import CorruptRecordError, KlogError, StorageError
+from klog.spark.options import ReadOptions
+from klog.spark.reader import read_split
+from klog.spark.splits import LostRange
+from tests import corpora
+from tests.spark.reading import EVERY_OFFSET, read, split_of
+
+CORRUPT = [corpora.Corpus(name).log_dir() for name in ("corrupt-k08", "corrupt-k28-lz4", "corrupt-k39")]
+LAST = "00000000000000000025.log"
+DAMAGED = [
+    partition
+    for log_dir in CORRUPT
+    for partition in log_dir.partitions()
+    if not {"c-b.intact-0", "c-b.empty-last-0"} & {partition.name}
+]
+WITH_HEADERS = ReadOptions((), include_headers=True, metadata_columns=("batchPosition", "sequence"))
+
+
+def rows_without_topic(path: Path) -> tuple[list[dict[str, Any]], list[LostRange]]:
+    rows, lost = read(split_of(path), WITH_HEADERS)
+    for row in rows:
+        del row["topic"]
+    return rows, lost
+
+
+@pytest.mark.parametrize("partition", DAMAGED, ids=str)
+def test_sound_batches_around_damage_are_read_and_the_others_reported(
+    partition: corpora.PartitionDirectory,
+) -> None:
+    for path in partition.files(".log"):
+        intact, _ = rows_without_topic(partition.log_dir.partition("c-b.intact-0").path / path.name)
+        rows, lost = rows_without_topic(path)
+        assert [row for row in rows if row not in intact] == []
+        missing = {row["offset"] for row in intact} - {row["offset"] for row in rows}
+        told = {
+            offset for one in lost for offset in range(one.first_offset or 0, min(one.end_offset or 0, 60))
+        }
+        if partition.name in ("c-b.zero-inside-0", "c-b.trunc-hdr-0") and path.name == LAST:
+            # Zeros to the end of the file (of the cut header, too) look like space that was never written.
+            assert (missing, lost) == ({*range(45 - len(missing), 45)}, [])
+        else:
+            assert missing <= told
+            assert bool(lost) == bool(missing) or partition.name == "c-b.garbage-tail-0"
+            assert len(lost) <= 1
+        # Never more than the damaged batch: they have five records each.
+        assert len(missing) in ((10,) if partition.name == "c-b.zero-inside-0" and missing else (0, 5))
+
+
+def damaged_copy(tmp_path: Path, name: str, position: int, data: bytes) -> Path:
+    """The last segment of the intact partition with some bytes changed."""
+    source = corpora.Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path / LAST
+    path = tmp_path / "c-b.intact-0" / name
+    path.parent.mkdir(exist_ok=True)
+    content = bytearray(source.read_bytes())
+    content[position : position + len(data)] = data
+    path.write_bytes(content)
+    return path
+
+
+# The last segment's batches start at 0, 356, 621 and 1166, with offsets 25, 30, 35 and 40; it ends at 1599.
+
+
+@pytest.mark.parametrize(
+    ("position", "data", "stretch", "kept"),
+    [
+        (500, b"\xff", (356, 621, 30, 35), [25, 35, 40]),  # a value
+        (364, (1 << 20).to_bytes(4, "big"), (356, 621, 30, 35), [25, 35, 40]),  # size far too large
+        (364, (40).to_bytes(4, "big"), (356, 621, 30, 35), [25, 35, 40]),  # size too small
+        (0, bytes(600), (0, 621, 25, 35), [35, 40]),  # zeros before batches
+        (0, b"\x55" * 621, (0, 621, 25, 35), [35, 40]),  # the first two batches
+        (356, b"\x55" * 900, (356, 1599, 30, 45), [25]),  # all that follows the first
+    ],
+)
+def test_a_damaged_stretch_is_told_with_its_bytes_and_the_offsets_that_neighbours_leave(
+    tmp_path: Path, position: int, data: bytes, stretch: tuple[int, int, int, int], kept: list[int]
+) -> None:
+    path = damaged_copy(tmp_path, LAST, position, data)
+    rows, lost = read(split_of(path, end_offset=45))
+    assert [row["offset"] for row in rows if row["offset"] % 5 == 0] == kept
+    (one,) = lost
+    assert (one.start_bytes, one.end_bytes, one.first_offset, one.end_offset) == stretch
+    assert (one.topic, one.partition, one.file) == ("c-b.intact", 0, str(path))
+
+
+@pytest.mark.parametrize(
+    ("position", "offset", "lost_offsets"),
+    [
+        (356, 1 << 40, (30, 35)),  # the offset of a batch far ahead: the batch behind it is right
+        (356, 38, (30, 35)),
+        (356, 2, (30, 35)),  # an offset that goes back
+        (1166, 3, (40, 45)),
+        (0, 1 << 40, (25, 30)),
+    ],
+)
+def test_a_batch_whose_offset_does_not_fit_its_neighbours_is_lost_though_its_checksum_is_good(
+    tmp_path: Path, position: int, offset: int, lost_offsets: tuple[int, int]
+) -> None:
+    path = damaged_copy(tmp_path, LAST, position, offset.to_bytes(8, "big"))
+    rows, (lost,) = read(split_of(path, end_offset=45))
+    assert [row["offset"] for row in rows] == [o for o in range(25, 45) if o not in range(*lost_offsets)]
+    assert (lost.first_offset, lost.end_offset) == lost_offsets
+
+
+def test_two_damaged_batches_apart_are_two_losses_and_two_that_adjoin_are_one(tmp_path: Path) -> None:
+    path = damaged_copy(tmp_path, LAST, 100, b"\xff")
+    content = bytearray(path.read_bytes())
+    content[700] ^= 0xFF
+    path.write_bytes(content)
+    _, lost = read(split_of(path, end_offset=45))
+    assert [(one.start_bytes, one.end_bytes) for one in lost] == [(0, 356), (621, 1166)]
+    content[400] ^= 0xFF
+    path.write_bytes(content)
+    _, lost = read(split_of(path, end_offset=45))
+    assert [(one.start_bytes, one.end_bytes) for one in lost] == [(0, 1166)]
+
+
+def test_damage_outside_the_wanted_offsets_is_not_told(tmp_path: Path) -> None:
+    path = damaged_copy(tmp_path, LAST, 500, b"\xff")  # offsets 30 to 34
+    assert read(split_of(path, first_offset=35, end_offset=45))[1] == []
+    assert read(split_of(path, first_offset=25, end_offset=30))[1] == []
+    assert len(read(split_of(path, first_offset=25, end_offset=31))[1]) == 1
+    assert len(read(split_of(path, first_offset=34, end_offset=45))[1]) == 1
+
+
+def test_each_split_of_a_damaged_segment_tells_its_own_damage_only(tmp_path: Path) -> None:
+    path = damaged_copy(tmp_path, LAST, 700, b"\xff")  # the batch at 621, offsets 35 to 39
+    places = [0, 356, 621, 1166, 1599]
+    found = [
+        read(split_of(path, start_bytes=start, end_bytes=end, end_offset=45))
+        for start, end in pairwise(places)
+    ]
+    assert [[row["offset"] for row in rows][:1] for rows, _ in found] == [[25], [30], [], [40]]
+    assert [[(one.first_offset, one.end_offset) for one in lost] for _, lost in found] == [
+        [],
+        [],
+        [(35, 40)],
+        [],
+    ]
+
+
+def test_a_cut_segment_is_told_where_it_was_longer_when_it_was_planned(tmp_path: Path) -> None:
+    path = damaged_copy(tmp_path, LAST, 0, b"")
+    split = split_of(path, end_offset=45)
+    path.write_bytes(path.read_bytes()[:621])
+    rows, (lost,) = read(split)
+    assert [row["offset"] for row in rows] == [*range(25, 35)]
+    assert (lost.start_bytes, lost.end_bytes, lost.first_offset, lost.end_offset) == (621, 1599, 35, 45)
+    assert "when it was planned" in lost.reason
+
+
+def test_a_file_that_cannot_be_opened_is_all_lost(tmp_path: Path) -> None:
+    path = damaged_copy(tmp_path, LAST, 0, b"")
+    split = split_of(path, end_offset=45)
+    path.unlink()
+    rows, (lost,) = read(split)
+    assert rows == []
+    assert (lost.start_bytes, lost.end_bytes, lost.first_offset, lost.end_offset) == (0, 1599, 25, 45)
+
+
+@pytest.mark.parametrize(
+    ("position", "data", "kind"), [(500, b"\xff", CorruptRecordError), (364, b"\xff", CorruptRecordError)]
+)
+def test_with_fail_on_data_loss_the_first_damage_is_raised(
+    tmp_path: Path, position: int, data: bytes, kind: type[KlogError]
+) -> None:
+    path = damaged_copy(tmp_path, LAST, position, data)
+    told: list[LostRange] = []
+    with pytest.raises(kind, match=f"{LAST} at byte 356"):
+        list(read_split(split_of(path), ReadOptions((), fail_on_data_loss=True), on_lost=told.append))
+    assert told == []
+
+
+def test_with_fail_on_data_loss_a_missing_file_is_raised(tmp_path: Path) -> None:
+    path = damaged_copy(tmp_path, LAST, 0, b"")
+    split = split_of(path)
+    path.unlink()
+    with pytest.raises(StorageError, match="cannot be opened"):
+        list(read_split(split, ReadOptions((), fail_on_data_loss=True), on_lost=lambda _: None))
+
+
+def test_nobody_knows_how_many_offsets_a_cut_end_had(tmp_path: Path) -> None:
+    path = damaged_copy(tmp_path, LAST, 0, b"")
+    path.write_bytes(path.read_bytes()[:1400])
+    _, (lost,) = read(split_of(path))
+    assert (lost.start_bytes, lost.end_bytes) == (1166, 1400)
+    assert (lost.first_offset, lost.end_offset) == (40, EVERY_OFFSET)
