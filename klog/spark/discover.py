@@ -66,7 +66,9 @@ class SegmentFile:
 class Replica:
     """One copy of a partition: its segments by base offset, and what the checkpoints say of it (None: they
     do not). `snapshots` are (offset, path) of producer snapshots, ascending. `cleaned_to` is the first
-    offset that the cleaner has not been at.
+    offset that the cleaner has not been at. `segments` are those of ordinary names; `swaps` may replace some
+    (`klog.spark.swaps`), `deleted` have left the log. `first_cleaned` is the lowest base offset of a
+    `.cleaned` file.
     """
 
     partition: TopicPartition
@@ -80,6 +82,8 @@ class Replica:
     high_watermark: int | None = None
     recovery_point: int | None = None
     cleaned_to: int | None = None
+    swaps: tuple[SegmentFile, ...] = ()
+    first_cleaned: int | None = None
     deleted: tuple[SegmentFile, ...] = ()
 
 
@@ -265,8 +269,8 @@ def _read_replica(path: str, name: DirectoryName, entries: list[Entry], found: F
         (known.kind, known.offset, known.state): entry for entry in entries if (known := _file_name(entry))
     }
     plain = {entry.name.removesuffix(GZIP_SUFFIX): entry.path for entry in entries}
-    for (_, _, state), entry in sorted(named.items(), key=lambda item: item[1].name):
-        if state in _PASSED_OVER:
+    for (kind, _, state), entry in named.items():
+        if kind is FileKind.LOG and state in _PASSED_OVER:
             found.skipped.append((entry.path, _PASSED_OVER[state]))
     epochs = topic = None
     if FileKind.LEADER_EPOCH_CHECKPOINT in plain:
@@ -286,6 +290,11 @@ def _read_replica(path: str, name: DirectoryName, entries: list[Entry], found: F
             for (kind, offset, state), entry in sorted(named.items(), key=lambda item: item[1].name)
             if kind is FileKind.PRODUCER_SNAPSHOT and state is FileState.NORMAL and offset is not None
         ),
+        swaps=_segments(named, FileState.SWAP),
+        first_cleaned=min(
+            (offset for _, offset, state in named if state is FileState.CLEANED and offset is not None),
+            default=None,
+        ),
         deleted=_segments(named, FileState.DELETED),
     )
 
@@ -293,7 +302,6 @@ def _read_replica(path: str, name: DirectoryName, entries: list[Entry], found: F
 _PASSED_OVER: Final = {
     FileState.CLEANED: "output of a cleaning or split that did not end",
     FileState.TEMPORARY: "a write that did not end",
-    FileState.DELETED: "has left the log, its deletion was under way",
 }
 
 

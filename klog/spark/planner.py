@@ -1,48 +1,70 @@
 """The plan of a job: which offsets of which partitions, from which segments, in splits that can be read on
 their own.
 
-Deterministic: the same files and options give the same plan. Segments are not read, but for a few batches
-where they are cut and where the log ends. What is past the high watermark is planned too, up to the log's
-end: the high watermark in a dead broker's checkpoint lags behind (it is written every five seconds), and
-who reads that disk wants what is on it. With read_committed the end is the last stable offset.
+Deterministic: the same files and options give the same plan. Data is not read, but for a few batches where
+segments are cut and where logs end, and, read_committed, the batches behind the newest producer snapshot.
+
+What is past the high watermark is planned too, up to the end of the log. Consumers never see it, but the high
+watermark on a disk is what a checkpoint said up to five seconds before the broker died (and 0 where the
+checkpoint is lost), and who reads that disk wants what is on it; what a new leader had not is a `Divergence`
+once its replica is read as well. With read_committed the end is the last stable offset by the same log: where
+the first transaction begins that is open at its end.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from klog.formats.errors import UsageError
+from klog.formats.errors import CorruptRecordError, KlogError, UsageError
 from klog.formats.names import TopicPartition
+from klog.spark.bounds import resolve
 from klog.spark.discover import Found, Replica, discover
-from klog.spark.options import EARLIEST, LATEST, Edge, ReadOptions, Subscription
-from klog.spark.segments import OpenSegment
-from klog.spark.splits import LostRange, PartitionPlan, Plan, Split
+from klog.spark.options import Isolation, ReadOptions, Subscription
+from klog.spark.replicas import PartitionLog, merge
+from klog.spark.splits import Divergence, LostRange, PartitionPlan, Plan
+from klog.spark.splitting import Piece, split_up
+from klog.spark.transactions import Transactions, transactions
+
+
+class _Part(NamedTuple):
+    plan: PartitionPlan
+    pieces: tuple[Piece, ...]
+    lost: tuple[LostRange, ...]
+    divergences: tuple[Divergence, ...]
 
 
 def plan(options: ReadOptions) -> Plan:
-    """What to read for `options`. Raises `UsageError` where nothing is found or an offset makes no sense."""
+    """What to read for `options`.
+
+    Raises `UsageError` where nothing is found or a bound makes no sense, and with `fail_on_data_loss`
+    `KlogError` for the first thing that cannot be read.
+    """
     found = discover(options.paths, include_deleted=options.include_deleted)
     groups: dict[TopicPartition, list[Replica]] = {}
     for replica in found.replicas:
-        if _wanted(options.subscription, replica.partition):
+        if _is_wanted(options.subscription, replica.partition):
             groups.setdefault(replica.partition, []).append(replica)
     if not groups:
         raise _nothing(found, options)
-    planned = [_partition(partition, replicas, options) for partition, replicas in sorted(groups.items())]
-    splits = [split for splits, _, _ in planned for split in splits]
-    return Plan(
-        splits=tuple(_numbered(splits)),
-        partitions=tuple(partition for _, partition, _ in planned),
-        lost=tuple(lost for _, _, losses in planned for lost in losses),
+    parts = [_part(partition, groups[partition], options, found) for partition in sorted(groups)]
+    pieces = [piece for part in parts for piece in part.pieces]
+    splits = split_up(pieces, options.target_split_bytes, options.min_partitions, found.problems)
+    made = Plan(
+        splits=tuple(splits),
+        partitions=tuple(part.plan for part in parts),
+        divergences=tuple(divergence for part in parts for divergence in part.divergences),
+        lost=tuple(lost for part in parts for lost in part.lost),
         problems=tuple(found.problems),
-        skipped=tuple(found.skipped),
+        skipped=tuple(sorted(set(found.skipped))),
     )
+    if options.fail_on_data_loss:
+        _demand_all(made)
+    return made
 
 
-def _wanted(subscription: Subscription, partition: TopicPartition) -> bool:
+def _is_wanted(subscription: Subscription, partition: TopicPartition) -> bool:
     if subscription.topics is not None:
         return partition.topic in subscription.topics
     if subscription.pattern is not None:
@@ -53,82 +75,77 @@ def _wanted(subscription: Subscription, partition: TopicPartition) -> bool:
 
 
 def _nothing(found: Found, options: ReadOptions) -> UsageError:
-    if found.replicas:
-        topics = sorted({replica.partition.topic for replica in found.replicas})
+    topics = sorted({replica.partition.topic for replica in found.replicas})
+    if topics:
         shown = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
         return UsageError("no partition that was found is asked for", cure=f"topics found are {shown}")
-    why = "; ".join(str(problem) for problem in found.problems[:3])
+    reasons = [str(problem) for problem in found.problems[:3]]
+    reasons += [f"{path}: {reason}" for path, reason in found.skipped[:3]]
     return UsageError(
-        f"no partition is found in {', '.join(options.paths)}" + (f": {why}" if why else ""),
+        f"no partition is found in {', '.join(options.paths)}" + "".join(f"; {why}" for why in reasons),
         cure="name log directories, partition directories or segments",
     )
 
 
-def _partition(
-    partition: TopicPartition, replicas: list[Replica], options: ReadOptions
-) -> tuple[list[Split], PartitionPlan, list[LostRange]]:
-    chosen = max(
-        replicas,
-        key=lambda replica: (replica.epochs[-1:], replica.segments[-1:] and replica.segments[-1].base_offset),
-    )
-    splits: list[Split] = []
-    lost: list[LostRange] = []
-    segments = chosen.segments
-    first = segments[0].base_offset if segments else 0
-    log_start = max(first, chosen.log_start_offset or 0)
-    log_end = log_start
-    parts = []
-    for segment, following in zip(segments, [*segments[1:], None], strict=True):
-        with OpenSegment(segment) as opened:
-            end_bytes = opened.size_bytes
-            end_offset = following.base_offset if following else 0
-            if following is None:
-                end = opened.end()
-                end_bytes, end_offset, log_end = end.end_bytes, end.end_offset, end.end_offset
-                if end.rest_problem is not None:
-                    lost.append(
-                        LostRange(
-                            *partition,
-                            segment.log,
-                            end.end_bytes,
-                            end.rest_bytes,
-                            end.end_offset,
-                            None,
-                            end.rest_problem,
-                        )
-                    )
-            parts.append(
-                (segment, end_offset, [0, *opened.cuts(0, end_bytes, options.target_split_bytes), end_bytes])
-            )
-    start = _resolved(options.starting, partition, log_start, log_end)
-    stop = _resolved(options.ending, partition, log_start, log_end)
-    for segment, end_offset, places in parts:
-        for begin, finish in pairwise(places):
-            low, high = max(start, segment.base_offset), min(stop, end_offset)
-            if low < high and begin < finish:
-                splits.append(
-                    Split(0, *partition, segment.log, segment.base_offset, begin, finish, low, high)
-                )
-    directories = (chosen.directory, *(replica.directory for replica in replicas if replica is not chosen))
-    return (
-        splits,
-        PartitionPlan(*partition, start, stop, log_start, log_end, chosen.high_watermark, None, directories),
-        lost,
+def _part(
+    partition: TopicPartition, replicas: Sequence[Replica], options: ReadOptions, found: Found
+) -> _Part:
+    log = merge(replicas, found, include_deleted=options.include_deleted)
+    committed = None
+    readable_end = log.log_end_offset
+    if options.isolation is Isolation.READ_COMMITTED:
+        replica = log.surveys[0].replica
+        committed = transactions(replica, log.extents, log.log_end_offset, found.problems)
+        readable_end = max(committed.last_stable_offset, log.log_start_offset)
+    start, end = resolve(options, partition, log.extents, log.log_start_offset, readable_end, found.problems)
+    to_the_end = end == readable_end
+    return _Part(
+        _partition_plan(partition, log, start, end, committed),
+        tuple(_pieces(partition, log, start, end, committed)),
+        tuple(one for one in log.lost if _touches(one, start, end, to_the_end)),
+        tuple(one for one in log.divergences if _touches(one, start, end, to_the_end)),
     )
 
 
-def _resolved(edge: Edge, partition: TopicPartition, log_start: int, log_end: int) -> int:
-    offset = edge.offsets.get(partition.topic, {}).get(partition.partition, edge.default)
-    return (
-        log_start
-        if offset == EARLIEST
-        else log_end
-        if offset == LATEST
-        else min(max(offset, log_start), log_end)
+def _partition_plan(
+    partition: TopicPartition, log: PartitionLog, start: int, end: int, committed: Transactions | None
+) -> PartitionPlan:
+    replicas = [survey.replica for survey in log.surveys]
+    return PartitionPlan(
+        topic=partition.topic,
+        partition=partition.partition,
+        start_offset=start,
+        end_offset=end,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=replicas[0].high_watermark,
+        last_stable_offset=None if committed is None else committed.last_stable_offset,
+        directories=tuple(replica.directory for replica in replicas),
     )
 
 
-def _numbered(splits: Iterable[Split]) -> list[Split]:
-    """Numbers in order of topic, partition and offset; then longest first."""
-    numbered = [replace(split, number=number) for number, split in enumerate(splits)]
-    return sorted(numbered, key=lambda split: (-split.length_bytes, split.number))
+def _pieces(
+    partition: TopicPartition, log: PartitionLog, start: int, end: int, committed: Transactions | None
+) -> list[Piece]:
+    return [
+        Piece(partition, extent, max(start, extent.first_offset), min(end, extent.end_offset), committed)
+        for extent in log.extents
+        if max(start, extent.first_offset) < min(end, extent.end_offset)
+    ]
+
+
+def _touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool) -> bool:
+    """Whether a range concerns the offsets that are wanted; what is behind the log's end does where that is
+    asked for."""
+    first = start if one.first_offset is None else one.first_offset
+    last = first + 1 if one.end_offset is None else one.end_offset
+    return (first < end or to_the_end) and last > start
+
+
+def _demand_all(made: Plan) -> None:
+    errors: list[KlogError] = list(made.problems)
+    errors += [
+        CorruptRecordError(lost.reason, file=lost.file, position_bytes=lost.start_bytes) for lost in made.lost
+    ]
+    if errors:
+        raise errors[0]

@@ -1,0 +1,132 @@
+"""What a replica really holds: each of its segments with the offsets up to its last sound batch.
+
+Each segment costs one small read. One that cannot be opened is a loss, as are bytes behind the last sound
+batch; whether another replica makes up for it is the matter of `klog.spark.replicas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, TypeVar
+
+from klog.formats.errors import KlogError, StorageError
+from klog.formats.names import TopicPartition
+from klog.spark.discover import Found, Replica, SegmentFile
+from klog.spark.files import is_remote
+from klog.spark.segments import End, OpenSegment
+from klog.spark.splits import LostRange
+from klog.spark.swaps import settled
+
+REQUESTS_AT_ONCE: Final = 16
+"""Looking at a remote file is waiting: that many are looked at side by side."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class Extent(NamedTuple):
+    """Offsets from `first_offset` to before `end_offset` of one segment of the replica in `directory`."""
+
+    segment: SegmentFile
+    end: End
+    first_offset: int
+    end_offset: int
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A replica with the extents of its segments (ascending, apart) and what of it is lost if no other
+    replica has it: `end_offset` None for bytes behind the log's end."""
+
+    replica: Replica
+    extents: tuple[Extent, ...]
+    lost: tuple[LostRange, ...] = ()
+
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the first segment, 0 where there is none."""
+        return self.extents[0].first_offset if self.extents else 0
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record."""
+        return self.extents[-1].end_offset if self.extents else 0
+
+    @property
+    def leader_epoch(self) -> int:
+        """The highest leader epoch that the replica knows of, -1 for none.
+
+        That of a leader that wrote nothing counts: followers cut their logs to its end.
+        """
+        epochs = [entry.epoch for entry in self.replica.epochs[-1:]]
+        return max([*epochs, *(extent.end.leader_epoch for extent in self.extents[-1:])], default=-1)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is not deleted."""
+        first = min((segment.base_offset for segment in self.replica.segments[:1]), default=0)
+        return max(first, self.replica.log_start_offset or 0)
+
+
+def survey(replica: Replica, found: Found) -> Survey:
+    """Look at the segments of a replica. What is passed over or cannot be read is added to `found`."""
+    try:
+        segments = settled(replica, found.skipped)
+    except StorageError as error:
+        found.problems.append(error)
+        segments = replica.segments
+    looks = each(_end, segments)
+    extents: list[Extent] = []
+    lost: list[LostRange] = []
+    followers = [*(segment.base_offset for segment in segments[1:]), None]
+    for segment, following, end in zip(segments, followers, looks, strict=True):
+        base = segment.base_offset
+        if isinstance(end, KlogError):
+            found.problems.append(end)
+            lost.append(_lost(replica.partition, segment.log, None, base, following, end.what))
+            continue
+        # Where segments overlap, offsets are read from where a broker would look for them: the later one.
+        end_offset = end.end_offset if following is None else min(end.end_offset, following)
+        if end.rest_bytes > end.end_bytes and (following is None or end_offset < following):
+            lost.append(_lost(replica.partition, segment.log, end, end_offset, following, end.rest_problem))
+        if base < end_offset:
+            extents.append(Extent(segment, end, base, end_offset, replica.directory))
+    return Survey(replace(replica, segments=segments), tuple(extents), tuple(lost))
+
+
+def _end(segment: SegmentFile) -> End | KlogError:
+    try:
+        with OpenSegment(segment) as opened:
+            return opened.end()
+    except KlogError as error:
+        return error.at(segment.log)
+
+
+def _lost(
+    partition: TopicPartition,
+    file: str,
+    end: End | None,
+    first_offset: int,
+    end_offset: int | None,
+    reason: str,
+) -> LostRange:
+    start_bytes = None if end is None else end.end_bytes
+    end_bytes = None if end is None else end.rest_bytes
+    return LostRange(*partition, file, start_bytes, end_bytes, first_offset, end_offset, reason)
+
+
+def each(look: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """`look` at each of the items (segments, or what has one), in their order; remote ones side by side."""
+    if len(items) < 2 or not any(is_remote(_path(item)) for item in items):
+        return [look(item) for item in items]
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(REQUESTS_AT_ONCE, "klog-plan") as threads:
+        return list(threads.map(look, items))
+
+
+def _path(item: object) -> str:
+    segment = getattr(item, "segment", item)
+    return segment.log if isinstance(segment, SegmentFile) else ""
