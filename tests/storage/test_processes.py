@@ -9,14 +9,15 @@ import sys
 from pathlib import Path
 
 SCRIPT = """
-import sys, time
+import os, sys, time
 from klog.storage.files import write_atomically
 from klog.storage.processes import worker_processes
 
 def slow_parts():
     yield b"half"
-    open(sys.argv[1] + ".started", "w").close()
-    time.sleep(60)
+    os.mkdir(sys.argv[1] + ".started")
+    for _ in range(6000):  # a signal that comes just before one long sleep would be seen at its end
+        time.sleep(0.01)
 
 def write(path):
     write_atomically(path, slow_parts())
