@@ -26,7 +26,8 @@ def _kafka4(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
 
 @contextmanager
 def _klog(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
-    with klog.testing.broker() as broker:
+    # As the Kafka peers': the records of 1970 that tests write must not be gone half a minute after the start.
+    with klog.testing.broker({"log.retention.ms": -1}) as broker:
         yield broker.bootstrap_servers
 
 
