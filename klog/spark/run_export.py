@@ -38,32 +38,53 @@ class Watcher(Protocol):
         """So many more are done."""
 
 
+class Runner(Protocol):
+    """Does tasks in other processes."""
+
+    def __call__(
+        self,
+        work: pool.Work[TaskT, ResultT],
+        tasks: Sequence[TaskT],
+        split_of: Callable[[TaskT], Split],
+        watcher: Watcher,
+    ) -> Iterator[ResultT]:
+        """The results of all tasks, in any order. `split_of` says what a task is about; the first is dearest.
+
+        Raises `KlogError` for a task that failed for good.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a job is run; none of it changes what is written."""
+    """How a job is run; none of it changes what is written.
+
+    Less than `small_bytes` is done in this process.
+    """
 
     processes: int
     resume: bool = False
     verify: bool = False
+    small_bytes: int = SMALL_BYTES
 
 
-def run_export(job: ExportJob, options: RunOptions, watcher: Watcher) -> Report:
-    """Export, and say how it went. Raises `UsageError`, `StorageError`, `WorkerDiedError`, and with
-    `fail_on_data_loss` the first error of reading.
+def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Runner | None = None) -> Report:
+    """Export, and say how it went; by `runner` where one is given, else by a pool of processes.
+
+    Raises `UsageError`, `StorageError`, `WorkerDiedError`, and with `fail_on_data_loss` the first error of
+    reading.
     """
     started = time.monotonic()
     output = open_output(job.output)
+    each = runner or Pool(options.processes, options.small_bytes)
     with output.locked():
         before = manifest.begin(job, partial(make_plan, job.options), resume=options.resume)
         pending = before.pending
         watcher.planned(before.plan, _size_bytes(pending), "exporting")
         work = partial(_export, job=job)
-        results = list(
-            _each(work, pending, _size_bytes(pending), options.processes, watcher, describe=_described)
-        )
+        results = list(each(work, pending, lambda split: split, watcher))
         after = manifest.finish(before, results)
         seconds = time.monotonic() - started
-        findings = _verified(after, options, watcher) if options.verify else None
+        findings = _verified(after, each, watcher) if options.verify else None
     return make_report(after, before, seconds, findings)
 
 
@@ -77,43 +98,41 @@ def _verify(result: SplitResult, advance: Callable[[int], None], *, job: ExportJ
     return findings
 
 
-def _verified(done: manifest.Progress, options: RunOptions, watcher: Watcher) -> tuple[Finding, ...]:
+def _verified(done: manifest.Progress, each: Runner, watcher: Watcher) -> tuple[Finding, ...]:
     results = sorted(done.done.values(), key=lambda result: -result.split.length_bytes)
-    total_bytes = _size_bytes([result.split for result in results])
-    watcher.planned(done.plan, total_bytes, "verifying")
+    watcher.planned(done.plan, _size_bytes([result.split for result in results]), "verifying")
     work = partial(_verify, job=done.job)
-    of_splits = _each(
-        work,
-        results,
-        total_bytes,
-        options.processes,
-        watcher,
-        describe=lambda result: _described(result.split),
-    )
+    of_splits = each(work, results, lambda result: result.split, watcher)
     findings = [finding for found in of_splits for finding in found]
     return (*findings, *verify_names(results, open_output(done.job.output)))
 
 
-def _each(
-    work: pool.Work[TaskT, ResultT],
-    tasks: Sequence[TaskT],
-    total_bytes: int,
-    processes: int,
-    watcher: Watcher,
-    *,
-    describe: Callable[[TaskT], str],
-) -> Iterator[ResultT]:
-    """The results of all tasks, as they are ready."""
-    if processes == 1 or len(tasks) < 2 or total_bytes < SMALL_BYTES:
-        for task in tasks:
-            yield work(task, watcher.advanced)
-        return
-    for event in pool.run(work, tasks, processes, describe=describe):
-        match event:
-            case Advanced():
-                watcher.advanced(event.size_bytes)
-            case Done():
-                yield event.result
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The runner of one machine: at most `processes`; less than `small_bytes` are done in this one."""
+
+    processes: int
+    small_bytes: int = SMALL_BYTES
+
+    def __call__(
+        self,
+        work: pool.Work[TaskT, ResultT],
+        tasks: Sequence[TaskT],
+        split_of: Callable[[TaskT], Split],
+        watcher: Watcher,
+    ) -> Iterator[ResultT]:
+        """The results of all tasks, as they are ready."""
+        total_bytes = _size_bytes([split_of(task) for task in tasks])
+        if self.processes == 1 or len(tasks) < 2 or total_bytes < self.small_bytes:
+            for task in tasks:
+                yield work(task, watcher.advanced)
+            return
+        for event in pool.run(work, tasks, self.processes, describe=lambda task: _described(split_of(task))):
+            match event:
+                case Advanced():
+                    watcher.advanced(event.size_bytes)
+                case Done():
+                    yield event.result
 
 
 def _size_bytes(splits: Sequence[Split]) -> int:

@@ -50,15 +50,16 @@ def log_starts(log_dir: LogDirectory) -> dict[names.TopicPartition, int]:
 
 
 def before_damage(log_dir: LogDirectory, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of each file up to the first thing in it that Kafka stumbles over. What can be saved behind
-    it is more than Kafka reads.
+    """The rows of each file up to the first thing in it that Kafka stumbles over: what can be saved behind
+    it is more than Kafka reads. Without partitions in which a `.swap` takes the place of other segments.
     """
     ends = {
         str(partition.path / path.name): first_damage(partition, path.name)
         for partition in log_dir.partitions()
         for path in partition.files(".log")
+        if not partition.files(".swap")
     }
-    return [row for row in rows if row["batchPosition"] < ends[row["file"]]]
+    return [row for row in rows if row["batchPosition"] < ends.get(row["file"], 0)]
 
 
 def first_damage(partition: PartitionDirectory, file: str) -> int:
