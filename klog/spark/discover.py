@@ -10,12 +10,14 @@ listings and small files are read. Which replica wins is the matter of `klog.spa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
-from klog.formats import checkpoints, partition_metadata
+from klog.formats import checkpoints, kernel, partition_metadata
 from klog.formats.checkpoints import EpochEntry
+from klog.formats.columns import BatchTable
+from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.names import (
     DirectoryName,
@@ -27,7 +29,17 @@ from klog.formats.names import (
     parse_directory,
     parse_file,
 )
-from klog.spark.files import Entry, base_name, entry_of, join, list_directory, parent, read_small
+from klog.spark.files import (
+    Entry,
+    base_name,
+    entry_of,
+    join,
+    list_directory,
+    open_input,
+    parent,
+    read_at,
+    read_small,
+)
 from klog.storage.files import GZIP_SUFFIX
 
 _DEEPEST: Final = 4
@@ -181,27 +193,40 @@ class _Search:
     def _loose_in(self, directory: str, named: list[Entry]) -> None:
         if not self._first_visit(directory):
             return  # the whole directory was named too
-        wanted = {entry.name for entry in named}
-        name = _directory_name(base_name(directory)) or DirectoryName(TopicPartition(base_name(directory), 0))
+        wanted = set()
+        others = []
         for entry in named:
-            if (kind := _file_name(entry)) is None or kind.kind is not FileKind.LOG:
+            name = _file_name(entry)
+            if name is not None and name.kind is FileKind.LOG:
+                wanted.add(entry.name)
+            elif name is None and entry.name.removesuffix(GZIP_SUFFIX).endswith(".log"):
+                self.tolerantly(lambda entry=entry: others.append(_by_another_name(entry)))  # type: ignore[misc]
+            else:
+                cure = "name a log directory, a partition directory or a .log file"
                 self.found.problems.append(
-                    StorageError(
-                        "is no segment by its name", file=entry.path, cure="name it <base offset>.log"
-                    )
+                    StorageError("is no segment by its name", file=entry.path, cure=cure)
                 )
         entries = [
             entry
             for entry in list_directory(directory)
-            if entry.name in wanted or (kind := _file_name(entry)) is None or kind.kind is not FileKind.LOG
+            if entry.name in wanted or (name := _file_name(entry)) is None or name.kind is not FileKind.LOG
         ]
-        self._replica(directory, name._replace(state=DirectoryState.CURRENT), entries)
+        own = _directory_name(base_name(directory)) or DirectoryName(TopicPartition(base_name(directory), 0))
+        if wanted or others:
+            self._replica(directory, own._replace(state=DirectoryState.CURRENT), entries, others)
 
-    def _replica(self, path: str, name: DirectoryName, entries: list[Entry]) -> None:
+    def _replica(
+        self, path: str, name: DirectoryName, entries: list[Entry], others: Sequence[SegmentFile] = ()
+    ) -> None:
         if name.state is DirectoryState.DELETE and not self._include_deleted:
             self.found.skipped.append((path, "a topic or replica that was being deleted"))
             return
         replica = _read_replica(path, name, entries, self.found)
+        segments = {segment.base_offset: segment for segment in replica.segments}
+        for other in others:
+            if segments.setdefault(other.base_offset, other) is not other:
+                self.found.skipped.append((other.log, f"{segments[other.base_offset].log} starts there too"))
+        replica = replace(replica, segments=tuple(segments[base] for base in sorted(segments)))
         self.found.replicas.append(self._with_checkpoints(replica))
 
     def _with_checkpoints(self, replica: Replica) -> Replica:
@@ -254,20 +279,33 @@ def _directory_name(name: str) -> DirectoryName | None:
 
 
 def _file_name(entry: Entry) -> FileName | None:
-    """What a file's name says; a name that only ends in `.log` is taken for a segment with base offset 0."""
-    if entry.is_directory:
-        return None
-    name = entry.name.removesuffix(GZIP_SUFFIX)
     try:
-        return parse_file(name)
+        return None if entry.is_directory else parse_file(entry.name.removesuffix(GZIP_SUFFIX))
     except FormatError:
-        return FileName(FileKind.LOG, 0) if name.endswith(".log") else None
+        return None
+
+
+def _by_another_name(entry: Entry) -> SegmentFile:
+    """A segment that is not called after its base offset: that is read from its first batch."""
+    table = BatchTable()
+    with open_input(entry.path) as file:
+        kernel.scan(read_at(file, 0, BATCH_HEADER_BYTES), 0, False, table)
+        if table.need_bytes:
+            kernel.scan(read_at(file, 0, table.need_bytes), 0, True, table)
+    offsets = [*table.base_offset[:1], *table.last_offset[:1], 0]
+    return SegmentFile(next(offset for offset in offsets if offset >= 0), entry.path, entry.size_bytes)
 
 
 def _read_replica(path: str, name: DirectoryName, entries: list[Entry], found: Found) -> Replica:
-    named = {
-        (known.kind, known.offset, known.state): entry for entry in entries if (known := _file_name(entry))
-    }
+    named: dict[tuple[FileKind, int | None, FileState], Entry] = {}
+    for entry in entries:
+        known = _file_name(entry)
+        if known is None:
+            continue
+        key = (known.kind, known.offset, known.state)
+        if key in named and known.kind is FileKind.LOG:
+            found.skipped.append((entry.path, f"a copy of {named[key].path}"))
+        named.setdefault(key, entry)  # by name a plain file comes before its gzipped copy
     plain = {entry.name.removesuffix(GZIP_SUFFIX): entry.path for entry in entries}
     for (kind, _, state), entry in named.items():
         if kind is FileKind.LOG and state in _PASSED_OVER:

@@ -144,8 +144,8 @@ class _Given:
 
 
 def _unknown(name: str, known: Mapping[str, str]) -> UsageError:
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    if name.lower().startswith("kafka.") and not near:
+    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+    if name.lower().startswith("kafka."):
         cure = "leave it out: segments are read, no broker is asked"
     elif near:
         cure = f"did you mean {known[near[0]]}?"

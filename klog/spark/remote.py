@@ -144,6 +144,7 @@ def _file_system(root: str, process_id: int) -> tuple[pafs.FileSystem, str]:  # 
 
 
 def _through_fsspec(root: str, refusal: Exception) -> tuple[pafs.FileSystem, str]:
+    import pyarrow as pa
     import pyarrow.fs as pafs
 
     try:
@@ -155,5 +156,12 @@ def _through_fsspec(root: str, refusal: Exception) -> tuple[pafs.FileSystem, str
             file=root,
             cure=f"install fsspec and its driver for {scheme}, or copy the files to a local disk",
         ) from refusal
+
+    class Unbuffered(pafs.FSSpecHandler):  # type: ignore[misc]
+        """Ranges are read ahead here already: drivers must not fetch megabytes more around each."""
+
+        def open_input_file(self, path: str) -> pa.PythonFile:
+            return pa.PythonFile(self.fs.open(path, mode="rb", cache_type="none"), mode="r")
+
     system, start = url_to_fs(root)
-    return pafs.PyFileSystem(pafs.FSSpecHandler(system)), str(start)
+    return pafs.PyFileSystem(Unbuffered(system)), str(start)

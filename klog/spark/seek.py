@@ -22,7 +22,7 @@ from klog.storage.select import compact
 
 FIRST_READ_BYTES: Final = 16 << 10
 WALK_BYTES: Final = 64 << 10
-LARGEST_BATCH_BYTES: Final = 1 << 31
+LARGEST_BATCH_BYTES: Final = 128 << 20
 _PREFIX_BYTES: Final = 12  # offset and size come before what the size field counts
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 17  # offset, size, then epoch or checksum, up to the magic
