@@ -13,7 +13,15 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from benchmarks.broker_loads import Load, consume, create_topic, produce, produce_paced, run_load
+from benchmarks.broker_loads import (
+    Load,
+    consume,
+    create_topic,
+    produce,
+    produce_paced,
+    receive_and_write,
+    run_load,
+)
 from benchmarks.brokers import RunningBroker, both, mib, start_kafka, start_klog
 from benchmarks.measure import MIB
 from tests.peers.zookeeper import ZooKeeperServer
@@ -108,8 +116,15 @@ def throughput(scratch: Path, rounds: int, produced_bytes: int) -> str:
                 batch_bytes=batch_bytes,
             )
             ours, peer = _in_turns(brokers, rounds, run)
+            floor_s = statistics.median(
+                receive_and_write(scratch / "floor", produced_bytes, batch_bytes) for _ in range(rounds)
+            )
             lines.append(f"  records of {record_bytes} bytes, batch.size {batch_bytes // 1024} KiB")
             lines += _compared(ours, peer)
+            lines.append(
+                f"    no broker, only receiving and writing as many bytes: {floor_s:.2f} CPU s/GiB, "
+                f"{floor_s / peer['produce']:.2f} of Kafka's"
+            )
     return "\n".join(lines)
 
 

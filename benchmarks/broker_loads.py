@@ -7,6 +7,7 @@ raw sockets run as `python -m benchmarks.broker_loads KIND PORT ...` and print o
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
 import struct
@@ -14,9 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from benchmarks.contestants import KAFKA
-from benchmarks.measure import BenchmarkError
+from benchmarks.measure import MIB, BenchmarkError
 
 _SUMMARY = re.compile(r"records sent, ([\d.]+) records/sec .* 99th")
 SMALL_CONNECTIONS = 8
@@ -211,6 +213,34 @@ def _idle(port: int, _: str, connections: int, seconds: int) -> dict[str, float]
     return {"connections": len(socks)}
 
 
+def _sink(port: int, path: str, read_bytes: int) -> dict[str, float]:
+    """No broker at all: what one connection brings is received and written to a file, and that is all."""
+    buffer = memoryview(bytearray(read_bytes))
+    position = 0
+    with socket.create_connection(("127.0.0.1", port), 60) as sock, open(path, "wb", buffering=0) as file:
+        sock.settimeout(None)
+        before = os.times()
+        while size := sock.recv_into(buffer, read_bytes, socket.MSG_WAITALL):
+            os.pwrite(file.fileno(), buffer[:size], position)
+            position += size
+        after = os.times()
+    os.unlink(path)
+    return {"bytes": position, "cpu_s": after.user + after.system - before.user - before.system}
+
+
+def receive_and_write(path: Path, total_bytes: int, write_bytes: int) -> float:
+    """CPU seconds a GiB that it takes to bring bytes from a connection into the page cache of a file."""
+    chunk = bytes(write_bytes)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        load = Load("sink", server.getsockname()[1], path, write_bytes)
+        sock, _ = server.accept()
+        with sock:
+            for _ in range(total_bytes // write_bytes):
+                sock.sendall(chunk)
+        found = load.result()
+    return found["cpu_s"] / found["bytes"] * 1024 * MIB
+
+
 def main() -> None:
     kind, port, topic, *numbers = sys.argv[1:]
     loads: dict[str, Callable[..., dict[str, float]]] = {
@@ -219,6 +249,7 @@ def main() -> None:
         "stream": _stream,
         "spread": _spread,
         "idle": _idle,
+        "sink": _sink,
     }
     print(json.dumps(loads[kind](int(port), topic, *map(int, numbers))))
 
