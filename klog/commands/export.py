@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Self
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Protocol, Self
 
 import typer
 
 from klog.commands._terminal import Progress, progress
 from klog.commands.exporting import options
+from klog.commands.exporting.lines import Lines
 from klog.spark.writers import Format as OutputFormat
 
 if TYPE_CHECKING:
     from klog.spark.engine import ExportJob
+    from klog.spark.run_export import Runner, RunOptions, Watcher
     from klog.spark.splits import Plan
 
 
+class Elsewhere(Protocol):
+    """Where a job's tasks run if not in processes here: Spark, for `klog.commands.segment_export`."""
+
+    def __call__(self, job: ExportJob) -> AbstractContextManager[Runner]:
+        """Start it for this job; it ends with the block."""
+
+
 def export(
+    context: typer.Context,
     paths: options.Paths,
     output: options.Output,
     format_: options.Format = OutputFormat.PARQUET,
@@ -92,7 +102,10 @@ def export(
     if dry_run:
         _show_plan(job)
         return
-    _run(job, jobs or _cores(), resume=resume, verify=verify, report=report, quiet=quiet)
+    from klog.spark.run_export import RunOptions
+
+    run = RunOptions(jobs or _cores(), resume=resume, verify=verify)
+    _run(job, run, report=report, quiet=quiet, elsewhere=context.obj)
 
 
 def _job(
@@ -112,8 +125,10 @@ def _job(
     from klog.spark.schema import check_columns, column_names
     from klog.spark.writers import compression_of
 
-    # Books are read again from wherever a job is resumed.
-    absolute = [path if is_remote(path) else os.path.abspath(local_path(path)) for path in paths]
+    # Books are read again from wherever a job is resumed, and tasks run wherever Spark does.
+    *absolute, output = (
+        path if is_remote(path) else os.path.abspath(local_path(path)) for path in (*paths, output)
+    )
     read = read_options(raw, absolute)
     chosen = None if columns is None else tuple(filter(None, (name.strip() for name in columns.split(","))))
     check_columns(chosen or (), column_names(read))
@@ -128,16 +143,19 @@ def _job(
 
 
 def _run(
-    job: ExportJob, processes: int, *, resume: bool, verify: bool, report: str | None, quiet: bool
+    job: ExportJob, run: RunOptions, *, report: str | None, quiet: bool, elsewhere: Elsewhere | None
 ) -> None:
     import json
 
     from klog.spark.report import report_json, report_text
-    from klog.spark.run_export import RunOptions, run_export
+    from klog.spark.run_export import run_export
     from klog.storage.files import write_atomically
 
-    with _Bars(quiet) as bars:
-        told = run_export(job, RunOptions(processes, resume=resume, verify=verify), bars)
+    with ExitStack() as stack:
+        runner = None if elsewhere is None else stack.enter_context(elsewhere(job))
+        bars = runner is None or sys.stderr.isatty()
+        watcher: Watcher = stack.enter_context(_Bars(quiet)) if bars else stack.enter_context(Lines(quiet))
+        told = run_export(job, run, watcher, runner)
     if report is not None:
         write_atomically(report, (json.dumps(report_json(told), indent=1) + "\n").encode("ascii"))
     if not quiet:

@@ -11,7 +11,8 @@ import importlib
 import io
 import os
 import sys
-from typing import Annotated, Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Annotated, Any, Final, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -137,9 +138,14 @@ def _root(
 
 def main() -> None:
     """Run the command line of this process and exit with its code."""
+    run_to_exit(app)
+
+
+def run_to_exit(run: Callable[[], object]) -> NoReturn:
+    """Run a command line and exit with its code; what goes wrong is told in a line on stderr."""
     _stand_in_for_closed_streams()
     _write_whatever_the_locale()
-    status = _status()
+    status = _status(run)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -149,9 +155,9 @@ def main() -> None:
     sys.exit(status)
 
 
-def _status() -> str | int | None:
+def _status(run: Callable[[], object]) -> str | int | None:
     try:
-        app()
+        run()
     except SystemExit as done:
         return done.code
     except UsageError as error:

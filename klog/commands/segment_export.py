@@ -1,0 +1,93 @@
+"""`spark-submit commands/segment_export.py --input ... --output ...`: `klog export` with its tasks on Spark.
+
+A script, not a subcommand: spark-submit runs it on the driver. Options, files, books and report are those of
+`klog export` (`klog.commands.export`), but that segments are named by `--input`, and that how many tasks run
+at once is Spark's. It works with an installed klog, from a checkout, and with klog shipped by `--py-files`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from klog.spark.engine import ExportJob
+    from klog.spark.run_export import Runner
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its code."""
+    checkout = find_klog()
+    from klog.commands.main import run_to_exit
+
+    run_to_exit(lambda: command().main(prog_name="segment_export.py", obj=OnSpark(checkout)))
+
+
+def find_klog() -> Path | None:
+    """Make `klog` importable; the root of the checkout that this script is in, if klog is nowhere else.
+
+    Python puts a script's directory first on its path. Here that are klog's own commands, and `formats` or
+    `verify` must not stand for somebody else's modules of these names.
+    """
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
+    if importlib.util.find_spec("klog") is not None:
+        return None
+    root = here.parent.parent
+    if not (root / "klog" / "commands").is_dir():
+        sys.exit("klog is not installed here, nor shipped: `pip install klog`, or --py-files klog.zip")
+    sys.path.insert(0, str(root))
+    return root
+
+
+def command() -> Any:  # noqa: ANN401 (click's own)
+    """`klog export`'s command with `--input` for its arguments, and without `--jobs`."""
+    from typer.core import TyperOption
+
+    from klog.commands.main import load
+
+    export = load("export")
+    paths = next(one for one in export.params if one.name == "paths")
+    named = TyperOption(
+        param_decls=["paths", "--input", "-i"],
+        type=paths.type,
+        multiple=True,
+        required=True,
+        metavar="PATH",
+        help=f"{paths.help} Several times for several.",
+    )
+    export.params = [named, *(one for one in export.params if one.name not in {"paths", "jobs"})]
+    export.help = (export.help or "").partition("Examples:")[0] + _EXAMPLES
+    return export
+
+
+_EXAMPLES = """Examples:
+
+    spark-submit commands/segment_export.py --input /mnt/kafka --output /mnt/tables
+
+    spark-submit commands/segment_export.py -i s3a://backup/broker-1 -i s3a://backup/broker-2
+    --subscribe orders --isolation read_committed --resume --verify -o s3a://lake/kafka
+"""
+
+
+class OnSpark:
+    """Starts Spark for a job, with what spark-submit was told; stops it when the job has ended."""
+
+    def __init__(self, checkout: Path | None) -> None:
+        self._checkout = checkout
+
+    @contextmanager
+    def __call__(self, job: ExportJob) -> Iterator[Runner]:
+        """A runner of tasks on the executors."""
+        from klog.spark.spark_job import SparkRunner, started
+
+        with started("klog segment export", self._checkout) as context:
+            yield SparkRunner(context, job.options.target_split_bytes)
+
+
+if __name__ == "__main__":
+    main()
