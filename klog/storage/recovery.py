@@ -10,26 +10,21 @@ the same.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
-from typing import BinaryIO, Final
+from typing import Final
 
 from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs, parse_epochs
 from klog.formats.columns import BatchTable
-from klog.formats.constants import (
-    INT32_MAX,
-    OFFSET_INDEX_ENTRY_BYTES,
-    TIME_INDEX_ENTRY_BYTES,
-    TXN_INDEX_ENTRY_BYTES,
-)
+from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, segment_file
-from klog.storage.files import open_for_reading, read_whole, size_bytes
+from klog.storage.files import read_whole
 from klog.storage.leader_epochs import LeaderEpochs
-from klog.storage.leftovers import Leftovers, next_offset, sort_leftovers
+from klog.storage.leftovers import next_offset, sort_leftovers
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots
 from klog.storage.producer_state import ABORTED_TXN, ProducerState, pack_aborted
+from klog.storage.recovery_indexes import index_steps, write_if_different
 from klog.storage.recovery_plan import (
     REFUSES,
     Cut,
@@ -40,61 +35,15 @@ from klog.storage.recovery_plan import (
     SplitOff,
     Step,
     Write,
-    WriteIndexes,
 )
+from klog.storage.recovery_state import Recovered, Recovery, opener
 from klog.storage.segment_scan import SegmentScan, is_overlong, scan_segment
-from klog.storage.segment_split import OpenSegment, Part, demand_same, divide, open_part
+from klog.storage.segment_split import Part, demand_same, divide
 
 INDEX_MEMORY_BYTES: Final = 32 << 20
 """Rebuilt indexes up to this size stay in the plan; beyond it they are made again when they are written."""
 
 _TRUNCATES = "truncates the segment here at an unclean start and deletes all later segments"
-
-
-@dataclass(slots=True)
-class _Recovered:
-    """A segment that was scanned, with what the scan gave besides."""
-
-    scan: SegmentScan
-    epochs: list[EpochEntry]
-    txn_index: bytes
-    at_load: bool  # recovered while loading, for want of a usable index
-
-    @property
-    def valid_bytes(self) -> int:
-        return 0 if self.scan.disordered else self.scan.valid_bytes
-
-    @property
-    def next_offset(self) -> int:
-        return self.scan.base_offset if self.scan.disordered else self.scan.next_offset
-
-
-@dataclass(slots=True)
-class _Recovery:
-    files: PartitionFiles
-    settings: RecoverySettings
-    leftovers: Leftovers
-    snapshots: Snapshots
-    findings: list[Finding]
-    recovered: dict[int, _Recovered] = field(default_factory=dict)
-    removed: list[int] = field(default_factory=list)
-    unindexed: set[int] = field(default_factory=set)
-    held_bytes: int = 0
-    parts: dict[str, Part] = field(default_factory=dict)
-    splits: list[Step] = field(default_factory=list)
-
-    def open(self, path: str) -> BinaryIO:
-        """The segment at `path`, which may be a part of another until the plan is carried out."""
-        return _opener(self.parts)(path)
-
-    @property
-    def segments(self) -> dict[int, str]:
-        """Paths of the segments that the log keeps, by base offset."""
-        return {base: path for base, path in self.leftovers.segments.items() if base not in self.removed}
-
-
-def _opener(parts: dict[str, Part]) -> OpenSegment:
-    return lambda path: open_part(parts[path]) if path in parts else open_for_reading(path)
 
 
 def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
@@ -120,9 +69,9 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
         expiration_ms=settings.producer_expiration_ms,
         on_bad=bad_snapshot,
         on_unreadable=unreadable,
-        open_segment=_opener(parts),
+        open_segment=opener(parts),
     )
-    work = _Recovery(files, settings, leftovers, snapshots, findings, parts=parts)
+    work = Recovery(files, settings, leftovers, snapshots, findings, parts=parts)
     work.unindexed = {base for base in leftovers.segments if not _loads(work, base)}
     _recover_segments(work)
     return _conclude(work)
@@ -141,7 +90,7 @@ def _topic_id(files: PartitionFiles) -> list[Finding]:
     return []
 
 
-def _loads(work: _Recovery, base: int) -> bool:
+def _loads(work: Recovery, base: int) -> bool:
     """Whether Kafka opens the segment without recovering it first: its indexes are there and look usable."""
     present = work.leftovers.indexes.get(base, {})
     if FileKind.OFFSET_INDEX not in present and base not in work.leftovers.made_indexes:
@@ -164,7 +113,7 @@ def _loads(work: _Recovery, base: int) -> bool:
     return True
 
 
-def _recover_segments(work: _Recovery) -> None:
+def _recover_segments(work: Recovery) -> None:
     """Kafka begins each of its two rounds anew when it has split a segment."""
     while not _recover_unindexed(work):
         pass
@@ -172,11 +121,11 @@ def _recover_segments(work: _Recovery) -> None:
         pass
 
 
-def _floor(work: _Recovery, bases: list[int]) -> int:
+def _floor(work: Recovery, bases: list[int]) -> int:
     return max((base for base in bases if base <= work.settings.recovery_point), default=0)
 
 
-def _recover_unindexed(work: _Recovery) -> bool:
+def _recover_unindexed(work: Recovery) -> bool:
     """Recover what Kafka recovers while it loads. False: a segment was split instead."""
     bases = sorted(work.leftovers.segments)
     floor = _floor(work, bases)
@@ -190,7 +139,7 @@ def _recover_unindexed(work: _Recovery) -> bool:
     return True
 
 
-def _recover_unflushed(work: _Recovery) -> bool:
+def _recover_unflushed(work: Recovery) -> bool:
     """Recover from the recovery point on. False: a segment was split instead."""
     bases = sorted(work.leftovers.segments)
     floor = _floor(work, bases)
@@ -207,7 +156,7 @@ def _recover_unflushed(work: _Recovery) -> bool:
     return True
 
 
-def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered | None:
+def _recover(work: Recovery, base: int, loaded: dict[int, str]) -> Recovered | None:
     """Recover one segment, with the producers of the `loaded` ones before it; None where it was split."""
     settings = work.settings
     state = work.snapshots.state_at(base, log_start_offset=settings.log_start_offset, segments=loaded)
@@ -233,11 +182,11 @@ def _recover(work: _Recovery, base: int, loaded: dict[int, str]) -> _Recovered |
     scan = _within_memory(work, scan)
     work.snapshots.end_bytes[base] = 0 if scan.disordered else scan.valid_bytes
     aborted = b"" if scan.disordered else pack_aborted(state.aborted)
-    work.recovered[base] = _Recovered(scan, epochs, aborted, base in work.unindexed)
+    work.recovered[base] = Recovered(scan, epochs, aborted, base in work.unindexed)
     return work.recovered[base]
 
 
-def _split(work: _Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]) -> None:
+def _split(work: Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]) -> None:
     """Put the parts in the segment's place. Its `.log` changes last: until then all can be redone."""
     name = segment_file(FileKind.LOG, base)
     what = f"offset {scan.out_of_range_offset} is too far from the segment's base for an index (KAFKA-6264)"
@@ -282,12 +231,12 @@ def _note_epochs(table: BatchTable, rows: int, epochs: list[EpochEntry]) -> None
             epochs.append(EpochEntry(latest, table.base_offset[row]))
 
 
-def _within_memory(work: _Recovery, scan: SegmentScan) -> SegmentScan:
+def _within_memory(work: Recovery, scan: SegmentScan) -> SegmentScan:
     work.held_bytes += len(scan.offset_index) + len(scan.time_index)
     return scan if work.held_bytes <= INDEX_MEMORY_BYTES else scan.without_indexes()
 
 
-def _tell(work: _Recovery, base: int, scan: SegmentScan, state: ProducerState) -> None:
+def _tell(work: Recovery, base: int, scan: SegmentScan, state: ProducerState) -> None:
     name = segment_file(FileKind.LOG, base)
     found = work.findings
     if scan.disordered:
@@ -310,7 +259,7 @@ def _tell(work: _Recovery, base: int, scan: SegmentScan, state: ProducerState) -
         found.append(Finding(name, f"offset {offset}: {complaint}", f"{REFUSES}: InvalidTxnStateException"))
 
 
-def _conclude(work: _Recovery) -> RecoveryPlan:
+def _conclude(work: Recovery) -> RecoveryPlan:
     """Steps 5 to 9 of Kafka's order: the log's start and end, epochs, snapshots; then all steps in order."""
     start = work.settings.log_start_offset
     epochs, epoch_file, readable = _epochs(work)
@@ -339,7 +288,7 @@ def _conclude(work: _Recovery) -> RecoveryPlan:
         *_remove_segments(work),
         *_cuts(work),
         *_created(created),
-        *_index_steps(work),
+        *index_steps(work),
         *_snapshot_steps(work),
         *_epoch_steps(epochs, epoch_file, had_entries=had_epochs),
     ]
@@ -348,13 +297,13 @@ def _conclude(work: _Recovery) -> RecoveryPlan:
     )
 
 
-def _next_offset(work: _Recovery, base: int) -> int:
+def _next_offset(work: Recovery, base: int) -> int:
     if base in work.recovered:
         return work.recovered[base].next_offset
     return next_offset(work.segments[base], base, work.open)
 
 
-def _epochs(work: _Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
+def _epochs(work: Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
     """The epochs as the file and then the recovered segments give them, the file's bytes (None: no file),
     and whether it could be read.
     """
@@ -379,7 +328,7 @@ def _epochs(work: _Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
     return epochs, data, readable
 
 
-def _remove_segments(work: _Recovery) -> list[Step]:
+def _remove_segments(work: Recovery) -> list[Step]:
     """Later segments go, each with all that belongs to it, before the cut makes them look sound."""
     steps: list[Step] = []
     for base in work.removed:
@@ -391,7 +340,7 @@ def _remove_segments(work: _Recovery) -> list[Step]:
     return steps
 
 
-def _cuts(work: _Recovery) -> list[Step]:
+def _cuts(work: Recovery) -> list[Step]:
     return [
         Cut(
             segment_file(FileKind.LOG, base),
@@ -411,65 +360,7 @@ def _created(base: int | None) -> list[Step]:
     return [Write(segment_file(kind, base), b"", "a log has at least one segment") for kind in kinds]
 
 
-def _index_steps(work: _Recovery) -> list[Step]:
-    steps: list[Step] = []
-    for base in sorted(work.segments):
-        recovered = work.recovered.get(base)
-        present = work.leftovers.indexes.get(base, {})
-        if recovered is None and work.segments[base] in work.parts:
-            part = work.parts[work.segments[base]]
-            steps.append(WriteIndexes(base, part.end_bytes - part.start_bytes, "missing"))
-            continue
-        if recovered is None:
-            steps += _unrecovered_index_steps(work, base)
-            continue
-        scan = recovered.scan
-        if not scan.has_indexes:
-            steps.append(WriteIndexes(base, recovered.valid_bytes, "differs or may differ"))
-        else:
-            empty = scan.disordered
-            wanted = {
-                FileKind.OFFSET_INDEX: b"" if empty else scan.offset_index,
-                FileKind.TIME_INDEX: b"" if empty else scan.time_index,
-            }
-            for kind, data in wanted.items():
-                steps.extend(_write_if_different(segment_file(kind, base), present.get(kind), data))
-        if recovered.txn_index or FileKind.TXN_INDEX in present:
-            name = segment_file(FileKind.TXN_INDEX, base)
-            steps.extend(_write_if_different(name, present.get(FileKind.TXN_INDEX), recovered.txn_index))
-    return steps
-
-
-def _unrecovered_index_steps(work: _Recovery, base: int) -> list[Step]:
-    """What Kafka changes at the indexes of a segment that it only opens: it ends those that it has read
-    behind their last whole entry.
-    """
-    present = work.leftovers.indexes.get(base, {})
-    steps: list[Step] = []
-    if base in work.leftovers.made_indexes:
-        whole = work.settings.index.max_bytes // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES
-        steps.append(Write(segment_file(FileKind.OFFSET_INDEX, base), bytes(whole), "missing"))
-    if FileKind.TIME_INDEX not in present:
-        steps.append(Write(segment_file(FileKind.TIME_INDEX, base), b"", "missing"))
-    is_last = base == max(work.segments)
-    read = {
-        FileKind.OFFSET_INDEX: OFFSET_INDEX_ENTRY_BYTES if is_last or base in work.snapshots.replayed else 1,
-        FileKind.TIME_INDEX: TIME_INDEX_ENTRY_BYTES if is_last else 1,
-    }
-    for kind, entry_bytes in read.items():
-        if kind in present and (rest := size_bytes(present[kind]) % entry_bytes):
-            data = read_whole(present[kind])[:-rest]
-            steps.append(Write(segment_file(kind, base), data, "its last entry is incomplete"))
-    return steps
-
-
-def _write_if_different(name: str, path: str | None, data: bytes) -> list[Step]:
-    if path is None:
-        return [Write(name, data, "missing")]
-    return [] if read_whole(path) == data else [Write(name, data, "differs from what the segment gives")]
-
-
-def _snapshot_steps(work: _Recovery) -> list[Step]:
+def _snapshot_steps(work: Recovery) -> list[Step]:
     on_disk = work.leftovers.snapshots
     taken = work.snapshots.taken
     wanted = set(work.snapshots.offsets)
@@ -479,7 +370,7 @@ def _snapshot_steps(work: _Recovery) -> list[Step]:
     ]
     for offset in sorted(wanted & set(taken)):
         name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
-        steps.extend(_write_if_different(name, on_disk.get(offset), taken[offset]))
+        steps.extend(write_if_different(name, on_disk.get(offset), taken[offset]))
     return steps
 
 
