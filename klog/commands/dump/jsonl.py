@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import BinaryIO, Final
 
 from klog.commands.dump import other_objects
-from klog.commands.dump.pen import Pen
-from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows, Selection
+from klog.commands.dump.pen import TEXT_MODES, Pen
+from klog.commands.dump.plan import DumpFile, DumpPlan, Rows, Selection
 from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, keep_content, reader_of, wanted_runs
 from klog.formats import kernel, text
@@ -25,13 +25,6 @@ from klog.formats.errors import CorruptRecordError, KlogError
 from klog.storage.files import open_for_reading
 from klog.storage.reader import SegmentReader
 
-_MODES: Final = {
-    BytesMode.AUTO: text.AUTO,
-    BytesMode.UTF8: text.UTF8,
-    BytesMode.BASE64: text.BASE64,
-    BytesMode.HEX: text.HEX,
-    BytesMode.NONE: text.NONE,
-}
 _PIECE_BYTES: Final = 4 << 20
 _PIECE_RECORDS: Final = 1 << 15
 
@@ -73,7 +66,7 @@ def _text(value: object) -> str:
 def _records(plan: DumpPlan, file: DumpFile, reader: SegmentReader, pen: Pen, limit: int | None) -> int:
     place = f'{{"file":{_text(file.path)},"topic":{_text(file.topic)},"partition":{_text(file.partition)}'
     prefix = place.encode("utf-8", "replace")
-    mode = _MODES[plan.bytes_mode]
+    mode = TEXT_MODES[plan.bytes_mode]
     shown = 0
     for payload in wanted_runs(reader, plan.selection):
         for first, last in _pieces(reader.records, payload):

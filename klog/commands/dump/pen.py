@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import BinaryIO, Final
 
+from klog.commands.dump.plan import BytesMode
+from klog.formats import text
+
 FLUSH_BYTES: Final = 1 << 20
+
+TEXT_MODES: Final = {
+    BytesMode.AUTO: text.AUTO,
+    BytesMode.UTF8: text.UTF8,
+    BytesMode.BASE64: text.BASE64,
+    BytesMode.HEX: text.HEX,
+    BytesMode.NONE: text.NONE,
+}
+"""What the text kernels call each way of showing keys and values."""
 
 
 class Pen:

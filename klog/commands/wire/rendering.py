@@ -12,19 +12,12 @@ from typing import Final, Protocol
 
 from klog.client.cluster import TopicPartition
 from klog.client.reading import Run
-from klog.commands.dump.pen import Pen
+from klog.commands.dump.pen import TEXT_MODES, Pen
 from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.template import LineStyle, Row, Template
 from klog.formats import text
 from klog.formats.columns import BatchTable
 
-_MODES: Final = {
-    BytesMode.AUTO: text.AUTO,
-    BytesMode.UTF8: text.UTF8,
-    BytesMode.BASE64: text.BASE64,
-    BytesMode.HEX: text.HEX,
-    BytesMode.NONE: text.NONE,
-}
 _PIECE_RECORDS: Final = 1 << 13
 
 
@@ -78,7 +71,7 @@ class JsonLines:
 
     def __init__(self, pen: Pen, mode: BytesMode) -> None:
         self._pen = pen
-        self._mode = _MODES[mode]
+        self._mode = TEXT_MODES[mode]
         self._prefixes: dict[TopicPartition, bytes] = {}
 
     def write(self, run: Run, count: int) -> None:
