@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 from typing import Any
 
 from klog.formats.errors import KlogError
@@ -31,9 +32,7 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 (any value of ours)
         return sorted(to_json(inner) for inner in value)
     if isinstance(value, (tuple, list)):
         return [to_json(inner) for inner in value]
-    if isinstance(value, bytes):
-        return value.hex()
-    return value
+    return str(value) if isinstance(value, StrEnum) else value
 
 
 def split_from_json(value: JsonObject) -> Split:

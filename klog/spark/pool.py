@@ -2,7 +2,8 @@
 
 Each process is a fresh interpreter (spawn): nothing is inherited, no lock, no thread. It is told its tasks
 through a pipe and tells back how far it is. A process that dies (the kernel's out-of-memory killer) is an
-error that says so; one whose parent dies ends at once. At Ctrl-C each leaves its task as a failure does.
+error that says so; one whose parent dies ends at once, and so do all when the parent gives up (Ctrl-C, an
+error of one): what a task leaves half done then is for the caller to clear away.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final, Generic, TypeVar
@@ -61,13 +62,25 @@ class _Worker(Generic[TaskT, ResultT]):
         self.connection, theirs = context.Pipe()
         self.task: TaskT | None = None
         self.process: BaseProcess = context.Process(target=_serve, args=(theirs, work), daemon=True)
-        self.process.start()
+        with _no_interrupt():
+            self.process.start()
         theirs.close()
 
     def give(self, task: TaskT) -> None:
         self.task = task
         with suppress(OSError):  # it has died: its sentinel tells
             self.connection.send(task)
+
+
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """Hold Ctrl-C back. A process started here inherits that for good: only its parent heeds the terminal."""
+    resource_tracker.ensure_running()  # multiprocessing's own; starting it would let Ctrl-C through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def run(
@@ -140,7 +153,7 @@ def _end(code: int | None) -> str:
 
 
 def _stop(workers: Sequence[_Worker[TaskT, ResultT]]) -> None:
-    """End the processes: idle ones by closing their pipe, busy ones by a signal, which lets them tidy up."""
+    """End the processes, whatever they are at."""
     for worker in workers:
         worker.connection.close()
         worker.process.terminate()
@@ -154,15 +167,11 @@ def _stop(workers: Sequence[_Worker[TaskT, ResultT]]) -> None:
 
 def _serve(connection: Connection, work: Work[TaskT, ResultT]) -> None:
     """The life of a process: tasks in, events out, until the pipe is closed."""
-    _end_on_signals()
     _end_with_parent()
-    while True:
-        try:
+    with suppress(EOFError, OSError):  # the other end is closed: nothing more is wanted
+        while True:
             task = connection.recv()
-        except EOFError:
-            return
-        event = _done(work, task, lambda size_bytes: connection.send(Advanced(size_bytes)))
-        connection.send(event)
+            connection.send(_done(work, task, lambda size_bytes: connection.send(Advanced(size_bytes))))
 
 
 def _done(work: Work[TaskT, ResultT], task: TaskT, advance: Callable[[int], None]) -> Done[ResultT] | _Failed:
@@ -172,13 +181,6 @@ def _done(work: Work[TaskT, ResultT], task: TaskT, advance: Callable[[int], None
         return _Failed(error)
     except MemoryError:
         return _Failed(KlogError("not enough memory for a split", cure="run with fewer --jobs, --resume"))
-
-
-def _end_on_signals() -> None:
-    # An exit, which tidies up: not KeyboardInterrupt with a traceback from each process, and not a sudden
-    # death, which would leave half-written files behind. Ctrl-C reaches all; who started us decides.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
 
 
 def _end_with_parent() -> None:

@@ -86,6 +86,7 @@ class _SpooledFile:
         with writing(uri):
             self._spool.seek(0)
         guarded(uri, "cannot be written", lambda: self._put(output.system, name))
+        self.discard()
 
     def _put(self, system: pafs.FileSystem, name: str) -> None:
         target = self._output.place_of(name)

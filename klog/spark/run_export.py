@@ -1,7 +1,7 @@
 """A whole export on this machine: plan, processes, manifest, verification, report.
 
 What Spark does with a cluster, a pool of processes does here; both do `export_split`, and both keep the
-same books. One job with one process runs in ours: nothing is started for a handful of small segments.
+same books. A handful of small segments is done in this process: nothing is started for them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,11 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
         pending = before.pending
         watcher.planned(before.plan, _size_bytes(pending), "exporting")
         work = partial(_export, job=job)
-        results = list(each(work, pending, lambda split: split, watcher))
+        try:
+            results = list(each(work, pending, lambda split: split, watcher))
+        except BaseException:
+            output.clear_temporary()  # of processes that were ended in the middle of something
+            raise
         after = manifest.finish(before, results)
         seconds = time.monotonic() - started
         findings = _verified(after, each, watcher) if options.verify else None
@@ -123,7 +127,7 @@ class Pool:
     ) -> Iterator[ResultT]:
         """The results of all tasks, as they are ready."""
         total_bytes = _size_bytes([split_of(task) for task in tasks])
-        if self.processes == 1 or len(tasks) < 2 or total_bytes < self.small_bytes:
+        if total_bytes < self.small_bytes:
             for task in tasks:
                 yield work(task, watcher.advanced)
             return

@@ -76,11 +76,11 @@ class RowWriter(Protocol):
 
 def row_writer(wanted: Format, compression: str, schema: pa.Schema, sink: Sink) -> RowWriter:
     """A writer of a file of `wanted` into `sink`. Raises `StorageError`."""
-    if wanted is Format.JSONL:
+    if wanted == Format.JSONL:
         from klog.spark.json_lines import JsonLinesWriter
 
         return JsonLinesWriter(sink, compression)
-    if wanted is Format.ORC:
+    if wanted == Format.ORC:
         return _OrcWriter(sink, compression, schema)
     return _ParquetWriter(sink, compression, schema)
 

@@ -1,0 +1,47 @@
+"""Tasks for `test_pool`, importable by the processes that do them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+
+from klog.formats.errors import StorageError
+
+
+def square(task: int, advance: Callable[[int], None]) -> int:
+    advance(task)
+    return task * task
+
+
+def refuse_three(task: int, advance: Callable[[int], None]) -> int:
+    if task == 3:
+        raise StorageError("cannot be read", file="three", position_bytes=7, cure="leave it")
+    return task
+
+
+def die_at_three(task: int, advance: Callable[[int], None]) -> int:
+    if task == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return task
+
+
+def exit_at_three(task: int, advance: Callable[[int], None]) -> int:
+    if task == 3:
+        os._exit(4)
+    return task
+
+
+def wait_a_minute(task: int, advance: Callable[[int], None]) -> None:
+    advance(1)
+    time.sleep(60)
+
+
+def run_out_of_memory(task: int, advance: Callable[[int], None]) -> int:
+    raise MemoryError
+
+
+def who(task: int, advance: Callable[[int], None]) -> int:
+    time.sleep(0.05)
+    return os.getpid()
