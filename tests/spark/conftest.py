@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import PEER_SKIP_PREFIX
 from tests.peers.maven import PeerUnavailableError
 from tests.spark import sessions
+from tests.spark.combined import Combined, combine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +23,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     require_spark()
     with sessions.session(tmp_path_factory.mktemp("spark")) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def combined(tmp_path_factory: pytest.TempPathFactory) -> Combined:
+    """All corpora as one log directory."""
+    return combine(tmp_path_factory.mktemp("combined") / "logs")
 
 
 def require_spark() -> None:

@@ -84,14 +84,14 @@ def settings(work: Path, master: str, jars: str = "") -> dict[str, str]:
 
 @contextmanager
 def session(work: Path, jars: str = "") -> Iterator[SparkSession]:
-    """A session on `local[2]`; its JVM has ended when the block has."""
+    """A session on two threads (a task is tried twice); its JVM has ended when the block has."""
     from pyspark.sql import SparkSession
 
     before = dict(os.environ)
     os.environ.update(environment(work))
     try:
         builder = SparkSession.builder.appName("klog-tests")
-        for name, value in settings(work, "local[2]", jars).items():
+        for name, value in settings(work, "local[2,2]", jars).items():
             builder = builder.config(name, value)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # the launcher's own
