@@ -19,8 +19,8 @@ class DumpFormat(StrEnum):
     PARQUET = "parquet"
 
 
-_ROWS: Final = "Rows"
-_SELECT: Final = "Selection"
+ROWS: Final = "Rows"
+SELECT: Final = "Selection"
 _CHECK: Final = "Checking"
 _KAFKA: Final = "Kafka's own options (they imply --format kafka)"
 
@@ -62,40 +62,40 @@ AllFiles = Annotated[
     ),
 ]
 Batches = Annotated[
-    bool, typer.Option("--batches/--records", help="One row a batch, or one a record.", rich_help_panel=_ROWS)
+    bool, typer.Option("--batches/--records", help="One row a batch, or one a record.", rich_help_panel=ROWS)
 ]
 Bytes = Annotated[
     BytesMode,
     typer.Option(
         "--bytes",
         help="Keys and values. auto: text where it is UTF-8, else base64; none: lengths only.",
-        rich_help_panel=_ROWS,
+        rich_help_panel=ROWS,
     ),
 ]
 Offsets = Annotated[
     str | None,
-    typer.Option(metavar="A..B", help="Offsets, both included: 5..9, 5.., ..9, 5.", rich_help_panel=_SELECT),
+    typer.Option(metavar="A..B", help="Offsets, both included: 5..9, 5.., ..9, 5.", rich_help_panel=SELECT),
 ]
 Since = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
         help="Timestamps from here on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
-        rich_help_panel=_SELECT,
+        rich_help_panel=SELECT,
     ),
 ]
 Until = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Timestamps before this.", rich_help_panel=_SELECT)
+    str | None, typer.Option(metavar="TIME", help="Timestamps before this.", rich_help_panel=SELECT)
 ]
 Key = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Records with exactly this key.", rich_help_panel=_SELECT)
+    str | None, typer.Option(metavar="TEXT", help="Records with exactly this key.", rich_help_panel=SELECT)
 ]
 Grep = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="Records whose key or value matches.", rich_help_panel=_SELECT),
+    typer.Option(metavar="REGEX", help="Records whose key or value matches.", rich_help_panel=SELECT),
 ]
 Limit = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="At most so many rows.", rich_help_panel=_SELECT)
+    int | None, typer.Option(min=0, metavar="N", help="At most so many rows.", rich_help_panel=SELECT)
 ]
 Verify = Annotated[
     bool,

@@ -1,16 +1,18 @@
-"""The options of `klog consume`: names, types and help, one alias an option."""
+"""The options of `klog consume`: names, types and help, one alias an option.
+
+Those that select records as `klog dump-segment` does are its own.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
+from klog.commands.dump import options as dump_options
+from klog.commands.dump.options import ROWS, SELECT
 from klog.commands.dump.plan import BytesMode
-
-_SELECT: Final = "Selection"
-_ROWS: Final = "Rows"
 
 
 class IsolationLevel(StrEnum):
@@ -24,45 +26,28 @@ Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to r
 Partition = Annotated[
     list[int] | None,
     typer.Option(
-        "--partition", "-p", metavar="N", help="Only this one (repeatable).", rich_help_panel=_SELECT
+        "--partition", "-p", metavar="N", help="Only this one (repeatable).", rich_help_panel=SELECT
     ),
 ]
-Offsets = Annotated[
-    str | None,
-    typer.Option(metavar="A..B", help="Offsets, both included: 5..9, 5.., ..9, 5.", rich_help_panel=_SELECT),
-]
-Since = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="Timestamps from here on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
-        rich_help_panel=_SELECT,
-    ),
-]
-Until = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Timestamps before this.", rich_help_panel=_SELECT)
-]
+Offsets = dump_options.Offsets
+Since = dump_options.Since
+Until = dump_options.Until
+Key = dump_options.Key
+Grep = dump_options.Grep
 Last = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="The last N offsets of each partition.", rich_help_panel=_SELECT),
-]
-Key = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Records with exactly this key.", rich_help_panel=_SELECT)
-]
-Grep = Annotated[
-    str | None,
-    typer.Option(metavar="REGEX", help="Records whose key or value matches.", rich_help_panel=_SELECT),
+    typer.Option(min=0, metavar="N", help="The last N offsets of each partition.", rich_help_panel=SELECT),
 ]
 Limit = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="At most so many records.", rich_help_panel=_SELECT)
+    int | None, typer.Option(min=0, metavar="N", help="At most so many records.", rich_help_panel=SELECT)
 ]
 Follow = Annotated[
     bool,
-    typer.Option("--follow", help="Go on with what comes; else stop at the end.", rich_help_panel=_SELECT),
+    typer.Option("--follow", help="Go on with what comes; else stop at the end.", rich_help_panel=SELECT),
 ]
 IsolationOption = Annotated[
     IsolationLevel,
-    typer.Option(help="What to see of transactions.", rich_help_panel=_SELECT),
+    typer.Option(help="What to see of transactions.", rich_help_panel=SELECT),
 ]
 Format = Annotated[
     str,
@@ -72,7 +57,7 @@ Format = Annotated[
         metavar="FORMAT",
         help="value, jsonl, or tokens as kcat has them: %k key, %s value, %h headers, %t topic, "
         "%p partition, %o offset, %T timestamp, %K %S sizes.",
-        rich_help_panel=_ROWS,
+        rich_help_panel=ROWS,
     ),
 ]
 Bytes = Annotated[
@@ -80,21 +65,21 @@ Bytes = Annotated[
     typer.Option(
         "--bytes",
         help="Keys and values. auto: as they are (jsonl: text where it is UTF-8, else base64); none: sizes.",
-        rich_help_panel=_ROWS,
+        rich_help_panel=ROWS,
     ),
 ]
 KeyDelimiter = Annotated[
     str | None,
     typer.Option(
-        "--key-delimiter", "-K", metavar="TEXT", help="Key and this before values.", rich_help_panel=_ROWS
+        "--key-delimiter", "-K", metavar="TEXT", help="Key and this before values.", rich_help_panel=ROWS
     ),
 ]
 Delimiter = Annotated[
     str,
     typer.Option(
-        "--delimiter", "-D", metavar="TEXT", help="What ends a record in lines.", rich_help_panel=_ROWS
+        "--delimiter", "-D", metavar="TEXT", help="What ends a record in lines.", rich_help_panel=ROWS
     ),
 ]
 Null = Annotated[
-    str, typer.Option(metavar="TEXT", help="What stands for null in lines.", rich_help_panel=_ROWS)
+    str, typer.Option(metavar="TEXT", help="What stands for null in lines.", rich_help_panel=ROWS)
 ]
