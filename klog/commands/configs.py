@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
+from klog.commands.wire.admin_options import ValidateOnly
 from klog.commands.wire.assignments import parse_pairs, split_list, without_brackets
 from klog.commands.wire.connection import BootstrapServer, CommandConfig, TimeoutMs, connection
 from klog.commands.wire.groups import ToolGroup
@@ -177,9 +178,7 @@ def alter_configs(
             "--delete-config", metavar="K,K", help="--delete, as kafka-configs has it.", show_default=False
         ),
     ] = None,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Only ask whether it could be done.")
-    ] = False,
+    validate_only: ValidateOnly = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     timeout_ms: TimeoutMs = None,

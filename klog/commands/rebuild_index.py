@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._index_options import IndexIntervalBytes, IndexMaxBytes
 from klog.commands._terminal import progress
 from klog.formats.errors import StorageError, UsageError
 
@@ -30,12 +31,8 @@ def rebuild_index(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Rebuild valid ones too.")] = False,
     snapshots: Annotated[bool, typer.Option("--snapshots", help="Include producer snapshots.")] = False,
-    index_interval_bytes: Annotated[
-        int, typer.Option(min=0, help="The topic's index.interval.bytes.")
-    ] = 4096,
-    index_max_bytes: Annotated[
-        int, typer.Option(min=12, help="The topic's segment.index.bytes.")
-    ] = 10_485_760,
+    index_interval_bytes: IndexIntervalBytes = 4096,
+    index_max_bytes: IndexMaxBytes = 10_485_760,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file on stdout.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress, no list of valid files.")

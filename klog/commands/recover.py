@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._index_options import IndexIntervalBytes, IndexMaxBytes
 from klog.commands._terminal import confirmed, progress
 from klog.formats.errors import KlogError
 
@@ -46,12 +47,8 @@ def recover(
             "--from-recovery-point", help="Trust what recovery-point-offset-checkpoint says is flushed."
         ),
     ] = False,
-    index_interval_bytes: Annotated[
-        int, typer.Option(min=0, help="The topic's index.interval.bytes.")
-    ] = 4096,
-    index_max_bytes: Annotated[
-        int, typer.Option(min=12, help="The topic's segment.index.bytes.")
-    ] = 10_485_760,
+    index_interval_bytes: IndexIntervalBytes = 4096,
+    index_max_bytes: IndexMaxBytes = 10_485_760,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a partition on stdout.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress; say only what is changed.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from klog.commands._terminal import confirmed
+from klog.commands.wire.admin_options import ValidateOnly
 from klog.commands.wire.connection import BootstrapServer, CommandConfig, TimeoutMs, connection
 from klog.commands.wire.groups import ToolGroup
 from klog.commands.wire.tables import show_json, show_table
@@ -53,6 +54,7 @@ TopicOption = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a topic on stdout.")]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="A missing topic is no failure.")]
 Assignment = Annotated[
     str | None,
     typer.Option(
@@ -191,9 +193,7 @@ def create_topics(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="An existing topic is no failure.")
     ] = False,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Only ask whether it could be done.")
-    ] = False,
+    validate_only: ValidateOnly = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     timeout_ms: TimeoutMs = None,
@@ -236,10 +236,8 @@ def add_partitions(
         int, typer.Option(min=1, metavar="N", help="How many there shall be in all.", show_default=False)
     ] = ...,  # type: ignore[assignment]  # typer's mark of an option that must be given
     replica_assignment: Assignment = None,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no failure.")] = False,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Only ask whether it could be done.")
-    ] = False,
+    if_exists: IfExists = False,
+    validate_only: ValidateOnly = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     timeout_ms: TimeoutMs = None,
@@ -265,7 +263,7 @@ def add_partitions(
 def delete_topics(
     names: Names = None,
     topic: TopicOption = None,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no failure.")] = False,
+    if_exists: IfExists = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,

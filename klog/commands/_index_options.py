@@ -1,0 +1,10 @@
+"""The options of the commands that make indexes: the topic's configs that decide what is in them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+IndexIntervalBytes = Annotated[int, typer.Option(min=0, help="The topic's index.interval.bytes.")]
+IndexMaxBytes = Annotated[int, typer.Option(min=12, help="The topic's segment.index.bytes.")]
