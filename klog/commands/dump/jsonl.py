@@ -16,7 +16,7 @@ from klog.commands.dump import other_objects
 from klog.commands.dump.pen import TEXT_MODES, Pen
 from klog.commands.dump.plan import DumpFile, DumpPlan, Rows, Selection
 from klog.commands.dump.problems import Problems
-from klog.commands.dump.rows import RECORD_KINDS, keep_content, reader_of, wanted_runs
+from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_content, reader_of, wanted_runs
 from klog.formats import kernel, text
 from klog.formats.checksums import Bytes
 from klog.formats.columns import CODEC_MASK, BatchTable, RecordTable
@@ -33,17 +33,12 @@ def run(plan: DumpPlan, out: BinaryIO) -> int:
     """Write the plan's files as JSON Lines; 1 when something was wrong with one."""
     problems = Problems(strict=plan.strict)
     pen = Pen(out)
-    left = plan.selection.limit
+
+    def show(file: DumpFile, limit: int | None) -> int:
+        return _file(plan, file, pen, problems, limit)
+
     try:
-        for file in plan.files:
-            if left == 0:
-                break
-            try:
-                shown = _file(plan, file, pen, problems, left)
-            except KlogError as error:
-                problems(error.at(file.path))
-                continue
-            left = None if left is None else left - shown
+        each_file(plan.files, plan.selection.limit, problems, show)
     finally:
         pen.flush()
     return problems.exit_code

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from klog.commands._terminal import Progress, progress
 from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows
 from klog.commands.dump.problems import Problems
-from klog.commands.dump.rows import RECORD_KINDS, reader_of, wanted_runs
-from klog.formats.errors import KlogError, UsageError
+from klog.commands.dump.rows import RECORD_KINDS, each_file, reader_of, wanted_runs
+from klog.formats.errors import UsageError
 from klog.storage.files import GZIP_SUFFIX, atomic_output, open_for_reading, size_bytes, storage_error
 from klog.storage.reader import SegmentReader
 
@@ -139,18 +139,13 @@ def _write(
             )
         )
         behind = stack.enter_context(_WriterBehind(writer))
-        for file in files:
-            if left == 0:
-                break
-            try:
-                with open_for_reading(file.path) as opened:
-                    reader = reader_of(plan, file, opened, problems)
-                    written = _write_file(plan, file, reader, behind, advance, left)
-            except KlogError as error:
-                problems(error.at(file.path))
-                continue
-            left = None if left is None else left - written
-    return left
+
+        def write(file: DumpFile, limit: int | None) -> int:
+            with open_for_reading(file.path) as opened:
+                reader = reader_of(plan, file, opened, problems)
+                return _write_file(plan, file, reader, behind, advance, limit)
+
+        return each_file(files, left, problems, write)
 
 
 def _write_file(

@@ -1,19 +1,44 @@
-"""The records and batches that a plan selects, for renderings that look at them one by one."""
+"""What a plan selects: its files in turn, and their records and batches for renderings that look at each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
 
 from klog.commands.dump.plan import DumpFile, DumpPlan, Selection
 from klog.formats.checksums import Bytes
 from klog.formats.columns import RecordTable
+from klog.formats.errors import KlogError
 from klog.formats.names import FileKind
 from klog.storage.reader import OnProblem, SegmentReader
 from klog.storage.select import compact
 
 RECORD_KINDS = frozenset({FileKind.LOG, FileKind.METADATA_SNAPSHOT, FileKind.BOOTSTRAP_SNAPSHOT})
 """Kinds of files that hold record batches."""
+
+
+def each_file(
+    files: Iterable[DumpFile],
+    limit: int | None,
+    on_problem: OnProblem,
+    show: Callable[[DumpFile, int | None], int],
+) -> int | None:
+    """Call `show` with each file and how many rows may still come of it, until `limit` rows are shown.
+
+    `show` returns how many rows it has shown. What goes wrong with a file is a problem of its own, and the
+    next one follows. Returns what is left of the limit.
+    """
+    left = limit
+    for file in files:
+        if left == 0:
+            break
+        try:
+            shown = show(file, left)
+        except KlogError as error:
+            on_problem(error.at(file.path))
+            continue
+        left = None if left is None else left - shown
+    return left
 
 
 def reader_of(

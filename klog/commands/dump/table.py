@@ -24,7 +24,7 @@ from klog.commands.dump.cells import (
 from klog.commands.dump.pages import Column, Pages, Row
 from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows
 from klog.commands.dump.problems import Problems
-from klog.commands.dump.rows import RECORD_KINDS, keep_content, reader_of, wanted_runs
+from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_content, reader_of, wanted_runs
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import (
@@ -38,7 +38,6 @@ from klog.formats.columns import (
     BatchTable,
 )
 from klog.formats.compression import codec_name
-from klog.formats.errors import KlogError
 from klog.storage.files import open_for_reading, size_bytes
 from klog.storage.reader import SegmentReader
 from klog.storage.values import control_type, sequence_after
@@ -47,17 +46,12 @@ from klog.storage.values import control_type, sequence_after
 def run(plan: DumpPlan, out: BinaryIO) -> int:
     """Write the plan's files as tables; 1 when something was wrong with one."""
     problems = Problems(strict=plan.strict)
-    left = plan.selection.limit
     with Pages(out) as pages:
-        for file in plan.files:
-            if left == 0:
-                break
-            try:
-                shown = _file(plan, file, pages, problems, left)
-            except KlogError as error:
-                problems(error.at(file.path))
-                continue
-            left = None if left is None else left - shown
+
+        def show(file: DumpFile, limit: int | None) -> int:
+            return _file(plan, file, pages, problems, limit)
+
+        each_file(plan.files, plan.selection.limit, problems, show)
     return problems.exit_code
 
 
