@@ -26,7 +26,7 @@ def _kafka4(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
 
 @contextmanager
 def _klog(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
-    # As the Kafka peers': the records of 1970 that tests write must not be gone half a minute after the start.
+    # As the Kafka peers': else the records of 1970 that tests write are gone half a minute after the start.
     with klog.testing.broker({"log.retention.ms": -1}) as broker:
         yield broker.bootstrap_servers
 
