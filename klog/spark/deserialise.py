@@ -8,11 +8,12 @@ rejects, with the reason and the bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from klog.spark.decoders.choose import decoder_of
-from klog.spark.decoders.decoder import Decoded, Decoder
+from klog.spark.decoders.decoder import Decoder
 from klog.spark.decoders.decoding import RAW, Decoding
 
 if TYPE_CHECKING:
@@ -30,6 +31,80 @@ class BadRecords(StrEnum):
     """It goes to the rejects, with its bytes as they are."""
 
 
+class BadRows:
+    """What comes of rows that could not be decoded: the one place that both ways are made."""
+
+    def __init__(self, bad_records: BadRecords) -> None:
+        self._bad_records = bad_records
+
+    def schema(self, decoded: pa.Schema) -> pa.Schema:
+        """The schema with the errors, if they have a column."""
+        import pyarrow as pa
+
+        if self._bad_records is BadRecords.REJECT:
+            return decoded
+        return decoded.append(pa.field(ERROR_COLUMN, _error_kind()))
+
+    def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """What rejected rows of `input_schema` come out as: as they were read, and why."""
+        import pyarrow as pa
+
+        return input_schema.append(pa.field(ERROR_COLUMN, pa.string()))
+
+    def told(
+        self,
+        batch: pa.RecordBatch,
+        columns: Sequence[pa.Array],
+        schema: pa.Schema,
+        reasons: Mapping[int, str],
+        blamed: Sequence[str] | Mapping[int, Sequence[str]],
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """The decoded `columns` as `schema` has them, and the rejected rows of `batch`.
+
+        `reasons` tell of each bad row what is wrong, `blamed` which columns' bytes are (of all bad rows,
+        or of each).
+        """
+        import pyarrow as pa
+
+        if self._bad_records is BadRecords.COLUMN:
+            errors = _error_column(batch, reasons, blamed)
+            return pa.RecordBatch.from_arrays([*columns, errors], schema=schema), None
+        good = pa.RecordBatch.from_arrays(list(columns), schema=schema)
+        if not reasons:
+            return good, None
+        rows = sorted(reasons)
+        rejected = batch.take(pa.array(rows))
+        why = pa.array([reasons[row] for row in rows], pa.string())
+        kept = pa.array([row for row in range(batch.num_rows) if row not in reasons], pa.int64())
+        rejects = pa.RecordBatch.from_arrays(
+            [*rejected.columns, why], schema=self.rejects_schema(batch.schema)
+        )
+        return good.take(kept), rejects
+
+
+def _error_kind() -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.struct(
+        [pa.field("reason", pa.string()), pa.field("key", pa.binary()), pa.field("value", pa.binary())]
+    )
+
+
+def _error_column(
+    batch: pa.RecordBatch, reasons: Mapping[int, str], blamed: Sequence[str] | Mapping[int, Sequence[str]]
+) -> pa.Array:
+    """For each bad row the reason, and the bytes of what is bad."""
+    import pyarrow as pa
+
+    if not reasons:
+        return pa.nulls(batch.num_rows, _error_kind())
+    values: list[dict[str, Any] | None] = [None] * batch.num_rows
+    for row, why in reasons.items():
+        names = blamed[row] if isinstance(blamed, Mapping) else blamed
+        values[row] = {"reason": why, **{name: batch.column(name)[row].as_py() for name in names}}
+    return pa.array(values, _error_kind())
+
+
 class Deserialiser:
     """Decodes the keys and values of record batches. Raises UsageError for a schema that is none.
 
@@ -39,7 +114,7 @@ class Deserialiser:
     def __init__(
         self, key: Decoding = RAW, value: Decoding = RAW, bad_records: BadRecords = BadRecords.COLUMN
     ) -> None:
-        self._bad_records = bad_records
+        self._bad_rows = BadRows(bad_records)
         found = {"key": decoder_of(key), "value": decoder_of(value)}
         self._decoders: dict[str, Decoder] = {
             name: decoder for name, decoder in found.items() if decoder is not None
@@ -54,85 +129,29 @@ class Deserialiser:
         """What batches of `input_schema` come out as."""
         import pyarrow as pa
 
+        if self.idle:
+            return input_schema
         fields = [
             field.with_type(self._decoders[field.name].kind) if field.name in self._decoders else field
             for field in input_schema
         ]
-        if self._decoders and self._bad_records is BadRecords.COLUMN:
-            fields.append(pa.field(ERROR_COLUMN, _error_kind()))
-        return pa.schema(fields)
+        return self._bad_rows.schema(pa.schema(fields))
 
     def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
         """What rejected rows of `input_schema` come out as: as they were read, and why."""
-        import pyarrow as pa
-
-        return input_schema.append(pa.field(ERROR_COLUMN, pa.string()))
+        return self._bad_rows.rejects_schema(input_schema)
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """The batch with its columns decoded, and the rows that are rejected (None: none are)."""
-        import pyarrow as pa
-
-        if not self._decoders:
+        if self.idle:
             return batch, None
-        decoded = {
-            name: decoder.decode(batch.column(name))
-            for name, decoder in self._decoders.items()
-            if name in batch.schema.names
-        }
-        columns = [
-            decoded[name].values if name in decoded else batch.column(name) for name in batch.schema.names
-        ]
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        reasons: dict[int, str] = {}
+        blamed: dict[int, list[str]] = {}
+        for name in [name for name in self._decoders if name in columns]:
+            columns[name], errors = self._decoders[name].decode(columns[name])
+            for row, why in errors.items():
+                reasons[row] = f"{reasons[row]}; {name}: {why}" if row in reasons else f"{name}: {why}"
+                blamed.setdefault(row, []).append(name)
         schema = self.schema(batch.schema)
-        if self._bad_records is BadRecords.COLUMN:
-            columns.append(_error_column(batch, decoded))
-            return pa.RecordBatch.from_arrays(columns, schema=schema), None
-        good = pa.RecordBatch.from_arrays(columns, schema=schema)
-        reasons = _reasons(decoded)
-        if not reasons:
-            return good, None
-        return _divided(batch, good, reasons, self.rejects_schema(batch.schema))
-
-
-def _error_kind() -> pa.DataType:
-    import pyarrow as pa
-
-    return pa.struct(
-        [pa.field("reason", pa.string()), pa.field("key", pa.binary()), pa.field("value", pa.binary())]
-    )
-
-
-def _reasons(decoded: dict[str, Decoded]) -> dict[int, str]:
-    """What is wrong with each bad row."""
-    reasons: dict[int, str] = {}
-    for name, column in decoded.items():
-        for row, why in column.errors.items():
-            reasons[row] = f"{reasons[row]}; {name}: {why}" if row in reasons else f"{name}: {why}"
-    return reasons
-
-
-def _error_column(batch: pa.RecordBatch, decoded: dict[str, Decoded]) -> pa.Array:
-    """For each bad row the reason, and the bytes of what is bad."""
-    import pyarrow as pa
-
-    reasons = _reasons(decoded)
-    if not reasons:
-        return pa.nulls(batch.num_rows, _error_kind())
-    values: list[dict[str, Any] | None] = [None] * batch.num_rows
-    for row, why in reasons.items():
-        bad = {
-            name: batch.column(name)[row].as_py() for name, column in decoded.items() if row in column.errors
-        }
-        values[row] = {"reason": why, **bad}
-    return pa.array(values, _error_kind())
-
-
-def _divided(
-    batch: pa.RecordBatch, good: pa.RecordBatch, reasons: dict[int, str], rejects_schema: pa.Schema
-) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    import pyarrow as pa
-
-    rows = sorted(reasons)
-    rejected = batch.take(pa.array(rows))
-    columns = [*rejected.columns, pa.array([reasons[row] for row in rows], pa.string())]
-    kept = pa.array([row for row in range(batch.num_rows) if row not in reasons], pa.int64())
-    return good.take(kept), pa.RecordBatch.from_arrays(columns, schema=rejects_schema)
+        return self._bad_rows.told(batch, list(columns.values()), schema, reasons, blamed)

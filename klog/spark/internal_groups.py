@@ -1,0 +1,130 @@
+"""`__consumer_offsets` as rows: commits in columns, all else (groups, members, assignments) as JSON.
+
+`klog.formats.consumer_offsets` says what the fields mean. A commit in one of the layouts that brokers
+before 4.1 write (value versions 0 to 3) is read here, many times as fast; the tests hold both readings equal.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
+
+from klog.formats import consumer_offsets
+from klog.formats.consumer_offsets import TYPE_NAMES
+from klog.formats.errors import FormatError
+from klog.formats.keyed import KeyValue
+
+DDL: Final = """
+    type STRING, deleted BOOLEAN,
+    group STRING, topic STRING, partition INT,
+    offset BIGINT, leaderEpoch INT, metadata STRING, commitTimestamp TIMESTAMP, expireTimestamp TIMESTAMP,
+    details STRING
+"""
+"""`details` are all fields of a record that is no commit, of its key and its value, as JSON."""
+
+_COMMIT_TYPES: Final = (0, 1)
+_SHORT: Final = struct.Struct(">h")
+_INT: Final = struct.Struct(">i")
+# What stands before and behind the metadata in each version of a commit's value.
+_BEFORE: Final = {
+    0: struct.Struct(">q"),
+    1: struct.Struct(">q"),
+    2: struct.Struct(">q"),
+    3: struct.Struct(">qi"),
+}
+_BEHIND: Final = {
+    0: struct.Struct(">q"),
+    1: struct.Struct(">qq"),
+    2: struct.Struct(">q"),
+    3: struct.Struct(">q"),
+}
+_MICROS: Final = 1000
+
+
+def read(key: bytes | None, value: bytes | None) -> dict[str, Any]:
+    """One record as a row. Raises FormatError."""
+    row = None if key is None else _quick_commit(key, value)
+    return row if row is not None else row_of(consumer_offsets.parse(key, value))
+
+
+def row_of(record: KeyValue) -> dict[str, Any]:
+    """One parsed record as a row."""
+    key, value = record
+    kind = int(key["version"])
+    row: dict[str, Any] = {
+        "type": TYPE_NAMES.get(kind, str(kind)),
+        "deleted": value is None,
+        "group": consumer_offsets.group_of(key),
+    }
+    if kind not in _COMMIT_TYPES:
+        fields = {**_plain(key), **(_plain(value) if isinstance(value, Mapping) else {})}
+        return row | {"details": json.dumps(fields, ensure_ascii=False)}
+    row |= {"topic": key["topic"], "partition": key["partition"]}
+    if not isinstance(value, Mapping):
+        return row
+    return row | {
+        "offset": value["offset"],
+        "leaderEpoch": value.get("leaderEpoch"),
+        "metadata": value["metadata"],
+        "commitTimestamp": _micros(value["commitTimestamp"]),
+        "expireTimestamp": _micros(value.get("expireTimestamp", -1)),
+    }
+
+
+def _micros(time_ms: int) -> int | None:
+    """Null where Kafka has -1 for none, or a time that no timestamp can hold."""
+    return time_ms * _MICROS if 0 <= time_ms < 2**63 // _MICROS else None
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 (of any definition)
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items() if name not in ("_io", "version")}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
+
+
+def _quick_commit(key: bytes, value: bytes | None) -> dict[str, Any] | None:
+    """The row of a commit; None for whatever is not just that."""
+    try:
+        if _SHORT.unpack_from(key)[0] not in _COMMIT_TYPES:
+            return None
+        group, at = _string(key, 2)
+        topic, at = _string(key, at)
+        (partition,) = _INT.unpack_from(key, at)
+        if at + _INT.size != len(key):
+            return None
+        row: dict[str, Any] = {
+            "type": TYPE_NAMES[1],
+            "deleted": value is None,
+            "group": group,
+            "topic": topic,
+            "partition": partition,
+        }
+        if value is not None:
+            (version,) = _SHORT.unpack_from(value)
+            before, behind = _BEFORE[version], _BEHIND[version]
+            numbers = before.unpack_from(value, 2)
+            metadata, at = _string(value, 2 + before.size)
+            times = behind.unpack_from(value, at)
+            if at + behind.size != len(value):
+                return None
+            row["offset"] = numbers[0]
+            row["leaderEpoch"] = numbers[1] if version == 3 else None
+            row["metadata"] = metadata
+            row["commitTimestamp"] = _micros(times[0])
+            row["expireTimestamp"] = _micros(times[1]) if version == 1 else None
+    except (struct.error, KeyError, UnicodeDecodeError, FormatError):
+        return None
+    return row
+
+
+def _string(data: bytes, at: int) -> tuple[str, int]:
+    (size,) = _SHORT.unpack_from(data, at)
+    end = at + 2 + size
+    if size < 0 or end > len(data):
+        raise FormatError("a string does not fit")
+    return data[at + 2 : end].decode("utf-8"), end
