@@ -262,7 +262,7 @@ def jsonl_records(
     records,
     Py_ssize_t first,
     Py_ssize_t last,
-    payload,
+    const uint8_t[::1] payload not None,
     const uint8_t[::1] prefix not None,
     int mode,
     bytearray out not None,
@@ -273,15 +273,12 @@ def jsonl_records(
     cdef Out o
     cdef Payload p
     cdef Payload place
-    cdef const uint8_t[::1] view = payload
     if not AUTO <= mode <= NONE:
         raise ValueError(f"no bytes mode {mode}")
     load_batches(&b, table, 0, 0, False)
     load_records(&r, records, first, last)
-    p.size = view.shape[0]
-    p.data = &view[0] if p.size else NULL
-    place.size = prefix.shape[0]
-    place.data = &prefix[0] if place.size else NULL
+    load_payload(&p, payload)
+    load_payload(&place, prefix)
     open_out(&o, out, at)
     for row in range(first, last):
         put_json_record(&o, &b, &r, row, &p, &place, <Mode>mode)
@@ -358,8 +355,7 @@ def jsonl_batches(
     cdef Out o
     cdef Payload place
     load_batches(&b, table, first, last, True)
-    place.size = prefix.shape[0]
-    place.data = &prefix[0] if place.size else NULL
+    load_payload(&place, prefix)
     open_out(&o, out, at)
     for row in range(first, last):
         put_json_batch(&o, &b, row, &place)

@@ -103,6 +103,12 @@ cdef int load_records(Records *r, object records, Py_ssize_t first, Py_ssize_t l
     return 0
 
 
+cdef inline void load_payload(Payload *p, const uint8_t[::1] data) noexcept:
+    """The caller holds `data` as long as it uses the pointer."""
+    p.size = data.shape[0]
+    p.data = &data[0] if p.size else NULL
+
+
 cdef int check_record(const Batches *b, const Records *r, Py_ssize_t row, const Payload *p) except -1:
     """Nothing outside of the payload is read, whatever the table says."""
     if not (

@@ -195,7 +195,7 @@ def kafka_records(
     records,
     Py_ssize_t first,
     Py_ssize_t last,
-    payload,
+    const uint8_t[::1] payload not None,
     bint print_data,
     bint skip_metadata,
     bytearray out not None,
@@ -205,11 +205,9 @@ def kafka_records(
     cdef Records r
     cdef Out o
     cdef Payload p
-    cdef const uint8_t[::1] view = payload
     load_batches(&b, table, 0, 0, False)
     load_records(&r, records, first, last)
-    p.size = view.shape[0]
-    p.data = &view[0] if p.size else NULL
+    load_payload(&p, payload)
     open_out(&o, out, at)
     for row in range(first, last):
         put_kafka_record(&o, &b, &r, row, &p, print_data, skip_metadata)
@@ -222,7 +220,7 @@ def kafka_deep(
     Py_ssize_t last,
     records,
     Py_ssize_t first_record,
-    payload,
+    const uint8_t[::1] payload not None,
     bint print_data,
     bint skip_metadata,
     bytearray out not None,
@@ -232,12 +230,10 @@ def kafka_deep(
     cdef Records r
     cdef Out o
     cdef Payload p
-    cdef const uint8_t[::1] view = payload
     cdef Py_ssize_t record = first_record
     load_batches(&b, table, first, last, True)
     load_records(&r, records, first_record, len(records))
-    p.size = view.shape[0]
-    p.data = &view[0] if p.size else NULL
+    load_payload(&p, payload)
     open_out(&o, out, at)
     for row in range(first, last):
         put_kafka_batch(&o, &b, row)
@@ -247,15 +243,13 @@ def kafka_deep(
     return used(&o)
 
 
-def odd_control(table, records, Py_ssize_t first, Py_ssize_t last, payload):
+def odd_control(table, records, Py_ssize_t first, Py_ssize_t last, const uint8_t[::1] payload not None):
     cdef Batches b
     cdef Records r
     cdef Payload p
-    cdef const uint8_t[::1] view = payload
     load_batches(&b, table, 0, 0, False)
     load_records(&r, records, first, last)
-    p.size = view.shape[0]
-    p.data = &view[0] if p.size else NULL
+    load_payload(&p, payload)
     for row in range(first, last):
         check_record(&b, &r, row, &p)
         if (
