@@ -9,14 +9,19 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import typer
 
 from klog.commands._terminal import Progress, progress
 from klog.commands.exporting import options
 from klog.commands.exporting.lines import Lines
+from klog.spark.decoders.decoding import Encoding, Wish
+from klog.spark.deserialise import BadRecords
+from klog.spark.files import is_remote, local_path
+from klog.spark.layout import parse_partition_by
 from klog.spark.writers import Format as OutputFormat
+from klog.spark.writers import compression_of
 
 if TYPE_CHECKING:
     from klog.spark.engine import ExportJob
@@ -41,6 +46,14 @@ def export(
     columns: options.Columns = None,
     include_headers: options.IncludeHeaders = False,
     metadata_columns: options.MetadataColumns = None,
+    key: options.Key = Encoding.RAW,
+    key_schema: options.KeySchema = "",
+    key_message: options.KeyMessage = "",
+    value: options.Value = Encoding.RAW,
+    value_schema: options.ValueSchema = "",
+    value_message: options.ValueMessage = "",
+    schema_dir: options.SchemaDir = "",
+    bad_records: options.BadRecordsOption = BadRecords.COLUMN,
     subscribe: options.Subscribe = None,
     subscribe_pattern: options.SubscribePattern = None,
     assign: options.Assign = None,
@@ -75,6 +88,8 @@ def export(
 
         klog export /mnt/disk1 /mnt/disk2 --subscribe orders,payments --partition-by topic,day -o tables
 
+        klog export /mnt/disk1 --subscribe orders --value json --include-headers -o orders
+
         klog export s3://backup/logs --isolation read_committed --resume --verify -o s3://lake/kafka
     """
     raw = {
@@ -97,8 +112,18 @@ def export(
         "targetSplitBytes": target_split_bytes,
         "minPartitions": min_partitions,
     }
-    given = {name: value for name, value in raw.items() if value is not None}
-    job = _job(given, paths, output, format_, compression, partition_by, columns)
+    job = _job(
+        {name: text for name, text in raw.items() if text is not None},
+        paths,
+        output,
+        columns,
+        format=format_,
+        compression=compression_of(format_, compression),
+        partition_by=parse_partition_by(partition_by),
+        key=_wish(key, key_schema, key_message, schema_dir),
+        value=_wish(value, value_schema, value_message, schema_dir),
+        bad_records=bad_records,
+    )
     if dry_run:
         _show_plan(job)
         return
@@ -108,38 +133,29 @@ def export(
     _run(job, run, report=report, quiet=quiet, elsewhere=context.obj)
 
 
-def _job(
-    raw: dict[str, str],
-    paths: list[str],
-    output: str,
-    wanted: OutputFormat,
-    compression: str | None,
-    partition_by: str,
-    columns: str | None,
-) -> ExportJob:
+def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None, **how: Any) -> ExportJob:  # noqa: ANN401 (fields of ExportJob)
     """What the options mean. Raises `UsageError`."""
     from klog.spark.engine import ExportJob
-    from klog.spark.files import is_remote, local_path
-    from klog.spark.layout import parse_partition_by
     from klog.spark.options_parsing import read_options
     from klog.spark.schema import check_columns, column_names
-    from klog.spark.writers import compression_of
 
     # Books are read again from wherever a job is resumed, and tasks run wherever Spark does.
-    *absolute, output = (
-        path if is_remote(path) else os.path.abspath(local_path(path)) for path in (*paths, output)
-    )
+    *absolute, output = (_absolute(path) for path in (*paths, output))
     read = read_options(raw, absolute)
     chosen = None if columns is None else tuple(filter(None, (name.strip() for name in columns.split(","))))
     check_columns(chosen or (), column_names(read))
-    return ExportJob(
-        read,
-        output,
-        wanted,
-        compression_of(wanted, compression),
-        parse_partition_by(partition_by),
-        chosen,
-    )
+    return ExportJob(read, output, columns=chosen, **how)
+
+
+def _wish(encoding: Encoding, schema: str, message: str, schema_directory: str) -> Wish:
+    """How a column is to be decoded; a directory of schemas is for those columns that have some."""
+    in_wire_format = encoding in (Encoding.JSON, Encoding.AVRO, Encoding.PROTOBUF)
+    directory = _absolute(schema_directory) if schema_directory and in_wire_format else ""
+    return Wish(encoding, schema, message, directory)
+
+
+def _absolute(path: str) -> str:
+    return path if is_remote(path) else os.path.abspath(local_path(path))
 
 
 def _run(
@@ -147,7 +163,8 @@ def _run(
 ) -> None:
     import json
 
-    from klog.spark.report import report_json, report_text
+    from klog.commands.exporting.report_text import report_text
+    from klog.spark.report import report_json
     from klog.spark.run_export import run_export
     from klog.storage.files import write_atomically
 

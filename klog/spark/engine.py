@@ -9,13 +9,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
+from klog.spark.deserialise import ERROR_COLUMN, Deserialiser
 from klog.spark.jobs import ExportJob, SplitResult
 from klog.spark.layout import PartitionBy
 from klog.spark.manifest import commit_split
 from klog.spark.outputs import Output, open_output
 from klog.spark.splits import LostRange, Split
 from klog.spark.table_files import RejectFile, TableFiles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["ExportJob", "SplitResult", "export_split", "frugal_allocator", "read_columns"]
 
@@ -50,13 +55,26 @@ def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable
     from klog.spark.reader import read_split
 
     lost: list[LostRange] = []
+    misfits = 0
+    decode = Deserialiser(job.decodings.key, job.decodings.value, job.bad_records)
     tables = TableFiles(output, split, job.format, job.compression, job.partition_by, job.columns)
     with tables, RejectFile(output, split) as rejects:
         for batch in read_split(split, job.options, columns=read_columns(job), on_lost=lost.append):
-            tables.write(batch)
-        result = SplitResult(split, tables.commit(), rejects.commit(), tuple(lost))
+            good, bad = decode.apply(batch)
+            if good.num_rows:
+                tables.write(good)
+                misfits += _misfits(good)
+            if bad is not None and bad.num_rows:
+                rejects.write(bad)
+        result = SplitResult(split, tables.commit(), rejects.commit(), tuple(lost), misfits)
     on_progress(split.length_bytes)
     return result
+
+
+def _misfits(rows: pa.RecordBatch) -> int:
+    """Rows that say that they do not fit their schema."""
+    at = rows.schema.get_field_index(ERROR_COLUMN)
+    return 0 if at < 0 else rows.num_rows - int(rows.column(at).null_count)
 
 
 @contextlib.contextmanager

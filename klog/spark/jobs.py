@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
+from klog.spark.decoders.decoding import RAW, Decoding, Wish
+from klog.spark.deserialise import BadRecords
 from klog.spark.layout import BY_TOPIC_AND_PARTITION, PartitionBy
 from klog.spark.options import ReadOptions
 from klog.spark.outputs import WrittenFile
@@ -12,10 +15,24 @@ from klog.spark.writers import Format
 
 
 @dataclass(frozen=True, slots=True)
+class Decodings:
+    """How keys and values are decoded, settled for all tasks of a job."""
+
+    key: Decoding = RAW
+    value: Decoding = RAW
+
+
+UNDECODED: Final = Decodings()
+AS_IT_IS: Final = Wish()
+
+
+@dataclass(frozen=True, slots=True)
 class ExportJob:
     """What a job writes of what it reads (`options`), and where (`output`: a path or URI).
 
-    `columns` are those to write (None: all that `options` give). Picklable: tasks take it along.
+    `columns` are those to write (None: all that `options` give). `key` and `value` are what the user asked
+    for; `decodings` what that comes to, which `klog.spark.manifest.begin` finds out. Picklable: tasks take
+    it along.
     """
 
     options: ReadOptions
@@ -24,20 +41,25 @@ class ExportJob:
     compression: str = "zstd"
     partition_by: tuple[PartitionBy, ...] = BY_TOPIC_AND_PARTITION
     columns: tuple[str, ...] | None = None
+    key: Wish = AS_IT_IS
+    value: Wish = AS_IT_IS
+    bad_records: BadRecords = BadRecords.COLUMN
+    decodings: Decodings = UNDECODED
 
 
 @dataclass(frozen=True, slots=True)
 class SplitResult:
     """What became of a split.
 
-    Its records are in `files`, those that do not fit their schema in `reject_file`; `lost` is what could
-    not be read.
+    Its records are in `files`, or in `reject_file` where they do not fit their schema and are not wanted
+    among the others; `misfits` is how many of those in `files` do not fit. `lost` is what could not be read.
     """
 
     split: Split
     files: tuple[WrittenFile, ...]
     reject_file: WrittenFile | None
     lost: tuple[LostRange, ...]
+    misfits: int = 0
 
     @property
     def rows(self) -> int:

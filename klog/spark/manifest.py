@@ -19,11 +19,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from klog.formats.errors import StorageError, UsageError
+from klog.spark.decoders.decoding import Encoding
 from klog.spark.fingerprints import changed, fingerprints
-from klog.spark.jobs import ExportJob, SplitResult
+from klog.spark.jobs import Decodings, ExportJob, SplitResult
 from klog.spark.layout import is_data
 from klog.spark.outputs import BOOKS, LOCK, TEMPORARY, Output, open_output, read_whole, write_whole
-from klog.spark.plan_json import JsonObject, plan_from_json, result_from_json, to_json
+from klog.spark.plan_json import (
+    JsonObject,
+    decodings_from_json,
+    plan_from_json,
+    result_from_json,
+    to_json,
+)
 from klog.spark.splits import Plan, Split
 
 JOB: Final = f"{BOOKS}/job.json"
@@ -71,10 +78,24 @@ def begin(job: ExportJob, make_plan: Callable[[], Plan], *, resume: bool = False
             f"holds something else ({foreign[0]})", file=job.output, cure="choose an empty or a new directory"
         )
     plan = make_plan()
+    job = replace(job, decodings=_settled(job, plan))
     output.clear_temporary()
     progress = Progress(job, plan, fingerprints(plan.splits))
     write_whole(output, JOB, _encoded(_job_json(progress)))
     return progress
+
+
+def _settled(job: ExportJob, plan: Plan) -> Decodings:
+    """How this job decodes keys and values: the same in all its tasks, and when it is resumed."""
+    if Encoding.RAW == job.key.encoding == job.value.encoding:
+        return Decodings()
+    from klog.spark.decoders.choose import settle
+    from klog.spark.sampling import sample
+
+    return Decodings(
+        settle(job.key, lambda: sample(plan, job.options, "key")),
+        settle(job.value, lambda: sample(plan, job.options, "value")),
+    )
 
 
 def commit_split(output: Output, result: SplitResult) -> None:
@@ -110,6 +131,7 @@ def _resumed(job: ExportJob, output: Output, complete: bool) -> Progress:
         books["plan"]["splits"] = [record["split"] for record in books["splits"]]
         _tidy(output)
     plan = plan_from_json(books["plan"])
+    job = replace(job, decodings=decodings_from_json(books["decodings"]))
     sizes = output.names()
     whole = {
         number: result
@@ -158,7 +180,7 @@ def _require_same_segments(progress: Progress) -> None:
 def options_json(job: ExportJob) -> JsonObject:
     """What an export does, wherever it writes to."""
     options: JsonObject = to_json(job)
-    del options["output"]
+    del options["output"], options["decodings"]
     return options
 
 
@@ -177,6 +199,7 @@ def _job_json(progress: Progress) -> JsonObject:
         "version": _VERSION,
         "options": options_json(progress.job),
         "plan": to_json(progress.plan),
+        "decodings": to_json(progress.job.decodings),
         "fingerprints": dict(progress.fingerprints),
     }
 
@@ -187,7 +210,8 @@ def _manifest_json(progress: Progress) -> JsonObject:
     del manifest["plan"]["splits"]  # each is in its result
     manifest["rows"] = sum(result.rows for result in results)
     manifest["rejected"] = sum(result.rejected for result in results)
-    manifest["size_bytes"] = sum(result.size_bytes for result in results)
+    manifest["misfits"] = sum(result.misfits for result in results)
+    manifest["sizeBytes"] = sum(result.size_bytes for result in results)
     manifest["splits"] = [to_json(result) for result in results]
     return manifest
 

@@ -1,14 +1,17 @@
-"""Plans and results as JSON, and back: what a job's books hold."""
+"""Plans and results as JSON, and back: what a job's books hold. Names are in camelCase, as all of klog's."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
 from typing import Any
 
 from klog.formats.errors import KlogError
-from klog.spark.jobs import SplitResult
+from klog.spark.decoders.decoding import Decoding, Encoding
+from klog.spark.decoders.wire import RegisteredSchema
+from klog.spark.jobs import Decodings, SplitResult
 from klog.spark.outputs import WrittenFile
 from klog.spark.splits import AbortedRange, Divergence, LostRange, PartitionPlan, Plan, Split
 
@@ -18,12 +21,12 @@ JsonObject = dict[str, Any]
 def to_json(value: Any) -> Any:  # noqa: ANN401 (any value of ours)
     """A value made of dataclasses, mappings, sets and sequences, as JSON has them."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
+        return {_camel(field.name): to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, KlogError):
         return {
             "what": value.what,
             "file": value.file,
-            "position_bytes": value.position_bytes,
+            "positionBytes": value.position_bytes,
             "cure": value.cure,
         }
     if isinstance(value, Mapping):
@@ -35,10 +38,20 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 (any value of ours)
     return str(value) if isinstance(value, StrEnum) else value
 
 
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _arguments(value: JsonObject) -> dict[str, Any]:
+    """The fields of a dataclass that `to_json` wrote."""
+    return {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): value[name] for name in value}
+
+
 def split_from_json(value: JsonObject) -> Split:
     """The split of `to_json`."""
-    aborted = tuple(AbortedRange(**inner) for inner in value["aborted"])
-    return Split(**{**value, "aborted": aborted})
+    aborted = tuple(AbortedRange(**_arguments(inner)) for inner in value["aborted"])
+    return Split(**{**_arguments(value), "aborted": aborted})
 
 
 def plan_from_json(value: JsonObject) -> Plan:
@@ -46,33 +59,42 @@ def plan_from_json(value: JsonObject) -> Plan:
     return Plan(
         splits=tuple(map(split_from_json, value["splits"])),
         partitions=tuple(
-            PartitionPlan(**{**inner, "directories": tuple(inner["directories"])})
+            PartitionPlan(**{**_arguments(inner), "directories": tuple(inner["directories"])})
             for inner in value["partitions"]
         ),
-        divergences=tuple(Divergence(**inner) for inner in value["divergences"]),
-        lost=tuple(LostRange(**inner) for inner in value["lost"]),
-        problems=tuple(
-            KlogError(
-                inner["what"],
-                file=inner["file"],
-                position_bytes=inner["position_bytes"],
-                cure=inner["cure"],
-            )
-            for inner in value["problems"]
-        ),
+        divergences=tuple(Divergence(**_arguments(inner)) for inner in value["divergences"]),
+        lost=tuple(LostRange(**_arguments(inner)) for inner in value["lost"]),
+        problems=tuple(map(_problem, value["problems"])),
         skipped=tuple((path, reason) for path, reason in value["skipped"]),
+    )
+
+
+def _problem(value: JsonObject) -> KlogError:
+    arguments = _arguments(value)
+    return KlogError(arguments.pop("what"), **arguments)
+
+
+def decodings_from_json(value: JsonObject) -> Decodings:
+    """The decodings of `to_json`."""
+    return Decodings(_decoding(value["key"]), _decoding(value["value"]))
+
+
+def _decoding(value: JsonObject) -> Decoding:
+    registered = tuple(RegisteredSchema(**_arguments(inner)) for inner in value["registered"])
+    return Decoding(
+        **{**_arguments(value), "encoding": Encoding(value["encoding"]), "registered": registered}
     )
 
 
 def result_from_json(value: JsonObject) -> SplitResult:
     """The result of `to_json`."""
-    reject_file = value["reject_file"]
+    reject_file = value["rejectFile"]
     return SplitResult(
         **{
-            **value,
+            **_arguments(value),
             "split": split_from_json(value["split"]),
-            "files": tuple(WrittenFile(**inner) for inner in value["files"]),
-            "reject_file": None if reject_file is None else WrittenFile(**reject_file),
-            "lost": tuple(LostRange(**inner) for inner in value["lost"]),
+            "files": tuple(WrittenFile(**_arguments(inner)) for inner in value["files"]),
+            "reject_file": None if reject_file is None else WrittenFile(**_arguments(reject_file)),
+            "lost": tuple(LostRange(**_arguments(inner)) for inner in value["lost"]),
         }
     )

@@ -1,20 +1,17 @@
 """The final report of an export: what was read and written, and all that was not.
 
-For people as text, for programs as JSON. Whether anything was lost decides the exit code.
+A value, and JSON for programs; the text for people is `klog.commands.exporting.report_text`. Whether
+anything was lost decides the exit code.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from klog.spark.manifest import Progress
 from klog.spark.plan_json import JsonObject, to_json
-from klog.spark.splits import Divergence, LostRange, Plan
+from klog.spark.splits import LostRange, Plan
 from klog.spark.verify_export import Finding
-
-_SHOWN: Final = 20
-_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +26,7 @@ class Report:
     plan: Plan
     rows: int
     rejected: int
+    misfits: int
     files: int
     written_bytes: int
     read_bytes: int
@@ -41,7 +39,7 @@ class Report:
     @property
     def clean(self) -> bool:
         """Whether everything is in the tables."""
-        return not (self.lost or self.plan.problems or self.rejected or self.findings)
+        return not (self.lost or self.plan.problems or self.rejected or self.misfits or self.findings)
 
     @property
     def rate_bytes_per_second(self) -> float:
@@ -59,6 +57,7 @@ def make_report(
         progress.plan,
         rows=sum(result.rows for result in results),
         rejected=sum(result.rejected for result in results),
+        misfits=sum(result.misfits for result in results),
         files=sum(len(result.all_files) for result in results),
         written_bytes=sum(result.size_bytes for result in results),
         read_bytes=sum(result.split.length_bytes for result in results),
@@ -75,6 +74,7 @@ def report_json(report: Report) -> JsonObject:
     return {
         "records": report.rows,
         "rejectedRecords": report.rejected,
+        "recordsWithError": report.misfits,
         "files": report.files,
         "bytesRead": report.read_bytes,
         "bytesWritten": report.written_bytes,
@@ -91,63 +91,3 @@ def report_json(report: Report) -> JsonObject:
         "verified": report.findings is not None,
         "findings": to_json(report.findings or ()),
     }
-
-
-def report_text(report: Report) -> str:
-    """The report for people."""
-    written = f"{report.files} files, {size_text(report.written_bytes)}"
-    speed = f"{report.seconds:.1f} s, {size_text(report.rate_bytes_per_second)}/s"
-    lines = [
-        f"{report.rows:,} records of {len(report.plan.partitions)} partitions in {written}",
-        f"{size_text(report.exported_bytes)} of segments in {speed}",
-    ]
-    if report.resumed_splits:
-        lines.append(f"{report.resumed_splits} of {len(report.plan.splits)} splits were done before")
-    if report.rejected:
-        lines.append(f"{report.rejected:,} records do not fit their schema: they are in _rejects")
-    lines += loss_text(report.plan, report.lost)
-    if report.findings is not None:
-        lines += _some("WRONG", [str(finding) for finding in report.findings])
-        lines.append("verified: the output does not match" if report.findings else "verified: all is there")
-    return "\n".join(lines)
-
-
-def loss_text(plan: Plan, lost: tuple[LostRange, ...] | None = None) -> list[str]:
-    """What is lost (default: what the plan knows of), in the way, different between replicas, passed over."""
-    return [
-        *_some("lost", [_lost_text(one) for one in (plan.lost if lost is None else lost)]),
-        *_some("problem", [str(problem) for problem in plan.problems]),
-        *_some("replicas differ", [_divergence_text(one) for one in plan.divergences]),
-        *_some("skipped", [f"{path}: {reason}" for path, reason in plan.skipped]),
-    ]
-
-
-def _divergence_text(found: Divergence) -> str:
-    return (
-        f"{found.topic}-{found.partition} offsets {found.first_offset} to {found.end_offset - 1}: "
-        f"{found.chosen} was taken, {found.other} not ({found.reason})"
-    )
-
-
-def _some(label: str, texts: list[str]) -> list[str]:
-    lines = [f"{label}: {text}" for text in texts[:_SHOWN]]
-    if len(texts) > _SHOWN:
-        lines.append(f"{label}: {len(texts) - _SHOWN} more (--report lists all)")
-    return lines
-
-
-def _lost_text(lost: LostRange) -> str:
-    place = "" if lost.start_bytes is None else f" at byte {lost.start_bytes}"
-    offsets = ""
-    if lost.first_offset is not None and lost.end_offset is not None:
-        offsets = f", offsets {lost.first_offset} to {lost.end_offset - 1}"
-    return f"{lost.file}{place}{offsets}: {lost.reason}"
-
-
-def size_text(size_bytes: float) -> str:
-    """`12.3 MiB`."""
-    for unit in _UNITS[:-1]:
-        if size_bytes < 1024:
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    return f"{size_bytes:.1f} {_UNITS[-1]}"

@@ -80,7 +80,7 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
         before = manifest.begin(job, partial(make_plan, job.options), resume=options.resume)
         pending = before.pending
         watcher.planned(before.plan, _size_bytes(pending), "exporting")
-        work = partial(_export, job=job)
+        work = partial(_export, job=before.job)
         try:
             results = list(each(work, pending, lambda split: split, watcher))
         except BaseException:

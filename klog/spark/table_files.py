@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from klog.formats.errors import StorageError
+from klog.spark.deserialise import ERROR_COLUMN
 from klog.spark.layout import (
     BY_TOPIC_AND_PARTITION,
     PartitionBy,
@@ -152,8 +153,9 @@ class TableFiles:
     def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows without the columns that are directories, and without those that nobody wants."""
         hidden = {str(level) for level in self._levels}
-        wanted = rows.schema.names if self._columns is None else self._columns
-        return rows.select([name for name in wanted if name not in hidden])
+        wanted = rows.schema.names if self._columns is None else [*self._columns, ERROR_COLUMN]
+        present = set(rows.schema.names) - hidden
+        return rows.select([name for name in wanted if name in present])
 
     def _commit(self, place: str) -> None:
         file = self._open[place]

@@ -54,7 +54,7 @@ def test_damage_is_told_and_makes_the_exit_code_1(klog, tmp_path) -> None:
     report = json.loads((tmp_path / "report.json").read_text())
     assert not report["clean"]
     assert report["records"] == len(table_rows(tmp_path / "out"))
-    assert report["lost"][0]["first_offset"] == 35
+    assert report["lost"][0]["firstOffset"] == 35
 
 
 def test_fail_on_data_loss_stops_with_one_line(klog, tmp_path) -> None:
@@ -157,8 +157,8 @@ def test_the_report_goes_where_it_can_be_found(klog, tmp_path) -> None:
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory) -> Path:
-    """Enough for processes of its own and for a progress bar: 96 MiB in three segments' worth of splits."""
-    return segment(tmp_path_factory.mktemp("large"), 96 << 20).parent
+    """Enough for processes of its own and for a progress bar."""
+    return segment(tmp_path_factory.mktemp("large"), 68 << 20).parent
 
 
 def command(*arguments: object) -> list[str]:

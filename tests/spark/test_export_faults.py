@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from klog.commands.exporting.report_text import report_text
 from klog.formats.errors import KlogError, StorageError
 from klog.spark import table_files
-from klog.spark.report import report_json, report_text
+from klog.spark.report import report_json
 from tests import corpora
 from tests.corpora import REPOSITORY
 from tests.spark.export_support import data_files, export, table_rows, tree
@@ -46,7 +47,7 @@ def test_a_damaged_batch_is_lost_alone_and_told_with_its_place_and_offsets(log, 
     assert not report.clean
     assert report.findings == ()
     assert f"lost: {lost.file} at byte 0, offsets 140 to {lost.end_offset - 1}: " in report_text(report)
-    assert report_json(report)["lost"][0]["end_offset"] == lost.end_offset
+    assert report_json(report)["lost"][0]["endOffset"] == lost.end_offset
 
 
 def test_fail_on_data_loss_stops_at_the_first_damage(log, tmp_path) -> None:

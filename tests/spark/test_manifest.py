@@ -46,8 +46,8 @@ def test_the_manifest_tells_every_split_with_its_offsets_rows_bytes_and_checksum
         file["name"] for file in files
     )
     for file in files:
-        assert file["size_bytes"] == (tmp_path / "out" / file["name"]).stat().st_size
-        assert file["rows"] == file["last_offset"] - file["first_offset"] + 1
+        assert file["sizeBytes"] == (tmp_path / "out" / file["name"]).stat().st_size
+        assert file["rows"] == file["lastOffset"] - file["firstOffset"] + 1
         assert len(file["checksum"]) == 32
     assert books["rows"] == sum(file["rows"] for file in files) == 420
     assert books["options"]["options"]["paths"] == [str(LOG)]
@@ -100,8 +100,8 @@ def test_resuming_a_complete_export_changes_nothing(tmp_path) -> None:
         ({"format": Format.ORC}, "format was 'parquet', is 'orc'"),
         ({"compression": "none"}, "compression was 'zstd', is 'none'"),
         ({"columns": ("value",)}, "columns was None"),
-        ({"partition_by": (PartitionBy.DAY,)}, "partition_by was"),
-        ({"read": {"include_headers": True}}, "options.include_headers was False, is True"),
+        ({"partition_by": (PartitionBy.DAY,)}, "partitionBy was"),
+        ({"read": {"include_headers": True}}, "options.includeHeaders was False, is True"),
         ({"read": {"isolation": Isolation.READ_COMMITTED}}, "options.isolation was 'read_uncommitted'"),
         ({"read": {"starting": Edge(-2, offsets={"t-gzip": {0: 3}})}}, "options.starting.offsets.t-gzip.0"),
     ],

@@ -58,7 +58,7 @@ def forge(output: Path, change) -> None:
         for file in split["files"]:
             if file["name"] == path.relative_to(output).as_posix():
                 file["checksum"] = xxhash.xxh3_128(path.read_bytes()).hexdigest()
-                file["size_bytes"] = path.stat().st_size
+                file["sizeBytes"] = path.stat().st_size
     books.write_text(json.dumps(manifest))
 
 

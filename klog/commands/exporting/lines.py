@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Final, Self
 
-from klog.spark.report import size_text
+from klog.commands.dump.cells import human_bytes
 from klog.spark.splits import Plan
 
 INTERVAL_S: Final = 10.0
@@ -31,7 +31,7 @@ class Lines:
         """A stage begins."""
         self._what, self._total_bytes, self._done_bytes = what, pending_bytes, 0
         self._began_s = self._told_s = time.monotonic()
-        self._tell(f"{what} {len(plan.partitions)} partitions, {size_text(pending_bytes)} of segments")
+        self._tell(f"{what} {len(plan.partitions)} partitions, {human_bytes(pending_bytes)} of segments")
 
     def advanced(self, size_bytes: int) -> None:
         """So much more of it is done."""
@@ -42,8 +42,8 @@ class Lines:
             rate = self._done_bytes / (now_s - self._began_s)
             left_s = (self._total_bytes - self._done_bytes) / rate
             self._tell(
-                f"{self._what}: {size_text(self._done_bytes)} of {size_text(self._total_bytes)}, "
-                f"{size_text(rate)}/s, about {left_s:.0f} s left"
+                f"{self._what}: {human_bytes(self._done_bytes)} of {human_bytes(self._total_bytes)}, "
+                f"{human_bytes(rate)}/s, about {left_s:.0f} s left"
             )
 
     def _tell(self, line: str) -> None:

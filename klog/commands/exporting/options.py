@@ -10,10 +10,13 @@ from typing import Annotated, Final
 
 import typer
 
+from klog.spark.decoders.decoding import Encoding
+from klog.spark.deserialise import BadRecords
 from klog.spark.writers import Format as OutputFormat
 
 _READ: Final = "What to read (as Spark's Kafka source)"
 _WRITE: Final = "What to write"
+_DECODE: Final = "How to decode keys and values"
 _RUN: Final = "How to run"
 
 Paths = Annotated[
@@ -64,6 +67,53 @@ MetadataColumns = Annotated[
         "batchPosition, file.",
         show_default=False,
         rich_help_panel=_WRITE,
+    ),
+]
+Key = Annotated[Encoding, typer.Option("--key", help="What keys are.", rich_help_panel=_DECODE)]
+Value = Annotated[Encoding, typer.Option("--value", help="What values are.", rich_help_panel=_DECODE)]
+KeySchema = Annotated[
+    str,
+    typer.Option(metavar="FILE|TEXT", help="Likewise, of keys.", show_default=False, rich_help_panel=_DECODE),
+]
+ValueSchema = Annotated[
+    str,
+    typer.Option(
+        metavar="FILE|TEXT",
+        help="Of json a JSON Schema or Spark type (default: inferred), of avro its schema, of protobuf "
+        "compiled descriptors (protoc --include_imports -o).",
+        show_default=False,
+        rich_help_panel=_DECODE,
+    ),
+]
+KeyMessage = Annotated[
+    str,
+    typer.Option(metavar="NAME", help="Likewise, of keys.", show_default=False, rich_help_panel=_DECODE),
+]
+ValueMessage = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="The protobuf message. Default: the first.",
+        show_default=False,
+        rich_help_panel=_DECODE,
+    ),
+]
+SchemaDir = Annotated[
+    str,
+    typer.Option(
+        metavar="DIR",
+        help="Schemas of a registry, a file an id (42.avsc, 42.json, 42.desc): bytes are in Confluent's "
+        "wire format.",
+        show_default=False,
+        rich_help_panel=_DECODE,
+    ),
+]
+BadRecordsOption = Annotated[
+    BadRecords,
+    typer.Option(
+        "--bad-records",
+        help="Records that do not fit: column keeps them, with _error; reject writes them to _rejects.",
+        rich_help_panel=_DECODE,
     ),
 ]
 Subscribe = Annotated[

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from klog.commands.dump.cells import human_bytes
+from klog.commands.exporting.report_text import loss_text
 from klog.formats.names import TopicPartition
-from klog.spark.report import loss_text, size_text
 from klog.spark.splits import PartitionPlan, Plan
 
 
@@ -20,7 +21,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         key = TopicPartition(partition.topic, partition.partition)
         yield _partition_text(partition, splits[key], sizes[key])
     total_bytes = sum(sizes.values())
-    yield f"{len(plan.partitions)} partitions, {len(plan.splits)} splits, {size_text(total_bytes)}"
+    yield f"{len(plan.partitions)} partitions, {len(plan.splits)} splits, {human_bytes(total_bytes)}"
     yield from loss_text(plan)
 
 
@@ -34,6 +35,6 @@ def _partition_text(partition: PartitionPlan, splits: int, size_bytes: int) -> s
     name = f"{partition.topic}-{partition.partition}"
     return (
         f"{name}: offsets {partition.start_offset} to {partition.end_offset} "
-        f"({', '.join(marks)}), {splits} splits, {size_text(size_bytes)}, "
+        f"({', '.join(marks)}), {splits} splits, {human_bytes(size_bytes)}, "
         f"from {partition.directories[0]}{replicas}"
     )

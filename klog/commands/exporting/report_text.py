@@ -1,0 +1,64 @@
+"""The final report of an export as text for people."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from klog.commands.dump.cells import human_bytes
+from klog.spark.report import Report
+from klog.spark.splits import Divergence, LostRange, Plan
+
+_SHOWN: Final = 20
+
+
+def report_text(report: Report) -> str:
+    """The report for people."""
+    written = f"{report.files} files, {human_bytes(report.written_bytes)}"
+    speed = f"{report.seconds:.1f} s, {human_bytes(report.rate_bytes_per_second)}/s"
+    lines = [
+        f"{report.rows:,} records of {len(report.plan.partitions)} partitions in {written}",
+        f"{human_bytes(report.exported_bytes)} of segments in {speed}",
+    ]
+    if report.resumed_splits:
+        lines.append(f"{report.resumed_splits} of {len(report.plan.splits)} splits were done before")
+    if report.rejected:
+        lines.append(f"{report.rejected:,} records do not fit their schema: they are in _rejects")
+    if report.misfits:
+        lines.append(f"{report.misfits:,} records do not fit their schema: their column _error says why")
+    lines += loss_text(report.plan, report.lost)
+    if report.findings is not None:
+        lines += _some("WRONG", [str(finding) for finding in report.findings])
+        lines.append("verified: the output does not match" if report.findings else "verified: all is there")
+    return "\n".join(lines)
+
+
+def loss_text(plan: Plan, lost: tuple[LostRange, ...] | None = None) -> list[str]:
+    """What is lost (default: what the plan knows of), in the way, different between replicas, passed over."""
+    return [
+        *_some("lost", [_lost_text(one) for one in (plan.lost if lost is None else lost)]),
+        *_some("problem", [str(problem) for problem in plan.problems]),
+        *_some("replicas differ", [_divergence_text(one) for one in plan.divergences]),
+        *_some("skipped", [f"{path}: {reason}" for path, reason in plan.skipped]),
+    ]
+
+
+def _divergence_text(found: Divergence) -> str:
+    return (
+        f"{found.topic}-{found.partition} offsets {found.first_offset} to {found.end_offset - 1}: "
+        f"{found.chosen} was taken, {found.other} not ({found.reason})"
+    )
+
+
+def _some(label: str, texts: list[str]) -> list[str]:
+    lines = [f"{label}: {text}" for text in texts[:_SHOWN]]
+    if len(texts) > _SHOWN:
+        lines.append(f"{label}: {len(texts) - _SHOWN} more (--report lists all)")
+    return lines
+
+
+def _lost_text(lost: LostRange) -> str:
+    place = "" if lost.start_bytes is None else f" at byte {lost.start_bytes}"
+    offsets = ""
+    if lost.first_offset is not None and lost.end_offset is not None:
+        offsets = f", offsets {lost.first_offset} to {lost.end_offset - 1}"
+    return f"{lost.file}{place}{offsets}: {lost.reason}"
