@@ -89,7 +89,7 @@ def _offset_in(extent: Extent, timestamp_ms: int, is_last: bool, limit_bytes: in
                 with TimeIndex(index) as times:
                     # A broker adds the last entry when it closes a segment: of the last one it is not final.
                     final = None if is_last else times.last()
-                    if final is not None and final.timestamp_ms < timestamp_ms and _holds(opened, final):
+                    if final is not None and _ends_with(opened, extent, final, timestamp_ms):
                         return None
                     before = times.before(timestamp_ms)
             except StorageError:
@@ -97,6 +97,15 @@ def _offset_in(extent: Extent, timestamp_ms: int, is_last: bool, limit_bytes: in
             if before is not None:
                 start = _holds(opened, before) or start
         return _first_as_young(opened, extent, start, timestamp_ms, limit_bytes)
+
+
+def _ends_with(opened: OpenSegment, extent: Extent, final: TimeEntry, timestamp_ms: int) -> bool:
+    """Whether all records of a segment are older than `timestamp_ms`, by the last entry of its time index.
+
+    One that was cut tells of less than the last batches do, and zeros tell nothing.
+    """
+    known_ms = max(1, extent.end.max_timestamp_ms)
+    return known_ms <= final.timestamp_ms < timestamp_ms and _holds(opened, final) is not None
 
 
 def _holds(opened: OpenSegment, entry: TimeEntry) -> Place | None:

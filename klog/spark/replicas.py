@@ -201,10 +201,11 @@ def _missing(chosen: Survey, extents: Sequence[Extent], log_start: int, log_end:
         for cause in causes:
             low, high = max(first, cause.first_offset or 0), min(end, cause.end_offset or end)
             lost.append(replace(cause, first_offset=low, end_offset=high))
-    for one in chosen.lost:
-        behind = one.first_offset is not None and one.first_offset >= log_end
-        if behind or (one.end_offset is None and one.first_offset == log_end):
-            lost.append(one)
+    lost += [one for one in chosen.lost if one.first_offset is not None and one.first_offset >= log_end]
+    known_end = chosen.replica.high_watermark or 0
+    if known_end > log_end and not any(one.first_offset == log_end for one in lost):
+        reason = f"the log ends at {log_end}, but the broker's checkpoint has a high watermark of {known_end}"
+        lost.append(LostRange(*partition, directory, None, None, log_end, known_end, reason))
     return lost
 
 

@@ -8,10 +8,13 @@ fits. Where there is no sound index, headers are walked from the start. A tail o
 from __future__ import annotations
 
 import io
+from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from types import TracebackType
 from typing import BinaryIO, Final, NamedTuple
 
@@ -29,6 +32,7 @@ LARGEST_SEGMENT_BYTES: Final = 1 << 31
 """Kafka's positions are 32-bit numbers: what stands for the size of a gzipped copy."""
 _ENTRIES_TRIED: Final = 4
 _TAIL_BYTES: Final = 64 << 10
+_TABLES_KEPT: Final = 3
 
 
 class Place(NamedTuple):
@@ -42,9 +46,10 @@ class Place(NamedTuple):
 class End:
     """Where the sound batches of a segment end: the offset after the last, and the byte after it.
 
-    `leader_epoch` is the last batch's (-1: none). `dense` says that no offset is missing among the last
-    batches, so that the cleaner has not been there. Unreadable bytes follow up to `rest_bytes`, where that
-    is larger than `end_bytes`; `rest_problem` says what they are. Zeros do not count.
+    `leader_epoch` is the last batch's (-1: none). Of the last few batches `max_timestamp_ms` is the largest
+    timestamp, and `dense` says that no offset is missing among them: the cleaner has not been there.
+    Unreadable bytes follow up to `rest_bytes`, where that is larger than `end_bytes`; `rest_problem` says
+    what they are. Zeros do not count.
     """
 
     end_offset: int
@@ -52,7 +57,19 @@ class End:
     rest_bytes: int
     leader_epoch: int = -1
     dense: bool = True
+    max_timestamp_ms: int = -1
     rest_problem: str = ""
+
+
+class _Headers(NamedTuple):
+    position: array[int]
+    max_timestamp: array[int]
+    dense: bool
+
+    @classmethod
+    def of(cls, table: BatchTable) -> _Headers:
+        """Copies of what is wanted of a table that is used again."""
+        return cls(table.position[:], table.max_timestamp[:], _dense(table))
 
 
 class OpenSegment:
@@ -62,12 +79,18 @@ class OpenSegment:
         self.segment = segment
         self._files = ExitStack()
         self.file: BinaryIO = self._files.enter_context(open_input(segment.log))
-        self._index: OffsetIndex | None = None
-        if segment.offset_index is not None and not segment.gzipped:
-            try:
-                self._index = self._files.enter_context(OffsetIndex(segment.offset_index))
-            except StorageError:
-                self._index = None  # an index only saves reading; `klog verify` is what complains of it
+
+    @cached_property
+    def _index(self) -> OffsetIndex | None:
+        """The offset index, opened when it is first wanted; None where there is none with entries."""
+        path = self.segment.offset_index
+        if path is None or self.segment.gzipped:
+            return None
+        try:
+            index = self._files.enter_context(OffsetIndex(path))
+        except StorageError:
+            return None  # an index only saves reading; `klog verify` is what complains of it
+        return index if len(index) else None
 
     def __enter__(self) -> OpenSegment:
         return self
@@ -86,7 +109,7 @@ class OpenSegment:
         """The last sound batch that the index knows up to a position and above another, None where there is
         none."""
         index = self._index
-        if index is None or not len(index):
+        if index is None:
             return None
         row = index.row_at_position(position_bytes)
         for tried in range(row, max(row - _ENTRIES_TRIED, -1), -1):
@@ -102,7 +125,7 @@ class OpenSegment:
         start."""
         index = self._index
         relative = min(offset - self.segment.base_offset, INT32_MAX)
-        if index is not None and len(index) and relative > 0:
+        if index is not None and relative > 0:
             row = index.row_at_offset(relative)
             for tried in range(row, max(row - _ENTRIES_TRIED, -1), -1):
                 place = self._place(*index[tried])
@@ -152,22 +175,41 @@ class OpenSegment:
             kernel.scan(memoryview(data)[at:], start + at, True, table)
             # Bytes of a value may look like a batch, but not like one after the other up to the file's end.
             if len(table) and at + table.consumed_bytes == len(data) and kernel.verify(data[at:], table) == 0:
-                return End(table.last_offset[-1] + 1, size, size, table.leader_epoch[-1], _dense(table))
+                largest = max(table.max_timestamp)
+                return End(
+                    table.last_offset[-1] + 1, size, size, table.leader_epoch[-1], _dense(table), largest
+                )
         return None
 
     def _end_by_walk(self) -> End:
-        place = self.place_by_position(self.size_bytes) or Place(0, self.segment.base_offset)
-        position, next_offset = place
-        epoch, dense = -1, True
-        for _, table in walk(self.file, position, self.size_bytes, self.segment.base_offset):
-            next_offset = table.last_offset[-1] + 1
-            position = table.origin + table.consumed_bytes
-            epoch, dense = table.leader_epoch[-1], _dense(table)
+        start = self.place_by_position(self.size_bytes) or Place(0, self.segment.base_offset)
+        # A few headers more than needed: the last batches may turn out to be damaged.
+        recent: deque[_Headers] = deque(maxlen=_TABLES_KEPT)
+        for _, table in walk(self.file, start.position_bytes, self.size_bytes, self.segment.base_offset):
+            recent.append(_Headers.of(table))
+        end = self._last_sound(recent) or End(start.offset, start.position_bytes, start.position_bytes)
         if self.segment.gzipped:
-            return End(next_offset, self.size_bytes, self.size_bytes, epoch, dense)
-        if first_filled_byte(self.file, position, self.size_bytes) is None:
-            return End(next_offset, position, position, epoch, dense)
-        return End(next_offset, position, self.size_bytes, epoch, dense, self._rest_problem(position))
+            return replace(end, end_bytes=self.size_bytes, rest_bytes=self.size_bytes)
+        if first_filled_byte(self.file, end.end_bytes, self.size_bytes) is None:
+            return end
+        return replace(end, rest_bytes=self.size_bytes, rest_problem=self._rest_problem(end.end_bytes))
+
+    def _last_sound(self, recent: deque[_Headers]) -> End | None:
+        """The end of the last batch whose checksum is good."""
+        for headers in reversed(recent):
+            for row in range(len(headers.position) - 1, -1, -1):
+                batch = sound_batch(self.file, headers.position[row])
+                if batch is not None:
+                    end_bytes = batch.position[0] + batch.size[0]
+                    return End(
+                        batch.last_offset[0] + 1,
+                        end_bytes,
+                        end_bytes,
+                        batch.leader_epoch[0],
+                        headers.dense,
+                        max(headers.max_timestamp[: row + 1]),
+                    )
+        return None
 
     def _rest_problem(self, position_bytes: int) -> str:
         rest_bytes = self.size_bytes - position_bytes
@@ -180,13 +222,13 @@ class OpenSegment:
     @property
     def indexed(self) -> bool:
         """Whether there is an offset index with entries."""
-        return self._index is not None and len(self._index) > 0
+        return self._index is not None
 
     def place_from_offset(self, offset: int) -> Place | None:
         """A sound batch that the index knows that starts at or soon after an offset; None where there is
         none."""
         index = self._index
-        if index is None or not len(index):
+        if index is None:
             return None
         row = index.row_at_offset(min(offset - self.segment.base_offset, INT32_MAX)) + 1
         for tried in range(row, min(row + _ENTRIES_TRIED, len(index))):

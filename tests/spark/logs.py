@@ -136,7 +136,7 @@ class Log:
         from klog.formats.columns import BatchTable
 
         state = ProducerState()
-        for batches in self.segments:
+        for batches in filter(None, self.segments):
             data, table = b"".join(batches), BatchTable()
             kernel.scan(data, 0, True, table)
             state.aborted.clear()

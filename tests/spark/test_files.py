@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,52 +15,13 @@ from hypothesis import strategies as st
 from klog.formats.errors import StorageError
 from klog.spark import files
 from klog.spark.remote import FIRST_READ_BYTES, LARGEST_READ_BYTES, RemoteFile, resolve
-
-fsspec = pytest.importorskip("fsspec")
-from fsspec.implementations.memory import MemoryFile, MemoryFileSystem  # noqa: E402
-
-ROOT = "counted://logs"
-
-
-class CountedFile:
-    """A file in memory that counts the ranges that are read of it."""
-
-    def __init__(self, file: MemoryFile, requests: list[tuple[int, int]]) -> None:
-        self._file, self._requests = file, requests
-
-    def read(self, size: int = -1) -> bytes:
-        self._requests.append((self._file.tell(), size))
-        return self._file.read(size)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-class CountedFileSystem(MemoryFileSystem):
-    """Files in memory, as an object store that counts requests."""
-
-    protocol = "counted"
-    store: dict[str, Any] = {}  # noqa: RUF012 (fsspec's own way)
-    pseudo_dirs = [""]  # noqa: RUF012
-    requests: list[tuple[int, int]] = []  # noqa: RUF012
-
-    @classmethod
-    def _strip_protocol(cls, path: str) -> str:
-        return str(super()._strip_protocol(path.replace("counted://", "memory://")))
-
-    def _open(self, path: str, mode: str = "rb", **options: Any) -> Any:
-        file = super()._open(path, mode, **options)
-        return CountedFile(file, self.requests) if mode == "rb" else file
+from tests.spark.object_store import ROOT, CountedFile, CountedFileSystem, counted_store
 
 
 @pytest.fixture
 def store() -> Iterator[CountedFileSystem]:
-    fsspec.register_implementation("counted", CountedFileSystem, clobber=True)
-    system = CountedFileSystem()
-    system.store.clear()
-    system.requests.clear()
-    yield system
-    system.store.clear()
+    with counted_store() as system:
+        yield system
 
 
 def test_a_local_file_is_read_by_path_and_by_uri(tmp_path: Path) -> None:
@@ -159,9 +119,10 @@ def test_a_jump_reads_little(store: CountedFileSystem) -> None:
     reads=st.lists(st.tuples(st.integers(0, 320), st.integers(-1, 320)), max_size=8),
 )
 def test_a_remote_file_reads_as_a_local_one(data: bytes, reads: list[tuple[int, int]]) -> None:
-    fsspec.register_implementation("counted", CountedFileSystem, clobber=True)
-    CountedFileSystem().pipe({"/logs/any": data})
-    with RemoteFile(f"{ROOT}/any") as file:
+    with counted_store() as store:
+        store.pipe({"/logs/any": data})
+        file = RemoteFile(f"{ROOT}/any")
+    with file:
         for position, size in reads:
             file.seek(position)
             assert file.read(size) == (data[position:] if size < 0 else data[position : position + size])
