@@ -16,6 +16,7 @@ import typer
 from klog.commands._terminal import Progress, progress
 from klog.commands.exporting import options
 from klog.commands.exporting.lines import Lines
+from klog.commands.exporting.options import InternalTopicsChoice
 from klog.spark.decoders.decoding import Encoding, Wish
 from klog.spark.deserialise import BadRecords
 from klog.spark.files import is_remote, local_path
@@ -54,6 +55,7 @@ def export(
     value_message: options.ValueMessage = "",
     schema_dir: options.SchemaDir = "",
     bad_records: options.BadRecordsOption = BadRecords.COLUMN,
+    internal_topics: options.InternalTopics = InternalTopicsChoice.RECORDS,
     subscribe: options.Subscribe = None,
     subscribe_pattern: options.SubscribePattern = None,
     assign: options.Assign = None,
@@ -123,6 +125,7 @@ def export(
         key=_wish(key, key_schema, key_message, schema_dir),
         value=_wish(value, value_schema, value_message, schema_dir),
         bad_records=bad_records,
+        internal_tables=internal_topics is InternalTopicsChoice.TABLES,
     )
     if dry_run:
         _show_plan(job)

@@ -11,18 +11,18 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from klog.spark.deserialise import ERROR_COLUMN, Deserialiser
+from klog.spark.deserialise import ERROR_COLUMN
 from klog.spark.jobs import ExportJob, SplitResult
-from klog.spark.layout import PartitionBy
 from klog.spark.manifest import commit_split
 from klog.spark.outputs import Output, open_output
 from klog.spark.splits import LostRange, Split
 from klog.spark.table_files import RejectFile, TableFiles
+from klog.spark.tables import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ExportJob", "SplitResult", "export_split", "frugal_allocator", "read_columns"]
+__all__ = ["ExportJob", "SplitResult", "export_split", "frugal_allocator"]
 
 
 def export_split(
@@ -40,27 +40,16 @@ def export_split(
     return result
 
 
-def read_columns(job: ExportJob) -> list[str]:
-    """The columns that are read: those that are written, and what placing and counting rows takes."""
-    from klog.spark.schema import column_names
-
-    names = list(column_names(job.options))
-    if job.columns is None:
-        return names
-    needed = {"offset", "timestamp"} if PartitionBy.DAY in job.partition_by else {"offset"}
-    return [name for name in names if name in needed or name in job.columns]
-
-
 def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable[[int], None]) -> SplitResult:
     from klog.spark.reader import read_split
 
     lost: list[LostRange] = []
     misfits = 0
-    decode = Deserialiser(job.decodings.key, job.decodings.value, job.bad_records)
-    tables = TableFiles(output, split, job.format, job.compression, job.partition_by, job.columns)
+    table = table_of(split, job)
+    tables = TableFiles(output, split, table, job.format, job.compression)
     with tables, RejectFile(output, split) as rejects:
-        for batch in read_split(split, job.options, columns=read_columns(job), on_lost=lost.append):
-            good, bad = decode.apply(batch)
+        for batch in read_split(split, job.options, columns=table.read_columns, on_lost=lost.append):
+            good, bad = table.decode.apply(batch)
             if good.num_rows:
                 tables.write(good)
                 misfits += _misfits(good)

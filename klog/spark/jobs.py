@@ -31,8 +31,8 @@ class ExportJob:
     """What a job writes of what it reads (`options`), and where (`output`: a path or URI).
 
     `columns` are those to write (None: all that `options` give). `key` and `value` are what the user asked
-    for; `decodings` what that comes to, which `klog.spark.manifest.begin` finds out. Picklable: tasks take
-    it along.
+    for; `decodings` what that comes to, which `klog.spark.manifest.begin` finds out. With `internal_tables`
+    internal topics are decoded to tables of their own. Picklable: tasks take it along.
     """
 
     options: ReadOptions
@@ -45,6 +45,7 @@ class ExportJob:
     value: Wish = AS_IT_IS
     bad_records: BadRecords = BadRecords.COLUMN
     decodings: Decodings = UNDECODED
+    internal_tables: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ same files. A column that is a directory is not in the files, as Spark's own wri
 
 from __future__ import annotations
 
-import hashlib
 import re
 from enum import StrEnum
 from typing import Final
@@ -22,7 +21,6 @@ NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
 REJECTS: Final = "_rejects"
 """The directory of records that did not fit their schema: passed over by readers of tables."""
 
-_LONGEST_TOPIC: Final = 150
 _OURS: Final = re.compile(r"[0-9]{20}-[0-9]{20}-[0-9]{5,}(-[0-9]+)?\.(parquet|orc|jsonl)(\.[a-z]+)?$")
 _UNSAFE_IN_HIVE: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._- "
 
@@ -67,26 +65,14 @@ def _escaped(value: str) -> str:
     return quote(value, safe=_UNSAFE_IN_HIVE)
 
 
-def file_stem(split: Split, levels: tuple[PartitionBy, ...], first_offset: int, last_offset: int) -> str:
-    """The file name without suffixes: the offsets of its rows, the split (in a damaged log offsets may come
-    twice), and what no directory above it tells.
-    """
-    stem = f"{first_offset:020d}-{last_offset:020d}-{split.number:05d}"
-    if PartitionBy.PARTITION not in levels:
-        stem = f"{split.partition}-{stem}"
-    return stem if PartitionBy.TOPIC in levels else f"{_shortened(split.topic)}-{stem}"
+def file_stem(split: Split, first_offset: int, last_offset: int) -> str:
+    """The file name without suffixes: the offsets of its rows, and the split, which makes it the only one."""
+    return f"{first_offset:020d}-{last_offset:020d}-{split.number:05d}"
 
 
 def is_data(name: str) -> bool:
     """Whether a file below an output can be an export's own rows, by its name."""
-    return _OURS.search(name.rpartition("/")[2]) is not None
-
-
-def _shortened(topic: str) -> str:
-    if len(topic) <= _LONGEST_TOPIC:
-        return topic
-    digest = hashlib.sha256(topic.encode("utf-8", "surrogateescape")).hexdigest()
-    return f"{topic[:_LONGEST_TOPIC]}~{digest[:16]}"
+    return _OURS.match(name.rpartition("/")[2]) is not None
 
 
 def reject_directory(split: Split) -> str:

@@ -12,16 +12,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from klog.formats.errors import StorageError
-from klog.spark.deserialise import ERROR_COLUMN
-from klog.spark.layout import (
-    BY_TOPIC_AND_PARTITION,
-    PartitionBy,
-    directory,
-    file_stem,
-    reject_directory,
-)
+from klog.spark.layout import PartitionBy, directory, file_stem, reject_directory
 from klog.spark.outputs import Output, PendingFile, WrittenFile, writing
 from klog.spark.splits import Split
+from klog.spark.tables import Table
 from klog.spark.writers import ROW_GROUP_BYTES, Format, RowWriter, row_writer, suffix
 
 if TYPE_CHECKING:
@@ -107,15 +101,13 @@ class TableFiles:
         self,
         output: Output,
         split: Split,
+        table: Table,
         wanted: Format,
         compression: str,
-        levels: tuple[PartitionBy, ...],
-        columns: tuple[str, ...] | None = None,
     ) -> None:
-        self._output, self._split, self._levels = output, split, levels
+        self._output, self._split, self._table = output, split, table
         self._format, self._compression = wanted, compression
         self._suffix = suffix(wanted, compression)
-        self._columns = columns
         self._open: dict[str, TableFile] = {}
         self._written: dict[str, WrittenFile] = {}
 
@@ -130,7 +122,7 @@ class TableFiles:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Route the rows to their files. Raises `StorageError`."""
-        if PartitionBy.DAY not in self._levels:
+        if PartitionBy.DAY not in self._table.levels:
             self._put(None, rows)
             return
         for day, of_day in _by_day(rows):
@@ -144,23 +136,17 @@ class TableFiles:
         return tuple(self._written[name] for name in sorted(self._written))
 
     def _put(self, day: str | None, rows: pa.RecordBatch) -> None:
-        place = directory(self._split, self._levels, day)
+        place = directory(self._split, self._table.levels, day)
         # What was used last stands last.
         file = self._open.pop(place, None) or TableFile(self._output, self._format, self._compression)
         self._open[place] = file
-        file.write(self._shown(rows), rows.column("offset"))
-
-    def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows without the columns that are directories, and without those that nobody wants."""
-        hidden = {str(level) for level in self._levels}
-        wanted = rows.schema.names if self._columns is None else [*self._columns, ERROR_COLUMN]
-        present = set(rows.schema.names) - hidden
-        return rows.select([name for name in wanted if name in present])
+        shown = rows.select(self._table.written(rows.schema.names))
+        file.write(shown, rows.column(self._table.offset_column))
 
     def _commit(self, place: str) -> None:
         file = self._open[place]
-        stem = file_stem(self._split, self._levels, file.first_offset, file.last_offset)
-        path = f"{place}/{stem}" if place else stem
+        stem = file_stem(self._split, file.first_offset, file.last_offset)
+        path = "/".join(filter(None, (self._table.root, place, stem)))
         name = f"{path}{self._suffix}"
         again = 1
         while name in self._written:  # of one split: only where a damaged log has offsets twice
@@ -200,7 +186,7 @@ class RejectFile:
         file = self._file
         if not file.rows:
             return None
-        stem = file_stem(self._split, BY_TOPIC_AND_PARTITION, file.first_offset, file.last_offset)
+        stem = file_stem(self._split, file.first_offset, file.last_offset)
         return file.commit(f"{reject_directory(self._split)}/{stem}{suffix(Format.JSONL, 'none')}")
 
 

@@ -15,6 +15,7 @@ from klog.formats.errors import KlogError, StorageError
 from klog.spark.engine import ExportJob, SplitResult
 from klog.spark.layout import is_data
 from klog.spark.outputs import BOOKS, Output, WrittenFile, open_output
+from klog.spark.tables import table_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,9 +41,15 @@ def verify_split(result: SplitResult, job: ExportJob) -> tuple[Finding, ...]:
     output = open_output(job.output)
     findings: list[Finding] = []
     held: list[Any] = []
+    table = table_of(result.split, job)
     for file in result.all_files:
+        # Rejects are as they were read, with all their columns.
+        rejected = file is result.reject_file
+        column = "offset" if rejected else table.offset_column
         try:
-            held.append(_offsets_of(file, job, output, findings))
+            held.append(
+                _offsets_of(file, output, column if rejected or table.has_offsets else None, findings)
+            )
         except KlogError as error:
             findings.append(Finding(file.name, error.what))
     if not findings:
@@ -102,7 +109,7 @@ def _listed(numbers: list[int]) -> str:
 
 
 def _offsets_of(
-    file: WrittenFile, job: ExportJob, output: Output, findings: list[Finding]
+    file: WrittenFile, output: Output, column: str | None, findings: list[Finding]
 ) -> pa.ChunkedArray | int:
     """The offsets in a file, or only their count where it has no such column."""
     import pyarrow as pa
@@ -112,10 +119,10 @@ def _offsets_of(
             findings.append(Finding(file.name, "its checksum is not the one that was written"))
             return 0
         opened.seek(0)
-        if job.columns is not None and "offset" not in job.columns:
+        if column is None:
             return file.rows
         try:
-            return _offset_column(opened, file.name)
+            return _column(opened, file.name, column)
         except (pa.ArrowException, OSError, KeyError) as error:
             raise StorageError(f"cannot be read: {error}", file=file.name) from error
 
@@ -129,21 +136,21 @@ def _checksum(opened: BinaryIO) -> str:
     return str(digest.hexdigest())
 
 
-def _offset_column(opened: BinaryIO, name: str) -> pa.ChunkedArray:
+def _column(opened: BinaryIO, name: str, column: str) -> pa.ChunkedArray:
     import pyarrow as pa
 
     if name.endswith(".parquet"):
         from pyarrow import parquet as pq
 
-        return pq.ParquetFile(opened).read(columns=["offset"]).column("offset")
+        return pq.ParquetFile(opened).read(columns=[column]).column(column)
     if name.endswith(".orc"):
         from pyarrow import orc
 
-        return orc.ORCFile(opened).read(columns=["offset"]).column("offset")
+        return orc.ORCFile(opened).read(columns=[column]).column(column)
     from pyarrow import json as pj
 
     stream = pa.CompressedInputStream(opened, _CODECS[name[-4:]]) if name[-4:] in _CODECS else opened
     options = pj.ParseOptions(
-        explicit_schema=pa.schema([("offset", pa.int64())]), unexpected_field_behavior="ignore"
+        explicit_schema=pa.schema([(column, pa.int64())]), unexpected_field_behavior="ignore"
     )
-    return pj.read_json(stream, parse_options=options).column("offset")
+    return pj.read_json(stream, parse_options=options).column(column)

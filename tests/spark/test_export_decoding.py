@@ -17,6 +17,8 @@ from klog.spark.decoders.decoding import Encoding, Wish
 from klog.spark.deserialise import BadRecords
 from klog.spark.engine import export_split
 from klog.spark.planner import plan
+from tests import corpora
+from tests.spark.expected import log_rows
 from tests.spark.export_support import data_files, export, file_rows, job_of, table_rows, tree
 from tests.spark.logs import Log
 
@@ -139,3 +141,19 @@ def test_readers_see_one_table(log, tmp_path) -> None:
     table = pq.read_table(tmp_path / "out")
     assert table.num_rows == ROWS
     assert pa.types.is_struct(table.schema.field("value").type)
+
+
+def test_internal_topics_are_tables_of_their_own_where_that_is_wanted(tmp_path) -> None:
+    logs = corpora.corpora("k39-groups")[0].log_dir()
+    report = export(logs.path, tmp_path / "out", internal_tables=True, verify=True)
+    assert report.findings == ()
+    assert all("topic=__consumer_offsets" not in str(path) for path in data_files(tmp_path / "out"))
+    tables = sorted((tmp_path / "out/__consumer_offsets").glob("*.parquet"))
+    rows = [row for path in tables for row in file_rows(path)]
+    places = {(row["recordPartition"], row["recordOffset"]) for row in rows}
+    expected = [row for row in log_rows(logs) if row["topic"] == "__consumer_offsets"]
+    assert places == {(row["partition"], row["offset"]) for row in expected}
+    assert len(rows) == len(expected)
+    commits = [row for row in rows if row["topic"] is not None]
+    assert commits
+    assert all(row["group"] is not None for row in commits)

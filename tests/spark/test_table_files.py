@@ -7,6 +7,7 @@ import pytest
 from klog.formats.errors import UsageError
 from klog.spark import layout, table_files
 from klog.spark.layout import NO_VALUE, PartitionBy, parse_partition_by
+from klog.spark.schema import KAFKA_COLUMNS
 from klog.spark.splits import Split
 from tests import corpora
 from tests.spark.expected import log_rows
@@ -38,7 +39,7 @@ def test_columns_that_are_directories_are_not_in_the_files(tmp_path) -> None:
     assert list(rows[0]) == ["key", "value", "offset", "timestamp", "timestampType"]
 
 
-def test_without_directories_names_tell_topic_and_partition_and_files_have_all_columns(tmp_path) -> None:
+def test_without_directories_files_have_all_columns(tmp_path) -> None:
     export(TIMES.path, tmp_path / "out", read=EVERYTHING, partition_by=())
     assert all("/" not in name for name in names(tmp_path / "out"))
     assert len(names(tmp_path / "out")) == len(set(names(tmp_path / "out")))
@@ -88,16 +89,17 @@ def test_names_that_a_directory_cannot_have_are_escaped() -> None:
     assert layout.directory(odd, (PartitionBy.TOPIC,)) == "topic=a%2Fb%3Dc"
 
 
-def test_a_long_topic_is_cut_in_a_file_name_and_told_apart_by_its_digest() -> None:
-    stems = {
-        layout.file_stem(Split(0, "t" * 248 + end, 0, "f", 0, 0, 1, 0, 10), (), 0, 9) for end in ("a", "b")
-    }
-    assert len(stems) == 2
-    assert all(len(stem) < 240 for stem in stems)
+def test_no_file_name_begins_so_that_readers_pass_it_over(tmp_path) -> None:
+    """Spark takes no file whose name begins with an underscore, as those of internal topics do."""
+    groups = corpora.corpora("k39-groups")[0].log_dir()
+    export(groups.path, tmp_path / "out", partition_by=())
+    assert in_order(table_rows(tmp_path / "out")) == [
+        {name: row[name] for name in KAFKA_COLUMNS} for row in log_rows(groups)
+    ]
 
 
 def test_an_export_knows_its_own_files_by_their_names() -> None:
-    stem = layout.file_stem(SPLIT, (), 0, 9)
+    stem = layout.file_stem(SPLIT, 0, 9)
     assert layout.is_data(f"{stem}.parquet")
     assert layout.is_data(f"day=2020-01-01/{stem}-2.jsonl.zst")
     assert not layout.is_data("_klog/manifest.json")

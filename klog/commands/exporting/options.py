@@ -6,6 +6,7 @@ values, so that they mean the same here and there.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
@@ -18,6 +19,14 @@ _READ: Final = "What to read (as Spark's Kafka source)"
 _WRITE: Final = "What to write"
 _DECODE: Final = "How to decode keys and values"
 _RUN: Final = "How to run"
+
+
+class InternalTopicsChoice(StrEnum):
+    """What becomes of internal topics."""
+
+    RECORDS = "records"
+    TABLES = "tables"
+
 
 Paths = Annotated[
     list[str],
@@ -113,6 +122,15 @@ BadRecordsOption = Annotated[
     typer.Option(
         "--bad-records",
         help="Records that do not fit: column keeps them, with _error; reject writes them to _rejects.",
+        rich_help_panel=_DECODE,
+    ),
+]
+InternalTopics = Annotated[
+    InternalTopicsChoice,
+    typer.Option(
+        "--internal-topics",
+        help="records: as any other topic. tables: __consumer_offsets and __transaction_state decoded, in "
+        "directories of these names.",
         rich_help_panel=_DECODE,
     ),
 ]
