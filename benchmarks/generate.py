@@ -2,8 +2,8 @@
 
 Records are of 100 bytes (a 10-byte key, a 90-byte JSON value), in batches of about 16 KiB, as a producer with
 default settings makes them. A pool of distinct batch bodies repeats through the file with offsets and
-timestamps of its own, so that a gigabyte does not take minutes. Only the standard library and klog's own
-codecs are used to write them.
+timestamps of its own, so that a gigabyte does not take minutes. The libraries that
+compress them are those that klog uses.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 import lz4.frame
 import zstandard
 from crc32c import crc32c
+
+from klog.formats.varints import zigzag
 
 KEY_BYTES = 10
 VALUE_BYTES = 90
@@ -113,27 +115,16 @@ def _record(delta: int, chosen: random.Random) -> bytes:
     value = value.ljust(VALUE_BYTES - 1, b" ") + b"}"
     fields = (
         b"\0",
-        _varint(delta),
-        _varint(delta),
-        _varint(len(key)),
+        zigzag(delta),
+        zigzag(delta),
+        zigzag(len(key)),
         key,
-        _varint(len(value)),
+        zigzag(len(value)),
         value,
-        _varint(0),
+        zigzag(0),
     )
     content = b"".join(fields)
-    return _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    """A zigzag varint. Only small, not negative numbers occur here."""
-    rest = value << 1
-    encoded = bytearray()
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    return zigzag(len(content)) + content
 
 
 if __name__ == "__main__":

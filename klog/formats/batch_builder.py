@@ -28,6 +28,7 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from klog.formats.varints import zigzag
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _CRC: Final = struct.Struct(">I")
@@ -75,19 +76,6 @@ class BatchFields:
 
 
 PLAIN: Final = BatchFields()
-
-
-def zigzag(value: int) -> bytes:
-    """A signed number (of 32 or 64 bits) as a zig-zag varint."""
-    value = value << 1 if value >= 0 else (-value << 1) - 1
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _sized(data: bytes | None) -> bytes:

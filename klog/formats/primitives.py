@@ -23,6 +23,7 @@ import construct as c
 from klog.formats import names
 from klog.formats.errors import FormatError
 from klog.formats.values import Value
+from klog.formats.varints import uvarint
 
 
 def remaining_bytes(stream: io.BytesIO) -> int:
@@ -70,12 +71,7 @@ class VarUInt(c.Construct):  # type: ignore[misc]
         value = self.encode(obj)
         if not 0 <= value < 1 << self.bits:
             raise c.IntegerError(f"{obj} does not fit in a {self.type_name}", path=path)
-        out = bytearray()
-        while value > 0x7F:
-            out.append(value & 0x7F | 0x80)
-            value >>= 7
-        out.append(value)
-        stream.write(out)
+        stream.write(uvarint(value))
         return obj
 
     def decode(self, value: int) -> int:

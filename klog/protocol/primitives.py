@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeAlias
 
+from klog.formats.varints import uvarint
 from klog.protocol.errors import MalformedMessageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -19,9 +20,6 @@ UVARINT_MAX_BYTES: Final = 5
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
-
-# Lengths below 127 make up nearly all that is ever written.
-_SHORT_UVARINTS: Final = tuple(bytes((value,)) for value in range(128))
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
@@ -44,18 +42,6 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
             return value, index + 1
         shift += 7
     raise MalformedMessageError("an unsigned number of more than 32 bits", position_bytes=position)
-
-
-def write_uvarint(value: int) -> bytes:
-    """`value` in base 128, lowest seven bits first."""
-    if value < 128:
-        return _SHORT_UVARINTS[value]
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def end_of(buffer: Buffer, position: int, size: int) -> int:
@@ -174,19 +160,19 @@ def write_string(value: str | None, compact: bool) -> bytes:
     if value is None:
         return b"\0" if compact else b"\xff\xff"
     raw = value.encode("utf-8", "surrogateescape")
-    return (write_uvarint(len(raw) + 1) if compact else INT16.pack(len(raw))) + raw
+    return (uvarint(len(raw) + 1) if compact else INT16.pack(len(raw))) + raw
 
 
 def write_bytes_size(size: int | None, compact: bool) -> bytes:
     """The length in front of bytes or of an array (both have the same), None for null."""
     if size is None:
         return b"\0" if compact else b"\xff\xff\xff\xff"
-    return write_uvarint(size + 1) if compact else INT32.pack(size)
+    return uvarint(size + 1) if compact else INT32.pack(size)
 
 
 def write_tags(tags: list[tuple[int, bytes]]) -> bytes:
     """A section of tagged fields; the caller gives them in rising order."""
-    parts = [write_uvarint(len(tags))]
+    parts = [uvarint(len(tags))]
     for tag, value in tags:
-        parts += (write_uvarint(tag), write_uvarint(len(value)), value)
+        parts += (uvarint(tag), uvarint(len(value)), value)
     return b"".join(parts)
