@@ -14,7 +14,7 @@ from klog.controller import leader_selection
 from klog.controller.context import ControllerContext
 from klog.controller.leader_selection import Election, Strategy
 from klog.controller.request_batch import RequestBatch
-from klog.controller.states import PARTITION_MAY_COME_FROM, PartitionState
+from klog.controller.states import PARTITION_MAY_COME_FROM, PartitionState, those_that_may_become
 from klog.formats.names import TopicPartition
 from klog.metadata.election import FencedStore
 from klog.metadata.fenced_writes import create_partition_states, update_partition_states
@@ -91,14 +91,13 @@ class PartitionStateMachine:
         return results
 
     def _valid(self, partitions: Iterable[TopicPartition], target: PartitionState) -> list[TopicPartition]:
-        valid = []
-        for where in partitions:
-            state = self._context.partition_states.setdefault(where, PartitionState.NON_EXISTENT)
-            if state in PARTITION_MAY_COME_FROM[target]:
-                valid.append(where)
-            else:
-                _log.error("%s cannot become %s: it is %s", where, target.value, state.value)
-        return valid
+        return those_that_may_become(
+            partitions,
+            target,
+            self._context.partition_states,
+            PARTITION_MAY_COME_FROM,
+            PartitionState.NON_EXISTENT,
+        )
 
     def _initialize(
         self, partitions: Sequence[TopicPartition]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from klog.controller.context import ControllerContext
 from klog.controller.request_batch import RequestBatch
-from klog.controller.states import REPLICA_MAY_COME_FROM, Replica, ReplicaState
+from klog.controller.states import REPLICA_MAY_COME_FROM, Replica, ReplicaState, those_that_may_become
 from klog.formats.names import TopicPartition
 from klog.metadata.election import FencedStore
 from klog.metadata.fenced_writes import update_partition_states
@@ -66,14 +66,13 @@ class ReplicaStateMachine:
         self._batch.send()
 
     def _valid(self, replicas: Iterable[Replica], target: ReplicaState) -> list[Replica]:
-        valid = []
-        for replica in replicas:
-            state = self._context.replica_states.setdefault(replica, ReplicaState.NON_EXISTENT)
-            if state in REPLICA_MAY_COME_FROM[target]:
-                valid.append(replica)
-            else:
-                _log.error("%s cannot become %s: it is %s", replica, target.value, state.value)
-        return valid
+        return those_that_may_become(
+            replicas,
+            target,
+            self._context.replica_states,
+            REPLICA_MAY_COME_FROM,
+            ReplicaState.NON_EXISTENT,
+        )
 
     def _set(self, replicas: Iterable[Replica], state: ReplicaState) -> None:
         for replica in replicas:

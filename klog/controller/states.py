@@ -6,10 +6,18 @@ tree holds what follows from them.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Set as AbstractSet
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from klog.formats.names import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+Thing = TypeVar("Thing")
+State = TypeVar("State", bound=Enum)
 
 
 class Replica(NamedTuple):
@@ -66,3 +74,25 @@ REPLICA_MAY_COME_FROM: Final = {
     ReplicaState.DELETION_INELIGIBLE: {ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED},
     ReplicaState.NON_EXISTENT: {ReplicaState.DELETION_SUCCESSFUL},
 }
+
+
+def those_that_may_become(
+    things: Iterable[Thing],
+    target: State,
+    states: MutableMapping[Thing, State],
+    may_come_from: Mapping[State, AbstractSet[State]],
+    non_existent: State,
+) -> list[Thing]:
+    """The partitions or replicas whose state in `states` the target may follow; the others get a line in the
+    log.
+
+    What has no state yet is `non_existent`, and is so in `states` from then on.
+    """
+    valid = []
+    for thing in things:
+        state = states.setdefault(thing, non_existent)
+        if state in may_come_from[target]:
+            valid.append(thing)
+        else:
+            _log.error("%s cannot become %s: it is %s", thing, target.value, state.value)
+    return valid
