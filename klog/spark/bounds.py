@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.errors import KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
-from klog.spark.files import read_at
+from klog.spark.files import is_remote, read_at
 from klog.spark.index_lookup import TimeEntry, TimeIndex
 from klog.spark.options import EARLIEST, LATEST, Edge, ReadOptions
 from klog.spark.seek import sound_batch, walk
 from klog.spark.segments import OpenSegment, Place
-from klog.spark.survey import Extent
+from klog.spark.survey import REQUESTS_AT_ONCE, Extent, each
 from klog.storage.reader import SegmentReader
 from klog.storage.select import Bounds
 
@@ -33,7 +33,8 @@ def resolve(
 ) -> tuple[int, int]:
     """The first offset to read and the one before which to end; both within the log, the start first.
 
-    Raises `UsageError` where no record is young enough to start at, unless `options.timestamp_latest`.
+    Raises `UsageError` where no record is young enough to start at, unless `options.timestamp_latest`, and
+    with `options.fail_on_data_loss` for a start outside of the log.
     """
 
     def of(edge: Edge) -> int | None:
@@ -52,6 +53,11 @@ def resolve(
             )
         start = log_end_offset
     end = log_end_offset if end is None else end
+    if options.fail_on_data_loss and not log_start_offset <= start <= log_end_offset:
+        raise UsageError(
+            f"{partition} is asked for from offset {start}, it holds {log_start_offset} to {log_end_offset}",
+            cure="leave failOnDataLoss out to read what is there",
+        )
     start = min(max(start, log_start_offset), log_end_offset)
     return start, max(start, min(end, log_end_offset))
 
@@ -69,14 +75,21 @@ def offset_at(
 
     What cannot be read is added to `problems`, and what is behind it is looked at.
     """
-    for row, extent in enumerate(extents):
+
+    def look(extent: Extent) -> int | None | KlogError:
         try:
-            found = _offset_in(extent, timestamp_ms, row + 1 == len(extents), limit_bytes)
+            return _offset_in(extent, timestamp_ms, extent is extents[-1], limit_bytes)
         except KlogError as error:
-            problems.append(error.at(extent.segment.log))
-            continue
-        if found is not None:
-            return found
+            return error.at(extent.segment.log)
+
+    remote = any(is_remote(extent.segment.log) for extent in extents)
+    step = REQUESTS_AT_ONCE if remote else 1
+    for row in range(0, len(extents), step):
+        for found in each(look, extents[row : row + step]):
+            if isinstance(found, KlogError):
+                problems.append(found)
+            elif found is not None:
+                return found
     return None
 
 

@@ -75,7 +75,7 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> JsonOffsets:  # noqa: N802
         """Where a new query starts: at the options' starting offsets of what is there now."""
-        planned = plan(self._source.options)
+        planned = plan(replace(self._source.options, fail_on_data_loss=False))
         return to_json({_name(one): one.start_offset for one in planned.partitions})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -84,7 +84,7 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """From here on nothing counts but what is there now."""
-        planned = plan(replace(self._source.options, starting=Edge(EARLIEST)))
+        planned = plan(replace(self._source.options, starting=Edge(EARLIEST), fail_on_data_loss=False))
         self._target = _available(planned)
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
@@ -133,6 +133,11 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest = to_json({partition: one.end for partition, one in there.items()})
         self._tell(losses(from_json(start), there))
         self._tell(str(problem) for problem in planned.problems)
+        self._tell(
+            f"{one.topic}-{one.partition} from offset {one.first_offset} to {one.end_offset}: {one.reason}"
+            for one in planned.lost
+            if one.end_offset is not None
+        )
         return there if self._target is None else bounded(there, self._target)
 
     def _plan_from(self, start: JsonOffsets) -> Plan:
@@ -142,7 +147,8 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for partition, offset in from_json(start).items():
                 offsets.setdefault(partition.topic, {})[partition.partition] = offset
             options = replace(self._source.options, starting=Edge(EARLIEST, offsets=offsets))
-            self._last_plan = start, plan(options)
+            # What is half written at a log's end is no loss yet: what is one is told apart here.
+            self._last_plan = start, plan(replace(options, fail_on_data_loss=False))
         return self._last_plan[1]
 
     def _tell(self, messages: Iterable[str]) -> None:
