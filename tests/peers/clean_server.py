@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from tests.peers.kafka import KafkaPeer, java_environment
+from tests.peers.java_server import JavaServer
+from tests.peers.kafka import KafkaPeer
 
 
 @dataclass(frozen=True)
@@ -25,20 +24,11 @@ class CleanOutcome:
     refusal: str = ""
 
 
-class CleanServer:
+class CleanServer(JavaServer):
     """A context manager around one JVM. What Kafka logs goes to `log_file`."""
 
     def __init__(self, peer: KafkaPeer, log_file: Path, jvm_flags: tuple[str, ...] = ("-Xmx1g",)) -> None:
-        self._log = log_file.open("wb")
-        self._process = subprocess.Popen(
-            peer.command("CleanServer", jvm_flags=jvm_flags),
-            env=java_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            text=True,
-            encoding="utf-8",
-        )
+        super().__init__(peer.command("CleanServer", jvm_flags=jvm_flags), log_file=log_file)
 
     def clean(
         self,
@@ -53,12 +43,10 @@ class CleanServer:
     ) -> CleanOutcome:
         """Cleans one partition directory, or only judges it where `io_buffer_bytes` is 0.
 
-        What is replaced stays as `.deleted`. Raises EOFError when the JVM has died.
+        What is replaced stays as `.deleted`. Raises EOFError when the JVM has died, TimeoutError
+        when it does not answer.
         """
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        fields = (
+        kind, *rest = self.ask(
             directory,
             now_ms,
             -1 if checkpoint is None else checkpoint,
@@ -67,30 +55,7 @@ class CleanServer:
             io_buffer_bytes,
             ";".join(f"{name}={value}" for name, value in (config or {}).items()),
         )
-        stdin.write("\t".join(map(str, fields)) + "\n")
-        stdin.flush()
-        answer = stdout.readline()
-        if not answer:
-            raise EOFError(f"the clean server's JVM ended with status {self._process.wait()}")
-        kind, *rest = answer.rstrip("\n").split("\t")
         if kind != "ok":
             return CleanOutcome(refusal=rest[0])
         numbers: tuple[Any, ...] = tuple(map(int, rest))
         return CleanOutcome(*numbers)
-
-    def close(self) -> None:
-        """Ends the JVM by closing its stdin."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process.wait(timeout=30)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
