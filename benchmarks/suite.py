@@ -212,6 +212,16 @@ def compaction(bench: Bench) -> str:
     return "\n".join(lines)
 
 
+def _of_exports(codec: str) -> Callable[[Bench], str]:
+    def run(bench: Bench) -> str:
+        # Here, for the process that measures the others must stay small.
+        from benchmarks.exporting import against_pyarrow  # noqa: PLC0415
+
+        return against_pyarrow(bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes, codec)
+
+    return run
+
+
 def _of_brokers(name: str) -> Callable[[Bench], str]:
     """The brokers' benchmarks; their own module, for they need a running Kafka."""
 
@@ -240,5 +250,7 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "parquet": parquet,
     "memory": memory,
     "compaction": compaction,
+    "export-none": _of_exports("none"),
+    "export-zstd": _of_exports("zstd"),
     **{f"broker-{name}": _of_brokers(name) for name in _BROKERS},
 }
