@@ -79,11 +79,20 @@ def kafka_jars(version: str) -> Path:
 
 
 def _resolve(version: str, jars: Path) -> None:
+    binding = _LOGGING_BINDING[int(version.partition(".")[0])]
+    resolve_pom(f"Kafka {version}", _POM.format(version=version, binding=binding), jars)
+
+
+def resolve_pom(what: str, pom_text: str, jars: Path) -> None:
+    """Copy all that a project depends on into the new directory `jars`.
+
+    Raises PeerUnavailableError when Maven is missing or cannot resolve it.
+    """
     maven = require_program("mvn")
     jars.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=jars.parent) as work:
         pom = Path(work) / "pom.xml"
-        pom.write_text(_POM.format(version=version, binding=_LOGGING_BINDING[int(version.partition(".")[0])]))
+        pom.write_text(pom_text)
         command = [
             maven,
             "--batch-mode",
@@ -97,7 +106,7 @@ def _resolve(version: str, jars: Path) -> None:
         command += [f"-DoutputDirectory={work}/jars", "-DincludeScope=runtime"]
         # Once more after a failure: a registry that answers 5xx for a moment is no reason to fail a run.
         if (complaint := _run(command)) is not None and (complaint := _run(command)) is not None:
-            raise PeerUnavailableError(f"Maven cannot resolve Kafka {version}: {complaint}")
+            raise PeerUnavailableError(f"Maven cannot resolve {what}: {complaint}")
         # The rename makes the directory appear whole or not at all.
         (Path(work) / "jars").rename(jars)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 from tests.conftest import PEER_SKIP_PREFIX
 from tests.peers.maven import PeerUnavailableError
+from tests.peers.spark_kafka import spark_kafka_jars
 from tests.spark import sessions
 from tests.spark.combined import Combined, combine
 
@@ -19,10 +21,33 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two task slots, in which Spark has found `klog` by itself."""
+    """A session with two task slots, in which Spark has found `klog` by itself.
+
+    It has Spark's own Kafka source too, where that can be had.
+    """
     require_spark()
-    with sessions.session(tmp_path_factory.mktemp("spark")) as session:
+    jars = ",".join(map(str, _kafka_source() or ()))
+    with sessions.session(tmp_path_factory.mktemp("spark"), jars) as session:
         yield session
+
+
+@pytest.fixture(scope="session")
+def spark_with_kafka(spark: SparkSession) -> SparkSession:
+    """The same session; the test is skipped where Spark's Kafka source is not in it."""
+    try:
+        spark_kafka_jars(spark.version)
+    except PeerUnavailableError as missing:
+        _give_up(missing)
+    return spark
+
+
+def _kafka_source() -> list[Path] | None:
+    import pyspark
+
+    try:
+        return spark_kafka_jars(pyspark.__version__)
+    except PeerUnavailableError:
+        return None  # told by the tests that need it
 
 
 @pytest.fixture(scope="session")
@@ -32,9 +57,14 @@ def combined(tmp_path_factory: pytest.TempPathFactory) -> Combined:
 
 
 def require_spark() -> None:
+    """Skip, loudly, where there is no Spark; fail where it must be there."""
     try:
         sessions.require_spark()
     except PeerUnavailableError as missing:
-        if os.environ.get("CI") == "true" and os.environ.get("KLOG_REQUIRE_PEERS") == "1":
-            pytest.fail(f"Spark is required here (KLOG_REQUIRE_PEERS=1): {missing}", pytrace=False)
-        pytest.skip(f"{PEER_SKIP_PREFIX}: {missing}")
+        _give_up(missing)
+
+
+def _give_up(missing: PeerUnavailableError) -> NoReturn:
+    if os.environ.get("CI") == "true" and os.environ.get("KLOG_REQUIRE_PEERS") == "1":
+        pytest.fail(f"Spark is required here (KLOG_REQUIRE_PEERS=1): {missing}", pytrace=False)
+    pytest.skip(f"{PEER_SKIP_PREFIX}: {missing}")
