@@ -16,7 +16,15 @@ for frames.
 """
 
 from klog.server.network.request import Handler, Request
-from klog.server.network.settings import Listener, NetworkSettings
+from klog.server.network.settings import Listener, ListenerLimits, NetworkSettings
 from klog.server.network.socket_server import BindError, SocketServer
 
-__all__ = ["BindError", "Handler", "Listener", "NetworkSettings", "Request", "SocketServer"]
+__all__ = [
+    "BindError",
+    "Handler",
+    "Listener",
+    "ListenerLimits",
+    "NetworkSettings",
+    "Request",
+    "SocketServer",
+]

@@ -1,7 +1,8 @@
 """The acceptor: takes connections off the listening sockets and deals them to the network threads in turn.
 
-Limits as in Kafka: at `max.connections` accepting waits until a connection closes; beyond
-`max.connections.per.ip` a connection is closed at once.
+Limits as in Kafka: at `max.connections` accepting waits until a connection closes, beyond
+`max.connection.creation.rate` until it has been long enough; beyond `max.connections.per.ip` a connection is
+closed at once.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections import Counter
+from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import cycle
+from dataclasses import dataclass
 from typing import Final
 
 from klog.server.network.connection import Connection
+from klog.server.network.connection_limits import ConnectionCounts
 from klog.server.network.io_thread import prepare_for_adoption
 from klog.server.network.network_thread import NetworkThread
 from klog.server.network.poller import READABLE, Poller, Waker, new_poller
@@ -26,38 +28,21 @@ _log = logging.getLogger("klog.server.network")
 _PAUSE_MS: Final = 200
 _WAIT_MS: Final = 60_000
 
+Sockets = Sequence[tuple[Listener, socket.socket]]
 
-class ConnectionCounts:
-    """How many connections there are, in all and by address."""
 
-    def __init__(self, settings: NetworkSettings) -> None:
-        self._settings = settings
-        self._lock = threading.Lock()
-        self._by_ip: Counter[str] = Counter()
-        self.total = 0
+@dataclass(slots=True)
+class _Door:
+    """A listening socket. While `shut` nothing is accepted there: until `opens_ms`, or until there is room.
 
-    @property
-    def full(self) -> bool:
-        """Whether the server has as many connections as it may have."""
-        return self.total >= self._settings.max_connections
+    `charged` says that the connection that waits has been counted into the rates already.
+    """
 
-    def add(self, ip: str) -> bool:
-        """Counts a connection in, unless its address has too many."""
-        limit = self._settings.max_connections_per_ip_overrides.get(ip, self._settings.max_connections_per_ip)
-        with self._lock:
-            if self._by_ip[ip] >= limit:
-                return False
-            self._by_ip[ip] += 1
-            self.total += 1
-            return True
-
-    def remove(self, ip: str) -> None:
-        """Counts a connection out."""
-        with self._lock:
-            self.total -= 1
-            self._by_ip[ip] -= 1
-            if not self._by_ip[ip]:
-                del self._by_ip[ip]
+    listener: Listener
+    socket: socket.socket
+    shut: bool = False
+    opens_ms: int | None = None
+    charged: bool = False
 
 
 class Acceptor:
@@ -66,17 +51,21 @@ class Acceptor:
     def __init__(
         self,
         settings: NetworkSettings,
-        sockets: Sequence[tuple[Listener, socket.socket]],
+        sockets: Sockets,
         networks: Sequence[NetworkThread],
         counts: ConnectionCounts,
+        clock_ms: Callable[[], int],
         poller_factory: Callable[[], Poller] = new_poller,
     ) -> None:
         self._settings = settings
-        self._sockets = {sock.fileno(): (listener, sock) for listener, sock in sockets}
-        self._next_network = cycle(networks)
+        self._doors = {sock.fileno(): _Door(listener, sock) for listener, sock in sockets}
+        self._networks = tuple(networks)
+        self._turn = 0
         self._counts = counts
+        self._clock_ms = clock_ms
         self._poller = poller_factory()
         self._waker = Waker()
+        self._changes: deque[Callable[[], None]] = deque()
         self._stopping = False
         self._waiting_for_room = False
         self._failing = False
@@ -91,76 +80,139 @@ class Acceptor:
         if self._waiting_for_room:
             self._waker.wake()
 
+    def change(self, sockets: Sockets, networks: Sequence[NetworkThread]) -> None:
+        """Accepts at these sockets only, for these network threads only, from the return on; sockets that are
+        not among them are closed. Call it while the acceptor runs.
+        """
+        done = threading.Event()
+
+        def take() -> None:
+            self._networks = tuple(networks)
+            self._take_sockets(sockets)
+            done.set()
+
+        self._changes.append(take)
+        self._waker.wake()
+        done.wait()
+
     def stop(self) -> None:
         """Stops accepting and closes the listening sockets."""
         self._stopping = True
         if self._thread.ident is not None:
             self._waker.wake()
             self._thread.join()
-        for _, sock in self._sockets.values():
-            sock.close()
+        for door in self._doors.values():
+            door.socket.close()
         self._poller.close()
         self._waker.close()
 
     def _run(self) -> None:
         self._poller.register(self._waker.fd, READABLE)
-        for fd in self._sockets:
+        for fd in self._doors:
             self._poller.register(fd, READABLE)
-        timeout_ms = _WAIT_MS
         while not self._stopping:
-            events = self._poller.wait(timeout_ms)
+            events = self._poller.wait(self._wait_ms())
             self._waker.reset()
-            timeout_ms = _WAIT_MS
-            if self._room_changed() or self._waiting_for_room:
-                continue
+            while self._changes:
+                self._changes.popleft()()
+            self._reopen()
             for fd, _ in events:
-                if fd in self._sockets and not self._accept(*self._sockets[fd]):
-                    self._watch_listeners(0)
-                    self._waiting_for_room = True
-                    timeout_ms = _PAUSE_MS
+                door = self._doors.get(fd)
+                if door is not None and not door.shut:
+                    self._accept(door)
 
-    def _room_changed(self) -> bool:
-        """Listens again when there is room again."""
-        if not self._waiting_for_room or self._counts.full:
-            return False
-        self._waiting_for_room = False
-        self._watch_listeners(READABLE)
-        return True
+    def _take_sockets(self, sockets: Sockets) -> None:
+        wanted = {sock.fileno(): (listener, sock) for listener, sock in sockets}
+        for fd in self._doors.keys() - wanted.keys():
+            self._poller.unregister(fd)
+            self._doors.pop(fd).socket.close()
+        for fd, (listener, sock) in wanted.items():
+            door = self._doors.get(fd)
+            if door is None:
+                self._doors[fd] = _Door(listener, sock)
+                self._poller.register(fd, READABLE)
+            else:
+                door.listener = listener
 
-    def _watch_listeners(self, mask: int) -> None:
-        for fd in self._sockets:
-            self._poller.modify(fd, mask)
+    # Doors that are shut for a while.
 
-    def _accept(self, listener: Listener, server: socket.socket) -> bool:
-        """Accepts one connection; False when accepting must pause."""
-        if self._counts.full:
-            _log.warning("Not accepting: %d connections (max.connections)", self._counts.total)
-            return False
+    def _wait_ms(self) -> int:
+        waits_ms = [
+            door.opens_ms - self._clock_ms()
+            for door in self._doors.values()
+            if door.shut and door.opens_ms is not None
+        ]
+        return max(0, min(_WAIT_MS, *waits_ms)) if waits_ms else _WAIT_MS
+
+    def _shut(self, door: _Door, pause_ms: int | None) -> None:
+        door.shut = True
+        door.opens_ms = None if pause_ms is None else self._clock_ms() + pause_ms
+        self._poller.modify(door.socket.fileno(), 0)
+        if pause_ms is None:
+            self._waiting_for_room = True
+            # A connection that closed just before that woke nobody.
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Opens the doors again that have been shut for long enough."""
+        waiting = False
+        for fd, door in self._doors.items():
+            if not door.shut:
+                continue
+            if door.opens_ms is None:
+                door.shut = not self._counts.has_room(door.listener.name)
+                waiting = waiting or door.shut
+            else:
+                door.shut = self._clock_ms() < door.opens_ms
+            if not door.shut:
+                self._poller.modify(fd, READABLE)
+        self._waiting_for_room = waiting
+
+    # Accepting.
+
+    def _accept(self, door: _Door) -> None:
+        """Accepts one connection, or shuts the door for a while."""
+        name = door.listener.name
+        if not self._counts.has_room(name):
+            _log.warning("Not accepting on %s: %d connections (max.connections)", name, self._counts.total)
+            self._shut(door, None)
+            return
+        if not door.charged:
+            door.charged = True
+            delay_ms = self._counts.charge(name)
+            if delay_ms:
+                self._shut(door, delay_ms)
+                return
         try:
-            sock, address = server.accept()
+            sock, address = door.socket.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return True
+            return
         except OSError as error:
             if not self._failing:
-                _log.warning("Cannot accept on %s: %s", listener.name, error)
+                _log.warning("Cannot accept on %s: %s", name, error)
             self._failing = True
-            return False
+            self._shut(door, _PAUSE_MS)
+            return
         self._failing = False
-        peer = (str(address[0]), int(address[1]))
-        if not self._counts.add(peer[0]):
+        door.charged = False
+        self._take(door.listener, sock, (str(address[0]), int(address[1])))
+
+    def _take(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+        """Gives a connection to the network thread whose turn it is, or closes it."""
+        if not self._counts.add(listener.name, peer[0]):
             _log.warning("Closing %s:%d on %s: too many connections from there", *peer, listener.name)
             sock.close()
-            return True
+            return
         try:
             sock = self._configure(listener, sock)
         except OSError as error:
             _log.info("Closing %s:%d on %s: %s", *peer, listener.name, error)
             sock.close()
-            self._counts.remove(peer[0])
-            return True
-        network = next(self._next_network)
+            self._counts.remove(listener.name, peer[0])
+            return
+        network = self._networks[self._turn % len(self._networks)]
+        self._turn += 1
         network.adopt_new(Connection(sock, listener, peer, network))
-        return True
 
     def _configure(self, listener: Listener, sock: socket.socket) -> socket.socket:
         sock.setblocking(False)

@@ -43,7 +43,7 @@ def prepare_for_adoption(sock: socket.socket) -> None:
 
 
 class IoThread:
-    """Serves the request channel until it is told to end."""
+    """Serves the request channel until it is told to end. `networks` may change meanwhile."""
 
     def __init__(
         self,
@@ -53,12 +53,14 @@ class IoThread:
         channel: RequestChannel,
         networks: Sequence[NetworkThread],
         clock_ms: Callable[[], int],
+        on_end: Callable[[IoThread], None],
     ) -> None:
         self._settings = settings
         self._handler = handler
         self._channel = channel
         self._networks = networks
         self._clock_ms = clock_ms
+        self._on_end = on_end
         self._spare = bytearray()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         # Seconds waited for work so far, and since when it waits now: one value, for others read it any time.
@@ -88,8 +90,9 @@ class IoThread:
             connection = self._channel.take()
             self._waited = waited_s + time.monotonic() - since_s, None
             if connection is None:
+                self._on_end(self)
                 return
-            for network in self._networks:
+            for network in tuple(self._networks):
                 network.retry_backlog()
             self._serve(connection)
 

@@ -9,11 +9,13 @@ what is watched.
 from __future__ import annotations
 
 import logging
+import socket
 import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from klog.formats.errors import KlogError
@@ -37,8 +39,9 @@ _NOTHING_TO_READ: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWri
 
 
 class NetworkThread:
-    """Owns connections. Other threads use `adopt_new`, `take_back`, `complete`, `retry_backlog`, `drain`
-    and `join`.
+    """Owns connections. Other threads use `adopt_new`, `take_back`, `complete`, `retry_backlog`,
+    `close_listener`, `check_connections`, `drain`, `retire` and `join`. `exceeded` says whether a listener
+    has connections that must go.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class NetworkThread:
         channel: RequestChannel,
         clock_ms: Callable[[], int],
         on_closed: Callable[[Connection], None],
+        exceeded: Callable[[str], bool],
         poller_factory: Callable[[], Poller] = new_poller,
     ) -> None:
         self._settings = settings
@@ -56,6 +60,7 @@ class NetworkThread:
         self._channel = channel
         self._clock_ms = clock_ms
         self._on_closed = on_closed
+        self._exceeded = exceeded
         self._poller = poller_factory()
         self._waker = Waker()
         self._poller.register(self._waker.fd, READABLE)
@@ -67,6 +72,7 @@ class NetworkThread:
         self._now_ms = clock_ms()
         self._next_check_ms = self._now_ms + _TICK_MS
         self._drain_until_s: float | None = None
+        self._retiring = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.waited_s = 0.0
 
@@ -101,6 +107,25 @@ class NetworkThread:
 
         self._post(begin)
 
+    def retire(self, until_s: float) -> None:
+        """As `drain`, and closes everything by itself in the end. Nothing new may come any more."""
+        self._retiring = True
+        self.drain(until_s)
+
+    def close_listener(self, name: str) -> None:
+        """Closes the connections that came through a listener."""
+
+        def close() -> None:
+            for connection in list(self._connections.values()):
+                if connection.listener.name == name:
+                    self._break(connection)
+
+        self._post(close)
+
+    def check_connections(self) -> None:
+        """The limits have changed: closes what is too much now."""
+        self._post(self._close_excess)
+
     def join(self, timeout_s: float) -> None:
         """Waits for the thread to end."""
         if self._thread.ident is not None:
@@ -112,6 +137,11 @@ class NetworkThread:
             self._close(connection)
         self._poller.close()
         self._waker.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread has begun and not ended."""
+        return self._thread.is_alive()
 
     @property
     def draining(self) -> bool:
@@ -143,14 +173,19 @@ class NetworkThread:
             if self._now_ms >= self._next_check_ms:
                 self._next_check_ms = self._now_ms + _TICK_MS
                 self._close_idle()
+                self._close_excess()
+        if self._retiring:
+            self.release()
 
     def _finished(self) -> bool:
         if self._drain_until_s is None:
             return False
+        late = time.monotonic() >= self._drain_until_s
         for connection in list(self._connections.values()):
-            if not connection.is_busy():
+            # One that an I/O thread has comes back: nobody else would close it where others go on.
+            if not connection.is_busy() or (late and self._retiring and not connection.handed_over):
                 self._close(connection)
-        return not self._connections or time.monotonic() >= self._drain_until_s
+        return not self._connections or (late and not self._retiring)
 
     def _on_event(self, connection: Connection, mask: int) -> None:
         if mask & BROKEN and not mask & READABLE:
@@ -178,6 +213,15 @@ class NetworkThread:
             waits_for_us = connection.handed_over or connection.in_flight is not None
             if connection.last_active_ms < limit_ms and not waits_for_us:
                 _log.info("Closing %s: idle for %d ms", connection, self._now_ms - connection.last_active_ms)
+                self._close(connection)
+
+    def _close_excess(self) -> None:
+        """Closes connections until there are no more than may be, the longest unused first."""
+        if not any(map(self._exceeded, {each.listener.name for each in self._connections.values()})):
+            return
+        for connection in sorted(self._connections.values(), key=lambda each: each.last_active_ms):
+            if not connection.is_busy() and self._exceeded(connection.listener.name):
+                _log.info("Closing %s: more connections than may be (max.connections)", connection)
                 self._close(connection)
 
     # Connections coming and going.
@@ -219,6 +263,14 @@ class NetworkThread:
         connection.closed = True
         connection.socket.close()
         self._on_closed(connection)
+
+    def _break(self, connection: Connection) -> None:
+        """Closes a connection, or lets the I/O thread that has it find it broken."""
+        if not connection.handed_over:
+            self._close(connection)
+            return
+        with suppress(OSError):
+            connection.socket.shutdown(socket.SHUT_RDWR)
 
     def _handshake(self, connection: Connection) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 UNLIMITED = 2**31 - 1
 
@@ -18,6 +19,18 @@ class Listener:
     port: int
     tls: ssl.SSLContext | None = None
 
+    @property
+    def address(self) -> tuple[str, str, int]:
+        """What its listening socket depends on."""
+        return self.name, self.host, self.port
+
+
+class ListenerLimits(NamedTuple):
+    """`max.connections` and `max.connection.creation.rate` (a second) of one listener."""
+
+    max_connections: int = UNLIMITED
+    max_connection_creation_rate: int = UNLIMITED
+
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
@@ -25,7 +38,8 @@ class NetworkSettings:
 
     A network thread serves all listeners (Kafka counts them per listener); one is enough while Python runs
     one thread at a time. Socket buffers of -1 leave the size to the system, which grows them as the
-    connection needs.
+    connection needs. The limits of `protected_listener` (Kafka: the one between brokers) are its own only,
+    unless it is the only one.
     """
 
     network_threads: int = 1
@@ -37,6 +51,11 @@ class NetworkSettings:
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
+    max_connection_creation_rate: int = UNLIMITED
+    rate_samples: int = 11
+    rate_window_ms: int = 1_000
+    listener_limits: Mapping[str, ListenerLimits] = field(default_factory=dict)
+    protected_listener: str | None = None
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     listen_backlog_size: int = 50

@@ -1,16 +1,20 @@
-"""The network layer as a whole: binds, starts, stops."""
+"""The network layer as a whole: binds, starts, changes while it runs, stops."""
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from klog.formats.errors import UsageError
 from klog.protocol.errors import ProtocolError
-from klog.server.network.acceptor import Acceptor, ConnectionCounts
+from klog.server.network.acceptor import Acceptor
 from klog.server.network.connection import Connection
+from klog.server.network.connection_limits import ConnectionCounts
 from klog.server.network.io_thread import IoThread
 from klog.server.network.network_thread import NetworkThread
 from klog.server.network.poller import Poller, new_poller
@@ -47,56 +51,88 @@ class SocketServer:
     ) -> None:
         self._listeners = tuple(listeners)
         self._settings = settings
+        self._handler = handler
+        self._clock_ms = clock_ms
         self._poller_factory = poller_factory
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._acceptor: Acceptor | None = None
-        self._counts = ConnectionCounts(settings)
+        self._counts = ConnectionCounts(settings, clock_ms)
+        self._counts.reconfigure(settings, [each.name for each in listeners])
         self._channel = RequestChannel(settings.queued_max_requests)
-        self._networks = [
-            NetworkThread(
-                f"klog-network-{number}",
-                settings,
-                handler,
-                self._channel,
-                clock_ms,
-                self._connection_closed,
-                poller_factory,
-            )
-            for number in range(settings.network_threads)
-        ]
-        self._io_threads = [
-            IoThread(f"klog-io-{number}", settings, handler, self._channel, self._networks, clock_ms)
-            for number in range(settings.io_threads)
-        ]
+        self._changing = threading.Lock()
+        self._stopped = False
+        self._numbers = itertools.count(), itertools.count()
+        # Threads that are to end are no longer among those that get work, but still are among `_known`.
+        self._networks = [self._new_network() for _ in range(settings.network_threads)]
+        self._known = list(self._networks)
+        self._io_threads = [self._new_io_thread() for _ in range(settings.io_threads)]
+        self._io_thread_count = settings.io_threads
+        self._ended_waited_s = [0.0, 0.0]
+
+    def _new_network(self) -> NetworkThread:
+        return NetworkThread(
+            f"klog-network-{next(self._numbers[0])}",
+            self._settings,
+            self._handler,
+            self._channel,
+            self._clock_ms,
+            self._connection_closed,
+            self._counts.exceeded,
+            self._poller_factory,
+        )
+
+    def _new_io_thread(self) -> IoThread:
+        name = f"klog-io-{next(self._numbers[1])}"
+        return IoThread(
+            name,
+            self._settings,
+            self._handler,
+            self._channel,
+            self._known,
+            self._clock_ms,
+            self._io_thread_ended,
+        )
+
+    # Listening.
 
     def bind(self) -> None:
         """Raises BindError; then nothing is bound."""
-        for listener in self._listeners:
-            try:
-                self._sockets.append((listener, self._listen(listener)))
-            except OSError as error:
-                self._close_listening()
-                raise BindError(
-                    f"cannot listen at {listener.host}:{listener.port} ({listener.name}): {error}",
-                    cure="another port, or stop what uses it",
-                ) from error
+        self._sockets = self._bind(self._listeners)
+
+    def _bind(self, listeners: Sequence[Listener]) -> list[tuple[Listener, socket.socket]]:
+        """Raises BindError."""
+        with ExitStack() as undoing:
+            sockets = []
+            for listener in listeners:
+                sock = self._listen(listener)
+                undoing.callback(sock.close)
+                sockets.append((listener, sock))
+            undoing.pop_all()
+        return sockets
 
     def _listen(self, listener: Listener) -> socket.socket:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        sock = socket.socket(family, kind, protocol)
+        """Raises BindError."""
         try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if self._settings.receive_buffer_bytes != -1:
-                # Inherited by accepted connections; later it would be too late for the window's scale.
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_buffer_bytes)
-            sock.bind(address)
-            sock.listen(self._settings.listen_backlog_size)
-            sock.setblocking(False)
-        except OSError:
-            sock.close()
-            raise
+            family, kind, protocol, _, address = socket.getaddrinfo(
+                listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if self._settings.receive_buffer_bytes != -1:
+                    # Inherited by accepted connections; later it would be too late for the window's scale.
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_buffer_bytes)
+                sock.bind(address)
+                sock.listen(self._settings.listen_backlog_size)
+                sock.setblocking(False)
+            except OSError:
+                sock.close()
+                raise
+        except OSError as error:
+            raise BindError(
+                f"cannot listen at {listener.host}:{listener.port} ({listener.name}): {error}",
+                cure="another port, or stop what uses it",
+            ) from error
         return sock
 
     def port(self, listener_name: str) -> int:
@@ -109,7 +145,7 @@ class SocketServer:
     def start(self) -> None:
         """Begins to accept and to serve; `bind` first."""
         self._acceptor = Acceptor(
-            self._settings, self._sockets, self._networks, self._counts, self._poller_factory
+            self._settings, self._sockets, self._networks, self._counts, self._clock_ms, self._poller_factory
         )
         for network in self._networks:
             network.start()
@@ -117,10 +153,90 @@ class SocketServer:
             io_thread.start()
         self._acceptor.start()
 
+    # Changing.
+
+    def reconfigure(self, listeners: Sequence[Listener], settings: NetworkSettings) -> None:
+        """Goes on with other listeners, numbers of threads and limits of connections; the other settings stay
+        as they were at the start. Call it between `start` and `stop`.
+
+        A listener that is there already, at the same address, keeps its socket and its connections; with
+        other TLS it takes effect for new connections. Connections of a listener that is gone are closed, and
+        so are those of a network thread that is not needed any more. Raises BindError, or ProtocolError where
+        the system has no threads left; then nothing has changed.
+        """
+        with self._changing:
+            if self._acceptor is None or self._stopped:
+                return
+            there = {listener.address: sock for listener, sock in self._sockets}
+            with ExitStack() as undoing:
+                bound = self._bind([each for each in listeners if each.address not in there])
+                for _, sock in bound:
+                    undoing.callback(sock.close)
+                self._add_threads(settings, undoing)
+                undoing.pop_all()
+            there |= {listener.address: sock for listener, sock in bound}
+            gone = {each.name for each in self._listeners} - {each.name for each in listeners}
+            self._listeners = tuple(listeners)
+            self._sockets = [(listener, there[listener.address]) for listener in listeners]
+            self._counts.reconfigure(settings, [each.name for each in listeners])
+            self._take_away_threads(settings)
+            for network in self._networks:
+                network.check_connections()
+            for network in self._known:
+                for name in gone:
+                    network.close_listener(name)
+
+    def _add_threads(self, settings: NetworkSettings, undoing: ExitStack) -> None:
+        """Raises ProtocolError where the system has none left."""
+        try:
+            for _ in range(settings.network_threads - len(self._networks)):
+                network = self._new_network()
+                network.start()
+                self._networks.append(network)
+                self._known.append(network)
+                undoing.callback(self._retire_last)
+            for _ in range(settings.io_threads - self._io_thread_count):
+                io_thread = self._new_io_thread()
+                io_thread.start()
+                self._io_threads.append(io_thread)
+                self._io_thread_count += 1
+                undoing.callback(self._end_io_thread)
+        except (OSError, RuntimeError) as error:
+            raise ProtocolError(f"more threads cannot be had: {error}") from error
+
+    def _take_away_threads(self, settings: NetworkSettings) -> None:
+        """Ends threads that are too many, and lets the acceptor know what there is now."""
+        leaving = self._networks[settings.network_threads :]
+        if self._acceptor is not None:
+            self._acceptor.change(self._sockets, self._networks[: settings.network_threads])
+        for _ in leaving:
+            self._retire_last()
+        for _ in range(self._io_thread_count - settings.io_threads):
+            self._end_io_thread()
+        self._known[:] = [network for network in self._known if network.alive]
+
+    def _retire_last(self) -> None:
+        network = self._networks.pop()
+        self._ended_waited_s[0] += network.waited_s
+        network.retire(time.monotonic() + self._settings.stop_timeout_ms / 1000)
+
+    def _end_io_thread(self) -> None:
+        self._io_thread_count -= 1
+        self._channel.end_one()
+
+    def _io_thread_ended(self, io_thread: IoThread) -> None:
+        if not self._stopped:
+            self._ended_waited_s[1] += io_thread.waited_s
+            self._io_threads.remove(io_thread)
+
+    # Stopping.
+
     def stop(self) -> None:
         """Stops accepting, answers what is being worked on, closes all. Takes at most about
         `stop_timeout_ms`.
         """
+        with self._changing:
+            self._stopped = True
         started = self._acceptor is not None
         if self._acceptor is not None:
             self._acceptor.stop()
@@ -128,7 +244,7 @@ class SocketServer:
         if started:
             for network in self._networks:
                 network.drain(deadline_s)
-            for network in self._networks:
+            for network in self._known:
                 network.join(self._settings.stop_timeout_ms / 1000 + 1)
         for connection in self._channel.drain():
             connection.closing = True
@@ -139,17 +255,16 @@ class SocketServer:
                 _log.warning("An I/O thread did not end in time; its request is given up")
         for network in self._networks:
             network.release()
-        self._close_listening()
-
-    def _close_listening(self) -> None:
         for _, sock in self._sockets:
             sock.close()
         self._sockets.clear()
 
     def _connection_closed(self, connection: Connection) -> None:
-        self._counts.remove(connection.peer[0])
+        self._counts.remove(connection.listener.name, connection.peer[0])
         if self._acceptor is not None:
             self._acceptor.connection_closed()
+
+    # What there is to measure.
 
     @property
     def connection_count(self) -> int:
@@ -164,13 +279,14 @@ class SocketServer:
     @property
     def thread_counts(self) -> tuple[int, int]:
         """How many network threads and I/O threads there are."""
-        return len(self._networks), len(self._io_threads)
+        return len(self._networks), self._io_thread_count
 
     @property
     def waited_s(self) -> tuple[float, float]:
         """Seconds that network threads and I/O threads have spent waiting for work, each summed: for idle
         ratios.
         """
-        return sum(thread.waited_s for thread in self._networks), sum(
-            thread.waited_s for thread in self._io_threads
+        network_s, io_s = self._ended_waited_s
+        return network_s + sum(thread.waited_s for thread in self._networks), io_s + sum(
+            thread.waited_s for thread in tuple(self._io_threads)
         )

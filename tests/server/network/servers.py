@@ -88,8 +88,8 @@ def frame(body: bytes, correlation_id: int = 1, api_key: int = PRODUCE, version:
 class Client:
     """A blocking client that knows frames and nothing else."""
 
-    def __init__(self, server: SocketServer, *, tls: bool = False) -> None:
-        self.sock = socket.create_connection(("127.0.0.1", server.port("TEST")), TIMEOUT_S)
+    def __init__(self, server: SocketServer, *, tls: bool = False, listener: str = "TEST") -> None:
+        self.sock = socket.create_connection(("127.0.0.1", server.port(listener)), TIMEOUT_S)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls:
             self.sock = client_tls().wrap_socket(self.sock, server_hostname="localhost")

@@ -1,0 +1,124 @@
+"""How many connections there may be, and how many new ones a second.
+
+Rules: Kafka's ConnectionQuotas; KIP-402 (limits of listeners, the listener between brokers is protected),
+KIP-612 (rates). A rate is measured over `quota.window.num` windows of `quota.window.size.seconds`, of which
+all but the one under way count as full from the start, so a burst at first is let through.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Collection
+
+from klog.server.network.settings import UNLIMITED, ListenerLimits, NetworkSettings
+
+_NO_LIMITS = ListenerLimits()
+
+
+class ConnectionRate:
+    """New connections a second. Used under a lock."""
+
+    def __init__(self, samples: int, window_ms: int) -> None:
+        self._most = samples
+        self._window_ms = window_ms
+        self._samples: deque[tuple[int, int]] = deque()  # (begin in ms, connections)
+
+    def record(self, now_ms: int) -> None:
+        """One more connection."""
+        samples = self._samples
+        if samples and now_ms < samples[-1][0] + self._window_ms:
+            samples[-1] = samples[-1][0], samples[-1][1] + 1
+        else:
+            samples.append((now_ms, 1))
+        while samples[0][0] <= now_ms - self._most * self._window_ms:
+            samples.popleft()
+
+    def delay_ms(self, limit: int, now_ms: int) -> int:
+        """How long to wait for the rate to come down to `limit`, one window at most."""
+        if limit == UNLIMITED or not self._samples:
+            return 0
+        under_way_ms = (now_ms - self._samples[0][0]) % self._window_ms
+        elapsed_ms = under_way_ms + (self._most - 1) * self._window_ms
+        excess = sum(count for _, count in self._samples) * 1000 - limit * elapsed_ms
+        if excess <= 0:
+            return 0
+        return self._window_ms if limit == 0 else min(self._window_ms, -(-excess // limit))
+
+
+class ConnectionCounts:
+    """The connections there are: in all, by listener and by address. Safe for threads.
+
+    `reconfigure` changes the limits; connections beyond a lower one are closed by who owns them (`exceeded`).
+    """
+
+    def __init__(self, settings: NetworkSettings, clock_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._lock = threading.Lock()
+        self._by_ip: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
+        self._rates: dict[str | None, ConnectionRate] = {}
+        self._listeners: frozenset[str] = frozenset()
+        self.total = 0
+
+    def reconfigure(self, settings: NetworkSettings, listeners: Collection[str]) -> None:
+        """Other limits, other listeners (by name)."""
+        with self._lock:
+            self._settings = settings
+            self._listeners = frozenset(listeners)
+            for gone in [name for name in self._rates if name is not None and name not in self._listeners]:
+                del self._rates[gone]
+
+    def _limits(self, listener: str) -> ListenerLimits:
+        return self._settings.listener_limits.get(listener, _NO_LIMITS)
+
+    def _protected(self, listener: str) -> bool:
+        return listener == self._settings.protected_listener and len(self._listeners) > 1
+
+    def has_room(self, listener: str) -> bool:
+        """Whether one more connection may come through a listener."""
+        if self._by_listener[listener] >= self._limits(listener).max_connections:
+            return False
+        return self._protected(listener) or self.total < self._settings.max_connections
+
+    def exceeded(self, listener: str) -> bool:
+        """Whether a connection of this listener is one too many."""
+        return self.total > self._settings.max_connections and not self._protected(listener)
+
+    def charge(self, listener: str) -> int:
+        """Counts a new connection into the rates; how many ms it is to wait before it is accepted."""
+        now_ms = self._clock_ms()
+        with self._lock:
+            delay_ms = self._charge(listener, self._limits(listener).max_connection_creation_rate, now_ms)
+            if self._protected(listener):
+                return delay_ms
+            return max(delay_ms, self._charge(None, self._settings.max_connection_creation_rate, now_ms))
+
+    def _charge(self, name: str | None, limit: int, now_ms: int) -> int:
+        rate = self._rates.get(name)
+        if rate is None:
+            settings = self._settings
+            rate = self._rates[name] = ConnectionRate(settings.rate_samples, settings.rate_window_ms)
+        rate.record(now_ms)
+        return rate.delay_ms(limit, now_ms)
+
+    def add(self, listener: str, ip: str) -> bool:
+        """Counts a connection in, unless its address has too many."""
+        limit = self._settings.max_connections_per_ip_overrides.get(ip, self._settings.max_connections_per_ip)
+        with self._lock:
+            if self._by_ip[ip] >= limit:
+                return False
+            self._by_ip[ip] += 1
+            self._by_listener[listener] += 1
+            self.total += 1
+            return True
+
+    def remove(self, listener: str, ip: str) -> None:
+        """Counts a connection out."""
+        with self._lock:
+            self.total -= 1
+            for counts, key in ((self._by_ip, ip), (self._by_listener, listener)):
+                counts[key] -= 1
+                if not counts[key]:
+                    del counts[key]

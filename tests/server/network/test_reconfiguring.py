@@ -1,0 +1,236 @@
+"""A server that goes on with other listeners, threads and limits while clients are connected."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from klog.formats.errors import UsageError
+from klog.server.network import BindError, Listener, ListenerLimits, NetworkSettings
+from klog.server.network.connection_limits import ConnectionCounts, ConnectionRate
+from tests.server.network.servers import (
+    CREATE_TOPICS,
+    Calling,
+    Client,
+    Echo,
+    client_tls,
+    eventually,
+    frame,
+    running,
+    server_tls,
+)
+
+TEST = Listener("TEST", "127.0.0.1", 0)
+OUTER = Listener("OUTER", "127.0.0.1", 0)
+
+
+def threads_named(prefix: str) -> int:
+    return sum(thread.name.startswith(prefix) for thread in threading.enumerate())
+
+
+def test_more_and_fewer_io_threads_serve_and_end():
+    before = threads_named("klog-io-")
+    with running(Echo(), io_threads=2) as server, Client(server) as client:
+        for count in (4, 1, 3):
+            server.reconfigure([TEST], NetworkSettings(io_threads=count))
+            assert eventually(lambda count=count: threads_named("klog-io-") - before == count)
+            assert server.thread_counts == (1, count)
+            assert client.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
+            assert client.ask(bytes(200_000)) == bytes(200_000)
+    assert threads_named("klog-io-") == before
+
+
+def test_a_network_thread_that_goes_answers_what_it_has_and_closes_its_connections():
+    held = []
+    with running(Calling(held.append), network_threads=2) as server:
+        clients = [Client(server) for _ in range(4)]
+        for client in clients:
+            client.send(frame(b"x"))
+        assert eventually(lambda: len(held) == 4)
+        server.reconfigure([TEST], NetworkSettings(network_threads=1))
+        assert server.thread_counts == (1, 2)
+        for request in held:
+            request.respond([b"answer"])
+        for client in clients:
+            assert client.receive() == (1, b"answer")
+        assert eventually(lambda: server.connection_count == 2)
+        assert eventually(lambda: threads_named("klog-network-") == 1)
+        with Client(server) as new:
+            new.send(frame(b"y"))
+            assert eventually(lambda: len(held) == 5)
+            held[4].respond([b"answer"])
+            assert new.receive() == (1, b"answer")
+        for client in clients:
+            client.sock.close()
+
+
+def test_more_network_threads_take_their_turn():
+    handler = Echo()
+    with running(handler) as server:
+        server.reconfigure([TEST], NetworkSettings(network_threads=3))
+        for _ in range(3):
+            with Client(server) as client:
+                assert client.ask(b"x") == b"x"
+    assert len(handler.threads) == 3
+
+
+def test_a_listener_is_added_and_removed_and_the_others_serve_on():
+    with running(Echo()) as server, Client(server) as old:
+        port = server.port("TEST")
+        server.reconfigure([TEST, OUTER], NetworkSettings())
+        assert server.port("TEST") == port
+        with Client(server, listener="OUTER") as outer:
+            assert outer.ask(b"new") == b"new"
+            outer_port = server.port("OUTER")
+            server.reconfigure([TEST], NetworkSettings())
+            assert outer.is_closed()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", outer_port))
+        with pytest.raises(UsageError):
+            server.port("OUTER")
+        assert old.ask(b"still here") == b"still here"
+        assert eventually(lambda: server.connection_count == 1)
+
+
+def test_a_request_that_an_io_thread_has_does_not_outlive_its_listener():
+    going, done = threading.Event(), threading.Event()
+
+    def handle(request):
+        if request.listener == "OUTER":
+            going.set()
+            assert done.wait(10)
+        request.respond([bytes(request.body)])
+
+    with running(Calling(handle), io_threads=1) as server, Client(server) as other:
+        server.reconfigure([TEST, OUTER], NetworkSettings(io_threads=1))
+        with Client(server, listener="OUTER") as client:
+            client.send(frame(b"x", api_key=CREATE_TOPICS, version=4))
+            assert going.wait(10)
+            server.reconfigure([TEST], NetworkSettings(io_threads=1))
+            assert client.is_closed()
+            done.set()
+            assert eventually(lambda: server.connection_count == 1)
+        assert other.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
+
+
+def test_an_address_that_is_taken_changes_nothing():
+    with socket.create_server(("127.0.0.1", 0)) as taken, running(Echo(), io_threads=1) as server:
+        taken_port = taken.getsockname()[1]
+        wanted = [OUTER, Listener("TAKEN", "127.0.0.1", taken_port)]
+        with pytest.raises(BindError, match="TAKEN"):
+            server.reconfigure(wanted, NetworkSettings(io_threads=2, max_connections=0))
+        assert server.thread_counts == (1, 1)
+        with pytest.raises(UsageError):
+            server.port("OUTER")
+        with Client(server) as client:
+            assert client.ask(b"x") == b"x"
+
+
+def test_a_new_tls_context_is_for_new_connections():
+    with running(Echo(), tls=True) as server, Client(server, tls=True) as old:
+        assert old.ask(b"x") == b"x"
+        strict = server_tls()
+        strict.set_alpn_protocols(["new"])
+        server.reconfigure([Listener("TEST", "127.0.0.1", 0, strict)], NetworkSettings())
+        context = client_tls()
+        context.set_alpn_protocols(["new"])
+        raw = socket.create_connection(("127.0.0.1", server.port("TEST")))
+        with context.wrap_socket(raw, server_hostname="localhost") as new:
+            assert new.selected_alpn_protocol() == "new"
+        assert old.ask(b"still here") == b"still here"
+
+
+def test_connections_beyond_a_lower_limit_are_closed_the_longest_unused_first():
+    with running(Echo()) as server:
+        clients = [Client(server) for _ in range(3)]
+        for client in clients:
+            client.ask(b"x")
+            time.sleep(0.005)
+        clients[0].ask(b"x")
+        server.reconfigure([TEST], NetworkSettings(max_connections=2))
+        assert clients[1].is_closed()
+        assert eventually(lambda: server.connection_count == 2)
+        assert clients[0].ask(b"x") == clients[2].ask(b"x") == b"x"
+        for client in clients:
+            client.sock.close()
+
+
+def test_a_higher_limit_lets_in_who_waits():
+    with running(Echo(), max_connections=1) as server, Client(server) as one:
+        assert one.ask(b"x") == b"x"
+        with Client(server) as two:
+            two.send(frame(b"waited"))
+            time.sleep(0.05)
+            assert server.connection_count == 1
+            server.reconfigure([TEST], NetworkSettings(max_connections=2))
+            assert two.receive() == (1, b"waited")
+
+
+def test_a_listener_has_a_limit_of_its_own_and_the_one_between_brokers_none_of_the_brokers():
+    settings = NetworkSettings(
+        max_connections=1, protected_listener="OUTER", listener_limits={"OUTER": ListenerLimits(2)}
+    )
+    with running(Echo()) as server, Client(server) as client:
+        assert client.ask(b"x") == b"x"
+        server.reconfigure([TEST, OUTER], settings)
+        outer = [Client(server, listener="OUTER") for _ in range(3)]
+        for each in outer[:2]:
+            assert each.ask(b"x") == b"x"
+        # There are three of one that may be, and the one that is not protected goes.
+        assert client.is_closed()
+        outer[2].send(frame(b"waited"))
+        time.sleep(0.05)
+        assert server.connection_count == 2
+        outer[0].sock.close()
+        assert outer[2].receive() == (1, b"waited")
+        for each in outer:
+            each.sock.close()
+
+
+def test_connections_that_come_too_fast_are_accepted_later():
+    settings = NetworkSettings(max_connection_creation_rate=10, rate_samples=2, rate_window_ms=200)
+    with running(Echo()) as server:
+        server.reconfigure([TEST], settings)
+        started_s = time.monotonic()
+        clients = [Client(server) for _ in range(4)]
+        assert clients[1].ask(b"x") == b"x"
+        for client in clients:
+            assert client.ask(b"x") == b"x"
+            client.sock.close()
+        assert time.monotonic() - started_s > 0.2
+
+
+def test_a_rate_lets_a_burst_through_that_fills_its_windows():
+    rate = ConnectionRate(samples=11, window_ms=1000)
+    for _ in range(50):
+        rate.record(0)
+    assert rate.delay_ms(5, 0) == 0
+    rate.record(0)
+    # 51 in 10 s are 5.1 a second: 0.2 s more make it 5.
+    assert rate.delay_ms(5, 0) == 200
+    assert rate.delay_ms(1, 0) == 1000
+    # After all its windows it has forgotten.
+    rate.record(11_000)
+    assert rate.delay_ms(1, 11_000) == 0
+
+
+def test_the_listener_between_brokers_does_not_count_into_the_brokers_rate():
+    settings = NetworkSettings(
+        max_connection_creation_rate=1, rate_samples=2, rate_window_ms=1000, protected_listener="A"
+    )
+    counts = ConnectionCounts(settings, lambda: 0)
+    counts.reconfigure(settings, ["A", "B"])
+    assert [counts.charge("A") for _ in range(3)] == [0, 0, 0]
+    assert [counts.charge("B") for _ in range(2)] == [0, 1000]
+    counts.reconfigure(settings, ["A"])
+    assert counts.charge("A") == 1000
+
+
+def test_after_the_stop_nothing_is_changed():
+    with running(Echo()) as server:
+        pass
+    server.reconfigure([TEST, OUTER], NetworkSettings(network_threads=2))
+    assert server.thread_counts == (1, 2)
