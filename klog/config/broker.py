@@ -118,6 +118,16 @@ class BrokerConfig:
         value = self[name]
         return None if value is None else text_of(value)
 
+    def of_listener(self, listener: str, name: str) -> Value:
+        """The value in force for one listener: its own (`listener.name.<listener>.<name>`), else the general
+        one. Raises `ConfigError`.
+        """
+        own = f"listener.name.{listener.lower()}.{name}"
+        for given in (self.per_broker, self.cluster, self.static):
+            if own in given:
+                return KEYS_BY_NAME[name].parse(given[own])
+        return self[name]
+
     def changed(
         self, *, cluster: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
     ) -> BrokerConfig:

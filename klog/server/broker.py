@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -21,8 +21,9 @@ from klog.controller.events import ResponseReceived, UncleanElectionEnabled
 from klog.controller.runner import Controller
 from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
-from klog.metadata.cluster import create_persistent_nodes, live_brokers, register_broker
+from klog.metadata.cluster import create_persistent_nodes, live_brokers, register_broker, update_broker
 from klog.metadata.configs import ConfigChangeNotes, read_config
+from klog.metadata.errors import NoNodeError, SessionExpiredError
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.topics import topic_names, topics_to_delete
@@ -30,7 +31,7 @@ from klog.metadata.values import BrokerRegistration
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import ControlChannel
 from klog.server.broker_state import BrokerState
-from klog.server.cleaning import ServedLogs, cleaner_config, open_cleaner
+from klog.server.cleaning import ServedLogs, open_cleaner
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
 from klog.server.handlers.dispatch import Dispatcher
@@ -39,6 +40,7 @@ from klog.server.identity import settle_identity
 from klog.server.listeners import read_listeners
 from klog.server.live_config import LiveConfig
 from klog.server.network import SocketServer
+from klog.server.reconfiguration import Reconfiguration
 from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
 from klog.server.settings import controller_settings, log_directories, network_settings
@@ -89,6 +91,7 @@ class Broker:
         self._listeners = read_listeners(config)
         self._directories = log_directories(config)
         self._replicas: ReplicaManager | None = None
+        self._reconfiguration: Reconfiguration | None = None
         self._session_id: int | None = None
         self._serving = False
         self.broker_epoch = -1
@@ -170,6 +173,7 @@ class Broker:
             self._unclean_enabled,
         )
         self._changes.load()
+        self.logs.settings = ManagerSettings.of(self.live.broker(), tuple(self._directories))
         for topic, overrides in self._changes.topic_overrides().items():
             self.live.set_topic(topic, overrides)
         self.logs.load()
@@ -223,6 +227,7 @@ class Broker:
             store=self.store,
             cache=self.cache,
             config=self.live.broker,
+            check_config=self._check_config,
             replicas=self.replicas,
             controller=self.controller,
             waiting=self.waiting,
@@ -236,20 +241,24 @@ class Broker:
             elsewhere=worker.submit,
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
-        self.network = SocketServer(
-            self._listeners.bound, network_settings(self._static), dispatcher, clock_ms=self._clock_ms
-        )
+        settings = network_settings(self.live.broker(), self._listeners)
+        self.network = SocketServer(self._listeners.bound, settings, dispatcher, clock_ms=self._clock_ms)
         self.network.bind()
         closing.callback(self.network.stop)
+        self._reconfiguration = Reconfiguration(
+            self.live, self._listeners, self.network, self.logs, self.cleaner, self._endpoints_changed
+        )
+        closing.callback(self._reconfiguration.close)
 
     # -- being a member --------------------------------------------------------------------------------------
 
     def registration(self) -> BrokerRegistration:
         """How this broker wants to be known."""
-        ports = {each.name: self.network.port(each.name) for each in self._listeners.bound}
+        listeners = self._listeners if self._reconfiguration is None else self._reconfiguration.listeners
+        ports = {each.name: self.network.port(each.name) for each in listeners.bound}
         return BrokerRegistration(
             self.identity.broker_id,
-            self._listeners.endpoints(ports),
+            listeners.endpoints(ports),
             self._static.text("broker.rack"),
             timestamp_ms=self._clock_ms(),
         )
@@ -268,13 +277,25 @@ class Broker:
 
     # -- changes of configs ----------------------------------------------------------------------------------
 
+    def _check_config(self, config: BrokerConfig) -> None:
+        """Raises `UsageError` where the broker could not go on with it."""
+        if self._reconfiguration is not None:
+            self._reconfiguration.check(config)
+
     def _broker_config_changed(self, config: BrokerConfig) -> None:
-        before = cleaner_config(self.live.broker())
+        """Raises `KlogError`; then everything is as it was."""
+        if self._reconfiguration is not None:
+            self._reconfiguration.apply(config)
+            return
+        listeners = read_listeners(config)
+        network_settings(config, listeners)
+        self._listeners = listeners
         self.live.set_broker(config)
-        if self._serving and cleaner_config(config) != before:
-            self.cleaner.reconfigure(cleaner_config(config))
-        for topic in {log.partition.topic for log in self.logs.logs()}:
-            self.logs.reconfigure(topic)
+
+    def _endpoints_changed(self) -> None:
+        # Without a session there is no registration to rewrite; the next one is made anew.
+        with suppress(NoNodeError, SessionExpiredError):
+            update_broker(self.store, self.registration())
 
     def _topic_config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.live.set_topic(topic, overrides)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import re
 import socket
-import ssl
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
+from klog.formats.errors import UsageError
 from klog.metadata.values import Endpoint
 from klog.server.network import Listener
+from klog.server.tls import Tls, check_replacement, read_tls
 
 _URL: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[^\]]*\]|[^:\[\]]*):(-?[0-9]+)")
 _SERVED: Final = ("PLAINTEXT", "SSL")
@@ -35,6 +36,7 @@ class Listeners(NamedTuple):
     protocols: Mapping[str, str]
     advertised: tuple[_Address, ...]
     inter_broker: str
+    tls: Mapping[str, Tls]
 
     def endpoints(self, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
         """What is registered: port 0 becomes the port that was bound (`ports` by listener name)."""
@@ -44,8 +46,11 @@ class Listeners(NamedTuple):
         )
 
 
-def read_listeners(config: BrokerConfig) -> Listeners:
-    """The listeners that the configs ask for. Raises `ConfigError`."""
+def read_listeners(config: BrokerConfig, present: Listeners | None = None) -> Listeners:
+    """The listeners that the configs ask for; of `present` is kept what has not changed.
+
+    Raises `ConfigError`.
+    """
     protocols = _protocols(config)
     listening = _addresses(config, "listeners", protocols)
     if not listening:
@@ -54,15 +59,47 @@ def read_listeners(config: BrokerConfig) -> Listeners:
     if config.text("advertised.listeners"):
         advertised = _addresses(config, "advertised.listeners", protocols)
     inter_broker = _inter_broker(config, protocols, advertised)
+    unknown = {each.name for each in advertised} - {each.name for each in listening}
+    if unknown:
+        raise ConfigError(
+            "advertised.listeners",
+            config.text("advertised.listeners") or "",
+            f"{', '.join(sorted(unknown))}: only what is among the listeners can be advertised",
+        )
+    tls = {
+        name: read_tls(config, name, None if present is None else present.tls.get(name))
+        for name, _, _ in listening
+        if protocols[name] == "SSL"
+    }
     bound = tuple(
-        Listener(name, host, port, _tls(config, name) if protocols[name] == "SSL" else None)
+        Listener(name, host, port, tls[name].context if name in tls else None)
         for name, host, port in listening
     )
     reachable = tuple(
         address._replace(host=address.host if _reachable(address.host) else socket.getfqdn())
         for address in advertised
     )
-    return Listeners(bound, protocols, reachable, inter_broker)
+    return Listeners(bound, protocols, reachable, inter_broker, tls)
+
+
+def check_listeners(old: Listeners, new: Listeners) -> None:
+    """Whether a running broker may go on with `new`. Raises `UsageError`."""
+    if new.inter_broker != old.inter_broker:
+        raise UsageError(
+            f"Advertised listener must be specified for inter-broker listener {old.inter_broker}"
+        )
+    before = {each.name: each for each in old.bound}
+    for listener in new.bound:
+        name = listener.name
+        if name not in before:
+            continue
+        if old.protocols[name] != new.protocols[name]:
+            raise UsageError(f"Security protocol cannot be updated for existing listener {name}")
+        if name == new.inter_broker and listener.address != before[name].address:
+            # Controllers go on with the address that they know.
+            raise UsageError(f"The address of inter-broker listener {name} cannot be updated")
+        if name in new.tls:
+            check_replacement(name, old.tls[name], new.tls[name])
 
 
 def _reachable(host: str) -> bool:
@@ -112,33 +149,3 @@ def _inter_broker(
             "inter.broker.listener.name", str(name), "it must be one of the advertised listeners"
         )
     return name.upper()
-
-
-def _tls(config: BrokerConfig, name: str) -> ssl.SSLContext:
-    """A TLS server context from PEM files (KIP-651: `ssl.keystore.type=PEM`), per listener or for all."""
-
-    def text(key: str) -> str | None:
-        prefixed = f"listener.name.{name.lower()}.{key}"
-        return config.static.get(prefixed) or config.text(key)
-
-    location = text("ssl.keystore.location")
-    if location is None or text("ssl.keystore.type") != "PEM":
-        raise ConfigError(
-            "ssl.keystore.location",
-            str(location),
-            f"listener {name} needs a key and a certificate chain in one PEM file",
-            cure="set ssl.keystore.type=PEM and ssl.keystore.location",
-        )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(location, password=text("ssl.key.password"))
-        truststore = text("ssl.truststore.location")
-        if truststore is not None:
-            context.load_verify_locations(truststore)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError("ssl.keystore.location", location, f"cannot be used: {error}") from error
-    wanted = text("ssl.client.auth") or "none"
-    context.verify_mode = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL}.get(
-        wanted, ssl.CERT_NONE
-    )
-    return context

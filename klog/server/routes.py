@@ -47,8 +47,9 @@ from klog.server.waiting_rooms import WaitingRooms
 class Collaborators:
     """What the handlers work with.
 
-    `hosted` lists the log directories, `broker_epoch` is the present one, `elsewhere` runs what a network
-    thread must not wait for.
+    `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
+    log directories, `broker_epoch` is the present one, `elsewhere` runs what a network thread must not wait
+    for.
     """
 
     broker_id: int
@@ -56,6 +57,7 @@ class Collaborators:
     store: MetadataStore
     cache: MetadataCache
     config: Callable[[], BrokerConfig]
+    check_config: Callable[[BrokerConfig], None]
     replicas: ReplicaManager
     controller: Controller
     waiting: WaitingRooms
@@ -128,7 +130,9 @@ def _topic_routes(parts: Collaborators) -> dict[int, Route]:
 def _config_routes(parts: Collaborators) -> dict[int, Route]:
     loggers = Loggers()
     describe = DescribeConfigsHandler(parts.broker_id, parts.store, parts.cache, parts.config, loggers.levels)
-    alter = AlterConfigsHandler(parts.broker_id, parts.store, parts.cache, parts.config, loggers)
+    alter = AlterConfigsHandler(
+        parts.broker_id, parts.store, parts.cache, parts.config, parts.check_config, loggers
+    )
     return {
         ApiKey.DESCRIBE_CONFIGS: Route(describe.handle),
         ApiKey.ALTER_CONFIGS: Route(alter.handle),

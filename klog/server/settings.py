@@ -15,12 +15,13 @@ from typing import Final
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
 from klog.controller.settings import ControllerSettings
-from klog.server.network import NetworkSettings
+from klog.server.listeners import Listeners
+from klog.server.network import ListenerLimits, NetworkSettings
 
 _LISTEN_BACKLOG: Final = 1024
 
 
-def network_settings(config: BrokerConfig) -> NetworkSettings:
+def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSettings:
     """What the network layer is told. Raises `ConfigError`."""
 
     def chosen(name: str, own: int) -> int:
@@ -35,10 +36,22 @@ def network_settings(config: BrokerConfig) -> NetworkSettings:
         max_connections=config.number("max.connections"),
         max_connections_per_ip=config.number("max.connections.per.ip"),
         max_connections_per_ip_overrides=_per_ip(config),
+        max_connection_creation_rate=config.number("max.connection.creation.rate"),
+        rate_samples=config.number("quota.window.num"),
+        rate_window_ms=config.number("quota.window.size.seconds") * 1000,
+        listener_limits={each.name: _limits(config, each.name) for each in listeners.bound},
+        protected_listener=listeners.inter_broker,
         send_buffer_bytes=chosen("socket.send.buffer.bytes", -1),
         receive_buffer_bytes=chosen("socket.receive.buffer.bytes", -1),
         listen_backlog_size=chosen("socket.listen.backlog.size", _LISTEN_BACKLOG),
     )
+
+
+def _limits(config: BrokerConfig, listener: str) -> ListenerLimits:
+    """A listener's own limits; those of the broker count for all together."""
+    names = "max.connections", "max.connection.creation.rate"
+    found = (config.of_listener(listener, name) for name in names)
+    return ListenerLimits(*(value for value in found if isinstance(value, int)))
 
 
 def _per_ip(config: BrokerConfig) -> Mapping[str, int]:
@@ -49,6 +62,8 @@ def _per_ip(config: BrokerConfig) -> Mapping[str, int]:
         if not host or not limit.isdigit():
             raise ConfigError(key, pair, "an override is written host:limit")
         found[host] = int(limit)
+    if config.number("max.connections.per.ip") == 0 and not found:
+        raise ConfigError("max.connections.per.ip", "0", f"it can be zero only if {key} is set")
     return found
 
 

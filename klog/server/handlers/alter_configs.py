@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
 from klog.config.broker import BrokerConfig
@@ -30,11 +30,7 @@ from klog.server.handlers.answers import entity_of, part, send_answer
 from klog.server.handlers.config_operations import Operation, OperationType, applied, operation
 from klog.server.handlers.describe_configs import ResourceType, check_broker_id
 from klog.server.handlers.refusals import RefusedError, refusal_of
-from klog.server.listeners import read_listeners
 from klog.server.network.request import Request
-
-# These must make sense together.
-_OF_LISTENERS: Final = frozenset(("listeners", "advertised.listeners", "listener.security.protocol.map"))
 
 # What a resource's configs become, made of what they are.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
@@ -49,7 +45,9 @@ class LoggerLevels(Protocol):
 
 
 class AlterConfigsHandler:
-    """Answers requests of both kinds."""
+    """Answers requests of both kinds. `check` raises `UsageError` for configs that the broker could not go on
+    with.
+    """
 
     def __init__(
         self,
@@ -57,12 +55,14 @@ class AlterConfigsHandler:
         store: MetadataStore,
         cache: MetadataCache,
         config: Callable[[], BrokerConfig],
+        check: Callable[[BrokerConfig], None],
         loggers: LoggerLevels,
     ) -> None:
         self._broker_id = broker_id
         self._store = store
         self._cache = cache
         self._config = config
+        self._check = check
         self._loggers = loggers
 
     def handle(self, request: Request) -> None:
@@ -142,8 +142,8 @@ class AlterConfigsHandler:
         configs = change(present)
         try:
             check_dynamic_configs(self._config(), configs, per_broker=bool(name))
-            if name and configs.keys() & _OF_LISTENERS:
-                read_listeners(self._config().changed(per_broker=configs))
+            old = self._config()
+            self._check(old.changed(per_broker=configs) if name else old.changed(cluster=configs))
         except UsageError as error:
             # A bad value is an invalid request here, and an invalid config for a topic (KAFKA-13609).
             raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from error

@@ -13,7 +13,7 @@ from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.dynamic import applicable
-from klog.config.keys import ConfigError
+from klog.formats.errors import KlogError
 from klog.metadata.configs import read_config, read_configs
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.paths import DEFAULT_ENTITY
@@ -28,7 +28,9 @@ _UNCLEAN: Final = "unclean.leader.election.enable"
 class ConfigChanges:
     """Reads configs again when a note names their entity.
 
-    `replace` gets the broker's configs after a change, `topic_changed` a topic with its overrides.
+    `replace` gets the broker's configs after a change, or, though they are the same, when somebody has set
+    them again: files that they name may have changed. It raises `KlogError` where it leaves everything as it
+    was. `topic_changed` gets a topic with its overrides.
     `unclean_enabled` is told of a topic (or, with None, of the default) that now allows unclean elections.
     """
 
@@ -50,8 +52,8 @@ class ConfigChanges:
 
     def load(self) -> None:
         """The dynamic broker configs as they are in the tree: at the start, and in a new session."""
-        self._read_brokers(DEFAULT_ENTITY)
-        self._read_brokers(str(self._broker_id))
+        self._read_brokers(DEFAULT_ENTITY, set_again=False)
+        self._read_brokers(str(self._broker_id), set_again=False)
 
     def topic_overrides(self) -> dict[str, dict[str, str]]:
         """The overrides of all topics, for the start. Raises `InvalidZnodeError`."""
@@ -64,7 +66,7 @@ class ConfigChanges:
             if kind == "topics" and name:
                 self._read_topic(desanitize(name))
             elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
-                self._read_brokers(name)
+                self._read_brokers(name, set_again=True)
         except InvalidZnodeError as error:
             _log.error("The configs of %s stay as they are: %s", entity_path, error)
 
@@ -74,7 +76,7 @@ class ConfigChanges:
         if overrides.get(_UNCLEAN, "").strip().lower() == "true":
             self._unclean_enabled(topic)
 
-    def _read_brokers(self, name: str) -> None:
+    def _read_brokers(self, name: str, *, set_again: bool) -> None:
         per_broker = name != DEFAULT_ENTITY
         kept, passed_over = applicable(read_config(self._store, f"brokers/{name}"), per_broker=per_broker)
         if passed_over:
@@ -82,10 +84,10 @@ class ConfigChanges:
         old = self._config()
         try:
             new = old.changed(per_broker=kept) if per_broker else old.changed(cluster=kept)
-        except ConfigError as error:
+            if new != old or set_again:
+                self._replace(new)
+        except KlogError as error:
             _log.error("The configs of brokers/%s stay as they are: %s", name, error)
             return
-        if new != old:
-            self._replace(new)
         if new.flag(_UNCLEAN) and not old.flag(_UNCLEAN):
             self._unclean_enabled(None)

@@ -48,6 +48,7 @@ from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import MetadataHandler
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.topic_waits import DelayedTopics
+from klog.server.listeners import read_listeners
 from tests.server.handlers.parts import Clock, FakeRequest, answer_of, request_of
 
 CLUSTER_ID = "c1uster0AAAAAAAAAAAAAA"
@@ -99,6 +100,11 @@ class Outbox:
 
     def close(self) -> None:
         self._queue.clear()
+
+
+def check_alone(config: BrokerConfig) -> None:
+    """As a broker that has no listeners yet."""
+    read_listeners(config)
 
 
 class AdminCluster:
@@ -158,7 +164,8 @@ class AdminCluster:
             lambda: self.epochs[ME],
             INNER_LISTENER,
         )
-        alter = AlterConfigsHandler(ME, store, cache, config, Loggers("klog.made.for.tests"))
+        loggers = Loggers("klog.made.for.tests")
+        alter = AlterConfigsHandler(ME, store, cache, config, check_alone, loggers)
         loggers = Loggers("klog.made.for.tests").levels
         self.handlers = {
             ApiKey.METADATA: MetadataHandler(CLUSTER_ID, cache, AutoTopicCreation(self.creator, config)),
