@@ -16,9 +16,10 @@ from klog.formats.names import TopicPartition
 from klog.spark.files import is_remote, read_at
 from klog.spark.index_lookup import TimeEntry, TimeIndex
 from klog.spark.options import EARLIEST, LATEST, Edge, ReadOptions
+from klog.spark.requests import REQUESTS_AT_ONCE
 from klog.spark.seek import sound_batch, walk
 from klog.spark.segments import OpenSegment, Place
-from klog.spark.survey import REQUESTS_AT_ONCE, Extent, each
+from klog.spark.survey import Extent, each
 from klog.storage.reader import SegmentReader
 from klog.storage.select import Bounds
 
@@ -76,7 +77,7 @@ def offset_at(
     What cannot be read is added to `problems`, and what is behind it is looked at.
     """
 
-    def look(extent: Extent) -> int | None | KlogError:
+    def look(extent: Extent) -> int | KlogError | None:
         try:
             return _offset_in(extent, timestamp_ms, extent is extents[-1], limit_bytes)
         except KlogError as error:

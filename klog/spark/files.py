@@ -6,6 +6,8 @@ Local files go through `klog.storage.files`, all others through `klog.spark.remo
 
 from __future__ import annotations
 
+import fnmatch
+import glob
 import os
 import re
 from dataclasses import dataclass
@@ -109,6 +111,26 @@ def entry_of(path: str) -> Entry | None:
     if os.path.isdir(name):
         return Entry(base_name(name), name, True, 0)
     return Entry(base_name(name), name, False, local.size_bytes(name)) if os.path.exists(name) else None
+
+
+def expand(path: str) -> list[str]:
+    """The paths that a pattern matches, by name; any other path as it is. Raises `StorageError`.
+
+    Patterns have `*`, `?` or `[...]` in any of their names; those of URIs have no `?`, which begins options.
+    """
+    if not is_remote(path):
+        name = local_path(path)
+        return sorted(glob.glob(name)) if glob.has_magic(name) and not os.path.exists(name) else [path]
+    place, mark, options = path.partition("?")
+    above, _, last = place.rstrip("/").rpartition("/")
+    if not glob.has_magic(place) or above.endswith(":/"):
+        return [path]
+    return [
+        entry.path
+        for directory in expand(above + mark + options)
+        for entry in list_directory(directory)
+        if fnmatch.fnmatchcase(entry.name, last)
+    ]
 
 
 def exists(path: str) -> bool:

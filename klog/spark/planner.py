@@ -14,18 +14,24 @@ the first transaction begins that is open at its end.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from klog.formats.errors import CorruptRecordError, KlogError, UsageError
 from klog.formats.names import TopicPartition
 from klog.spark.bounds import resolve
-from klog.spark.discover import Found, Replica, discover
+from klog.spark.discover import discover
+from klog.spark.files import is_remote
 from klog.spark.options import Isolation, ReadOptions, Subscription
+from klog.spark.replica_files import Found, Replica
 from klog.spark.replicas import PartitionLog, merge
+from klog.spark.requests import side_by_side
 from klog.spark.splits import Divergence, LostRange, PartitionPlan, Plan
 from klog.spark.splitting import Piece, split_up
 from klog.spark.transactions import Transactions, transactions
+
+_PARTITIONS_AT_ONCE: Final = 8
+"""Partitions looked at side by side, each with requests of its own for its segments."""
 
 
 class _Part(NamedTuple):
@@ -48,7 +54,7 @@ def plan(options: ReadOptions) -> Plan:
             groups.setdefault(replica.partition, []).append(replica)
     if not groups:
         raise _nothing(found, options)
-    parts = [_part(partition, groups[partition], options, found) for partition in sorted(groups)]
+    parts = _parts(groups, options, found)
     pieces = [piece for part in parts for piece in part.pieces]
     splits = split_up(pieces, options.target_split_bytes, options.min_partitions, found.problems)
     made = Plan(
@@ -62,6 +68,24 @@ def plan(options: ReadOptions) -> Plan:
     if options.fail_on_data_loss:
         _demand_all(made)
     return made
+
+
+def _parts(
+    groups: Mapping[TopicPartition, Sequence[Replica]], options: ReadOptions, found: Found
+) -> list[_Part]:
+    """What is read of each partition, in their order; those in object stores are looked at side by side."""
+
+    def look(partition: TopicPartition) -> tuple[_Part, Found]:
+        own = Found()
+        return _part(partition, groups[partition], options, own), own
+
+    remote = any(is_remote(replica.directory) for replicas in groups.values() for replica in replicas)
+    parts = []
+    for part, own in side_by_side(look, sorted(groups), remote=remote, at_once=_PARTITIONS_AT_ONCE):
+        found.problems += own.problems
+        found.skipped += own.skipped
+        parts.append(part)
+    return parts
 
 
 def _is_wanted(subscription: Subscription, partition: TopicPartition) -> bool:

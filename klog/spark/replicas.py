@@ -15,8 +15,8 @@ from operator import attrgetter
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import StorageError
 from klog.formats.names import DirectoryState
-from klog.spark.discover import Found, Replica
 from klog.spark.lineage import common_end, first_difference
+from klog.spark.replica_files import Found, Replica
 from klog.spark.splits import Divergence, LostRange
 from klog.spark.survey import Extent, Survey, survey
 

@@ -57,6 +57,16 @@ def sound_batch(
     return table if table.valid[0] and 0 <= table.magic[0] <= 2 else None
 
 
+def header_at(file: BinaryIO, position_bytes: int) -> BatchTable:
+    """The header of the batch at a position, checked in no way; an empty table where there can be none."""
+    table = BatchTable()
+    data = read_at(file, position_bytes, BATCH_HEADER_BYTES)
+    kernel.scan(data, position_bytes, False, table)
+    if not len(table) and table.need_bytes:
+        _scan_header(data, position_bytes, table.need_bytes, table)
+    return table
+
+
 def headers(file: BinaryIO, start_bytes: int, end_bytes: int) -> Iterator[tuple[bytes, BatchTable]]:
     """Buffers and tables (reused) of the headers of whole batches from a batch's position on.
 

@@ -22,9 +22,9 @@ from klog.formats import kernel
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import BATCH_HEADER_BYTES, INT32_MAX
 from klog.formats.errors import KlogError, StorageError
-from klog.spark.discover import SegmentFile
 from klog.spark.files import open_input, read_at
 from klog.spark.index_lookup import OffsetIndex
+from klog.spark.replica_files import SegmentFile
 from klog.spark.seek import candidates, first_filled_byte, sound_batch, walk
 from klog.storage.reader import SegmentReader, raise_problem
 

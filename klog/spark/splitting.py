@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
-from klog.spark.discover import SegmentFile
 from klog.spark.files import is_remote
+from klog.spark.replica_files import SegmentFile
 from klog.spark.segments import OpenSegment, Place
 from klog.spark.splits import Split
 from klog.spark.survey import Extent, each

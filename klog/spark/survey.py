@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
-from klog.spark.discover import Found, Replica, SegmentFile
 from klog.spark.files import is_remote
+from klog.spark.replica_files import Found, Replica, SegmentFile
+from klog.spark.requests import side_by_side
 from klog.spark.segments import End, OpenSegment
 from klog.spark.splits import LostRange
 from klog.spark.swaps import settled
-
-REQUESTS_AT_ONCE: Final = 16
-"""Looking at a remote file is waiting: that many are looked at side by side."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -119,12 +117,7 @@ def _lost(
 
 def each(look: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """`look` at each of the items (segments, or what has one), in their order; remote ones side by side."""
-    if len(items) < 2 or not any(is_remote(_path(item)) for item in items):
-        return [look(item) for item in items]
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(REQUESTS_AT_ONCE, "klog-plan") as threads:
-        return list(threads.map(look, items))
+    return side_by_side(look, items, remote=any(is_remote(_path(item)) for item in items))
 
 
 def _path(item: object) -> str:

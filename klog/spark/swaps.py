@@ -8,7 +8,7 @@ cleaned into them, and go. Decides over listings; of a `.swap` its end is looked
 from __future__ import annotations
 
 from klog.formats.errors import StorageError
-from klog.spark.discover import Replica, SegmentFile
+from klog.spark.replica_files import Replica, SegmentFile
 from klog.spark.segments import OpenSegment
 
 

@@ -18,8 +18,8 @@ from typing import Final
 
 from klog.formats.constants import TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, KlogError
-from klog.spark.discover import Replica, SegmentFile
 from klog.spark.files import read_small
+from klog.spark.replica_files import Replica, SegmentFile
 from klog.spark.seek import walk
 from klog.spark.segments import OpenSegment
 from klog.spark.splits import AbortedRange

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from klog.formats.names import DirectoryState, FileKind, TopicPartition
-from klog.spark.discover import Found, discover
+from klog.spark.discover import discover
+from klog.spark.replica_files import Found
 from tests.corpora import log_dirs
 from tests.spark.logs import batch, write_checkpoint, write_epochs, write_segment, write_topic_id
 
@@ -78,7 +79,7 @@ def test_a_segment_under_another_name_starts_at_its_first_batch_and_must_be_name
     found = discover([str(log), str(directory / "b.log"), str(directory / "a.log")])
     assert [Path(segment.log).name for segment in found.replicas[0].segments] == [log.name, "b.log"]
     assert found.replicas[0].segments[1].base_offset == 70
-    assert found.skipped == [(str(directory / "a.log"), f"{log} starts there too")]
+    assert found.skipped == [(str(directory / "a.log"), f"starts where {log} does")]
 
 
 def test_log_directories_are_found_below_hosts_and_disks(tmp_path: Path) -> None:
@@ -87,6 +88,35 @@ def test_log_directories_are_found_below_hosts_and_disks(tmp_path: Path) -> None
     found = discover([str(tmp_path)])
     assert names(found) == ["orders-0", "orders-0"]
     assert [Path(replica.directory).parts[-3] for replica in found.replicas] == ["host-1", "host-2"]
+
+
+def test_a_log_directory_may_be_called_like_a_partition(tmp_path: Path) -> None:
+    write_segment(tmp_path / "kafka-1" / "orders-0", [batch(0)])
+    write_segment(tmp_path / "kafka-2" / "data" / "orders-0", [batch(0)])
+    write_checkpoint(tmp_path / "kafka-1", FileKind.REPLICATION_CHECKPOINT, orders_0=1)
+    for path in (tmp_path, tmp_path / "kafka-*"):
+        assert names(discover([str(path)])) == ["orders-0", "orders-0"]
+    assert [replica.high_watermark for replica in discover([str(tmp_path)]).replicas] == [1, None]
+
+
+def test_segments_of_tiered_stores_are_found_under_their_plugins_names(tmp_path: Path) -> None:
+    log = write_segment(tmp_path / "made-0", [batch(40, 5)])
+    segment_id = "oAtiIQ95REujbuzNd_lkLQ"
+    for directory in (f"local/orders-7-{TOPIC_ID}", f"aiven/payments-{TOPIC_ID}/3"):
+        place = tmp_path / "tiers" / directory
+        place.mkdir(parents=True)
+        for suffix in (".log", ".index"):
+            data = log.with_suffix(suffix).read_bytes()
+            (place / f"{log.stem}-{segment_id}{suffix}").write_bytes(data)
+        (place / f"{log.stem}-{'z' * 22}.log").write_bytes(log.read_bytes()[:-1])
+        (place / f"{log.stem}-{segment_id}.rsm-manifest").write_text("{}")
+    found = discover([str(tmp_path / "tiers")])
+    assert names(found) == ["orders-7", "payments-3"]
+    for replica in found.replicas:
+        assert [segment.base_offset for segment in replica.segments] == [40]
+        assert replica.segments[0].log.endswith(f"{segment_id}.log")
+        assert replica.segments[0].offset_index is not None
+    assert [Path(path).name[21:24] for path, _ in found.skipped] == ["zzz", "zzz"]
 
 
 def test_a_directory_that_several_paths_lead_to_counts_once(tmp_path: Path) -> None:
@@ -141,7 +171,7 @@ def test_a_plain_segment_goes_before_its_gzipped_copy(tmp_path: Path) -> None:
     copy.write_bytes(gzip.compress(log.read_bytes()))
     found = discover([str(tmp_path)])
     assert [segment.log for segment in found.replicas[0].segments] == [str(log)]
-    assert found.skipped == [(str(copy), f"a copy of {log}")]
+    assert found.skipped == [(str(copy), f"starts where {log} does")]
 
 
 def test_what_cannot_be_read_is_a_problem_and_the_rest_is_found(tmp_path: Path) -> None:

@@ -75,6 +75,21 @@ def test_a_remote_directory_is_listed_with_sizes(store: CountedFileSystem) -> No
     assert not files.exists(f"{ROOT}/t-0/c.log")
 
 
+def test_a_pattern_is_what_it_matches_by_name(store: CountedFileSystem, tmp_path: Path) -> None:
+    for name in ("b-0/x.log", "a-0/x.log", "a-1/y.log"):
+        store.pipe({f"/logs/{name}": b"1"})
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(b"1")
+    for root in (ROOT, str(tmp_path)):
+        assert files.expand(f"{root}/a-*") == [f"{root}/a-0", f"{root}/a-1"]
+        assert files.expand(f"{root}/*-0/x.log") == [f"{root}/a-0/x.log", f"{root}/b-0/x.log"]
+        assert files.expand(f"{root}/[ab]-1") == [f"{root}/a-1"]
+        assert files.expand(f"{root}/c-*") == []
+        assert files.expand(f"{root}/c-0") == [f"{root}/c-0"]
+    (tmp_path / "[odd]").mkdir()
+    assert files.expand(f"{tmp_path}/[odd]") == [f"{tmp_path}/[odd]"]
+
+
 def test_local_links_that_lead_nowhere_and_devices_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"123")
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from klog.formats import kernel
 from klog.formats.columns import BatchTable
 from klog.spark import seek
-from klog.spark.discover import SegmentFile, discover
+from klog.spark.discover import discover
+from klog.spark.replica_files import SegmentFile
 from klog.spark.seek import first_filled_byte, headers, next_sound_batch, sound_batch, walk
 from klog.spark.segments import OpenSegment, Place
 from tests.corpora import corpora, partitions
