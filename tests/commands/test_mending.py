@@ -16,7 +16,7 @@ from klog.formats.errors import StorageError
 from klog.storage import files
 from tests.commands.running import Run, runner
 from tests.corpora import Corpus
-from tests.storage.mending import contents
+from tests.storage.mending import contents, overlong
 
 RUN = "from klog.commands.main import main; main()"
 
@@ -28,6 +28,7 @@ def klog(*args: str | Path) -> subprocess.CompletedProcess[str]:
         check=False,
         text=True,
         stdin=subprocess.DEVNULL,
+        timeout=120,
     )
 
 
@@ -140,6 +141,73 @@ def test_with_yes_the_log_is_cut_and_the_rest_kept_beside_the_log_directory(log_
     assert (quarantine / "00000000000000000025.log").stat().st_size == 1599
     assert sorted(path.name for path in log_directory.iterdir()) == ["c-b.flip-first-0", "c-b.intact-0"]
     assert klog("verify", "--quiet", log_directory).returncode == 0
+
+
+SPLIT_STEPS = [
+    ("split", "00000000000000000025.log", "00000000002147483748.log"),
+    ("setAside", "00000000000000000025.index", "of a segment that was split"),
+    ("setAside", "00000000000000000025.timeindex", "of a segment that was split"),
+    ("cut", "00000000000000000025.log", None),
+    ("rebuild", "00000000000000000000.index", "differs from what the segment gives"),
+    ("rebuild", "00000000000000000000.timeindex", "differs from what the segment gives"),
+    ("rebuild", "00000000000000000025.index", "missing"),
+    ("rebuild", "00000000000000000025.timeindex", "missing"),
+    ("rebuild", "00000000002147483748.index", "missing"),
+    ("rebuild", "00000000002147483748.timeindex", "missing"),
+]
+
+
+def test_a_dry_run_tells_people_where_a_segment_is_split(tmp_path: Path) -> None:
+    directory = overlong(tmp_path)
+    before = contents(directory)
+    done = klog("recover", "--dry-run", directory)
+    headline, *lines = done.stdout.splitlines()
+    assert done.returncode == 0
+    assert headline.startswith(f"{directory}: ")
+    assert headline.endswith(" changes, 3 segments, offsets 0 to 2147483753")
+    # Which snapshots of producers are written anew depends on the time at which the test runs.
+    found, *steps = [line for line in lines if ".snapshot" not in line]
+    why = "offset 2147483752 is too far from the segment's base for an index (KAFKA-6264)"
+    assert found == f"  found   00000000000000000025.log at byte 1166: {why}"
+    assert steps == [
+        "  split   00000000000000000025.log, bytes 1166 to 1599 -> 00000000002147483748.log",
+        "  aside   00000000000000000025.index (of a segment that was split)",
+        "  aside   00000000000000000025.timeindex (of a segment that was split)",
+        "  cut     00000000000000000025.log at byte 1166, 433 bytes go",
+        "  rebuild 00000000000000000000.index (differs from what the segment gives)",
+        "  rebuild 00000000000000000000.timeindex (differs from what the segment gives)",
+        "  rebuild 00000000000000000025.index (missing)",
+        "  rebuild 00000000000000000025.timeindex (missing)",
+        "  rebuild 00000000002147483748.index (missing)",
+        "  rebuild 00000000002147483748.timeindex (missing)",
+        "1 partition: 0 sound",
+    ]
+    assert contents(directory) == before
+
+
+@pytest.mark.parametrize("how", ["--dry-run", "--yes"])
+def test_a_split_is_told_to_programs_step_by_step(how: str, tmp_path: Path) -> None:
+    directory = overlong(tmp_path)
+    whole = (directory / "00000000000000000025.log").read_bytes()
+    done = klog("recover", how, "--json", directory)
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["outcome"]) == (0, "planned" if how == "--dry-run" else "recovered")
+    assert (told["segments"], told["logEndOffset"], told["kafkaRefusesToStart"]) == (3, 2147483753, False)
+    assert [(found["file"], found["position"], found["kafka"]) for found in told["findings"]] == [
+        ("00000000000000000025.log", 1166, "splits the segment")
+    ]
+    steps = [step for step in told["steps"] if not step["file"].endswith(".snapshot")]
+    assert [(step["do"], step["file"], step.get("to", step.get("why"))) for step in steps] == SPLIT_STEPS
+    split, cut = steps[0], steps[3]
+    assert (split["position"], split["end"], cut["position"], cut["size"]) == (1166, 1599, 1166, 1599)
+    if how == "--dry-run":
+        assert told["quarantine"] is None
+        return
+    assert (directory / "00000000000000000025.log").read_bytes() == whole[:1166]
+    assert (directory / "00000000002147483748.log").read_bytes() == whole[1166:]
+    assert (Path(told["quarantine"]) / "00000000000000000025.log.tail").read_bytes() == whole[1166:]
+    again = klog("recover", "--dry-run", directory)
+    assert again.stdout == "1 partition: 1 sound\n"
 
 
 def test_files_that_lead_nowhere_are_passed_over_as_kafka_does(log_directory: Path) -> None:

@@ -63,3 +63,15 @@ def batch_positions(data: bytes | bytearray) -> list[int]:
         positions.append(at)
         at += 12 + struct.unpack_from(">i", data, at + 8)[0]
     return positions
+
+
+def overlong(target: Path) -> Path:
+    """A copy of a sound partition whose last batch says offsets too far from its segment's base for an index
+    (KAFKA-6264): its checksum does not cover them.
+    """
+    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), target)
+    log = directory / "00000000000000000025.log"
+    data = bytearray(log.read_bytes())
+    struct.pack_into(">q", data, batch_positions(data)[-1], 2**31 + 100)
+    log.write_bytes(data)
+    return directory

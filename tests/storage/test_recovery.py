@@ -24,6 +24,7 @@ from tests.storage.mending import (
     contents,
     copied,
     damaged,
+    overlong,
     refused,
     unclean,
 )
@@ -252,17 +253,8 @@ def test_a_segment_whose_offsets_go_back_is_emptied(tmp_path: Path) -> None:
     assert plan.segments == 1
 
 
-def _overlong(target: Path) -> Path:
-    directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), target)
-    log = directory / "00000000000000000025.log"
-    data = bytearray(log.read_bytes())
-    struct.pack_into(">q", data, batch_positions(data)[-1], 2**31 + 100)
-    log.write_bytes(data)
-    return directory
-
-
 def test_a_segment_too_long_for_an_index_is_split(tmp_path: Path) -> None:
-    directory = _overlong(tmp_path)
+    directory = overlong(tmp_path)
     before = (directory / "00000000000000000025.log").read_bytes()
     cut = batch_positions(before)[-1]
     got = recovered(directory, tmp_path)
@@ -287,11 +279,11 @@ def test_a_compressed_message_set_begins_a_segment_named_by_its_first_message(tm
 
 
 def test_a_split_killed_at_any_step_and_run_again_ends_the_same(tmp_path: Path) -> None:
-    expected = recovered(_overlong(tmp_path / "whole"), tmp_path / "whole")
+    expected = recovered(overlong(tmp_path / "whole"), tmp_path / "whole")
     step = 0
     while True:
         root = tmp_path / str(step)
-        directory = _overlong(root)
+        directory = overlong(root)
         disk = FailingDisk(step)
         try:
             plan = plan_recovery(str(directory), SETTINGS)
@@ -305,7 +297,7 @@ def test_a_split_killed_at_any_step_and_run_again_ends_the_same(tmp_path: Path) 
 
 
 def test_a_part_that_would_replace_another_segment_stops_the_recovery(tmp_path: Path) -> None:
-    directory = _overlong(tmp_path)
+    directory = overlong(tmp_path)
     (directory / "00000000002147483748.log").write_bytes(b"something else")
     before = contents(directory)
     with pytest.raises(StorageError, match=r"part of it would replace 00000000002147483748\.log"):
