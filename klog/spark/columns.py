@@ -6,7 +6,8 @@ timestamp type) is kept once and repeated at the end, which costs next to nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klog.formats.checksums import Bytes
@@ -54,11 +55,14 @@ class SplitColumns:
         self._clear()
 
     def _clear(self) -> None:
+        self._gathered = self._new(SPAN_FIELDS)
+
+    def _new(self, spans: Iterable[str]) -> Gathered:
         names: Sequence[str] = self.schema.names
-        self._gathered = Gathered(
+        return Gathered(
             of_record=sorted({field for name in names for field in _OF_RECORD.get(name, ())}),
             of_batch=sorted({field for name in names for field in _OF_BATCH.get(name, ())}),
-            spans=[name for name in SPAN_FIELDS if name in names],
+            spans=[name for name in spans if name in names],
             headers="headers" in names,
         )
 
@@ -76,19 +80,37 @@ class SplitColumns:
         """Copy the rows `first` to `last` (exclusive) in; `payload` is what `records` point into."""
         self._gathered.append(payload, table, records, first, last)
 
+    def alone(self, payload: Bytes, table: BatchTable, records: RecordTable, row: int) -> pa.RecordBatch:
+        """One record as a batch of its own, its key and value not copied: they stay in `payload`."""
+        import pyarrow as pa
+
+        gathered = self._new(spans=())
+        gathered.append(payload, table, records, row, row + 1)
+        spans = {
+            "key": (records.key_start[row], records.key_size[row]),
+            "value": (records.value_start[row], records.value_size[row]),
+        }
+        arrays = [
+            _lent(payload, *spans[field.name], field.type)
+            if field.name in spans
+            else self._array(field, gathered)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
     def finish(self) -> pa.RecordBatch:
         """The gathered records, which are then forgotten."""
         import pyarrow as pa
 
-        arrays = [self._array(field) for field in self.schema]
+        arrays = [self._array(field, self._gathered) for field in self.schema]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         self._clear()
         return batch
 
-    def _array(self, field: pa.Field) -> pa.Array:
+    def _array(self, field: pa.Field, gathered: Gathered) -> pa.Array:
         import pyarrow as pa
 
-        name, kind, gathered = field.name, field.type, self._gathered
+        name, kind = field.name, field.type
         if name in self._same:
             return pa.repeat(pa.scalar(self._same[name], kind), gathered.rows)
         if name in gathered.spans:
@@ -102,6 +124,16 @@ class SplitColumns:
         if name == "sequence":
             return _sequences(gathered, kind)
         return _of_batch(name, [gathered.of_batch[source] for source in _OF_BATCH[name]], kind)
+
+
+def _lent(payload: Bytes, start: int, size: int, kind: pa.DataType) -> pa.Array:
+    """A column of one value that stays where it is; null for a size below 0."""
+    import pyarrow as pa
+
+    if size < 0:
+        return pa.nulls(1, kind)
+    value = pa.py_buffer(memoryview(payload)[start : start + size])
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(array("i", (0, size))), value])
 
 
 def _timestamps(values_ms: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -11,14 +11,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from klog.formats.compression import DEFAULT_LIMIT_BYTES
-
 EARLIEST: Final = -2
 """In offsets given by JSON: the partition's first offset."""
 LATEST: Final = -1
 """In offsets given by JSON: the end of what may be read."""
 
 TARGET_SPLIT_BYTES: Final = 64 << 20
+
+MAX_BATCH_BYTES: Final = 128 << 20
+"""What a batch may hold, in the file and decompressed, unless a job says otherwise: a record of 100 MiB fits,
+and the memory of a task stays below 500 MiB."""
 
 
 class Isolation(StrEnum):
@@ -63,9 +65,9 @@ class ReadOptions:
     `metadata_columns` are the names of `klog.spark.schema.METADATA_COLUMNS` that are wanted after Spark's.
     `since_ms` (inclusive) and `until_ms` (exclusive) filter records by timestamp; they come from filters that
     a query pushed down. `min_partitions` asks for at least so many splits. `max_decompressed_bytes` bounds
-    what one compressed batch may grow to. `fail_on_data_loss` stops a job at the first thing it cannot read.
-    `timestamp_latest` is Spark's `startingOffsetsByTimestampStrategy=latest`: where no record is young
-    enough, start at the end instead of failing.
+    what one batch may hold, in the file and decompressed. `fail_on_data_loss` stops a job at the first thing
+    it cannot read. `timestamp_latest` is Spark's `startingOffsetsByTimestampStrategy=latest`: where no record
+    is young enough, start at the end instead of failing.
     """
 
     paths: tuple[str, ...]
@@ -81,6 +83,6 @@ class ReadOptions:
     fail_on_data_loss: bool = False
     min_partitions: int | None = None
     target_split_bytes: int = TARGET_SPLIT_BYTES
-    max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
+    max_decompressed_bytes: int = MAX_BATCH_BYTES
     include_deleted: bool = False
     """Whether `-delete` directories and `.deleted` files are read too: what a broker had not yet removed."""

@@ -15,12 +15,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.constants import INT32_MAX, INT64_MAX
 from klog.formats.errors import UsageError
 from klog.spark.options import (
     EARLIEST,
     LATEST,
+    MAX_BATCH_BYTES,
     TARGET_SPLIT_BYTES,
     Edge,
     Isolation,
@@ -84,7 +84,7 @@ def read_options(raw: Mapping[str, str], paths: Sequence[str] = ()) -> ReadOptio
         fail_on_data_loss=given.boolean("failOnDataLoss"),
         min_partitions=given.count("minPartitions"),
         target_split_bytes=given.size_bytes("targetSplitBytes", TARGET_SPLIT_BYTES),
-        max_decompressed_bytes=given.size_bytes("maxDecompressedBytes", DEFAULT_LIMIT_BYTES),
+        max_decompressed_bytes=given.size_bytes("maxDecompressedBytes", MAX_BATCH_BYTES),
         include_deleted=given.boolean("includeDeleted"),
     )
 

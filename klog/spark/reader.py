@@ -22,6 +22,7 @@ from klog.spark.options import ReadOptions
 from klog.spark.schema import arrow_schema
 from klog.spark.sound import SoundBatches
 from klog.spark.splits import LostRange, Split
+from klog.storage.chunks import LARGEST_REUSED_BYTES
 from klog.storage.reader import SegmentReader
 from klog.storage.select import Bounds, compact
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 4 << 20
 """Of gathered columns, about; what one record needs beyond it, it gets."""
+
+_MEASURED_BYTES: Final = BATCH_BYTES // 4
+"""Read between two looks at how much is gathered: a look costs as much as a small batch."""
 
 
 def read_split(
@@ -100,26 +104,40 @@ class _SplitReader:
             max_decompressed_bytes=options.max_decompressed_bytes,
         )
         self._sound = SoundBatches(split, file, self._reader.batches, losses, options.max_decompressed_bytes)
+        self._unmeasured_bytes = 0
 
     def batches(self, out: SplitColumns) -> Iterator[pa.RecordBatch]:
         """All wanted records, gathered by `out`."""
-        reader, records = self._reader, self._reader.records
         for data in self._sound.chunks():
             cut = self._drop_unwanted()
-            for payload in reader.decode(data):
-                if 0 in records.valid:
-                    self._drop_damaged()
+            for payload in self._reader.decode(data):
+                self._drop_damaged()
                 if cut:
-                    self._offsets.keep(records)
-                first = 0
-                while first < len(records):
-                    last = self._fitting(payload, first)
-                    out.append(payload, reader.batches, records, first, last)
-                    first = last
-                    if out.nbytes >= BATCH_BYTES:
-                        yield out.finish()
+                    self._offsets.keep(self._reader.records)
+                yield from self._gathered(payload, out)
+                del payload  # a large one must not outlive its batch: the next may be as large
+            del data
         if out.rows:
             yield out.finish()
+
+    def _gathered(self, payload: Bytes, out: SplitColumns) -> Iterator[pa.RecordBatch]:
+        """Take the records of the run at hand in; yields what is full by that."""
+        batches, records = self._reader.batches, self._reader.records
+        first = 0
+        while first < len(records):
+            last = self._fitting(payload, first)
+            if last - first == 1 and records.record_size[first] > LARGEST_REUSED_BYTES:
+                if out.rows:
+                    yield out.finish()
+                yield out.alone(payload, batches, records, first)
+            else:
+                out.append(payload, batches, records, first, last)
+                self._unmeasured_bytes += len(payload)
+                if self._unmeasured_bytes >= _MEASURED_BYTES:
+                    self._unmeasured_bytes = 0
+                    if out.nbytes >= BATCH_BYTES:
+                        yield out.finish()
+            first = last
 
     def _fitting(self, payload: Bytes, first: int) -> int:
         """The row up to which the records from `first` on make a batch of the usual size, or one record."""
@@ -145,6 +163,8 @@ class _SplitReader:
     def _drop_damaged(self) -> None:
         """Drop messages of magic 0 and 1 inside a sound set that fail their own checksum."""
         records, table = self._reader.records, self._reader.batches
+        if 0 not in records.valid:
+            return
         sound = []
         for row, valid in enumerate(records.valid):
             if valid:

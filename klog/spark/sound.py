@@ -20,7 +20,7 @@ from klog.formats.errors import CorruptRecordError, DecompressionLimitError, Klo
 from klog.spark.losses import Losses
 from klog.spark.seek import first_filled_byte, next_sound_batch, sound_batch
 from klog.spark.splits import Split
-from klog.storage.chunks import chunks
+from klog.storage.chunks import LARGEST_REUSED_BYTES, chunks
 from klog.storage.files import GZIP_SUFFIX
 from klog.storage.reader import NEWEST_MAGIC, tail_problem
 from klog.storage.select import compact
@@ -71,11 +71,14 @@ class SoundBatches:
             max_batch_bytes=self._max_batch_bytes,
         ):
             rest = data[table.consumed_bytes :]
+            if len(data) > LARGEST_REUSED_BYTES:
+                rest = bytes(rest)  # little, and the large buffer is free to go
             hidden_from = self._sift(data, rest)
             if len(table):
                 yield data
             if hidden_from is not None:
                 return self._behind(*hidden_from)
+            del data
         return self._after_scan(table.origin + table.consumed_bytes, rest)
 
     def _sift(self, data: Bytes, rest: Bytes) -> tuple[int, int] | None:

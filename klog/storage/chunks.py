@@ -16,6 +16,10 @@ from klog.formats.constants import BATCH_HEADER_BYTES
 
 CHUNK_BYTES: Final = 1 << 20
 
+LARGEST_REUSED_BYTES: Final = 8 << 20
+"""A buffer that grew beyond this for one batch is let go after it: memory stays small behind a large batch,
+and who wants to keep bytes of such a buffer may, for nobody writes into it again."""
+
 
 def chunks(
     file: BinaryIO,
@@ -67,11 +71,14 @@ def chunks(
         if final or table.stop == STOP_BAD_SIZE:
             return
         rest = held - table.consumed_bytes
-        if table.need_bytes > len(buffer):
-            # Doubling at most: a length field may lie, the bytes that are really read do not.
-            grown = bytearray(min(table.need_bytes, max(2 * held, chunk_bytes)))
-            grown[:rest] = view[table.consumed_bytes :]
-            buffer = grown
+        let_go = table.consumed_bytes > 0 and len(buffer) > max(chunk_bytes, LARGEST_REUSED_BYTES)
+        if table.need_bytes > len(buffer) or let_go:
+            # Doubling at most where nobody set a limit: a length field may lie, the bytes read do not.
+            most_bytes = 2 * held if max_batch_bytes is None else max_batch_bytes
+            fresh = bytearray(max(chunk_bytes, min(table.need_bytes, most_bytes)))
+            fresh[:rest] = view[table.consumed_bytes :]
+            buffer = fresh
+            del view, fresh  # a large buffer must not outlive its batch
         else:
             buffer[:rest] = bytes(view[table.consumed_bytes :])
         origin += table.consumed_bytes
