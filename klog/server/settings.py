@@ -31,6 +31,7 @@ def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSetti
         network_threads=chosen("num.network.threads", 1),
         io_threads=chosen("num.io.threads", os.cpu_count() or 1),
         queued_max_requests=config.number("queued.max.requests"),
+        queued_max_request_bytes=_queued_bytes(config),
         request_max_bytes=config.number("socket.request.max.bytes"),
         connections_max_idle_ms=config.number("connections.max.idle.ms"),
         max_connections=config.number("max.connections"),
@@ -45,6 +46,14 @@ def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSetti
         receive_buffer_bytes=chosen("socket.receive.buffer.bytes", -1),
         listen_backlog_size=chosen("socket.listen.backlog.size", _LISTEN_BACKLOG),
     )
+
+
+def _queued_bytes(config: BrokerConfig) -> int:
+    key, largest = "queued.max.request.bytes", "socket.request.max.bytes"
+    found = config.number(key)
+    if 0 < found < config.number(largest):
+        raise ConfigError(key, str(found), f"it must be larger or equal to {largest}")
+    return found
 
 
 def _limits(config: BrokerConfig, listener: str) -> ListenerLimits:

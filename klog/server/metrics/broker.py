@@ -161,6 +161,11 @@ def _network_metrics(broker: Broker, now: _Moment, before: _Moment, seconds: flo
         "requests that wait for an I/O thread",
         network.queued_requests,
     )
+    if network.memory is not None:
+        left, size = network.memory.available_bytes, network.memory.size_bytes
+        prefix = "kafka_network_socketserver_memorypool"
+        yield gauge(f"{prefix}available", "bytes left for requests", left)
+        yield gauge(f"{prefix}used", "bytes that requests have taken", size - left)
     network_idle, io_idle = (
         idle_share(waited_s - waited_before_s, seconds * threads)
         for waited_s, waited_before_s, threads in zip(

@@ -68,7 +68,9 @@ class LargeFrame:
 
 
 class Connection:
-    """See the module. `in_flight` is the request whose answer is outstanding; nothing is read meanwhile."""
+    """See the module. `in_flight` is the request whose answer is outstanding; nothing is read meanwhile, and
+    while it is `starved` of memory neither. `taken_bytes` is what its request has of the memory pool.
+    """
 
     __slots__ = (
         "closed",
@@ -86,6 +88,8 @@ class Connection:
         "peer",
         "pending",
         "socket",
+        "starved",
+        "taken_bytes",
     )
 
     def __init__(
@@ -105,6 +109,8 @@ class Connection:
         self.handshaking = listener.tls is not None
         self.closing = False
         self.closed = False
+        self.starved = False
+        self.taken_bytes = 0
         self.last_active_ms = 0
 
     @property
@@ -120,9 +126,17 @@ class Connection:
         """Whether the TLS layer holds bytes that no poller will report."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
 
+    def give_back_memory(self) -> None:
+        """The frame that has been read, or was to be, is of no use any more."""
+        if self.taken_bytes and self.network.memory is not None:
+            self.network.memory.give_back(self.taken_bytes)
+        self.taken_bytes = 0
+
     def queue_answer(self, request: Request) -> None:
         """Puts the answer of the request in flight behind what is to be sent. Raises StorageError."""
         self.in_flight = None
+        if self.taken_bytes:
+            self.give_back_memory()
         if request.closes:
             self.closing = True
         parts = request.parts

@@ -189,6 +189,11 @@ class IoThread:
         size = INT32.unpack_from(pending, 0)[0]
         if not self._settings.inline_request_max_bytes < size <= self._settings.request_max_bytes:
             return False
+        memory = connection.network.memory
+        if memory is not None:
+            if not memory.take(size):
+                return False
+            connection.taken_bytes = size
         connection.frame = LargeFrame(size, pending[4 : 4 + size], expected_bytes=size)
         connection.pending = pending[4 + size :]
         return True

@@ -23,6 +23,7 @@ from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import INT32
 from klog.server.network.connection import Connection, LargeFrame
 from klog.server.network.dispatch import log_closing, queue_answer, run_handler
+from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.poller import BROKEN, READABLE, WRITABLE, Poller, Waker, new_poller
 from klog.server.network.request import Handler, Request
 from klog.server.network.request_channel import RequestChannel
@@ -53,6 +54,7 @@ class NetworkThread:
         clock_ms: Callable[[], int],
         on_closed: Callable[[Connection], None],
         exceeded: Callable[[str], bool],
+        memory: MemoryPool | None = None,
         poller_factory: Callable[[], Poller] = new_poller,
     ) -> None:
         self._settings = settings
@@ -61,11 +63,13 @@ class NetworkThread:
         self._clock_ms = clock_ms
         self._on_closed = on_closed
         self._exceeded = exceeded
+        self.memory = memory
         self._poller = poller_factory()
         self._waker = Waker()
         self._poller.register(self._waker.fd, READABLE)
         self._connections: dict[int, Connection] = {}
         self._backlog: deque[Connection] = deque()
+        self._starved: deque[Connection] = deque()
         self._mail: deque[Callable[[], None]] = deque()
         self._buffer = bytearray(settings.inline_request_max_bytes + 4 + _READ_BYTES)
         self._view = memoryview(self._buffer)
@@ -98,6 +102,10 @@ class NetworkThread:
         """The request channel has room again."""
         if self._backlog:
             self._post(self._offer_backlog)
+
+    def retry_starved(self) -> None:
+        """There is memory for requests again."""
+        self._post(self._feed)
 
     def drain(self, until_s: float) -> None:
         """Stops reading; ends when all answers are sent, or at `until_s` of the monotonic clock."""
@@ -210,7 +218,7 @@ class NetworkThread:
     def _close_idle(self) -> None:
         limit_ms = self._now_ms - self._settings.connections_max_idle_ms
         for connection in list(self._connections.values()):
-            waits_for_us = connection.handed_over or connection.in_flight is not None
+            waits_for_us = connection.handed_over or connection.in_flight is not None or connection.starved
             if connection.last_active_ms < limit_ms and not waits_for_us:
                 _log.info("Closing %s: idle for %d ms", connection, self._now_ms - connection.last_active_ms)
                 self._close(connection)
@@ -262,6 +270,8 @@ class NetworkThread:
         del self._connections[connection.fd]
         connection.closed = True
         connection.socket.close()
+        if connection.in_flight is None:
+            connection.give_back_memory()
         self._on_closed(connection)
 
     def _break(self, connection: Connection) -> None:
@@ -296,7 +306,9 @@ class NetworkThread:
 
     def _is_quiet(self, connection: Connection) -> bool:
         """Whether the connection may be read: ours, with nothing outstanding and nothing to send."""
-        return not (connection.closed or connection.is_busy() or self._drain_until_s is not None)
+        return not (
+            connection.closed or connection.is_busy() or connection.starved or self._drain_until_s is not None
+        )
 
     def _read_once(self, connection: Connection) -> bool:
         frame = connection.frame
@@ -330,6 +342,8 @@ class NetworkThread:
 
     def _continue(self, connection: Connection) -> None:
         """All is answered and sent: on with what was read already, and then with what comes."""
+        if connection.starved:
+            return
         if pending := connection.pending:
             self._buffer[: len(pending)] = pending
             self._process(connection, len(pending))
@@ -350,12 +364,15 @@ class NetworkThread:
                 self._refuse_frame(connection, frame_bytes)
                 break
             end = position + 4 + frame_bytes
-            if frame_bytes > self._settings.inline_request_max_bytes:
+            large = frame_bytes > self._settings.inline_request_max_bytes
+            if end > size and not large:
+                break
+            if self.memory is not None and not self._take_memory(connection, self.memory, frame_bytes):
+                break
+            if large:
                 connection.frame = LargeFrame(frame_bytes, buffer[position + 4 : min(end, size)])
                 position = min(end, size)
                 hand_over = True
-                break
-            if end > size:
                 break
             frame = buffer[position + 4 : end]
             position = end
@@ -375,6 +392,24 @@ class NetworkThread:
         # answer.
         if hand_over and not connection.closed:
             self._hand_over(connection)
+
+    def _take_memory(self, connection: Connection, memory: MemoryPool, frame_bytes: int) -> bool:
+        """False where the frame has to wait for memory; then the connection is not read meanwhile."""
+        if memory.take(frame_bytes):
+            connection.taken_bytes = frame_bytes
+            return True
+        connection.starved = True
+        self._starved.append(connection)
+        self._watch(connection, 0)
+        return False
+
+    def _feed(self) -> None:
+        """Goes on with the connections that waited for memory, in the order in which they came."""
+        for _ in range(len(self._starved)):
+            connection = self._starved.popleft()
+            connection.starved = False
+            if not connection.closed and not connection.is_busy():
+                self._continue(connection)
 
     def _refuse_frame(self, connection: Connection, frame_bytes: int) -> None:
         limit = self._settings.request_max_bytes
@@ -416,6 +451,7 @@ class NetworkThread:
     def _complete(self, request: Request) -> None:
         connection = request.connection
         if connection.closed:
+            connection.give_back_memory()
             return
         connection.last_active_ms = self._now_ms
         queue_answer(request)

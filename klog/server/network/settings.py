@@ -38,13 +38,14 @@ class NetworkSettings:
 
     A network thread serves all listeners (Kafka counts them per listener); one is enough while Python runs
     one thread at a time. Socket buffers of -1 leave the size to the system, which grows them as the
-    connection needs. The limits of `protected_listener` (Kafka: the one between brokers) are its own only,
-    unless it is the only one.
+    connection needs; `queued_max_request_bytes` of -1 is no bound. The limits of `protected_listener` (Kafka:
+    the one between brokers) are its own only, unless it is the only one.
     """
 
     network_threads: int = 1
     io_threads: int = 2
     queued_max_requests: int = 500
+    queued_max_request_bytes: int = -1
     request_max_bytes: int = 100 * 1024 * 1024
     inline_request_max_bytes: int = 64 * 1024
     connections_max_idle_ms: int = 600_000

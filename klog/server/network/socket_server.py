@@ -16,6 +16,7 @@ from klog.server.network.acceptor import Acceptor
 from klog.server.network.connection import Connection
 from klog.server.network.connection_limits import ConnectionCounts
 from klog.server.network.io_thread import IoThread
+from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.network_thread import NetworkThread
 from klog.server.network.poller import Poller, new_poller
 from klog.server.network.request import Handler
@@ -59,6 +60,8 @@ class SocketServer:
         self._counts = ConnectionCounts(settings, clock_ms)
         self._counts.reconfigure(settings, [each.name for each in listeners])
         self._channel = RequestChannel(settings.queued_max_requests)
+        bytes_allowed = settings.queued_max_request_bytes
+        self.memory = MemoryPool(bytes_allowed, self._room_for_requests) if bytes_allowed > 0 else None
         self._changing = threading.Lock()
         self._stopped = False
         self._numbers = itertools.count(), itertools.count()
@@ -78,6 +81,7 @@ class SocketServer:
             self._clock_ms,
             self._connection_closed,
             self._counts.exceeded,
+            self.memory,
             self._poller_factory,
         )
 
@@ -263,6 +267,10 @@ class SocketServer:
         self._counts.remove(connection.listener.name, connection.peer[0])
         if self._acceptor is not None:
             self._acceptor.connection_closed()
+
+    def _room_for_requests(self) -> None:
+        for network in tuple(self._known):
+            network.retry_starved()
 
     # What there is to measure.
 

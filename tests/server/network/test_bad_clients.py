@@ -8,13 +8,22 @@ import random
 import resource
 import socket
 import struct
-import threading
 import time
 from contextlib import suppress
 
 import pytest
 
-from tests.server.network.servers import CREATE_TOPICS, Calling, Client, Echo, eventually, frame, running
+from tests.server.network.servers import (
+    CREATE_TOPICS,
+    TIMEOUT_S,
+    Calling,
+    Client,
+    Echo,
+    eventually,
+    frame,
+    running,
+)
+from tests.threads import join, started
 
 BAD_FRAMES = {
     "a negative size": struct.pack(">i", -5),
@@ -109,9 +118,7 @@ def test_clients_that_stall_inside_large_frames_do_not_use_up_the_io_threads():
         for client in stalled:
             client.send(frame(bytes(1_000_000))[:300_000])
         with Client(server) as other:
-            started_s = time.monotonic()
             assert other.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
-            assert time.monotonic() - started_s < 5
         for client in stalled:
             client.send(frame(bytes(1_000_000))[300_000:])
             assert client.receive() == (1, bytes(1_000_000))
@@ -237,7 +244,7 @@ def test_with_no_descriptors_left_accepting_waits_and_says_so_once(caplog):
         try:
             with suppress(OSError):
                 while True:
-                    others.append(socket.create_connection(("127.0.0.1", server.port("TEST"))))
+                    others.append(socket.create_connection(("127.0.0.1", server.port("TEST")), TIMEOUT_S))
             before_s = time.process_time()
             time.sleep(0.6)
             assert time.process_time() - before_s < 0.3
@@ -265,13 +272,9 @@ def test_connecting_and_disconnecting_leaks_nothing():
 
         churn(30)
         before = len(os.listdir("/proc/self/fd"))
-        threads = [threading.Thread(target=churn, args=(100,)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        join([started(churn, 100) for _ in range(4)])
         assert eventually(lambda: server.connection_count == 0)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
 def test_a_client_that_does_not_speak_tls_is_closed_on_a_tls_listener(caplog):

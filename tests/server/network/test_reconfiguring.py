@@ -13,6 +13,7 @@ from klog.server.network import BindError, Listener, ListenerLimits, NetworkSett
 from klog.server.network.connection_limits import ConnectionCounts, ConnectionRate
 from tests.server.network.servers import (
     CREATE_TOPICS,
+    TIMEOUT_S,
     Calling,
     Client,
     Echo,
@@ -88,7 +89,7 @@ def test_a_listener_is_added_and_removed_and_the_others_serve_on():
             server.reconfigure([TEST], NetworkSettings())
             assert outer.is_closed()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", outer_port))
+            socket.create_connection(("127.0.0.1", outer_port), TIMEOUT_S)
         with pytest.raises(UsageError):
             server.port("OUTER")
         assert old.ask(b"still here") == b"still here"
@@ -101,14 +102,14 @@ def test_a_request_that_an_io_thread_has_does_not_outlive_its_listener():
     def handle(request):
         if request.listener == "OUTER":
             going.set()
-            assert done.wait(10)
+            assert done.wait(TIMEOUT_S)
         request.respond([bytes(request.body)])
 
     with running(Calling(handle), io_threads=1) as server, Client(server) as other:
         server.reconfigure([TEST, OUTER], NetworkSettings(io_threads=1))
         with Client(server, listener="OUTER") as client:
             client.send(frame(b"x", api_key=CREATE_TOPICS, version=4))
-            assert going.wait(10)
+            assert going.wait(TIMEOUT_S)
             server.reconfigure([TEST], NetworkSettings(io_threads=1))
             assert client.is_closed()
             done.set()
@@ -137,7 +138,7 @@ def test_a_new_tls_context_is_for_new_connections():
         server.reconfigure([Listener("TEST", "127.0.0.1", 0, strict)], NetworkSettings())
         context = client_tls()
         context.set_alpn_protocols(["new"])
-        raw = socket.create_connection(("127.0.0.1", server.port("TEST")))
+        raw = socket.create_connection(("127.0.0.1", server.port("TEST")), TIMEOUT_S)
         with context.wrap_socket(raw, server_hostname="localhost") as new:
             assert new.selected_alpn_protocol() == "new"
         assert old.ask(b"still here") == b"still here"

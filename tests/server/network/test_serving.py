@@ -15,6 +15,7 @@ from klog.server.network.poller import EpollPoller, PollPoller
 from tests.server.network.servers import (
     CREATE_TOPICS,
     METADATA,
+    TIMEOUT_S,
     Calling,
     Client,
     Echo,
@@ -22,6 +23,7 @@ from tests.server.network.servers import (
     frame,
     running,
 )
+from tests.threads import join, started
 
 LARGE = 200_000
 
@@ -75,10 +77,9 @@ def test_frames_of_every_size_in_pieces_of_every_size(kind, seed):
                 send_in_pieces(raw)
                 received.append(client.receive())
         else:
-            sender = threading.Thread(target=send_in_pieces, args=(b"".join(frames),))
-            sender.start()
+            sender = started(send_in_pieces, b"".join(frames))
             received = [client.receive() for _ in frames]
-            sender.join()
+            join([sender])
     assert received == list(enumerate(bodies))
 
 
@@ -116,12 +117,11 @@ def test_a_producer_of_large_frames_does_not_hold_up_those_who_wait():
             while not stop.is_set():
                 producer.ask(bytes(LARGE))
 
-        streaming = threading.Thread(target=stream)
-        streaming.start()
+        streaming = started(stream)
         for number in range(20):
             other.ask(b"x", number, api_key=CREATE_TOPICS, version=4)
         stop.set()
-        streaming.join()
+        join([streaming])
 
 
 def test_an_answer_may_come_later_from_another_thread(kind):
@@ -301,7 +301,7 @@ def test_when_the_request_channel_is_full_connections_wait_and_are_served_in_the
 
     def handle(request):
         if request.on_io_thread:
-            gate.wait()
+            gate.wait(TIMEOUT_S)
         request.respond([bytes(request.body)])
 
     with running(Calling(handle), io_threads=1, queued_max_requests=2) as server:

@@ -1,0 +1,113 @@
+"""Requests that take more memory than there may be wait unread, and are served when there is some again."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+
+import pytest
+
+from klog.config.broker import BrokerConfig
+from klog.config.keys import ConfigError
+from klog.server.listeners import read_listeners
+from klog.server.network.memory_pool import MemoryPool
+from klog.server.settings import network_settings
+from tests.server.network.servers import CREATE_TOPICS, Calling, Client, Echo, eventually, frame, running
+
+HEADER_BYTES = 10
+
+
+def test_the_last_one_may_take_more_than_there_is_and_who_was_refused_is_told():
+    told = []
+    pool = MemoryPool(100, lambda: told.append(pool.available_bytes))
+    assert pool.take(60)
+    assert pool.take(60)
+    assert pool.available_bytes == -20
+    assert not pool.take(1)
+    pool.give_back(20)
+    assert told == []
+    pool.give_back(40)
+    pool.give_back(60)
+    assert told == [40]
+    assert pool.available_bytes == 100
+
+
+@pytest.mark.parametrize("size", [100, 200_000])
+def test_connections_wait_in_turn_until_answers_have_made_room(size):
+    held = []
+    handler = Calling(held.append, blocking=())
+    with running(handler, queued_max_request_bytes=size + 1, network_threads=2) as server:
+        clients = [Client(server) for _ in range(4)]
+        for client in clients:
+            client.send(frame(bytes(size)))
+        # The header makes a request larger than what is left after it.
+        assert eventually(lambda: len(held) == 1)
+        assert not eventually(lambda: len(held) > 1, timeout_s=0.1)
+        assert server.memory.available_bytes == 1 - HEADER_BYTES
+        for number in range(4):
+            assert eventually(lambda number=number: len(held) == number + 1)
+            held[number].respond([b"done"])
+        for client in clients:
+            assert client.receive() == (1, b"done")
+            client.sock.close()
+        assert eventually(lambda: server.memory.available_bytes == size + 1)
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_what_comes_behind_another_request_is_served_behind_it(size):
+    with running(Echo(), queued_max_request_bytes=1) as server, Client(server) as client:
+        client.send(frame(bytes(size), 1) + frame(b"x", 2, CREATE_TOPICS, 4) + frame(bytes(size), 3))
+        assert [client.receive()[0] for _ in range(3)] == [1, 2, 3]
+        assert eventually(lambda: server.memory.available_bytes == 1)
+
+
+def test_connections_that_go_give_back_what_they_have_taken():
+    held = []
+    with running(Calling(held.append), queued_max_request_bytes=1000) as server:
+        with Client(server) as begun, Client(server) as asked:
+            begun.send(frame(bytes(100_000))[:70_000])
+            assert eventually(lambda: server.memory.available_bytes < 0)
+            begun.sock.close()
+            assert eventually(lambda: server.memory.available_bytes == 1000)
+            asked.send(frame(b"x"))
+            assert eventually(lambda: len(held) == 1)
+            # Reset, for nobody looks whether there is more to read while a request is worked on.
+            asked.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert eventually(lambda: server.connection_count == 0)
+        # The request is still there.
+        assert server.memory.available_bytes == 1000 - HEADER_BYTES - 1
+        held[0].respond([b"too late"])
+        assert eventually(lambda: server.memory.available_bytes == 1000)
+        with Client(server) as bad:
+            bad.send(frame(bytes(100_000), api_key=999))
+            assert bad.is_closed()
+        assert eventually(lambda: server.memory.available_bytes == 1000)
+
+
+def test_a_starved_connection_does_not_hold_up_the_stop():
+    held = []
+    with (
+        running(Calling(held.append), queued_max_request_bytes=1) as server,
+        Client(server) as one,
+        Client(server) as two,
+    ):
+        one.send(frame(b"x"))
+        assert eventually(lambda: len(held) == 1)
+        two.send(frame(b"y"))
+        assert not eventually(lambda: len(held) > 1, timeout_s=0.05)
+        threading.Timer(0.1, held[0].respond, [[b"done"]]).start()
+        started_s = time.monotonic()
+        server.stop()
+        assert time.monotonic() - started_s < 3
+        assert one.receive() == (1, b"done")
+        assert two.is_closed()
+
+
+def test_the_pool_must_have_room_for_the_largest_request():
+    config = BrokerConfig({"queued.max.request.bytes": "99", "socket.request.max.bytes": "100"})
+    with pytest.raises(ConfigError, match=r"larger or equal to socket\.request\.max\.bytes"):
+        network_settings(config, read_listeners(config))
+    config = BrokerConfig({"queued.max.request.bytes": "100", "socket.request.max.bytes": "100"})
+    assert network_settings(config, read_listeners(config)).queued_max_request_bytes == 100
