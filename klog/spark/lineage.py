@@ -16,9 +16,8 @@ from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import KlogError
-from klog.spark.seek import walk
 from klog.spark.segments import OpenSegment
-from klog.spark.survey import Extent, Survey
+from klog.spark.survey import Survey
 
 _FIRST_MAGIC_WITH_EPOCHS: Final = 2
 
@@ -100,27 +99,18 @@ def _batch_at(survey: Survey, offset: int) -> _Batch | None:
     row = bisect_right(survey.extents, offset, key=lambda extent: extent.first_offset) - 1
     if row < 0 or offset >= survey.extents[row].end_offset:
         return None
+    extent = survey.extents[row]
     try:
-        return _batch_in(survey.extents[row], offset)
+        with OpenSegment(extent.segment) as opened:
+            table = opened.batch_at(offset, extent.end.end_bytes)
+            return None if table is None else _batch(table)
     except KlogError as error:
-        raise error.at(survey.extents[row].segment.log) from None
+        raise error.at(extent.segment.log) from None
 
 
-def _batch_in(extent: Extent, offset: int) -> _Batch | None:
-    with OpenSegment(extent.segment) as opened:
-        place = opened.place_by_offset(offset)
-        base = extent.segment.base_offset
-        for _, table in walk(opened.file, place.position_bytes, extent.end.end_bytes, base):
-            for row, last in enumerate(table.last_offset):
-                if last >= offset:
-                    batch = _batch(table, row)
-                    return batch if batch.base_offset <= offset else None
-    return None
-
-
-def _batch(table: BatchTable, row: int) -> _Batch:
-    base, last = table.base_offset[row], table.last_offset[row]
+def _batch(table: BatchTable) -> _Batch:
+    base, last = table.base_offset[0], table.last_offset[0]
     # Messages have no epoch, and what the checksum covers of a compressed set starts where nobody knows.
-    epoch = table.leader_epoch[row] if table.magic[row] >= _FIRST_MAGIC_WITH_EPOCHS else -1
+    epoch = table.leader_epoch[0] if table.magic[0] >= _FIRST_MAGIC_WITH_EPOCHS else -1
     first = min(base, last) if base != OFFSET_UNKNOWN else 0
-    return _Batch(first, last, table.crc[row], epoch, table.count[row])
+    return _Batch(first, last, table.crc[0], epoch, table.count[0])

@@ -70,7 +70,7 @@ def merge(replicas: Sequence[Replica], found: Found, *, include_deleted: bool) -
     extents = _from(chosen.extents, log_start)
     for source, agreed in sources:
         extents = _filled(chosen, extents, source.extents, log_start, agreed)
-    log_end = extents[-1].end_offset if extents else max(log_start, chosen.end_offset)
+    log_end = max(log_start, chosen.end_offset, *(extent.end_offset for extent in extents[-1:]))
     lost = _missing(chosen, extents, log_start, log_end)
     return PartitionLog(
         tuple(surveys), tuple(extents), min(log_start, log_end), log_end, tuple(lost), tuple(divergences)
@@ -182,6 +182,9 @@ def _holes(chosen: Survey, extents: Sequence[Extent], log_start: int) -> list[tu
         if at < first and (lost or (dense and first > cleaned_to)):
             holes.append((at, first))
         at, dense = extent.end_offset, extent.end.dense
+    if at < chosen.end_offset and dense:
+        holes.append((at, chosen.end_offset))  # the last segment starts behind what is there, and is empty
+        at = chosen.end_offset
     holes.append((at, INT64_MAX))
     return holes
 

@@ -27,6 +27,7 @@ from klog.spark.index_lookup import OffsetIndex
 from klog.spark.replica_files import SegmentFile
 from klog.spark.seek import candidates, first_filled_byte, sound_batch, walk
 from klog.storage.reader import SegmentReader, raise_problem
+from klog.storage.select import compact
 
 LARGEST_SEGMENT_BYTES: Final = 1 << 31
 """Kafka's positions are 32-bit numbers: what stands for the size of a gzipped copy."""
@@ -158,6 +159,19 @@ class OpenSegment:
                 return reader.records.offset[0]
         except KlogError:
             return None
+        return None
+
+    def batch_at(self, offset: int, end_bytes: int) -> BatchTable | None:
+        """The header of the batch that holds an offset, checked in no way; None where none does before
+        `end_bytes`."""
+        place = self.place_by_offset(offset)
+        for _, table in walk(self.file, place.position_bytes, end_bytes, self.segment.base_offset):
+            if max(table.last_offset) < offset:
+                continue
+            for row, last in enumerate(table.last_offset):
+                if last >= offset:
+                    compact(table, [row])
+                    return table if table.base_offset[0] <= offset else None
         return None
 
     def end(self) -> End:

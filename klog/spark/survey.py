@@ -49,8 +49,9 @@ class Survey:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record."""
-        return self.extents[-1].end_offset if self.extents else 0
+        """The offset after the last record; a last segment without any starts there."""
+        ends = [extent.end_offset for extent in self.extents[-1:]]
+        return max([*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0)
 
     @property
     def leader_epoch(self) -> int:
@@ -78,7 +79,7 @@ def survey(replica: Replica, found: Found) -> Survey:
     looks = each(_end, segments)
     extents: list[Extent] = []
     lost: list[LostRange] = []
-    followers = [*(segment.base_offset for segment in segments[1:]), None]
+    followers = [*(segment.base_offset for segment in segments[1:]), None][: len(segments)]
     for segment, following, end in zip(segments, followers, looks, strict=True):
         base = segment.base_offset
         if isinstance(end, KlogError):

@@ -16,11 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from klog.formats import kernel
+from klog.formats.columns import CONTROL_BIT, BatchTable
 from klog.formats.constants import TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, KlogError
 from klog.spark.files import read_small
 from klog.spark.replica_files import Replica, SegmentFile
-from klog.spark.seek import walk
+from klog.spark.seek import sound_batch, walk
 from klog.spark.segments import OpenSegment
 from klog.spark.splits import AbortedRange
 from klog.spark.survey import Extent, each
@@ -67,7 +69,7 @@ def transactions(
         if row in unlisted:
             aborted += [AbortedRange(*txn[:3]) for txn in state.aborted]
         state.aborted.clear()
-    stable = min(state.open_txns, default=log_end_offset)
+    stable = min((first for first in state.open_txns if _is_sound(extents, first)), default=log_end_offset)
     return Transactions(tuple(sorted(aborted, key=lambda one: one.last_offset)), min(stable, log_end_offset))
 
 
@@ -131,6 +133,33 @@ def _follow(state: ProducerState, extent: Extent) -> None:
             end = len(table)
             while end > row and table.base_offset[end - 1] >= extent.end_offset:
                 end -= 1
-            while row < end:
-                # A control batch that does not decode is passed over.
-                row = state.take(data, table, row, end) + 1
+            for damaged in [*_damaged_markers(data, table, row, end), end]:
+                while row < damaged:
+                    # A control batch that does not decode is passed over.
+                    row = state.take(data, table, row, damaged) + 1
+                row = damaged + 1
+
+
+def _damaged_markers(data: bytes, table: BatchTable, first: int, end: int) -> list[int]:
+    """The rows of control batches with a bad checksum: what those say closes no transaction."""
+    if not any(attributes & CONTROL_BIT for attributes in set(table.attributes[first:end])):
+        return []
+    view, one, damaged = memoryview(data), BatchTable(), []
+    for row in range(first, end):
+        if table.attributes[row] & CONTROL_BIT:
+            at = table.position[row] - table.origin
+            kernel.scan(view[at : at + table.size[row]], table.position[row], True, one)
+            if not len(one) or kernel.verify(view[at : at + table.size[row]], one):
+                damaged.append(row)
+    return damaged
+
+
+def _is_sound(extents: Sequence[Extent], offset: int) -> bool:
+    """Whether the batch at an offset is what it says, or there is none: a damaged one may claim to be of any
+    producer, and would hold up all that follows."""
+    row = bisect_right(extents, offset, key=lambda extent: extent.first_offset) - 1
+    if row < 0 or offset >= extents[row].end_offset:
+        return True
+    with OpenSegment(extents[row].segment) as opened:
+        table = opened.batch_at(offset, extents[row].end.end_bytes)
+        return table is not None and sound_batch(opened.file, table.position[0]) is not None

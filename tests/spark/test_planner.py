@@ -21,8 +21,27 @@ from klog.spark.planner import plan
 from klog.spark.reader import read_split
 from klog.spark.splits import LostRange, Plan, Split
 from tests.corpora import FIXTURES, corpora, log_dirs, partitions, read_jsonl
-from tests.spark.logs import Log, batch, replica, write_checkpoint, write_segment
+from tests.spark.logs import (
+    ABORT,
+    Log,
+    batch,
+    marker,
+    replica,
+    transactional,
+    write_checkpoint,
+    write_segment,
+)
 from tests.spark.object_store import ROOT, counted_store, put_directory
+
+BATCHES = (
+    batch(0),
+    batch(1, 3),
+    batch(7, 2, at=50),
+    batch(9)[:-3],
+    marker(10, 3, ABORT),
+    transactional(11, 2, 3),
+    bytes(100),
+)
 
 
 def planned(*paths: object, **options: object) -> Plan:
@@ -167,7 +186,7 @@ def _damage(rng: random.Random, path: Path) -> None:
         path.write_bytes(data)
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(log=logs(), target_bytes=st.integers(1, 1500), seed=st.integers(0, 1 << 32), index=st.booleans())
 def test_damage_costs_no_offset_that_is_not_told(
     tmp_path_factory: pytest.TempPathFactory,
@@ -192,6 +211,45 @@ def test_damage_costs_no_offset_that_is_not_told(
     missing = [offset for offset in offsets if offset not in told and offset not in set(came)]
     # A log that ends earlier on a batch boundary tells nobody that it once went on.
     assert [offset for offset in missing if offset < end] == []
+
+
+NAMES = (
+    *(f"t-0/{number:020d}{suffix}" for number in (0, 7) for suffix in (".log", ".index", ".timeindex")),
+    *("t-0/00000000000000000000.txnindex", "t-0/00000000000000000007.snapshot", "t-0/0.log"),
+    *("t-0/00000000000000000000.log.swap", "t-0/00000000000000000007.index.swap", "t-0/x.log.gz"),
+    *("t-0/00000000000000000003.log.cleaned", "t-0/leader-epoch-checkpoint", "t-0/partition.metadata"),
+    *(FileKind.REPLICATION_CHECKPOINT, FileKind.LOG_START_CHECKPOINT, FileKind.META_PROPERTIES),
+)
+
+
+@settings(max_examples=100)
+@given(
+    files=st.dictionaries(
+        st.sampled_from(NAMES),
+        st.binary(max_size=150) | st.lists(st.sampled_from(BATCHES), max_size=4).map(b"".join),
+        min_size=1,
+    ),
+    isolation=st.sampled_from(Isolation),
+    timestamp=st.none() | st.integers(0, 100),
+)
+def test_any_bytes_in_any_file_give_a_plan_or_a_refusal(
+    tmp_path_factory: pytest.TempPathFactory,
+    files: dict[str, bytes],
+    isolation: Isolation,
+    timestamp: int | None,
+) -> None:
+    root = tmp_path_factory.mktemp("any")
+    (root / "t-0").mkdir()
+    for name, data in files.items():
+        (root / name).write_bytes(data)
+    (root / "u-0").mkdir()
+    (root / "u-0" / "00000000000000000000.log").write_bytes(BATCHES[0])
+    starting = Edge(EARLIEST, timestamp_ms=timestamp)
+    made = planned(root, isolation=isolation, starting=starting, timestamp_latest=True, target_split_bytes=50)
+    assert [(one.topic, one.end_offset) for one in made.partitions][-1] == ("u", 1)
+    for partition in made.partitions:
+        assert partition.start_offset <= partition.end_offset
+    read(made)
 
 
 def test_a_plan_is_the_same_each_time() -> None:

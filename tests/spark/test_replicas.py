@@ -170,6 +170,17 @@ def test_a_high_watermark_above_the_end_means_that_committed_records_are_gone(tm
     assert "high watermark" in made.lost[0].reason
 
 
+def test_a_last_segment_without_records_says_where_the_log_ends(tmp_path: Path) -> None:
+    directory = replica(tmp_path / "a" / "t-0", batches(0, 40))
+    (directory / "00000000000000000040.log").write_bytes(b"")
+    assert planned(tmp_path).partitions[0].end_offset == 40
+    assert not planned(tmp_path).lost
+    (directory / "00000000000000000020.log").write_bytes(b"")
+    made = planned(tmp_path)
+    assert made.partitions[0].end_offset == 40
+    assert [(one.first_offset, one.end_offset) for one in made.lost] == [(20, 40)]
+
+
 def test_gaps_that_the_cleaner_left_are_no_loss(tmp_path: Path) -> None:
     log = Log(tmp_path / "a" / "t-0")
     log.append(batch(0, 2), batch(7, 2)).roll().append(batch(30, 3), batch(40)).roll().append(batch(50, 5))
@@ -328,3 +339,13 @@ def test_epochs_of_a_replica_without_segments_do_no_harm(tmp_path: Path) -> None
     write_epochs(empty, (4, 0))
     made = planned(tmp_path)
     assert made.partitions[0].end_offset == 40
+
+
+def test_a_partition_without_segments_is_empty(tmp_path: Path) -> None:
+    directory = tmp_path / "a" / "t-0"
+    directory.mkdir(parents=True)
+    write_epochs(directory, (4, 0))
+    made = planned(tmp_path / "a")
+    assert [(one.start_offset, one.end_offset) for one in made.partitions] == [(0, 0)]
+    assert not made.splits
+    assert not made.lost

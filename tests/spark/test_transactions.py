@@ -113,6 +113,23 @@ def test_an_index_entry_behind_a_cut_log_does_not_count(tmp_path: Path) -> None:
     assert {one for split in made.splits for one in split.aborted} == {ABORTED[0]}
 
 
+def test_a_damaged_batch_that_claims_to_begin_a_transaction_holds_nothing_up(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    liar = bytearray(transactional(5, 2, 77))
+    liar[17] ^= 1  # its checksum is bad now
+    write_segment(directory, [batch(0, 5), bytes(liar), batch(7, 3)])
+    made = planned(tmp_path)
+    assert made.partitions[0].last_stable_offset == 10
+
+
+def test_a_damaged_marker_closes_no_transaction(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    commit = bytearray(marker(7, 1, COMMIT))
+    commit[-1] ^= 1
+    write_segment(directory, [batch(0, 5), transactional(5, 2, 1), bytes(commit), batch(8, 3)])
+    assert planned(tmp_path).partitions[0].last_stable_offset == 5
+
+
 def test_without_transactions_everything_is_stable(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", [batch(0, 5), batch(5, 5)])
     assert planned(tmp_path).partitions[0].last_stable_offset == 10
