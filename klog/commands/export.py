@@ -216,8 +216,10 @@ class _Bars:
 
     def planned(self, plan: Plan, pending_bytes: int, what: str) -> None:
         """A stage begins."""
+        from klog.commands.exporting.report_text import counted
+
         self._stack.close()
-        title = f"{what} {len(plan.partitions)} partitions"
+        title = f"{what} {counted(len(plan.partitions), 'partition')}"
         self._advance = self._stack.enter_context(progress(title, pending_bytes, quiet=self._quiet))
 
     def advanced(self, size_bytes: int) -> None:

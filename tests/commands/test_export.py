@@ -33,7 +33,7 @@ def klog(capfd, monkeypatch) -> Run:
 def test_a_log_directory_becomes_a_table_a_reader_finds_whole(klog, tmp_path) -> None:
     done = klog("export", GZIP, "--output", tmp_path / "out")
     assert (done.code, done.out) == (0, "")
-    assert done.err.startswith("420 records of 1 partitions in 4 files, ")
+    assert done.err.startswith("420 records of 1 partition in 4 files, ")
     table = pq.read_table(tmp_path / "out")
     assert table.num_rows == 420
     assert table.column_names == [
@@ -104,7 +104,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(klog, tmp_path) -> None:
     lines = done.out.splitlines()
     assert lines[0].startswith("t-gzip-0: offsets 0 to 420 (log 0 to 420, high watermark 420), 4 splits, ")
     assert lines[0].endswith(f", from {GZIP}")
-    assert lines[1].startswith("1 partitions, 4 splits, ")
+    assert lines[1].startswith("1 partition, 4 splits, ")
     assert not (tmp_path / "out").exists()
 
 
@@ -194,7 +194,7 @@ def test_a_terminal_shows_how_far_it_is(large, tmp_path) -> None:
         pass
     os.close(ours)
     assert process.wait() == 0
-    assert "exporting 1 partitions" in shown.decode()
+    assert "exporting 1 partition" in shown.decode()
     assert "MiB/s" in shown.decode() or "?" in shown.decode()
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from klog.commands.dump.cells import human_bytes
-from klog.commands.exporting.report_text import loss_text
+from klog.commands.exporting.report_text import counted, loss_text
 from klog.formats.names import TopicPartition
 from klog.spark.splits import PartitionPlan, Plan
 
@@ -21,7 +21,8 @@ def plan_lines(plan: Plan) -> Iterator[str]:
         key = TopicPartition(partition.topic, partition.partition)
         yield _partition_text(partition, splits[key], sizes[key])
     total_bytes = sum(sizes.values())
-    yield f"{len(plan.partitions)} partitions, {len(plan.splits)} splits, {human_bytes(total_bytes)}"
+    partitions, all_splits = counted(len(plan.partitions), "partition"), counted(len(plan.splits), "split")
+    yield f"{partitions}, {all_splits}, {human_bytes(total_bytes)}"
     yield from loss_text(plan)
 
 
@@ -35,6 +36,6 @@ def _partition_text(partition: PartitionPlan, splits: int, size_bytes: int) -> s
     name = f"{partition.topic}-{partition.partition}"
     return (
         f"{name}: offsets {partition.start_offset} to {partition.end_offset} "
-        f"({', '.join(marks)}), {splits} splits, {human_bytes(size_bytes)}, "
+        f"({', '.join(marks)}), {counted(splits, 'split')}, {human_bytes(size_bytes)}, "
         f"from {partition.directories[0]}{replicas}"
     )

@@ -11,12 +11,18 @@ from klog.spark.splits import Divergence, LostRange, Plan
 _SHOWN: Final = 20
 
 
+def counted(number: int, word: str) -> str:
+    """`1 split`, `2 splits`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
 def report_text(report: Report) -> str:
     """The report for people."""
-    written = f"{report.files} files, {human_bytes(report.written_bytes)}"
+    partitions = counted(len(report.plan.partitions), "partition")
+    written = f"{counted(report.files, 'file')}, {human_bytes(report.written_bytes)}"
     speed = f"{report.seconds:.1f} s, {human_bytes(report.rate_bytes_per_second)}/s"
     lines = [
-        f"{report.rows:,} records of {len(report.plan.partitions)} partitions in {written}",
+        f"{counted(report.rows, 'record')} of {partitions} in {written}",
         f"{human_bytes(report.exported_bytes)} of segments in {speed}",
     ]
     if report.resumed_splits:

@@ -1,0 +1,111 @@
+"""The guide to exports works as written: its commands and queries, in order, in a directory of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import PEER_SKIP_PREFIX
+from tests.corpora import FIXTURES, REPOSITORY
+from tests.peers.maven import PeerUnavailableError
+from tests.spark import sessions
+
+GUIDE = (REPOSITORY / "docs" / "export.md").read_text(encoding="utf-8")
+_BLOCK = re.compile(r"```(console|python)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
+_RATE = re.compile(r" in [\d.]+ s, [\d.]+ [KMG]?i?B/s")
+_HERE = "/srv/guide"
+
+Example = tuple[str, str, str]
+
+
+def examples() -> list[Example]:
+    """Kind, what to run, and what that prints; each command of a console block by itself."""
+    found: list[Example] = []
+    for kind, text, shown in _BLOCK.findall(GUIDE):
+        if kind == "python":
+            found.append((kind, text, shown))
+            continue
+        for example in text.split("$ ")[1:]:
+            command, _, output = example.partition("\n")
+            found.append((kind, command, output))
+    return found
+
+
+def comparable(text: str, directory: Path) -> list[str]:
+    """The lines without what depends on the machine: where it ran, and how fast."""
+    text = _RATE.sub(" in a moment", text.replace(str(directory), _HERE))
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def run_console(command: str, directory: Path) -> str:
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"{{ {command}\n}} 2>&1"],
+        cwd=directory,
+        env={**os.environ, "PATH": path, "COLUMNS": "116", "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        check=False,
+        text=True,
+        encoding="utf-8",
+    )
+    return done.stdout
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "fixtures").symlink_to(FIXTURES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_commands_and_queries_of_the_guide_print_what_it_shows(directory) -> None:
+    names: dict[str, object] = {}
+    ran = 0
+    for kind, text, shown in examples():
+        if "pyspark" in text:
+            continue
+        if kind == "console":
+            printed = run_console(text, directory)
+        else:
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                exec(compile(text, "export.md", "exec"), names)
+            printed = out.getvalue()
+        assert comparable(printed, directory) == comparable(shown, directory), text
+        ran += 1
+    assert ran >= 8
+
+
+def test_the_query_in_spark_sql_prints_what_the_guide_shows(directory) -> None:
+    try:
+        sessions.require_spark()
+    except PeerUnavailableError as missing:
+        pytest.skip(f"{PEER_SKIP_PREFIX}: {missing}")
+    export = next(text for kind, text, _ in examples() if "--internal-topics" in text)
+    run_console(export, directory)
+    (query,) = [(text, shown) for kind, text, shown in examples() if "pyspark" in text]
+    done = subprocess.run(
+        [sys.executable, "-c", query[0]],
+        cwd=directory,
+        capture_output=True,
+        check=True,
+        text=True,
+        encoding="utf-8",
+    )
+    assert comparable(done.stdout, directory) == comparable(query[1], directory)
+
+
+def test_every_option_of_the_command_is_in_the_guide() -> None:
+    from klog.commands.main import load
+
+    options = {name for param in load("export").params for name in param.opts if name.startswith("--")}
+    known = {"--key-schema", "--key-message", "--starting-offsets-by-timestamp-strategy", "--min-partitions"}
+    missing = {name for name in options - known if name not in GUIDE}
+    assert missing <= {"--help"}
