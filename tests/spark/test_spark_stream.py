@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,8 @@ import pytest
 
 import klog.testing
 from klog.testing import BrokerProcess
+from tests import corpora
+from tests.spark.expected import log_rows
 
 pytest.importorskip("pyspark")
 
@@ -93,3 +96,108 @@ def test_a_live_brokers_directory_is_followed_while_it_grows_rolls_and_gets_part
     assert len(list(broker.partition_dir("growing").glob("*.log"))) > 2
     assert stream.batches[-1] == [("growing-more", 0, 0, b"first")]
     assert stream.offsets() == {"growing": {"0": 400}, "growing-more": {"0": 1}}
+
+
+def test_a_stream_started_again_goes_on_where_it_was(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    broker.create_topic("restarted", partitions=2)
+    options = {"subscribe": "restarted", "startingOffsets": "earliest"}
+    stream = Stream(spark, broker.log_dirs[0], tmp_path / "cp", **options)
+    produce(broker, "restarted", [b"a", b"b"])
+    assert stream.take_all() == [("restarted", 0, 0, b"a"), ("restarted", 0, 1, b"b")]
+    assert stream.take_all() == []
+    produce(broker, "restarted", [b"c"])
+    produce(broker, "restarted", [b"d"], partition=1)
+    again = Stream(spark, broker.log_dirs[0], tmp_path / "cp", **options)
+    assert again.take_all() == [("restarted", 0, 2, b"c"), ("restarted", 1, 0, b"d")]
+    assert again.offsets() == {"restarted": {"0": 3, "1": 1}}
+
+
+def test_a_limited_trigger_cuts_what_is_there_into_batches_of_that_many_offsets(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    log_dir = corpora.corpora("k39-compact")[0].log_dirs()[0]
+    stream = Stream(
+        spark, log_dir.path, tmp_path / "cp", startingOffsets="earliest", maxOffsetsPerTrigger=500
+    )
+    found = stream.take_all()
+    partitions = {row[:2] for row in found}
+    assert len(stream.batches) > 3
+    wanted = [
+        tuple(row[name] for name in ("topic", "partition", "offset", "value")) for row in log_rows(log_dir)
+    ]
+    for partition in partitions:
+        assert [row for row in found if row[:2] == partition] == [
+            row for row in wanted if row[:2] == partition
+        ]
+    assert len(found) == len(wanted)
+
+
+def test_a_new_stream_starts_at_the_end_unless_told_otherwise(
+    spark: SparkSession, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    broker.create_topic("late", partitions=1)
+    produce(broker, "late", [b"before"])
+    stream = Stream(spark, broker.log_dirs[0], tmp_path / "cp", subscribe="late")
+    assert stream.take_all() == []
+    produce(broker, "late", [b"after"])
+    assert stream.take_all() == [("late", 0, 1, b"after")]
+
+
+@pytest.mark.parametrize("preallocated", [False, True], ids=["grown", "preallocated"])
+def test_a_batch_that_is_half_written_waits_until_it_is_whole(
+    spark: SparkSession, tmp_path: Path, preallocated: bool
+) -> None:
+    source = corpora.corpora("k39-codecs")[0].log_dir().partition("t-zstd-0")
+    [original, *_] = source.files(".log")
+    data = original.read_bytes()
+    lines = [line for line in source.expected_batches() if line["file"] == original.name]
+    ends = [line["position"] + line["size"] for line in lines if "position" in line]
+    log = tmp_path / "logs" / "half-0" / original.name
+    log.parent.mkdir(parents=True)
+
+    def write(size_bytes: int) -> None:
+        log.write_bytes(data[:size_bytes] + (bytes(len(data) - size_bytes + 1000) if preallocated else b""))
+
+    write(0)
+    stream = Stream(spark, tmp_path / "logs", tmp_path / "cp", startingOffsets="earliest")
+    seen = 0
+    for whole, after in ((ends[0], 7), (ends[0], 40), (ends[0], (ends[1] - ends[0]) // 2), (ends[1], 0)):
+        write(whole + after)
+        offsets = [row[2] for row in stream.take_all()]
+        expected = [
+            line["offset"]
+            for line in source.expected_records()
+            if line["batchPosition"] < whole and line["file"] == original.name
+        ]
+        assert offsets == expected[seen:]
+        seen = len(expected)
+    assert seen
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["passed over", "failOnDataLoss"])
+def test_segments_that_retention_took_unread_are_passed_over_or_an_error(
+    spark: SparkSession, tmp_path: Path, strict: bool
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    log_dir = corpora.corpora("k39-compact")[0].log_dirs()[0]
+    source = max(log_dir.partitions(), key=lambda partition: len(partition.files(".log")))
+    _, first, second, *others = source.files(".log")  # the very first is compacted away
+    logs = tmp_path / "logs" / "gone-0"
+    logs.mkdir(parents=True)
+    one = next(line for line in source.expected_batches() if line["file"] == first.name and "size" in line)
+    (logs / first.name).write_bytes(first.read_bytes()[: one["position"] + one["size"]])
+    options = {"startingOffsets": "earliest", "failOnDataLoss": strict}
+    stream = Stream(spark, tmp_path / "logs", tmp_path / "cp", **options)
+    assert stream.take_all()
+    (logs / first.name).unlink()
+    for log in (second, *others):
+        shutil.copy(log, logs)
+    if strict:
+        with pytest.raises(StreamingQueryException, match="were deleted before they were read"):
+            stream.take_all()
+        return
+    wanted = [line["offset"] for line in source.expected_records() if line["offset"] >= int(second.stem)]
+    assert [row[2] for row in stream.take_all()] == wanted
