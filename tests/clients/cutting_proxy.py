@@ -16,6 +16,7 @@ from typing import Self
 
 import klog.testing
 from klog.testing import BrokerProcess
+from tests.threads import join, started
 
 _CHUNK_BYTES = 4096
 
@@ -67,17 +68,14 @@ class CuttingProxy:
             sockets = list(self._open)
         for each in sockets:
             _shut(each)
-        for thread in self._threads:
-            thread.join()
+        join(self._threads)
 
     def spare(self) -> None:
         """Cut no more."""
         self._cutting = False
 
     def _start(self, run, *args) -> None:
-        thread = threading.Thread(target=run, args=args)
-        self._threads.append(thread)
-        thread.start()
+        self._threads.append(started(run, *args))
 
     def _accept(self) -> None:
         while True:

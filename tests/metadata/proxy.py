@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+
+from tests.threads import join, started
 
 
 class Proxy:
@@ -41,13 +44,10 @@ class Proxy:
     def close(self) -> None:
         _shut(self._listener)
         self.cut()
-        for thread in self._threads:
-            thread.join()
+        join(self._threads)
 
-    def _start(self, target: object, *args: object) -> None:
-        thread = threading.Thread(target=target, args=args, daemon=True)  # type: ignore[arg-type]
-        self._threads.append(thread)
-        thread.start()
+    def _start(self, target: Callable[..., object], *args: object) -> None:
+        self._threads.append(started(target, *args))
 
     def _accept(self) -> None:
         with suppress(OSError):

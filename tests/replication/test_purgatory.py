@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from klog.replication.purgatory import DelayedOperation, Purgatory, Timer
+from tests.threads import join, started
 
 
 class Clock:
@@ -126,11 +125,7 @@ def test_many_threads_complete_each_operation_once(clock: Clock, timer: Timer) -
             operation.missing.clear()
             purgatory.check_and_complete("k")
 
-    threads = [threading.Thread(target=watch), *(threading.Thread(target=complete) for _ in range(3))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    join([started(watch), *(started(complete) for _ in range(3))])
     purgatory.check_and_complete("k")
     assert [operation.answers for operation in operations[::2]] == [1] * 150
     assert (purgatory.waiting, len(timer)) == (0, 0)

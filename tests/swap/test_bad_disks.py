@@ -15,6 +15,7 @@ import pytest
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
 from tests.swap.world import eventually
+from tests.threads import join, started
 
 SMALL_INDEXES: Config = {"log.index.size.max.bytes": 4096, "log.segment.bytes": 50_000_000}
 FILE_LIMIT_BYTES = 2_000_000
@@ -203,12 +204,11 @@ def test_a_signal_under_load_is_a_clean_stop(tmp_path: Path, number: signal.Sign
                 writer.write("t", os.urandom(200))
             writer.abandon()
 
-        thread = threading.Thread(target=write)
-        thread.start()
+        thread = started(write)
         time.sleep(1)
         klog.stop(number)
         ending.set()
-        thread.join()
+        join([thread])
         assert all((each / ".kafka_cleanshutdown").exists() for each in klog.log_directories())
         assert klog.complaints == []
         klog.start()

@@ -18,6 +18,7 @@ from tests.peers.load_server import LoadServer
 from tests.swap.clients import Admin, Record, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
 from tests.swap.world import CODECS, eventually
+from tests.threads import join, started
 
 ROUNDS = int(os.environ.get("KLOG_TEST_KILLS", "6"))
 TOPICS = ("small", "large", "compacted")
@@ -46,11 +47,9 @@ class Load:
         self._acknowledged = acknowledged
         self._round = round_number
         self._threads = [
-            threading.Thread(target=self._write, args=(codec,))
+            started(self._write, codec)
             for codec in (CODECS[round_number % 5], CODECS[(round_number + 2) % 5])
         ]
-        for thread in self._threads:
-            thread.start()
 
     def _write(self, codec: str) -> None:
         # Idempotent: what is sent again after a lost answer must not be there twice.
@@ -69,8 +68,7 @@ class Load:
 
     def end(self) -> None:
         self._ending.set()
-        for thread in self._threads:
-            thread.join()
+        join(self._threads)
 
 
 def check(found: Written, acknowledged: Written) -> None:

@@ -19,6 +19,7 @@ from tests.peers.load_server import LoadServer
 from tests.swap.clients import Admin, Record, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
 from tests.swap.world import CODECS, eventually
+from tests.threads import join, started
 
 SOAK_S = float(os.environ.get("KLOG_TEST_SOAK_S", "15"))
 # Until then caches fill and modules are loaded.
@@ -70,17 +71,14 @@ class Soak:
 
     def run(self) -> None:
         workers = (self._keep, self._churn_short_lived, self._compact, self._create_and_delete, self._connect)
-        threads = [threading.Thread(target=self._guarded, args=(worker,)) for worker in workers]
-        for thread in threads:
-            thread.start()
+        threads = [started(self._guarded, worker) for worker in workers]
         started_s = time.monotonic()
         while time.monotonic() - started_s < SOAK_S and not self._failures:
             time.sleep(0.5)
             if time.monotonic() - started_s > WARM_UP_S:
                 self.samples.append((self.klog.rss_bytes(), self.klog.open_files()))
         self._ending.set()
-        for thread in threads:
-            thread.join()
+        join(threads)
         if self._failures:
             raise self._failures[0]
 

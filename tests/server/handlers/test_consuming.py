@@ -16,6 +16,7 @@ from klog.formats.constants import ENTRY_PREFIX_BYTES
 from klog.protocol.fetch_response import PartitionFetched
 from tests.server.handlers.parts import TOPIC, Broker, batch
 from tests.server.handlers.test_fetch import fetch, fetch_request, fetched, handler_of, wants
+from tests.threads import join, started
 
 
 def whole_batches(found: PartitionFetched) -> list[bytes]:
@@ -92,7 +93,7 @@ class WaitingConsumer:
 
         request.respond = answer  # type: ignore[method-assign]
         self.handler.handle(request)
-        if not answered.wait(5):
+        if not answered.wait(60):
             return False
         self.offset += batches
         return len(fetched(request).records) == size
@@ -117,8 +118,7 @@ def test_an_append_at_the_moment_when_a_fetch_begins_to_wait_is_not_missed(tmp_p
                 pass  # begins a little earlier or later each time
             produce(broker)
 
-    producer = threading.Thread(target=follow)
-    producer.start()
+    producer = started(follow)
     served = 0
     for _ in range(rounds):
         go.release()
@@ -127,7 +127,7 @@ def test_an_append_at_the_moment_when_a_fetch_begins_to_wait_is_not_missed(tmp_p
         served += 1
     for _ in range(rounds - served - 1):
         go.release()
-    producer.join()
+    join([producer])
     assert served == rounds
     assert (broker.fetch_purgatory.waiting, len(broker.timer)) == (0, 0)
 
@@ -148,10 +148,6 @@ def test_nobody_who_waits_is_forgotten_while_others_write(tmp_path, wanted: int)
         for _ in range(batches_each):
             produce(broker)
 
-    threads = [threading.Thread(target=target) for target in (consume, consume, *[write] * producers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    join([started(target) for target in (consume, consume, *[write] * producers)])
     assert served == [True, True]
     assert (broker.fetch_purgatory.waiting, len(broker.timer)) == (0, 0)
