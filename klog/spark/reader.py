@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from klog.formats.checksums import Bytes
@@ -145,7 +146,9 @@ class _SplitReader:
         if len(payload) <= 2 * BATCH_BYTES:
             return len(records)
         end_bytes = records.key_start[first] + BATCH_BYTES
-        return max(bisect_left(records.value_start, end_bytes, first), first + 1)
+        last = max(bisect_left(records.value_start, end_bytes, first), first + 1)
+        # A large record at the end is for itself.
+        return last - 1 if last - first > 1 and records.record_size[last - 1] > LARGEST_REUSED_BYTES else last
 
     def _drop_unwanted(self) -> bool:
         """Drop the batches without wanted records; whether any of the others has some that are not wanted."""
@@ -166,14 +169,16 @@ class _SplitReader:
         if 0 not in records.valid:
             return
         sound = []
-        for row, valid in enumerate(records.valid):
+        for valid, rows in groupby(range(len(records)), records.valid.__getitem__):
+            stretch = list(rows)
             if valid:
-                sound.append(row)
+                sound += stretch
                 continue
-            start = table.position[records.batch[row]]
-            end = start + table.size[records.batch[row]]
-            problem = CorruptRecordError("message inside a compressed set fails its checksum")
-            self._losses.report(problem, start, end, records.offset[row], records.offset[row] + 1)
+            start = table.position[records.batch[stretch[0]]]
+            end = start + table.size[records.batch[stretch[0]]]
+            problem = CorruptRecordError("messages inside a compressed set fail their checksums")
+            first, last = records.offset[stretch[0]], records.offset[stretch[-1]]
+            self._losses.report(problem, start, end, first, last + 1)
         compact(records, sound)
 
     def _lose_batch(self, problem: KlogError) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from klog.formats import kernel
 from klog.formats.columns import BatchTable
+from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.storage.chunks import chunks
 from tests import corpora, strategies
 from tests.formats import reading
@@ -85,3 +86,53 @@ def test_a_batch_that_claims_2_gib_takes_no_more_memory_than_the_file_has() -> N
     held = [len(buffer) for buffer in chunks(file, table, chunk_bytes=64)]
     assert held == [10_017]
     assert (len(table), table.need_bytes) == (0, 2**31 - 1 + 12)
+
+
+@given(strategies.segments(max_entries=6), st.sampled_from(CHUNK_BYTES), st.data())
+def test_batches_that_start_before_a_position_are_read_whole_and_little_more_of_the_file(
+    data: bytes, chunk_bytes: int, draws: st.DataObject
+) -> None:
+    rows, (end, _, _, _) = read_whole(data)
+    edges = [row["position"] for row in rows] + [end]
+    start = draws.draw(st.sampled_from(edges))
+    bound = draws.draw(st.integers(start, len(data)))
+    file = ReadsCounted(data)
+    found, _ = read_in_chunks(file, chunk_bytes, start_bytes=start, starts_before_bytes=bound)
+    wanted = [row for row in rows if start <= row["position"] < bound]
+    assert [row for row in found if row["position"] < bound] == wanted
+    ends = [row["position"] + row["size"] for row in wanted]
+    assert file.farthest <= max([start, bound, *ends]) + BATCH_HEADER_BYTES
+
+
+class ReadsCounted(io.BytesIO):
+    """A file that knows how far it was read."""
+
+    farthest = 0
+
+    def readinto(self, buffer: Any) -> int:
+        got = super().readinto(buffer)
+        self.farthest = max(self.farthest, self.tell())
+        return got
+
+
+def test_a_batch_above_the_limit_ends_the_scan_unread() -> None:
+    file = ReadsCounted(struct.pack(">qiib", 0, 5000, 0, 2) + bytes(10_000))
+    table = BatchTable()
+    list(chunks(file, table, max_batch_bytes=5011, chunk_bytes=64))
+    assert (len(table), table.need_bytes, file.farthest) == (0, 5012, 64)
+    found = [table.size[0] for _ in chunks(file, table, max_batch_bytes=5012, chunk_bytes=64) if len(table)]
+    assert found == [5012]
+
+
+def test_a_large_buffer_is_let_go_behind_its_batch_and_not_written_again(monkeypatch: Any) -> None:
+    monkeypatch.setattr("klog.storage.chunks.LARGEST_REUSED_BYTES", 1000)
+    batches = [
+        struct.pack(">qiib", n, size - 12, 0, 2) + bytes([n]) * (size - 17)
+        for n, size in enumerate((4000, 80, 80))
+    ]
+    table = BatchTable()
+    held = [
+        (bytes(buffer), buffer) for buffer in chunks(io.BytesIO(b"".join(batches)), table, chunk_bytes=100)
+    ]
+    assert bytes(held[0][1]) == held[0][0] == batches[0]
+    assert max(len(buffer.obj) for _, buffer in held[1:]) == 100
