@@ -8,8 +8,8 @@ over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from klog.formats.errors import KlogError, StorageError
@@ -36,6 +36,14 @@ class FetchEntry(NamedTuple):
     last_fetched_epoch: int = NO_EPOCH
     log_start_offset: int = -1
     topic_id: UUID | None = None
+
+
+class Told(Protocol):
+    """What a reader wants of one partition, and the offsets that it was told last (-1: none, or an error)."""
+
+    entry: FetchEntry
+    high_watermark: int
+    log_start_offset: int
 
 
 class FetchLimits(NamedTuple):
@@ -95,6 +103,31 @@ def read_all(
         else:
             answer_now = True
     return Reads(fetched, total, answer_now or total >= limits.min_bytes)
+
+
+def is_quiet(partition: Partition, told: Told, limits: FetchLimits) -> bool:
+    """Whether a read would find nothing but what the reader was told last.
+
+    Most partitions of most fetches are quiet, so this takes no lock and makes nothing. What changes right
+    after it has looked is an event, for which whoever waits looks again.
+    """
+    entry, log = told.entry, partition.log
+    if limits.replica_id >= 0:
+        limit = log.log_end_offset
+    elif limits.committed:
+        limit = log.last_stable_offset
+    else:
+        limit = log.high_watermark
+    return (
+        entry.offset == limit
+        and told.high_watermark == log.high_watermark
+        and told.log_start_offset == log.log_start_offset
+        and (partition.is_leader or not limits.leader_only)
+        and entry.current_leader_epoch in (NO_EPOCH, partition.leader_epoch)
+        and entry.last_fetched_epoch in (NO_EPOCH, log.epochs.latest)
+        and entry.topic_id in (None, partition.topic_id)
+        and not log.closed
+    )
 
 
 def read_one(
@@ -188,6 +221,10 @@ def _awaited(replicas: Replicas, found: Fetched) -> _Awaited:
     if read.file is not None or entry.offset == read.log_end_offset:
         return _Awaited(entry, read.segment_base, read.position)
     # Nothing could be read yet: what is there is not committed, or its first batch was too large.
+    return _place_awaited(entry, partition)
+
+
+def _place_awaited(entry: FetchEntry, partition: Partition) -> _Awaited:
     try:
         with partition.log.lock:
             return _Awaited(entry, *_place_of(partition.log, entry.offset))
@@ -198,25 +235,36 @@ def _awaited(replicas: Replicas, found: Fetched) -> _Awaited:
 class DelayedFetch(DelayedOperation):
     """A fetch that waits for bytes. It reads again when it completes."""
 
-    __slots__ = ("_answer", "_awaited", "_limits", "_missing", "_ready_bytes", "_ready_total", "_replicas")
+    __slots__ = (
+        "_answer",
+        "_awaited",
+        "_limits",
+        "_quiet",
+        "_read_again",
+        "_ready_bytes",
+        "_ready_total",
+        "_replicas",
+    )
 
     def __init__(
         self,
         due_ms: int,
         replicas: Replicas,
         reads: Reads,
+        quiet: Iterable[Told],
         limits: FetchLimits,
-        missing: Missing,
+        read_again: Callable[[], Reads],
         answer: Callable[[Reads], None],
     ) -> None:
-        """`reads`: what the first try found, without errors."""
+        """`reads`: what the first try found, without errors; `quiet`: what it had not to read."""
         super().__init__(due_ms)
         self._replicas = replicas
         self._awaited: dict[Hashable, _Awaited] = {
             found.entry.key: _awaited(replicas, found) for found in reads.fetched
         }
+        self._quiet: dict[Hashable, Told] = {told.entry.key: told for told in quiet}
         self._limits = limits
-        self._missing = missing
+        self._read_again = read_again
         self._answer = answer
         self._ready_bytes: dict[Hashable, int] = {}
         self._ready_total = 0
@@ -224,7 +272,7 @@ class DelayedFetch(DelayedOperation):
     @property
     def keys(self) -> list[Hashable]:
         """The partitions whose events may complete it."""
-        return list(self._awaited)
+        return [*self._awaited, *self._quiet]
 
     def try_complete(self, key: Hashable | None) -> bool:
         """Complete when enough bytes are there, or an error must be told.
@@ -232,14 +280,33 @@ class DelayedFetch(DelayedOperation):
         An event speaks of one partition: only that one is looked at again, so that a fetch of a thousand
         partitions costs no more than one of a single partition.
         """
-        looked_at = self._awaited if key is None else (key,)
-        for where in looked_at:
+        for where in self._noisy() if key is None else (key,):
+            if where in self._quiet:
+                self._awaited[where] = self._no_longer_quiet(where)
             ready = self._ready(self._awaited[where])
             if ready == _READY:
                 return self.force_complete()
             self._ready_total += ready - self._ready_bytes.get(where, 0)
             self._ready_bytes[where] = ready
         return self._ready_total >= self._limits.min_bytes and self.force_complete()
+
+    def _noisy(self) -> list[Hashable]:
+        """The partitions to look at when no event says which."""
+        partitions, limits = self._replicas.partitions, self._limits
+        return [
+            *self._awaited,
+            *(
+                where
+                for where, told in self._quiet.items()
+                if (partition := partitions.get(told.entry.key)) is None
+                or not is_quiet(partition, told, limits)
+            ),
+        ]
+
+    def _no_longer_quiet(self, where: Hashable) -> _Awaited:
+        entry = self._quiet.pop(where).entry
+        partition = self._replicas.partitions.get(entry.key)
+        return _Awaited(entry, -1, -1) if partition is None else _place_awaited(entry, partition)
 
     def _ready(self, awaited: _Awaited) -> int:
         """Bytes that one partition has for the fetch by now; `_READY` where the answer cannot wait.
@@ -269,5 +336,4 @@ class DelayedFetch(DelayedOperation):
 
     def on_complete(self) -> None:
         """Answer with what is there now."""
-        entries = [awaited.entry for awaited in self._awaited.values()]
-        self._answer(read_all(self._replicas, entries, self._limits, self._missing))
+        self._answer(self._read_again())

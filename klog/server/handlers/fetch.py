@@ -8,8 +8,9 @@ slices of the segments' files. What followers tell of their progress by fetching
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 from klog.protocol.error_codes import ErrorCode
@@ -25,8 +26,23 @@ from klog.protocol.fetch_response import (
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
 from klog.replication.purgatory import Purgatory
-from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, FetchLimits, Reads, read_all
-from klog.server.handlers.fetch_sessions import Answers, FetchContext, FetchSessions, SessionKey, Wanted
+from klog.replication.reading import (
+    DelayedFetch,
+    Fetched,
+    FetchEntry,
+    FetchLimits,
+    Reads,
+    is_quiet,
+    read_all,
+)
+from klog.server.handlers.fetch_sessions import (
+    Answers,
+    FetchContext,
+    FetchSessions,
+    SessionKey,
+    SessionPartition,
+    Wanted,
+)
 from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
 from klog.server.traffic import Traffic
@@ -76,23 +92,18 @@ class FetchHandler:
             _forgotten(fetch),
             uses_topic_ids=version >= _TOPIC_IDS_FROM,
         )
-        entries, refused = self._readable(context)
-        pending = _Pending(request, fetch, context, refused)
-        if not entries:
-            self._answer(pending, Reads([], 0, answer_now=True))
-            return
-        limits = self._limits(version, fetch)
-        whereabouts = self._whereabouts
-        reads = read_all(whereabouts.replicas, entries, limits, whereabouts.missing)
+        pending = _Pending(request, fetch, context, self._limits(version, fetch))
+        reads = self._read(pending)
         if reads.answer_now or fetch.max_wait_ms <= 0:
             self._answer(pending, reads)
             return
         operation = DelayedFetch(
             self._clock_ms() + fetch.max_wait_ms,
-            whereabouts.replicas,
+            self._whereabouts.replicas,
             reads,
-            limits,
-            whereabouts.missing,
+            pending.quiet,
+            pending.limits,
+            partial(self._read, pending),
             partial(self._answer, pending),
         )
         self._purgatory.watch(operation, operation.keys)
@@ -130,12 +141,30 @@ class FetchHandler:
             replica_id >= 0 or (replica_id == -1 and version < _FROM_FOLLOWERS_FROM),
         )
 
-    def _readable(self, context: FetchContext) -> tuple[list[FetchEntry], Answers]:
+    def _read(self, pending: _Pending) -> Reads:
+        """Read what may be read; the others are noted as refused, those without news as quiet."""
+        whereabouts, context, limits = self._whereabouts, pending.context, pending.limits
+        partitions = whereabouts.replicas.partitions
+        quiet: list[SessionPartition] = []
+        asked = list(context.wanted.items())
+        for key, told in context.told:
+            partition = partitions.get(told.entry.key)
+            if partition is not None and is_quiet(partition, told, limits):
+                quiet.append(told)
+            else:
+                asked.append((key, told.entry))
+        entries, pending.refused = self._readable(asked)
+        pending.quiet = quiet
+        if not entries and not quiet:
+            return Reads([], 0, answer_now=True)
+        return read_all(whereabouts.replicas, entries, limits, whereabouts.missing)
+
+    def _readable(self, asked: Iterable[tuple[SessionKey, FetchEntry]]) -> tuple[list[FetchEntry], Answers]:
         """The partitions that the cluster knows, and the refusal of the others."""
         known = self._whereabouts.known
         entries: list[FetchEntry] = []
         refused: Answers = []
-        for key, wanted in context.wanted.items():
+        for key, wanted in asked:
             entry = wanted
             if not entry.key[0] and entry.topic_id is not None:
                 # A session's topic that was unknown when it was named may be known by now.
@@ -159,6 +188,8 @@ class FetchHandler:
         nodes: dict[int, NodeEndpoint] = {}
         answers: Answers = []
         self._count(reads, for_follower=fetch.replica_id >= 0)
+        for topic, several in groupby(told.entry.key[0] for told in pending.quiet):
+            self._traffic[topic].fetches += sum(1 for _ in several)
         for found in reads.fetched:
             entry = found.entry
             answer = _answer_of(found, committed=committed)
@@ -218,15 +249,17 @@ class FetchHandler:
 class _Pending:
     """A request whose answer is still to be made."""
 
-    __slots__ = ("context", "fetch", "refused", "request")
+    __slots__ = ("context", "fetch", "limits", "quiet", "refused", "request")
 
     def __init__(
-        self, request: Request, fetch: FetchRequest, context: FetchContext, refused: Answers
+        self, request: Request, fetch: FetchRequest, context: FetchContext, limits: FetchLimits
     ) -> None:
         self.request = request
         self.fetch = fetch
         self.context = context
-        self.refused = refused
+        self.limits = limits
+        self.quiet: Sequence[SessionPartition] = ()
+        self.refused: Answers = []
 
 
 def _forgotten(fetch: FetchRequest) -> list[SessionKey]:

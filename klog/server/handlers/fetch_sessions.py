@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -103,13 +103,15 @@ class FetchSession:
 class FetchContext(NamedTuple):
     """How one request is to be answered: what to read, and the session it belongs to.
 
-    `error` is set where the request does not fit its session. `incremental` requests are answered with what
-    has changed only; a full one whose `creates_session` is set asks for a new session.
+    `error` is set where the request does not fit its session. An incremental request has a `session`, is for
+    the partitions in `told`, and is answered with what has changed only; any other is for those that it
+    names, `wanted`, and asks for a new session where `creates_session` is set.
     """
 
     wanted: Wanted
     error: ErrorCode = ErrorCode.NONE
     session: FetchSession | None = None
+    told: Sequence[tuple[SessionKey, SessionPartition]] = ()
     request_epoch: int = FINAL_EPOCH
     creates_session: bool = False
 
@@ -204,8 +206,7 @@ class FetchSessions:
             return FetchContext(wanted)
         self._touch(session)
         session.epoch = next_epoch(epoch)
-        every = {key: cached.entry for key, cached in session.partitions.items()}
-        return FetchContext(every, session=session, request_epoch=epoch)
+        return FetchContext({}, session=session, told=tuple(session.partitions.items()), request_epoch=epoch)
 
     # -- its answer is there ---------------------------------------------------------------------------------
 
