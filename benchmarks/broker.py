@@ -265,7 +265,13 @@ def _spread_over(broker: RunningBroker, _: int, *, count: int) -> Figures:
     run_load("spread", broker.port, f"spread{count}", count, 0)
     before_s = broker.cpu_s()
     found = run_load("spread", broker.port, f"spread{count}", count, SMALL_S)
-    return {"cpu": (broker.cpu_s() - before_s) / (found["requests"] + count) * 1e6}
+    produce_s = broker.cpu_s() - before_s
+    fetched = run_load("fetch", broker.port, f"quiet{count}", count, SMALL_S)
+    fetch_s = broker.cpu_s() - before_s - produce_s
+    return {
+        "produce": produce_s / (found["requests"] + count) * 1e6,
+        "fetch": fetch_s / fetched["requests"] * 1e6,
+    }
 
 
 def _size_of(directory: Path) -> int:
@@ -273,20 +279,30 @@ def _size_of(directory: Path) -> int:
 
 
 def partitions(scratch: Path, rounds: int) -> str:
-    """The cost of a small request as the broker has more partitions."""
+    """The cost of a request as the broker, and a consumer's fetch session, have more partitions."""
     counts = (1, 10, 100, 1000)
-    lines = [f"small requests to each partition in turn, CPU us each (medians of {rounds})"]
-    cost: dict[str, list[float]] = {"klog": [], "Kafka": []}
+    cost: dict[tuple[str, str], list[float]] = {}
     with both(scratch) as brokers:
         for count in counts:
             for broker in brokers:
                 create_topic(broker.bootstrap, f"spread{count}", count)
+                create_topic(broker.bootstrap, f"quiet{count}", count)
             run = partial(_spread_over, count=count)
             for broker, found in zip(brokers, _in_turns(brokers, rounds, run), strict=True):
-                cost[broker.name].append(found["cpu"])
-    for name, values in cost.items():
-        each = ", ".join(f"{count:,}: {value:.0f}" for count, value in zip(counts, values, strict=True))
-        lines.append(f"  {name}: {each}")
-    growth = cost["klog"][-1] / cost["klog"][0]
-    lines.append(f"  klog at 1,000 beside 1: {growth:.2f} {_judge(growth, 1.25)}")
+                for kind, cpu_us in found.items():
+                    cost.setdefault((kind, broker.name), []).append(cpu_us)
+    lines = [f"CPU us a request by the number of partitions (medians of {rounds})"]
+    titles = {
+        "produce": "small Produce requests to each partition in turn",
+        "fetch": "Fetch in a session of so many partitions without news",
+    }
+    for kind, title in titles.items():
+        lines.append(f"  {title}")
+        for name in ("klog", "Kafka"):
+            values = zip(counts, cost[kind, name], strict=True)
+            lines.append(f"    {name}: " + ", ".join(f"{count:,}: {value:.0f}" for count, value in values))
+    growth = cost["produce", "klog"][-1] / cost["produce", "klog"][0]
+    lines.append(f"  Produce of klog at 1,000 beside 1: {growth:.2f} {_judge(growth, 1.25)}")
+    ratio = cost["fetch", "klog"][-1] / cost["fetch", "Kafka"][-1]
+    lines.append(f"  Fetch at 1,000 beside Kafka's: {ratio:.2f} {_judge(ratio, 1)}")
     return "\n".join(lines)

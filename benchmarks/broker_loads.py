@@ -203,6 +203,37 @@ def _spread(port: int, topic: str, partitions: int, seconds: float) -> dict[str,
     return {"requests": count, "per_s": count / (time.perf_counter() - start_s)}
 
 
+def _fetch(port: int, topic: str, partitions: int, seconds: float) -> dict[str, float]:
+    """A consumer at the end of so many partitions: one fetch session (KIP-227), asked for news again and
+    again.
+    """
+    # Only here: who measures must stay small, and these are the load's processes.
+    from klog.protocol.fetch_request import (  # noqa: PLC0415
+        FetchPartition,
+        FetchRequest,
+        FetchTopic,
+        encode_fetch_request,
+    )
+
+    def frame(topics: list[FetchTopic], session_id: int, epoch: int) -> bytes:
+        body = encode_fetch_request(11, FetchRequest(0, 1, 1 << 20, 0, topics, session_id, epoch))
+        return struct.pack(">ihhih", 10 + len(body), 1, 11, 1, -1) + body
+
+    sock = _connect(port)
+    wanted = [FetchPartition(number, -1, 0, -1, -1, 1 << 20) for number in range(partitions)]
+    # Size, correlation id, throttle time, error code; then the session.
+    session_id = struct.unpack_from(
+        ">i", _exchange(sock, frame([FetchTopic(topic, None, wanted)], 0, 0)), 14
+    )[0]
+    count, start_s = 0, time.perf_counter()
+    while time.perf_counter() < start_s + seconds:
+        answer = _exchange(sock, frame([], session_id, count + 1))
+        count += 1
+    if error := struct.unpack_from(">h", answer, 12)[0]:
+        raise ValueError(f"Fetch is answered with error code {error}")
+    return {"requests": count, "per_s": count / (time.perf_counter() - start_s)}
+
+
 def _idle(port: int, _: str, connections: int, seconds: int) -> dict[str, float]:
     """Connections that ask for ApiVersions once and are then left alone."""
     socks = [_connect(port) for _ in range(connections)]
@@ -248,6 +279,7 @@ def main() -> None:
         "latency": _latency,
         "stream": _stream,
         "spread": _spread,
+        "fetch": _fetch,
         "idle": _idle,
         "sink": _sink,
     }
