@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.formats.errors import CorruptRecordError, KlogError, UsageError
+from klog.formats.errors import CorruptRecordError, KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.spark.bounds import resolve
 from klog.spark.discover import discover
@@ -167,7 +167,8 @@ def _touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool
 
 
 def _demand_all(made: Plan) -> None:
-    errors: list[KlogError] = list(made.problems)
+    """Raise the first loss. A checkpoint or index that is broken is none: they are done without."""
+    errors: list[KlogError] = [problem for problem in made.problems if isinstance(problem, StorageError)]
     errors += [
         CorruptRecordError(lost.reason, file=lost.file, position_bytes=lost.start_bytes) for lost in made.lost
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -13,12 +14,13 @@ from hypothesis import strategies as st
 
 from klog.formats import kernel
 from klog.formats.columns import BatchTable
-from klog.formats.errors import CorruptRecordError, UsageError
+from klog.formats.errors import CorruptRecordError, StorageError, UsageError
 from klog.formats.names import FileKind, TopicPartition
 from klog.spark import segments
 from klog.spark.options import EARLIEST, LATEST, Edge, Isolation, ReadOptions, Subscription
 from klog.spark.planner import plan
 from klog.spark.reader import read_split
+from klog.spark.remote import resolve
 from klog.spark.splits import LostRange, Plan, Split
 from tests.corpora import FIXTURES, corpora, log_dirs, partitions, read_jsonl
 from tests.spark.logs import (
@@ -371,6 +373,27 @@ def test_a_loss_that_the_planner_knows_of_stops_a_job_that_asked_for_it(tmp_path
     assert [split.first_offset for split in behind.splits] == [8]
 
 
+def test_a_broken_checkpoint_or_index_is_no_loss(tmp_path: Path) -> None:
+    directory = replica(tmp_path / "t-0", [batch(n, leader_epoch=0) for n in range(12)], (0, 0))
+    (directory / "leader-epoch-checkpoint").write_text("nonsense")
+    (directory / "00000000000000000004.index").write_bytes(b"\xff" * 16)
+    (directory / "00000000000000000004.txnindex").write_bytes(b"\xff")
+    made = planned(tmp_path, fail_on_data_loss=True, isolation=Isolation.READ_COMMITTED)
+    assert made.partitions[0].end_offset == 12
+    assert len(made.problems) == 2
+    with pytest.raises(StorageError, match="there is nothing"):
+        planned(tmp_path, tmp_path / "nowhere", fail_on_data_loss=True)
+
+
+def test_a_start_outside_of_the_log_is_a_loss_to_a_job_that_asked_for_it(tmp_path: Path) -> None:
+    write_segment(tmp_path / "t-0", [batch(10, 5)])
+    for start in (5, 16):
+        starting = Edge(EARLIEST, offsets={"t": {0: start}})
+        assert planned(tmp_path, starting=starting).partitions[0].start_offset == min(max(start, 10), 15)
+        with pytest.raises(UsageError, match=f"t-0 is asked for from offset {start}, it holds 10 to 15"):
+            planned(tmp_path, starting=starting, fail_on_data_loss=True)
+
+
 def test_of_many_segments_only_the_ends_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "t-0"
     proto = write_segment(tmp_path / "proto" / "t-0", [batch(n, size=5000) for n in range(30)])
@@ -439,3 +462,28 @@ def test_segments_without_an_index_in_an_object_store_are_not_read_to_cut_them(t
         put_directory(store, tmp_path)
         assert len(planned(ROOT, target_split_bytes=1 << 20).splits) == 1
         assert len(store.requests) == 1
+
+
+def test_a_broker_in_an_object_store_is_planned_as_on_disk() -> None:
+    corpus = FIXTURES / "k39-txn" / "logs"
+    options = {"isolation": Isolation.READ_COMMITTED, "target_split_bytes": 1500}
+    local = planned(corpus, **options)
+    with counted_store() as store:
+        put_directory(store, corpus)
+        remote = planned(ROOT, **options)
+        assert read(remote) == read(local)
+    assert [replace(one, directories=()) for one in remote.partitions] == [
+        replace(one, directories=()) for one in local.partitions
+    ]
+    assert [replace(one, file="") for one in remote.splits] == [replace(one, file="") for one in local.splits]
+
+
+def test_pyarrows_own_file_systems_serve_too(tmp_path: Path) -> None:
+    log = write_segment(tmp_path / "t-0", [batch(0, 5), batch(5, 5)])
+    system, place = resolve("mock:///logs/t-0")
+    system.create_dir(place, recursive=True)
+    with system.open_output_stream(f"{place}/{log.name}") as file:
+        file.write(log.read_bytes())
+    made = planned("mock:///logs")
+    assert [split.file for split in made.splits] == [f"mock:///logs/t-0/{log.name}"]
+    assert read(made)[0] == {TopicPartition("t", 0): list(range(10))}
