@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError
 from klog.spark.options import ReadOptions
 from klog.spark.reader import read_split
@@ -194,3 +198,55 @@ def test_nobody_knows_how_many_offsets_a_cut_end_had(tmp_path: Path) -> None:
     _, (lost,) = read(split_of(path))
     assert (lost.start_bytes, lost.end_bytes) == (1166, 1400)
     assert (lost.first_offset, lost.end_offset) == (40, EVERY_OFFSET)
+
+
+@st.composite
+def damaged_logs(draw: st.DrawFn) -> tuple[list[bytes], bytes]:
+    """The values of a log of ten batches, all different, and what is left of it when something happened."""
+    size = draw(st.sampled_from((5, 300)))
+    values = [bytes([n]) * size for n in range(30)]
+    log = bytearray()
+    for first in range(0, 30, 3):
+        rows = [RecordData(first + n, n, None, values[first + n]) for n in range(3)]
+        log += build_batch(rows, BatchFields(codec=draw(st.sampled_from((0, 0, 1, 3)))))
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(log) - 1))
+        what = draw(st.sampled_from(("flip", "overwrite", "cut out", "insert", "cut off")))
+        if what == "flip":
+            log[at] ^= 1 << draw(st.integers(0, 7))
+        elif what == "overwrite":
+            log[at : at + 40] = draw(st.binary(min_size=1, max_size=40))
+        elif what == "cut out":
+            del log[at : at + draw(st.integers(1, 400))]
+        elif what == "insert":
+            log[at:at] = draw(st.binary(min_size=1, max_size=40))
+        else:
+            del log[at + 1 :]
+        log = log or bytearray(1)
+    return values, bytes(log)
+
+
+@given(damaged_logs())
+def test_whatever_happens_to_a_log_nothing_is_invented_and_nothing_lost_in_silence(
+    log: tuple[list[bytes], bytes],
+) -> None:
+    values, data = log
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "any-0" / f"{0:020d}.log"
+        path.parent.mkdir()
+        path.write_bytes(data)
+        split = split_of(path, end_offset=2**63 - 1)
+        rows, lost = read(split, WITH_HEADERS, ["offset", "value", "batchPosition"])
+    offsets = [row["offset"] for row in rows]
+    assert offsets == sorted(set(offsets))
+    found = [row["value"] for row in rows]
+    assert len(found) == len(set(found))
+    assert set(found) <= set(values)
+    # Every byte is of a batch that was read, or told as lost, or of a tail of zeros.
+    positions = {row["batchPosition"] for row in rows}
+    read_bytes = [(at, at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")) for at in positions]
+    end = 0
+    for start, stop in sorted([*read_bytes, *((one.start_bytes or 0, one.end_bytes or 0) for one in lost)]):
+        assert (start, start < stop) == (end, True)
+        end = stop
+    assert not any(data[end:])
