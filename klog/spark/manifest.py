@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -37,6 +38,8 @@ JOB: Final = f"{BOOKS}/job.json"
 MANIFEST: Final = f"{BOOKS}/manifest.json"
 _SPLITS: Final = f"{BOOKS}/splits"
 _VERSION: Final = 1
+_REQUESTS: Final = 16
+"""At once, to an object store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ def begin(job: ExportJob, make_plan: Callable[[], Plan], *, resume: bool = False
     The caller holds the output's lock. Raises `UsageError` where the output holds something else, or a job
     with other options, or where segments have changed since it was planned; `StorageError`.
     """
+    _require_apart(job)
     output = open_output(job.output)
     present = output.names()
     if MANIFEST in present or JOB in present:
@@ -79,10 +83,18 @@ def begin(job: ExportJob, make_plan: Callable[[], Plan], *, resume: bool = False
         )
     plan = make_plan()
     job = replace(job, decodings=_settled(job, plan))
-    output.clear_temporary()
+    output.remove_directory(TEMPORARY)
     progress = Progress(job, plan, fingerprints(plan.splits))
     write_whole(output, JOB, _encoded(_job_json(progress)))
     return progress
+
+
+def _require_apart(job: ExportJob) -> None:
+    """A broker takes no directory for its own whose name it cannot read, and does not start with one."""
+    output = job.output.rstrip("/")
+    for path in job.options.paths:
+        if f"{output}/".startswith(f"{path.rstrip('/')}/"):
+            raise UsageError("is inside of what is exported", file=job.output, cure="choose a place outside")
 
 
 def _settled(job: ExportJob, plan: Plan) -> Decodings:
@@ -124,7 +136,7 @@ def load(output: Output) -> JsonObject | None:
 def _resumed(job: ExportJob, output: Output, complete: bool) -> Progress:
     books = _decoded(output, MANIFEST if complete else JOB)
     _require_same_options(job, books)
-    output.clear_temporary()
+    output.remove_directory(TEMPORARY)
     results = books["splits"] if complete else _committed(output)
     done = {result.split.number: result for result in map(result_from_json, results)}
     if complete:
@@ -145,7 +157,8 @@ def _resumed(job: ExportJob, output: Output, complete: bool) -> Progress:
 
 
 def _committed(output: Output) -> list[JsonObject]:
-    return [_decoded(output, name) for name in sorted(output.names(_SPLITS))]
+    with ThreadPoolExecutor(_REQUESTS) as pool:  # there may be many thousands, each a request
+        return list(pool.map(lambda name: _decoded(output, name), sorted(output.names(_SPLITS))))
 
 
 def _require_same_options(job: ExportJob, books: JsonObject) -> None:
@@ -226,10 +239,9 @@ def _remove_strays(output: Output, progress: Progress) -> None:
 
 def _tidy(output: Output) -> None:
     """Remove what the manifest has replaced."""
-    for name in output.names(_SPLITS):
-        output.remove(name)
+    output.remove_directory(_SPLITS)
     output.remove(JOB)
-    output.clear_temporary()
+    output.remove_directory(TEMPORARY)
 
 
 def _split_name(split: Split) -> str:

@@ -26,6 +26,7 @@ BOOKS: Final = "_klog"
 """The directory of the job's own books in an output: readers of tables skip names with an underscore."""
 
 TEMPORARY: Final = f"{BOOKS}/unfinished"
+"""Files that are being written, or that were when their writer was killed."""
 LOCK: Final = f"{BOOKS}/lock"
 
 
@@ -108,8 +109,8 @@ class Output(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file; one that is not there is no error."""
 
-    def clear_temporary(self) -> None:
-        """Remove what writers that were killed left behind. Only under the lock."""
+    def remove_directory(self, name: str) -> None:
+        """Remove a directory with all that is in it; one that is not there is no error."""
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
         """Hold the output for one job, where the place has locks (a local one). Raises `UsageError`."""
@@ -183,9 +184,9 @@ class _LocalOutput:
             with contextlib.suppress(OSError):  # not empty: others are still in it
                 os.rmdir(os.path.dirname(self.path_of(name)))
 
-    def clear_temporary(self) -> None:
-        with writing(self.path_of(TEMPORARY)), contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(self.path_of(TEMPORARY))
+    def remove_directory(self, name: str) -> None:
+        with writing(self.path_of(name)), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.path_of(name))
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -194,7 +195,9 @@ class _LocalOutput:
         with writing(path):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            if not _lock(descriptor, path):
+            with writing(path):
+                held = _lock(descriptor, path)
+            if not held:
                 raise UsageError(
                     "another export is writing here", file=self.root, cure="wait for it, or choose another"
                 )
@@ -213,7 +216,7 @@ def _lock(descriptor: int, path: str) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except OSError:
+    except (BlockingIOError, FileNotFoundError):
         return False
 
 

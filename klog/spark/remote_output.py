@@ -61,9 +61,12 @@ class RemoteOutput:
 
         guarded(f"{self.root}/{name}", "cannot be removed", remove)
 
-    def clear_temporary(self) -> None:
-        for name in self.names(TEMPORARY):
-            self.remove(name)
+    def remove_directory(self, name: str) -> None:
+        def remove() -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self.system.delete_dir(self.place_of(name))
+
+        guarded(f"{self.root}/{name}", "cannot be removed", remove)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from typing import Final, Protocol, TypeVar
 
 from klog.spark import manifest, pool
 from klog.spark.engine import ExportJob, SplitResult, export_split
-from klog.spark.outputs import open_output
+from klog.spark.outputs import TEMPORARY, open_output
 from klog.spark.planner import plan as make_plan
 from klog.spark.pool import Advanced, Done
 from klog.spark.report import Report, make_report
@@ -84,7 +84,7 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
         try:
             results = list(each(work, pending, lambda split: split, watcher))
         except BaseException:
-            output.clear_temporary()  # of processes that were ended in the middle of something
+            output.remove_directory(TEMPORARY)  # of processes that were ended in the middle of something
             raise
         after = manifest.finish(before, results)
         seconds = time.monotonic() - started

@@ -113,15 +113,20 @@ class _GroupingWriter(ABC):
 
 class _ParquetWriter(_GroupingWriter):
     def __init__(self, sink: Sink, compression: str, schema: pa.Schema) -> None:
+        import pyarrow as pa
         from pyarrow import parquet as pq
 
         super().__init__(schema)
+        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
         self._writer = pq.ParquetWriter(
             sink,
             schema,
             compression=compression,
-            use_dictionary=[path for field in schema for path in _repeating(field.name, field.type)],
+            use_dictionary=[path for path, kind in leaves if _repeats(path, kind)],
             column_encoding={field.name: "DELTA_BINARY_PACKED" for field in schema if _counts(field)},
+            # Of keys and values no reader wants the smallest and the largest; a record of 100 MiB would be
+            # in memory six times over for that.
+            write_statistics=[path for path, kind in leaves if not pa.types.is_binary(kind)],
         )
 
     def _encode(self, rows: pa.Table) -> None:
@@ -141,20 +146,27 @@ def _counts(field: pa.Field) -> bool:
     return field.name in _COUNTING and (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type))
 
 
-def _repeating(path: str, kind: pa.DataType) -> Iterator[str]:
-    """The leaves that get a dictionary; binary ones and counts give it up, after costing time and memory."""
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The columns that Parquet makes of one of ours, by their paths."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
         for field in kind:
-            yield from _repeating(f"{path}.{field.name}", field.type)
+            yield from _leaves(f"{path}.{field.name}", field.type)
     elif pa.types.is_map(kind):
-        yield from _repeating(f"{path}.key_value.key", kind.key_type)
-        yield from _repeating(f"{path}.key_value.value", kind.item_type)
+        yield from _leaves(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves(f"{path}.key_value.value", kind.item_type)
     elif pa.types.is_list(kind):
-        yield from _repeating(f"{path}.list.element", kind.value_type)
-    elif not (pa.types.is_binary(kind) or pa.types.is_boolean(kind) or path in _COUNTING):
-        yield path
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    else:
+        yield path, kind
+
+
+def _repeats(path: str, kind: pa.DataType) -> bool:
+    """Whether a leaf gets a dictionary; binary ones and counts give it up, after costing time and memory."""
+    import pyarrow as pa
+
+    return not (pa.types.is_binary(kind) or pa.types.is_boolean(kind) or path in _COUNTING)
 
 
 class _OrcWriter(_GroupingWriter):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +12,15 @@ from pathlib import Path
 import pytest
 
 from klog.commands.exporting.report_text import report_text
+from klog.formats import compression
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.errors import KlogError, StorageError
 from klog.spark import table_files
 from klog.spark.report import report_json
 from tests import corpora
 from tests.corpora import REPOSITORY
 from tests.spark.export_support import data_files, export, table_rows, tree
+from tests.spark.logs import write_segment
 
 GZIP = corpora.corpora("k39-codecs")[0].log_dir().partition("t-gzip-0").path
 
@@ -134,3 +138,20 @@ def test_a_report_tells_at_most_some_of_many_losses_but_json_all(log, tmp_path) 
     lost = len(report.lost)
     assert report_text(report).count("lost: ") == min(lost, 20) + (lost > 20)
     assert len(report_json(report)["lost"]) == lost > 0
+
+
+def test_memory_is_bounded_whatever_a_few_bytes_decompress_to(tmp_path) -> None:
+    """Sixteen batches of 96 MiB each, in a file of some KiB."""
+    zeros = [RecordData(offset, 1000, None, bytes(32 << 20)) for offset in range(3)]
+    batch = bytes(build_batch(zeros, BatchFields(codec=compression.ZSTD)))
+    batches = [struct.pack(">q", 3 * number) + batch[8:] for number in range(16)]
+    write_segment(tmp_path / "logs" / "bomb-0", batches)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "klog", "export", tmp_path / "logs", "-o", tmp_path / "out", "-q"],
+        cwd=REPOSITORY,
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert len(data_files(tmp_path / "out")) == 1
+    assert usage.ru_maxrss < 600 << 10  # KiB

@@ -178,3 +178,10 @@ def test_a_plan_that_fails_leaves_no_output(tmp_path) -> None:
     with pytest.raises(UsageError):
         export(tmp_path / "empty", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_output_inside_of_what_is_exported_is_refused(log) -> None:
+    for place in (log.parent, log, log / "tables"):
+        with pytest.raises(UsageError, match="is inside of what is exported"):
+            export(log.parent, place)
+    assert not (log / "tables").exists()

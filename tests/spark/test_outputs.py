@@ -51,6 +51,9 @@ class _WithoutDirectories(pafs.FSSpecHandler):
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
         return self._system.get_file_info(selector)
 
+    def delete_dir(self, path: str) -> None:
+        self._system.delete_dir(path)
+
     def delete_file(self, path: str) -> None:
         self._system.delete_file(path)
 
@@ -100,11 +103,12 @@ def test_removing_a_file_that_is_not_there_is_no_error(output) -> None:
     assert output.names() == {}
 
 
-def test_what_killed_writers_left_is_cleared(output, tmp_path) -> None:
+def test_a_directory_is_removed_with_all_that_is_in_it(output, tmp_path) -> None:
     place = tmp_path / ("out" if output.root.startswith("/") else "bucket/out") / "_klog/unfinished"
     place.mkdir(parents=True)
     (place / "0123.tmp").write_bytes(b"half")
-    output.clear_temporary()
+    output.remove_directory("_klog/unfinished")
+    output.remove_directory("_klog/unfinished")
     assert output.names() == {}
 
 

@@ -107,6 +107,16 @@ def test_counting_columns_are_written_as_differences_and_payloads_without_dictio
         assert "RLE_DICTIONARY" in encodings[repeating]
 
 
+def test_statistics_tell_of_counts_and_not_of_payloads() -> None:
+    """Readers find offsets and times by them; of a large value they would cost several copies."""
+    group = pq.ParquetFile(io.BytesIO(written(Format.PARQUET, "zstd", rows(100)))).metadata.row_group(0)
+    columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
+    assert (columns["offset"].statistics.min, columns["offset"].statistics.max) == (0, 99)
+    assert columns["timestamp"].statistics.has_min_max
+    assert columns["key"].statistics is None
+    assert columns["value"].statistics is None
+
+
 def test_leaves_of_nested_columns_get_a_dictionary_of_their_own() -> None:
     kind = pa.struct(
         [("city", pa.string()), ("tags", pa.list_(pa.string())), ("map", pa.map_(pa.string(), pa.int64()))]
