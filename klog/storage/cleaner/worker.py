@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import json
 import os
 import subprocess
@@ -55,18 +56,23 @@ class WorkerDiedError(KlogError):
 
 
 def run(requests: IO[str], answers: IO[str]) -> None:
-    """Carry out the one task that `requests` brings."""
-    order = json.loads(requests.readline())
-    task = CleanTask.from_json(order)
+    """Carry out the one task that `requests` brings; nothing, where the broker dies before it has said it."""
+    order = requests.readline()
+    if not order.endswith("\n"):
+        return
+    task = CleanTask.from_json(json.loads(order))
     talk = _Talk(requests, answers, task.settings.report_bytes)
+    what: dict[str, Any]
     try:
         result = clean(task, talk.on_group, talk.on_bytes)
     except CleaningAbortedError:
         return  # whoever ordered that knows, or is gone
     except KlogError as error:
-        talk.say(error=_error_to_json(error))
-        return
-    talk.say(result=[result.end_offset, dataclasses.asdict(result.stats)])
+        what = {"error": _error_to_json(error)}
+    else:
+        what = {"result": [result.end_offset, dataclasses.asdict(result.stats)]}
+    with contextlib.suppress(CleaningAbortedError):
+        talk.say(**what)
 
 
 class _Talk:
@@ -77,8 +83,12 @@ class _Talk:
         self._unreported_bytes = 0
 
     def say(self, **what: Any) -> None:  # noqa: ANN401 (JSON)
-        self._answers.write(json.dumps(what) + "\n")
-        self._answers.flush()
+        """Raises CleaningAbortedError where nobody listens any more."""
+        try:
+            self._answers.write(json.dumps(what) + "\n")
+            self._answers.flush()
+        except BrokenPipeError as error:
+            raise CleaningAbortedError("the broker is gone") from error
 
     def on_bytes(self, advanced_bytes: int) -> None:
         self._unreported_bytes += advanced_bytes
@@ -179,4 +189,6 @@ def _tell(process: subprocess.Popen[str], line: str) -> None:
 
 if __name__ == "__main__":
     os.nice(_NICENESS)
-    run(sys.stdin, sys.stdout)
+    # Unbuffered: what a dead broker did not take must not be written again, and complained of, at the end.
+    with open(1, "wb", buffering=0, closefd=False) as stdout:
+        run(sys.stdin, io.TextIOWrapper(stdout, encoding="utf-8", write_through=True))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -311,6 +314,37 @@ def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.Monk
     broker.cleaner.clean_dirtiest()
     assert isinstance(broker.aside[0][1], WorkerDiedError)
     assert os.path.exists(log.directory / f"{0:020d}.log")
+
+
+@pytest.mark.parametrize("said", [b"", b'{"directory": "/'])
+def test_a_worker_whose_broker_dies_before_it_has_given_its_order_goes_quietly(said: bytes) -> None:
+    command = [sys.executable, "-m", "klog.storage.cleaner.worker"]
+    done = subprocess.run(command, input=said, capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_a_worker_whose_broker_dies_during_its_work_goes_quietly_and_leaves_no_file(tmp_path: Path) -> None:
+    log = make(tmp_path, 0)
+    broker = Broker(tmp_path, log)
+    before = sorted(path.name for path in log.directory.iterdir())
+
+    def abandoned(task: Any, on_group: Any, on_bytes: Any) -> Any:
+        command = [sys.executable, "-m", "klog.storage.cleaner.worker"]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as worker:
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            assert worker.stderr is not None
+            worker.stdout.close()  # first of all: its first report must find nobody
+            worker.stdin.write(json.dumps(task.to_json()).encode() + b"\n")
+            worker.stdin.close()
+            assert (worker.wait(60), worker.stderr.read()) == (0, b"")
+        assert sorted(path.name for path in log.directory.iterdir()) == before
+        return clean(task, on_group, on_bytes)
+
+    broker.cleaner._clean = abandoned
+    assert broker.cleaner.clean_dirtiest()
 
 
 # Throttling
