@@ -13,7 +13,7 @@ from klog.spark.decoders.decoding import Decoding, Encoding
 from klog.spark.decoders.wire import RegisteredSchema
 from klog.spark.jobs import Decodings, SplitResult
 from klog.spark.outputs import WrittenFile
-from klog.spark.splits import AbortedRange, Divergence, LostRange, PartitionPlan, Plan, Split
+from klog.spark.splits import AbortedRange, Divergence, LostRange, PartitionPlan, Plan, Spare, Split
 
 JsonObject = dict[str, Any]
 
@@ -51,7 +51,8 @@ def _arguments(value: JsonObject) -> dict[str, Any]:
 def split_from_json(value: JsonObject) -> Split:
     """The split of `to_json`."""
     aborted = tuple(AbortedRange(**_arguments(inner)) for inner in value["aborted"])
-    return Split(**{**_arguments(value), "aborted": aborted})
+    spares = tuple(Spare(**_arguments(inner)) for inner in value["spares"])
+    return Split(**{**_arguments(value), "aborted": aborted, "spares": spares})
 
 
 def plan_from_json(value: JsonObject) -> Plan:

@@ -14,7 +14,9 @@ the first transaction begins that is open at its end.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError, UsageError
@@ -28,6 +30,7 @@ from klog.spark.replicas import PartitionLog, merge
 from klog.spark.requests import side_by_side
 from klog.spark.splits import Divergence, LostRange, PartitionPlan, Plan
 from klog.spark.splitting import Piece, split_up
+from klog.spark.survey import Extent
 from klog.spark.transactions import Transactions, transactions
 
 _PARTITIONS_AT_ONCE: Final = 8
@@ -150,12 +153,18 @@ def _partition_plan(
 
 def _pieces(
     partition: TopicPartition, log: PartitionLog, start: int, end: int, committed: Transactions | None
-) -> list[Piece]:
-    return [
-        Piece(partition, extent, max(start, extent.first_offset), min(end, extent.end_offset), committed)
-        for extent in log.extents
-        if max(start, extent.first_offset) < min(end, extent.end_offset)
-    ]
+) -> Iterator[Piece]:
+    for extent in log.extents:
+        first, last = max(start, extent.first_offset), min(end, extent.end_offset)
+        if first < last:
+            spares = [one for source in log.spares for one in _overlapping(source, first, last)]
+            yield Piece(partition, extent, first, last, committed, tuple(spares))
+
+
+def _overlapping(extents: Sequence[Extent], first_offset: int, end_offset: int) -> Sequence[Extent]:
+    """Those of ascending extents that hold some of these offsets."""
+    low = bisect_right(extents, first_offset, key=attrgetter("end_offset"))
+    return extents[low : bisect_left(extents, end_offset, key=attrgetter("first_offset"))]
 
 
 def _touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool) -> bool:

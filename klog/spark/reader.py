@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, Final
 
@@ -22,6 +23,7 @@ from klog.spark.losses import Losses
 from klog.spark.options import ReadOptions
 from klog.spark.schema import arrow_schema
 from klog.spark.sound import SoundBatches
+from klog.spark.spares import read_with_spares
 from klog.spark.splits import LostRange, Split
 from klog.storage.chunks import LARGEST_REUSED_BYTES
 from klog.storage.reader import SegmentReader
@@ -49,10 +51,26 @@ def read_split(
     `columns` are those wanted of `klog.spark.schema.column_names(options)`, in the order wanted (default:
     all). Control records never come. What cannot be read is told to `on_lost`, once for each stretch; with
     `options.fail_on_data_loss` it is raised as the `KlogError` that it is. Raises UsageError for an unknown
-    column.
+    column. What is damaged comes from the split's spares, where it has some, behind all the rest.
     """
     if columns is not None and not columns:
         raise UsageError("no columns to read", cure="name at least one: `offset` is the cheapest")
+    if not split.spares:
+        yield from _read(split, options, columns, on_lost)
+        return
+    tolerant = replace(options, fail_on_data_loss=False)
+    yield from read_with_spares(
+        lambda part, on_part_lost: _read(part, tolerant, columns, on_part_lost),
+        split,
+        on_lost,
+        fail=options.fail_on_data_loss,
+    )
+
+
+def _read(
+    split: Split, options: ReadOptions, columns: Sequence[str] | None, on_lost: Callable[[LostRange], None]
+) -> Iterator[pa.RecordBatch]:
+    """The split, without its spares."""
     wanted = arrow_schema(options, columns)
     losses = Losses(split, on_lost, fail=options.fail_on_data_loss)
     by_time = options.since_ms is not None or options.until_ms is not None

@@ -30,7 +30,8 @@ _SET_ASIDE = {
 @dataclass(frozen=True, slots=True)
 class PartitionLog:
     """The log of a partition: `extents` ascend and do not overlap, the first starts at or above the log
-    start. `surveys` are the replicas, the one that counts first."""
+    start. `surveys` are the replicas, the one that counts first. `spares` is what each of the others holds
+    that agrees with it: what is damaged there may be sound here."""
 
     surveys: tuple[Survey, ...]
     extents: tuple[Extent, ...]
@@ -38,6 +39,7 @@ class PartitionLog:
     log_end_offset: int
     lost: tuple[LostRange, ...]
     divergences: tuple[Divergence, ...]
+    spares: tuple[tuple[Extent, ...], ...]
 
 
 def merge(replicas: Sequence[Replica], found: Found, *, include_deleted: bool) -> PartitionLog:
@@ -56,6 +58,7 @@ def merge(replicas: Sequence[Replica], found: Found, *, include_deleted: bool) -
         agreed, differences = _against(chosen, other, found)
         divergences += differences
         sources.append((other, agreed))
+    spares = tuple(tuple(_before(other.extents, agreed)) for other, agreed in sources)
     log_start = chosen.log_start_offset
     for one in surveys:
         removed = replace(one.replica, segments=one.replica.deleted, swaps=(), deleted=())
@@ -73,7 +76,13 @@ def merge(replicas: Sequence[Replica], found: Found, *, include_deleted: bool) -
     log_end = max(log_start, chosen.end_offset, *(extent.end_offset for extent in extents[-1:]))
     lost = _missing(chosen, extents, log_start, log_end)
     return PartitionLog(
-        tuple(surveys), tuple(extents), min(log_start, log_end), log_end, tuple(lost), tuple(divergences)
+        tuple(surveys),
+        tuple(extents),
+        min(log_start, log_end),
+        log_end,
+        tuple(lost),
+        tuple(divergences),
+        spares,
     )
 
 
@@ -135,6 +144,15 @@ def _divergences(chosen: Survey, other: Survey, first_offset: int, reason: str) 
         Divergence(*partition, start, end, chosen.replica.directory, other.replica.directory, why)
         for start, end, why in ranges
         if start < end
+    ]
+
+
+def _before(extents: Iterable[Extent], end_offset: int) -> list[Extent]:
+    """The parts of extents before an offset."""
+    return [
+        extent._replace(end_offset=min(extent.end_offset, end_offset))
+        for extent in extents
+        if extent.first_offset < end_offset
     ]
 
 

@@ -18,6 +18,20 @@ class AbortedRange:
 
 
 @dataclass(frozen=True, slots=True)
+class Spare:
+    """A segment of another replica that agrees about offsets from `first_offset` to before `end_offset`.
+
+    Its batches start at positions from 0 to before `end_bytes`; `base_offset` is its own.
+    """
+
+    file: str
+    base_offset: int
+    end_bytes: int
+    first_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Split:
     """The batches of one segment that start at file positions `start_bytes` to before `end_bytes`.
 
@@ -26,7 +40,8 @@ class Split:
     the last stable offset are in these two numbers already. `aborted` holds what read_committed drops here;
     it is empty for read_uncommitted. `base_offset` is the segment's. `number` counts the splits of a plan
     in order of (topic, partition, first_offset); plans list them longest first. `size_bytes` of the file is
-    as it was when it was planned: a file that has grown since is read only as far as planned.
+    as it was when it was planned: a file that has grown since is read only as far as planned. What is damaged
+    is read from the `spares`, in their order; those may hold more offsets than the split.
     """
 
     number: int
@@ -39,6 +54,7 @@ class Split:
     first_offset: int
     end_offset: int
     aborted: tuple[AbortedRange, ...] = ()
+    spares: tuple[Spare, ...] = ()
 
     @property
     def topic_partition(self) -> TopicPartition:

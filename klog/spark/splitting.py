@@ -6,7 +6,7 @@ sound index are walked by their headers where they are local and few; else each 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ from klog.formats.names import TopicPartition
 from klog.spark.files import is_remote
 from klog.spark.replica_files import SegmentFile
 from klog.spark.segments import OpenSegment, Place
-from klog.spark.splits import Split
+from klog.spark.splits import Spare, Split
 from klog.spark.survey import Extent, each
 from klog.spark.transactions import Transactions
 
@@ -25,7 +25,7 @@ MOST_WALKED: Final = 64
 
 class Piece(NamedTuple):
     """Offsets `first_offset` to before `end_offset` of a partition's extent that are wanted, and where in the
-    segment they are; `transactions` None: all data is wanted.
+    segment they are; `transactions` None: all data is wanted. `spares` hold the same offsets elsewhere.
     """
 
     partition: TopicPartition
@@ -33,6 +33,7 @@ class Piece(NamedTuple):
     first_offset: int
     end_offset: int
     transactions: Transactions | None
+    spares: tuple[Extent, ...] = ()
     start: Place = Place(0, 0)
     end_bytes: int = 0
 
@@ -140,6 +141,21 @@ def _splits(piece: Piece, places: Sequence[Place]) -> list[Split]:
             aborted=()
             if piece.transactions is None
             else piece.transactions.aborted_in(start.offset, end.offset),
+            spares=tuple(_spares(piece, start.offset, end.offset)),
         )
         for start, end in zip(starts, ends, strict=True)
     ]
+
+
+def _spares(piece: Piece, first_offset: int, end_offset: int) -> Iterator[Spare]:
+    """The segments of other replicas that hold some of these offsets."""
+    for extent in piece.spares:
+        overlaps = extent.first_offset < end_offset and first_offset < extent.end_offset
+        if overlaps and extent.segment.log != piece.segment.log:
+            yield Spare(
+                extent.segment.log,
+                extent.segment.base_offset,
+                extent.end.end_bytes,
+                extent.first_offset,
+                extent.end_offset,
+            )
