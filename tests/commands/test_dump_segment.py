@@ -21,6 +21,7 @@ from klog.commands.dump.arguments import epoch_ms, parse_offsets, parse_time
 from klog.formats.errors import UsageError
 from tests import corpora
 from tests.commands.running import Run, runner
+from tests.processes import child
 
 GROUPS = corpora.Corpus("k39-groups").path / "logs"
 SEGMENT = GROUPS / "g-a-0" / f"{0:020d}.log"
@@ -228,7 +229,7 @@ def test_the_shell_completes_commands_options_and_formats(line: str, expected: s
 def test_a_reader_that_goes_away_is_no_error() -> None:
     directory = corpora.Corpus("k39-codecs").path / "logs"
     program = "import sys; sys.argv = ['klog', *sys.argv[1:]]; from klog.commands.main import main; main()"
-    with subprocess.Popen(
+    with child(
         [sys.executable, "-c", program, "dump-segment", str(directory)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +13,7 @@ from typer.testing import CliRunner
 from klog.commands.main import app
 from klog.formats import catalogue
 from klog.formats.errors import UsageError
+from tests.processes import child
 
 run = CliRunner()
 
@@ -57,7 +57,7 @@ def test_a_terminal_gets_a_table_with_colours() -> None:
     ours, theirs = pty.openpty()
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     command = "from klog.commands.main import app; app(['formats', 'producer-snapshot'])"
-    with subprocess.Popen(
+    with child(
         [sys.executable, "-c", command],
         stdout=theirs,
         env=environment | {"COLUMNS": "150", "TERM": "xterm-256color"},

@@ -18,6 +18,7 @@ from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import StoreError, StoreFailedError, StoreLockedError
 from klog.metadata.store import Check, Create, Delete, Operation, SetData
 from klog.metadata.tree import NodeTree
+from tests.processes import child
 
 
 def test_nodes_survive_a_restart_with_their_versions(tmp_path: Path) -> None:
@@ -67,12 +68,12 @@ def test_what_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path, del
     )
     file = tmp_path / FILE_NAME
     command = [sys.executable, "-c", script, str(file)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        first = child.stdout.readline()
+    with child(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        first = writer.stdout.readline()
         time.sleep(delay_ms / 1000)
-        child.kill()
-        acknowledged = int(([first, *child.stdout.read().splitlines()])[-1])
+        writer.kill()
+        acknowledged = int(([first, *writer.stdout.read().splitlines()])[-1])
     store = EmbeddedStore(file)
     a, b = store.get("/a").data, store.get("/b").data
     store.close()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 SCRIPT = """
@@ -36,9 +37,12 @@ def test_an_interrupt_ends_workers_quietly_and_leaves_no_half_written_file(tmp_p
         [sys.executable, "-c", SCRIPT, str(target)], stderr=subprocess.PIPE, start_new_session=True
     )
     started = tmp_path / "x.index.started"
+    until_s = time.monotonic() + 60
     while not started.exists():
         assert process.poll() is None
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, b"")
     assert list(tmp_path.iterdir()) == [started]

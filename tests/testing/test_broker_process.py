@@ -15,6 +15,7 @@ import klog.testing
 from klog.client.errors import RefusedError
 from klog.protocol.channel import Channel
 from klog.testing.process import BrokerFailedError
+from tests.processes import child
 
 
 def is_alive(pid: int) -> bool:
@@ -120,7 +121,7 @@ def test_a_broker_does_not_outlive_whoever_started_it() -> None:
             print(broker.pid, broker.log_path.parent, flush=True)
             time.sleep(60)
     """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
+    with child([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as parent:
         pid, work = parent.stdout.readline().split()
         assert is_alive(int(pid))
         parent.kill()

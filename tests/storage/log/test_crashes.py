@@ -18,6 +18,7 @@ from klog.formats.names import TopicPartition
 from klog.storage.log.append_values import Origin
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.partition_log import PartitionLog
+from tests.processes import child
 from tests.storage.log import writer
 from tests.storage.log.building import append, batch, idempotent, marker, stored, transactional
 from tests.storage.log.managing import Managed
@@ -37,14 +38,13 @@ def values(log: PartitionLog) -> dict[int, bytes]:
 def run_and_kill(directory: Path, seed: int, after_s: float) -> tuple[int, int]:
     """Log start and end that the writer had reported when it was killed; (0, 0) where it came to nothing."""
     command = [sys.executable, "-m", "tests.storage.log.writer", str(directory), str(seed)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY)
-    assert process.stdout is not None
-    reported = [process.stdout.readline()]
-    time.sleep(after_s)
-    process.send_signal(signal.SIGKILL)
-    reported += process.stdout.read().splitlines(keepends=True)
-    process.stdout.close()
-    assert process.wait() == -signal.SIGKILL
+    with child(command, stdout=subprocess.PIPE, cwd=REPOSITORY) as process:
+        assert process.stdout is not None
+        reported = [process.stdout.readline()]
+        time.sleep(after_s)
+        process.send_signal(signal.SIGKILL)
+        reported += process.stdout.read().splitlines(keepends=True)
+    assert process.returncode == -signal.SIGKILL
     whole = [line for line in reported if line.endswith(b"\n")]
     start, end = whole[-1].split()
     return int(start), int(end)
