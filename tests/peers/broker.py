@@ -8,6 +8,7 @@ stopped by the process that started them, and never by name.
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +25,9 @@ from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer, java_environment
 
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 60
+
+# Linux gives those from 32768 on to connections and to whoever asks for any port.
+_PORTS = range(20_000, 32_000)
 
 # A broker for a test needs little heap and a quick start; nothing here changes what it writes.
 BROKER_FLAGS = (
@@ -55,11 +60,16 @@ class BrokerFailedError(Exception):
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that was free a moment ago.
+
+    It is one that Linux does not give away by itself: else a connection that is made anywhere on the machine
+    while a JVM starts could get it.
+    """
+    for port in random.SystemRandom().sample(_PORTS, 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise BrokerFailedError("none of 100 ports is free")
 
 
 def properties_text(config: Config) -> str:
@@ -137,7 +147,7 @@ class JavaService:
     def kill(self) -> None:
         """SIGKILL: the unclean stop."""
         self._process.kill()
-        self._process.wait()
+        self._process.wait(STOP_TIMEOUT_S)
 
 
 class _Broker:
