@@ -19,6 +19,7 @@ from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.template import LineStyle, Template, unescape
 from klog.formats.errors import UsageError
 from tests.commands.clusters import WITH_TRANSACTIONS
+from tests.processes import child
 
 KLOG = str(Path(sys.executable).with_name("klog"))
 
@@ -192,16 +193,13 @@ def test_committed_readers_see_what_was_committed_and_nobody_sees_markers(klog, 
 
 def test_following_shows_what_comes_and_ends_with_ctrl_c(klog, cluster, written):
     command = [KLOG, "consume", written, "-b", cluster, "--follow", "--last", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
         assert process.stdout is not None
-        try:
-            assert process.stdout.readline() == b"v9\n"
-            klog("produce", written, "new")
-            assert process.stdout.readline() == b"new\n"
-            process.send_signal(signal.SIGINT)
-            rest, said = process.communicate(timeout=10)
-        finally:
-            process.kill()
+        assert process.stdout.readline() == b"v9\n"
+        klog("produce", written, "new")
+        assert process.stdout.readline() == b"new\n"
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=60)
     assert (process.returncode, rest, said) == (130, b"", b"")
 
 
@@ -257,7 +255,7 @@ def test_a_cluster_that_is_not_there_is_told_at_once(klog, command):
         "klog: cannot connect to 127.0.0.1:1: Connection refused "
         "(is a broker listening there? --bootstrap-server host:port names another)\n"
     )
-    assert time.monotonic() - started_s < 5
+    assert time.monotonic() - started_s < 20  # --timeout-ms is 30 s
 
 
 @pytest.mark.parametrize(

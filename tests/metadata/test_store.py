@@ -26,7 +26,7 @@ from klog.metadata.store import (
 )
 from tests.metadata.conftest import OpenStore
 
-SOON_S = 10
+SOON_S = 30
 
 
 class Seen(queue.SimpleQueue[WatchEvent]):

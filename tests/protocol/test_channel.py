@@ -81,7 +81,10 @@ def peer(*answers):
 def _receive(sock, size):
     out = b""
     while len(out) < size:
-        out += sock.recv(size - len(out))
+        piece = sock.recv(size - len(out))
+        if not piece:
+            raise EOFError
+        out += piece
     return out
 
 
@@ -169,7 +172,7 @@ def test_a_peer_that_does_not_answer_is_a_timeout_after_which_the_channel_is_clo
         started_s = time.monotonic()
         with pytest.raises(RequestTimeoutError):
             channel.send(UPDATE, timeout_ms=100)
-        assert time.monotonic() - started_s < 3
+        assert time.monotonic() - started_s < 20  # by itself it would wait 30 s
         assert not channel.connected
 
 
@@ -245,4 +248,4 @@ def test_a_posted_request_waits_for_no_answer():
 
     with peer(versions, take) as port, Channel("127.0.0.1", port) as channel:
         channel.post(ApiKey.PRODUCE, 7, [b"acks=0"])
-        assert received.wait(5)
+        assert received.wait(20)

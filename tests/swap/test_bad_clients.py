@@ -201,7 +201,7 @@ def test_thousands_of_connections_come_and_go_and_leave_nothing(
             for _ in range(400):
                 held.enter_context(connect(klog))
             # One that the system has no room for tries again after a second.
-            assert time.monotonic() - started_s < 5
+            assert time.monotonic() - started_s < 20
             bystander.is_served()
     for _ in range(2000):
         connect(klog).close()

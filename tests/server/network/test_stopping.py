@@ -92,7 +92,7 @@ def test_stopping_does_not_wait_for_ever():
         client.send(frame(b"x"))
         assert eventually(lambda: len(waiting) == 1)
         started_s = time.monotonic()
-    assert time.monotonic() - started_s < 3
+    assert time.monotonic() - started_s < 4.5  # it would wait 5 s by itself
     assert client.is_closed()
     client.sock.close()
     waiting[0].respond([b"nobody is there"])
@@ -100,7 +100,7 @@ def test_stopping_does_not_wait_for_ever():
 
 def test_stopping_under_load_ends():
     stop = threading.Event()
-    with running(Echo(), io_threads=2) as server:
+    with running(Echo(), io_threads=2, stop_timeout_ms=60_000) as server:
         clients = [Client(server) for _ in range(8)]
 
         def load(client: Client, size: int) -> None:
@@ -115,7 +115,7 @@ def test_stopping_under_load_ends():
         ]
         time.sleep(0.3)
         started_s = time.monotonic()
-    assert time.monotonic() - started_s < 5
+    assert time.monotonic() - started_s < TIMEOUT_S
     stop.set()
     join(threads)
     for client in clients:
