@@ -17,6 +17,7 @@ length field decides how much is allocated.
 
 from __future__ import annotations
 
+import io
 import struct
 import threading
 from functools import cache
@@ -52,6 +53,7 @@ _GZIP_SMALLEST_BYTES: Final = 18  # header and trailer
 _SNAPPY_MOST_RATIO: Final = 22  # a copy element makes at most 64 bytes of 3
 _ZSTD_MOST_RATIO: Final = 32 * 1024  # a run-length block makes 128 KiB of 4 bytes
 _ZSTD_SMALLEST_SLICE_BYTES: Final = 256
+_MOST_PARTS: Final = 64
 
 _per_thread = threading.local()  # zstd contexts must not be shared between threads
 
@@ -128,9 +130,34 @@ def _zlib() -> Any:  # noqa: ANN401 (one of two modules of the same interface)
     return isal_zlib
 
 
+class _Parts:
+    """Pieces of a plain block. Many of them are put together on the way: a list would take the block's size a
+    second time when it is joined.
+    """
+
+    __slots__ = ("_few", "_whole")
+
+    def __init__(self) -> None:
+        self._few: list[bytes] = []
+        self._whole: io.BytesIO | None = None
+
+    def add(self, part: bytes) -> None:
+        self._few.append(part)
+        if len(self._few) == _MOST_PARTS:
+            self._whole = self._whole or io.BytesIO()
+            self._whole.writelines(self._few)
+            self._few.clear()
+
+    def whole(self) -> bytes:
+        if self._whole is None:
+            return self._few[0] if len(self._few) == 1 else b"".join(self._few)
+        self._whole.writelines(self._few)
+        return self._whole.getvalue()
+
+
 def _gunzip(data: Bytes, limit_bytes: int) -> bytes:
     gz: Any = _zlib()
-    parts: list[bytes] = []
+    parts = _Parts()
     room = limit_bytes
     rest: Bytes = data
     while True:
@@ -146,13 +173,13 @@ def _gunzip(data: Bytes, limit_bytes: int) -> bytes:
             room -= len(part)
             if room < 0:
                 raise _too_large(limit_bytes)
-            parts.append(part)
+            parts.add(part)
             rest = member.unconsumed_tail
             if not part and not rest and not member.eof:
                 raise CompressionError("gzip block ends before its end mark")
         rest = member.unused_data
         if len(rest) < _GZIP_SMALLEST_BYTES or bytes(rest[:3]) != _GZIP_MAGIC:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return parts.whole()
 
 
 def _raw_unsnappy(block: Bytes, room_bytes: int, limit_bytes: int) -> bytes:
@@ -178,7 +205,7 @@ def _unsnappy(data: Bytes, limit_bytes: int) -> bytes:
         return _raw_unsnappy(view, limit_bytes, limit_bytes)
     if len(view) < _XERIAL_HEADER_BYTES:
         raise CompressionError("snappy stream header is cut short")
-    parts: list[bytes] = []
+    parts = _Parts()
     room = limit_bytes
     at = _XERIAL_HEADER_BYTES
     while len(view) - at >= 4:  # Kafka's reader takes fewer bytes for the end
@@ -191,9 +218,9 @@ def _unsnappy(data: Bytes, limit_bytes: int) -> bytes:
             raise CompressionError(f"snappy stream has a block of {size} bytes with {len(view) - at} left")
         part = _raw_unsnappy(view[at : at + size], room, limit_bytes)
         room -= len(part)
-        parts.append(part)
+        parts.add(part)
         at += size
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return parts.whole()
 
 
 def _xerial(data: bytes) -> bytes:
@@ -260,7 +287,7 @@ def _lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
         plain: bytes = lz4.frame.decompress(frame)  # allocates as it goes where no content size is claimed
         return plain
     context = lz4.frame.LZ4FrameDecompressor()
-    parts: list[bytes] = []
+    parts = _Parts()
     room = limit_bytes
     chunk: Any = frame
     while not context.eof:
@@ -268,11 +295,11 @@ def _lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
         room -= len(part)
         if room < 0:
             raise _too_large(limit_bytes)
-        parts.append(part)
+        parts.add(part)
         chunk = b""
         if not part and context.needs_input and not context.eof:
             raise CompressionError("lz4 block ends before its end mark")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return parts.whole()
 
 
 def _lz4(data: bytes, magic: int, level: int | None) -> bytes:
@@ -300,7 +327,7 @@ def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
     if context is None:
         context = _per_thread.zstd = zstandard.ZstdDecompressor()
     view = memoryview(data)
-    parts: list[bytes] = []
+    parts = _Parts()
     room = limit_bytes
     frame = None
     at = 0
@@ -316,8 +343,8 @@ def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
         room -= len(part)
         if room < 0:
             raise _too_large(limit_bytes)
-        parts.append(part)
+        parts.add(part)
         at += len(taken) - len(frame.unused_data)
     if frame is None or not frame.eof:
         raise CompressionError("zstd block ends before its end mark")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return parts.whole()

@@ -145,7 +145,8 @@ class _SplitReader:
         first = 0
         while first < len(records):
             last = self._fitting(payload, first)
-            if last - first == 1 and records.record_size[first] > LARGEST_REUSED_BYTES:
+            if records.record_size[first] > max(LARGEST_REUSED_BYTES, len(payload) // 2):
+                # Not copied: what it lies in is mostly the record itself.
                 if out.rows:
                     yield out.finish()
                 yield out.alone(payload, batches, records, first)

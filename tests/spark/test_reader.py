@@ -185,12 +185,12 @@ def test_a_large_record_is_a_batch_of_its_own_and_its_bytes_are_not_overwritten(
     tmp_path: Path, codec: int
 ) -> None:
     large = [os.urandom(9 << 20), bytes(12 << 20)]
-    rows = [
-        *records(0, 2),
-        *(RecordData(2 + n, 0, None, value) for n, value in enumerate(large)),
-        *records(4, 2),
-    ]
-    path = segment_of(tmp_path, batch_of(rows, codec), batch_of(records(6, 3), codec))
+    path = segment_of(
+        tmp_path,
+        batch_of(records(0, 2), codec),
+        *(batch_of([RecordData(2 + n, 0, None, value)], codec) for n, value in enumerate(large)),
+        batch_of(records(4, 5), codec),
+    )
     batches = list(read_split(split_of(path), ReadOptions(()), on_lost=lambda lost: pytest.fail(str(lost))))
     assert [batch.column("offset").to_pylist() for batch in batches] == [[0, 1], [2], [3], [4, 5, 6, 7, 8]]
     assert [batch.column("value")[0].as_py() for batch in batches[1:3]] == large
