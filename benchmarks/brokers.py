@@ -58,6 +58,10 @@ class RunningBroker:
         return f"127.0.0.1:{self.port}"
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def logs(self) -> Path:
         return self.work / "logs"
 

@@ -222,6 +222,24 @@ def _of_exports(codec: str) -> Callable[[Bench], str]:
     return run
 
 
+def _of_spark(codec: str) -> Callable[[Bench], str]:
+    def run(bench: Bench) -> str:
+        # Here, for the process that measures the others must stay small.
+        from benchmarks.spark import beside_kafka  # noqa: PLC0415
+
+        return beside_kafka(bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes, codec)
+
+    return run
+
+
+def spark_scaling(bench: Bench) -> str:
+    """The same export on Spark, with one task slot and with two."""
+    # Here, for the process that measures the others must stay small.
+    from benchmarks.spark import scaling  # noqa: PLC0415
+
+    return scaling(bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes)
+
+
 def _of_brokers(name: str) -> Callable[[Bench], str]:
     """The brokers' benchmarks; their own module, for they need a running Kafka."""
 
@@ -252,5 +270,8 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "compaction": compaction,
     "export-none": _of_exports("none"),
     "export-zstd": _of_exports("zstd"),
+    "export-spark-none": _of_spark("none"),
+    "export-spark-zstd": _of_spark("zstd"),
+    "export-spark-slots": spark_scaling,
     **{f"broker-{name}": _of_brokers(name) for name in _BROKERS},
 }

@@ -1,0 +1,132 @@
+"""One Spark application that does the same export in several ways, in turns, and says what each took.
+
+`python -m benchmarks.spark_rounds JSON`: `slots` of the application, `source` (log directory), `output`,
+`rounds`, `ways` (names of `WAYS`), and for Spark's Kafka source `bootstrap`, `jars` and `brokers` (process
+ids whose CPU counts too). The first round warms everything up and is not told. Prints a JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from klog.commands.exporting.lines import Lines
+from klog.spark.engine import ExportJob
+from klog.spark.options import ReadOptions
+from klog.spark.run_export import RunOptions, run_export
+from klog.spark.spark_job import SparkRunner
+from klog.spark.spark_source import register
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+Settings = dict[str, Any]
+
+
+def kafka_source(spark: SparkSession, how: Settings) -> DataFrame:
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", how["bootstrap"])
+    return reader.option("subscribe", "records").load()
+
+
+def klog_source(spark: SparkSession, how: Settings) -> DataFrame:
+    return spark.read.format("klog").load(how["source"])
+
+
+def to_parquet(frame: DataFrame, how: Settings) -> None:
+    frame.write.option("compression", "zstd").parquet(how["output"])
+
+
+def summed(frame: DataFrame) -> None:
+    """A query that touches every value."""
+    frame.selectExpr("sum(length(value))", "max(offset)", "count(key)").collect()
+
+
+def export_on_spark(spark: SparkSession, how: Settings) -> None:
+    """What `commands/segment_export.py` does once Spark runs."""
+    job = ExportJob(ReadOptions((how["source"],)), how["output"])
+    run_export(job, RunOptions(1), Lines(quiet=True), SparkRunner(spark.sparkContext))
+
+
+def export_alone(_spark: SparkSession, how: Settings) -> None:
+    """`klog export`, as many processes as Spark has slots."""
+    klog = str(Path(sys.executable).with_name("klog"))
+    command = [klog, "export", how["source"], "--output", how["output"], "--quiet"]
+    subprocess.run([*command, "--jobs", str(how["slots"])], check=True)
+
+
+WAYS: dict[str, Callable[[SparkSession, Settings], None]] = {
+    "Kafka source to Parquet": lambda spark, how: to_parquet(kafka_source(spark, how), how),
+    "klog source to Parquet": lambda spark, how: to_parquet(klog_source(spark, how), how),
+    "segment_export on Spark": export_on_spark,
+    "klog export": export_alone,
+    "Kafka source, a query": lambda spark, how: summed(kafka_source(spark, how)),
+    "klog source, a query": lambda spark, how: summed(klog_source(spark, how)),
+}
+
+
+def main() -> None:
+    how: Settings = json.loads(sys.argv[1])
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(f"local[{how['slots']}]").config("spark.ui.enabled", False)
+    builder = builder.config("spark.driver.memory", "2g").config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.jars", how["jars"])
+    spark = builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    register(spark)  # an editable install is not found by looking
+    runs: dict[str, list[dict[str, float]]] = {way: [] for way in how["ways"]}
+    for number in range(how["rounds"] + 1):
+        for way in how["ways"]:
+            shutil.rmtree(how["output"], ignore_errors=True)
+            taken = _measured(lambda way=way: WAYS[way](spark, how), how["brokers"])  # type: ignore[misc]
+            if number:
+                runs[way].append(taken)
+    size_bytes = sum(file.stat().st_size for file in Path(how["output"]).rglob("*.parquet"))
+    print(json.dumps({"runs": runs, "written": size_bytes}))
+    spark.stop()
+
+
+def _measured(do: Callable[[], None], brokers: list[int]) -> dict[str, float]:
+    processes = [os.getpid(), *brokers]
+    cpu_s, wall_s = _cpu_s(processes), time.perf_counter()
+    do()
+    wall_s = time.perf_counter() - wall_s
+    return {"wall_s": wall_s, "cpu_s": _cpu_s(processes) - cpu_s, "task_peak_bytes": _task_peak_bytes()}
+
+
+def _cpu_s(pids: list[int]) -> float:
+    """CPU time so far of processes and all that they have started."""
+    total = 0
+    for pid in _with_children(pids):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += sum(map(int, fields[11:15]))  # its own, and what ended below it
+    return total / _TICKS
+
+
+def _task_peak_bytes() -> int:
+    """The largest that a Python worker of Spark ever was; workers are kept, so they are still there."""
+    peaks = [0]
+    for pid in _with_children([os.getpid()]):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if b"pyspark.daemon" in words:
+            status = Path(f"/proc/{pid}/status").read_text()
+            peaks += [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")]
+    return max(peaks)
+
+
+def _with_children(pids: list[int]) -> list[int]:
+    found = list(pids)
+    for pid in found:
+        for children in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, children.read_text().split())
+    return found
+
+
+if __name__ == "__main__":
+    main()
