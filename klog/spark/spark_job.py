@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import tempfile
 import threading
 import zipfile
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("klog.spark")
 
 _LOOK_INTERVAL_S: Final = 0.2
+_PYTHON_ERROR: Final = re.compile(
+    r"(?!org\.|java\.|py4j\.|scala\.)[\w.]*(?:Error|Exception|Exit|Interrupt): "
+)
 _CURE: Final = "what is done is kept: submit it again with --resume"
 
 TaskT = TypeVar("TaskT")
@@ -152,11 +156,12 @@ def _collected(collect: Callable[[], list[ResultT]]) -> list[ResultT]:
 
 
 def _reason(error: Exception) -> str:
-    """The line of a failed job's text that says why: the task's own error where there is one."""
+    """The line of a failed job's text that says why: the error of the Python that ran the task, if any."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    own = [line for line in lines if line.startswith("klog.formats.errors.")]
-    failures = [line for line in lines if "Job aborted" in line or "Exception" in line]
-    return (own or failures or lines or [type(error).__name__])[0]
+    of_python = [line for line in lines if _PYTHON_ERROR.match(line)]
+    return (
+        of_python or [line for line in lines if "Job aborted" in line] or lines or [type(error).__name__]
+    )[0]
 
 
 @contextmanager
