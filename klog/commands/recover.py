@@ -236,7 +236,7 @@ def _question(plans: list[RecoveryPlan], root: str) -> str:
 
 def describe(step: Step) -> str:
     """One line for people about a step."""
-    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, WriteIndexes
+    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim, WriteIndexes
 
     if isinstance(step, SetAside):
         return f"aside   {step.name} ({step.why})"
@@ -245,6 +245,9 @@ def describe(step: Step) -> str:
     if isinstance(step, Cut):
         cut_bytes = step.size_bytes - step.valid_bytes
         return f"cut     {step.name} at byte {step.valid_bytes}, {cut_bytes} bytes go"
+    if isinstance(step, Trim):
+        zeros = step.size_bytes - step.valid_bytes
+        return f"trim    {step.name} at byte {step.valid_bytes}, {zeros} zeros go"
     if isinstance(step, SplitOff):
         return f"split   {step.source}, bytes {step.start_bytes} to {step.end_bytes} -> {step.name}"
     if isinstance(step, WriteIndexes):
@@ -253,16 +256,15 @@ def describe(step: Step) -> str:
 
 
 def _as_json(plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> dict[str, object]:
-    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, WriteIndexes
+    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim, WriteIndexes
 
     steps: list[dict[str, object]] = []
     for step in plan.steps:
         if isinstance(step, WriteIndexes):
             steps.append({"do": "rebuildIndexes", "baseOffset": step.base_offset})
-        elif isinstance(step, Cut):
-            steps.append(
-                {"do": "cut", "file": step.name, "position": step.valid_bytes, "size": step.size_bytes}
-            )
+        elif isinstance(step, Cut | Trim):
+            do = "cut" if isinstance(step, Cut) else "trim"
+            steps.append({"do": do, "file": step.name, "position": step.valid_bytes, "size": step.size_bytes})
         elif isinstance(step, SplitOff):
             start, end = step.start_bytes, step.end_bytes
             steps.append({"do": "split", "file": step.source, "position": start, "end": end, "to": step.name})

@@ -7,16 +7,12 @@ What is held grows with the entries that are really there, whatever size the fil
 
 from __future__ import annotations
 
-import errno
 import io
 import os
-from collections.abc import Iterator
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-from klog.storage.files import open_for_reading, storage_error
-
-_CHUNK_BYTES: Final = 24 << 15
-"""Entries take 8 or 12 bytes: none lies across two chunks."""
+from klog.storage.files import open_for_reading
+from klog.storage.holes import filled_chunks
 
 
 class IndexFile(NamedTuple):
@@ -42,7 +38,7 @@ def read_index(path: str, entry_bytes: int, *, sorted_only: bool = False) -> Ind
     key_bytes = entry_bytes - 4
     last_key: int | None = None
     with open_for_reading(path) as file:
-        for position, chunk in _filled_chunks(file, path):
+        for position, chunk in filled_chunks(file, path):
             if position != end:
                 parts.append(b"\0" * entry_bytes)
                 return IndexFile(b"".join(parts), _size_bytes(file), complete=False)
@@ -57,46 +53,6 @@ def read_index(path: str, entry_bytes: int, *, sorted_only: bool = False) -> Ind
         used = -(-len(parts[-1].rstrip(b"\0")) // entry_bytes) * entry_bytes
         parts[-1] = parts[-1][:used]
     return IndexFile(b"".join(parts), size_bytes)
-
-
-def _filled_chunks(file: BinaryIO, path: str) -> Iterator[tuple[int, bytes]]:
-    """Position and bytes of each chunk that is not all zeros."""
-    zeros = bytes(_CHUNK_BYTES)
-    at = 0
-    while (at := _next_data(file, at, path)) >= 0:
-        chunk = _read(file, _CHUNK_BYTES)
-        if not chunk:
-            return
-        if chunk != zeros[: len(chunk)]:
-            yield at, chunk
-        at += len(chunk)
-        if len(chunk) < _CHUNK_BYTES:
-            return
-
-
-def _next_data(file: BinaryIO, at: int, path: str) -> int:
-    """Moves to the first chunk from `at` that a hole does not cover; -1 where only a hole is left."""
-    if not isinstance(file, io.FileIO):
-        return at  # a gzipped copy is read as it comes
-    try:
-        data = os.lseek(file.fileno(), at, os.SEEK_DATA)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return -1
-        if error.errno != errno.EINVAL:  # a file system that knows no holes
-            raise storage_error("cannot be read", path, error) from error
-        data = at
-    at = data // _CHUNK_BYTES * _CHUNK_BYTES
-    file.seek(at)
-    return at
-
-
-def _read(file: BinaryIO, size: int) -> bytes:
-    parts = []
-    while size and (part := file.read(size)):
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
 
 
 def _size_bytes(file: BinaryIO) -> int:

@@ -57,6 +57,16 @@ class Disk:
             _copy(source, target, start_bytes)
             _sync(os.path.dirname(target))
 
+    def save_zeros(self, size_bytes: int, target: str) -> None:
+        """Make a new file of so many zeros: a hole, where the file system knows them."""
+        part = f"{target}.{os.getpid()}.tmp"
+        with _reported("cannot be saved", target):
+            with open(part, "xb") as new:
+                new.truncate(size_bytes)
+                os.fsync(new.fileno())
+            os.rename(part, target)
+            _sync(os.path.dirname(target))
+
     def copy_part(self, source: str, start_bytes: int, end_bytes: int, target: str) -> None:
         """Make a part of a file the content of `target`."""
 

@@ -19,6 +19,7 @@ from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import read_whole
+from klog.storage.holes import only_zeros_follow
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.leftovers import next_offset, sort_leftovers
 from klog.storage.partition_files import PartitionFiles, list_partition
@@ -34,6 +35,7 @@ from klog.storage.recovery_plan import (
     SetAside,
     SplitOff,
     Step,
+    Trim,
     Write,
 )
 from klog.storage.recovery_state import Recovered, Recovery, opener
@@ -341,16 +343,18 @@ def _remove_segments(work: Recovery) -> list[Step]:
 
 
 def _cuts(work: Recovery) -> list[Step]:
-    return [
-        Cut(
-            segment_file(FileKind.LOG, base),
-            recovered.valid_bytes,
-            recovered.scan.size_bytes,
-            recovered.scan.problem or "offsets go back",
-        )
-        for base, recovered in work.recovered.items()
-        if base in work.segments and recovered.valid_bytes < recovered.scan.size_bytes
-    ]
+    steps: list[Step] = []
+    for base, recovered in work.recovered.items():
+        path = work.segments.get(base)
+        end, size = recovered.valid_bytes, recovered.scan.size_bytes
+        if path is None or end >= size:
+            continue
+        name = segment_file(FileKind.LOG, base)
+        if path not in work.parts and only_zeros_follow(path, end):
+            steps.append(Trim(name, end, size))
+        else:
+            steps.append(Cut(name, end, size, recovered.scan.problem or "offsets go back"))
+    return steps
 
 
 def _created(base: int | None) -> list[Step]:

@@ -56,6 +56,17 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class Trim:
+    """End a `.log` at `valid_bytes`; what follows are zeros, as after a crash of a broker that allocates its
+    segments.
+    """
+
+    name: str
+    valid_bytes: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class SplitOff:
     """Write a part of the `.log` `source` as a segment of its own; `source` stays as it is."""
 
@@ -83,7 +94,7 @@ class WriteIndexes:
     why: str
 
 
-Step = SetAside | SwapIn | Cut | SplitOff | Write | WriteIndexes
+Step = SetAside | SwapIn | Cut | Trim | SplitOff | Write | WriteIndexes
 
 REFUSES: Final = "refuses to start"
 

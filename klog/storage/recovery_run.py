@@ -29,12 +29,14 @@ from klog.storage.recovery_plan import (
     SplitOff,
     Step,
     SwapIn,
+    Trim,
     Write,
     WriteIndexes,
 )
 from klog.storage.segment_scan import scan_segment
 
 _REPLACED: Final = "replaced"
+_ZEROS: Final = "zeros, allocated and never written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +60,18 @@ def run_recovery(
 ) -> RecoveryResult:
     """Carry out `plan`. Raises `StorageError`; whatever was not reached is as it was.
 
-    A broker that starts does without the old content of derived files (`keep_replaced`): after a crash every
-    active segment's indexes are of that kind.
+    A broker that starts does without the old content of derived files and the zeros after a segment's last
+    batch (`keep_replaced`): after a crash every active segment's indexes and allocation are of that kind.
     """
     disk = Disk() if disk is None else disk
     if not plan.steps:
         return RecoveryResult(None, (), 0)
-    found = (entry for step in plan.steps for entry in _kept(plan, step))
+    found = (
+        entry
+        for step in plan.steps
+        if keep_replaced or not isinstance(step, Trim)
+        for entry in _kept(plan, step)
+    )
     kept = [entry for entry in found if keep_replaced or entry.how != _REPLACED]
     directory = None
     kept_bytes = 0
@@ -109,6 +116,8 @@ def _kept(plan: RecoveryPlan, step: Step) -> list[Kept]:
         return [Kept(step.name, step.target, "renamed", "a swap of cleaned segments that did not end")]
     if isinstance(step, Cut):
         return [Kept(step.name, f"{step.name}{TAIL_SUFFIX}", "tail", step.why, step.valid_bytes)]
+    if isinstance(step, Trim):
+        return [Kept(step.name, f"{step.name}{TAIL_SUFFIX}", "tail", _ZEROS, step.valid_bytes)]
     if isinstance(step, SplitOff):
         return []
     names = _replaced_names(plan, step)
@@ -116,7 +125,10 @@ def _kept(plan: RecoveryPlan, step: Step) -> list[Kept]:
 
 
 def _preserve_replaced(step: Step, plan: RecoveryPlan, quarantine: str | None, disk: Disk) -> None:
-    if isinstance(step, Write | WriteIndexes):
+    if isinstance(step, Trim):
+        kept_as = os.path.join(quarantine or "", f"{step.name}{TAIL_SUFFIX}")
+        disk.save_zeros(step.size_bytes - step.valid_bytes, kept_as)
+    elif isinstance(step, Write | WriteIndexes):
         for name in _replaced_names(plan, step):
             kept_as = os.path.join(quarantine or "", f"{name}{REPLACED_SUFFIX}")
             disk.preserve(os.path.join(plan.path, name), kept_as)
@@ -137,6 +149,8 @@ def _carry_out(
         disk.move(here(step.name), here(step.target))
     elif isinstance(step, Cut):
         disk.save_tail(here(step.name), step.valid_bytes, there(f"{step.name}{TAIL_SUFFIX}"))
+        disk.truncate(here(step.name), step.valid_bytes)
+    elif isinstance(step, Trim):
         disk.truncate(here(step.name), step.valid_bytes)
     elif isinstance(step, SplitOff):
         disk.copy_part(here(step.source), step.start_bytes, step.end_bytes, here(step.name))

@@ -149,6 +149,10 @@ class FailingDisk(Disk):
         self._step()
         super().save_tail(source, start_bytes, target)
 
+    def save_zeros(self, size_bytes: int, target: str) -> None:
+        self._step()
+        super().save_zeros(size_bytes, target)
+
     def truncate(self, path: str, size_bytes: int) -> None:
         self._step()
         super().truncate(path, size_bytes)

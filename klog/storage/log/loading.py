@@ -63,6 +63,7 @@ class Loaded:
 def create_log(directory: str, config: TopicConfig, settings: LoadSettings) -> LogState:
     """The parts of a new log in an empty directory. Raises `OSError`, `StorageError`."""
     segment = LogSegment(directory, settings.log_start_offset, config, settings.now_ms)
+    segment.preallocate()
     segment.activate()
     with open(os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT), "xb"):
         epochs = EpochFile(directory, LeaderEpochs())

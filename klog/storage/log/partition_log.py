@@ -234,6 +234,7 @@ class PartitionLog:
             # Whatever bears the name was left by a crash or a cut, and is not part of the log.
             remove_file(os.path.join(self.directory, segment_file(kind, base_offset)))
         segment = LogSegment(self.directory, base_offset, self.config, self._clock_ms())
+        segment.preallocate()
         segment.activate()
         self.segments.add(segment)
         self._roll_ms = self._next_roll_ms()

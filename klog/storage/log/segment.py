@@ -99,6 +99,7 @@ class LogSegment:
         self.size = os.fstat(self.file.descriptor).st_size
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
+        self._preallocated = False
         self.bytes_since_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
         self._first_timestamp: int | None = None
@@ -149,6 +150,14 @@ class LogSegment:
             self._offset_index.path = self.path(FileKind.OFFSET_INDEX)
         if self._time_index is not None:
             self._time_index.path = self.path(FileKind.TIME_INDEX)
+
+    def preallocate(self) -> None:
+        """Make the file of a new segment as large as it may become, where the topic wants that
+        (`preallocate`); whatever ends the segment cuts it again.
+        """
+        if self._config.preallocate:
+            os.ftruncate(self.file.descriptor, self._config.segment_bytes)
+            self._preallocated = True
 
     def activate(self) -> None:
         """Allocate the indexes: the segment is (again) the active one."""
@@ -224,10 +233,13 @@ class LogSegment:
         return self._first_timestamp
 
     def finish(self) -> None:
-        """The segment is rolled, or its log closed: add the last time entry and trim the indexes."""
+        """The segment is rolled, or its log closed: add the last time entry and trim all files."""
         self.time_index.maybe_append(*self.max_timestamp)
         self.offset_index.trim()
         self.time_index.trim()
+        if self._preallocated:
+            os.ftruncate(self.file.descriptor, self.size)
+            self._preallocated = False
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -307,6 +319,7 @@ class LogSegment:
         if place is not None:
             dropped = self.size - place.position
             os.ftruncate(self.file.descriptor, place.position)
+            self._preallocated = False
             self.size = place.position
         self.activate()
         self.bytes_since_index_entry = 0

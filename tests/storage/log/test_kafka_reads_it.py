@@ -36,9 +36,9 @@ def kafka_loads(kafka3: KafkaPeer, tmp_path_factory: pytest.TempPathFactory) -> 
         yield server
 
 
-def written(root: Path) -> PartitionLog:
+def written(root: Path, **configs: str) -> PartitionLog:
     """A log with every codec, several segments, idempotent producers, transactions and two epochs."""
-    log = new_log(root, CONFIGS)
+    log = new_log(root, CONFIGS | configs)
     sequence, transaction = 0, 0
     for n in range(60):
         epoch = n // 40
@@ -78,10 +78,11 @@ def without_complaint(kafka3_dump: DumpServer, log: PartitionLog) -> None:
         assert (dumped.thrown, dumped.stderr) == ("", b"")
 
 
+@pytest.mark.parametrize("preallocate", ["false", "true"])
 def test_kafka_loads_a_cleanly_closed_log_and_changes_nothing(
-    tmp_path: Path, kafka_loads: LoadServer, kafka3_dump: DumpServer
+    tmp_path: Path, kafka_loads: LoadServer, kafka3_dump: DumpServer, preallocate: str
 ) -> None:
-    log = written(tmp_path)
+    log = written(tmp_path, preallocate=preallocate)
     log.close()
     before = files(log.directory)
     without_complaint(kafka3_dump, log)
@@ -93,14 +94,21 @@ def test_kafka_loads_a_cleanly_closed_log_and_changes_nothing(
     assert files(log.directory) == before
 
 
+@pytest.mark.parametrize("preallocate", ["false", "true"])
 @pytest.mark.parametrize("tail", [b"", b"half a batch"])
 @pytest.mark.parametrize("flushed", [True, False])
 def test_kafka_and_klog_recover_an_abandoned_log_to_the_same_files(
-    tmp_path: Path, kafka_loads: LoadServer, kafka3_dump: DumpServer, tail: bytes, flushed: bool
+    tmp_path: Path,
+    kafka_loads: LoadServer,
+    kafka3_dump: DumpServer,
+    tail: bytes,
+    flushed: bool,
+    preallocate: str,
 ) -> None:
-    log = written(tmp_path)
+    log = written(tmp_path, preallocate=preallocate)
     log.release()
-    with open(log.segments.active.path(FileKind.LOG), "ab") as file:
+    with open(log.segments.active.path(FileKind.LOG), "r+b") as file:
+        file.seek(log.segments.active.size)
         file.write(tail)
     recovery_point = log.recovery_point if flushed else 0
     theirs = shutil.copytree(log.directory, tmp_path / "kafka" / "t-0")
