@@ -63,6 +63,13 @@ def resolve(
     return start, max(start, min(end, log_end_offset))
 
 
+def first_offset_asked_for(edge: Edge, partition: TopicPartition) -> int:
+    """An offset below which nothing is wanted, whatever the log holds."""
+    if _timestamp(edge, partition) is not None:
+        return 0
+    return max(0, edge.offsets.get(partition.topic, {}).get(partition.partition, 0))
+
+
 def _timestamp(edge: Edge, partition: TopicPartition) -> int | None:
     if edge.timestamp_ms is not None:
         return edge.timestamp_ms

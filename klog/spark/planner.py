@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
-from klog.spark.bounds import resolve
+from klog.spark.bounds import first_offset_asked_for, resolve
 from klog.spark.discover import discover
 from klog.spark.files import is_remote
 from klog.spark.options import Isolation, ReadOptions, Subscription
@@ -117,7 +117,12 @@ def _nothing(found: Found, options: ReadOptions) -> UsageError:
 def _part(
     partition: TopicPartition, replicas: Sequence[Replica], options: ReadOptions, found: Found
 ) -> _Part:
-    log = merge(replicas, found, include_deleted=options.include_deleted)
+    log = merge(
+        replicas,
+        found,
+        include_deleted=options.include_deleted,
+        from_offset=first_offset_asked_for(options.starting, partition),
+    )
     committed = None
     readable_end = log.log_end_offset
     if options.isolation is Isolation.READ_COMMITTED:

@@ -42,13 +42,17 @@ class PartitionLog:
     spares: tuple[tuple[Extent, ...], ...]
 
 
-def merge(replicas: Sequence[Replica], found: Found, *, include_deleted: bool) -> PartitionLog:
+def merge(
+    replicas: Sequence[Replica], found: Found, *, include_deleted: bool, from_offset: int = 0
+) -> PartitionLog:
     """The log of a partition that at least one replica was found of.
 
     What is passed over or cannot be read is added to `found`. With `include_deleted` offsets below the log
-    start and segments that have left the log count as well.
+    start and segments that have left the log count as well. What is below `from_offset` is of no interest: if
+    there is one replica only, it is not looked at.
     """
-    surveys = [survey(replica, found) for replica in _current(replicas, found)]
+    current = _current(replicas, found)
+    surveys = [survey(replica, found, from_offset if len(current) == 1 else 0) for replica in current]
     surveys.sort(key=lambda one: one.replica.directory)
     surveys.sort(key=lambda one: (one.leader_epoch, one.end_offset, -one.first_offset), reverse=True)
     chosen = surveys[0]

@@ -69,18 +69,25 @@ class Survey:
         return max(first, self.replica.log_start_offset or 0)
 
 
-def survey(replica: Replica, found: Found) -> Survey:
-    """Look at the segments of a replica. What is passed over or cannot be read is added to `found`."""
+def survey(replica: Replica, found: Found, from_offset: int = 0) -> Survey:
+    """Look at the segments of a replica. What is passed over or cannot be read is added to `found`.
+
+    Segments that end before `from_offset` are not looked at: they are taken to be whole.
+    """
     try:
         segments = settled(replica, found.skipped)
     except StorageError as error:
         found.problems.append(error)
         segments = replica.segments
-    looks = each(_end, segments)
+    followers = [*(segment.base_offset for segment in segments[1:]), None][: len(segments)]
+    with_followers = list(zip(segments, followers, strict=True))
+    wanted = [one for one, following in with_followers if following is None or following > from_offset]
+    ends = dict(zip(wanted, each(_end, wanted), strict=True))
     extents: list[Extent] = []
     lost: list[LostRange] = []
-    followers = [*(segment.base_offset for segment in segments[1:]), None][: len(segments)]
-    for segment, following, end in zip(segments, followers, looks, strict=True):
+    for segment, following in with_followers:
+        size = segment.size_bytes
+        end = ends.get(segment) or End(following or segment.base_offset, size, size)
         base = segment.base_offset
         if isinstance(end, KlogError):
             found.problems.append(end)

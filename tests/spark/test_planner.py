@@ -373,6 +373,25 @@ def test_a_loss_that_the_planner_knows_of_stops_a_job_that_asked_for_it(tmp_path
     assert [split.first_offset for split in behind.splits] == [8]
 
 
+def test_segments_below_the_start_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = replica(tmp_path / "t-0", [batch(n, leader_epoch=0) for n in range(40)])
+    opened = []
+    really = segments.open_input
+
+    def noting(path: str) -> BinaryIO:
+        opened.append(Path(path).name)
+        return really(path)
+
+    monkeypatch.setattr(segments, "open_input", noting)
+    made = planned(directory, starting=Edge(EARLIEST, offsets={"t": {0: 30}}))
+    assert [(split.first_offset, split.end_offset) for split in in_order(made)] == [
+        (30, 32),
+        (32, 36),
+        (36, 40),
+    ]
+    assert {int(name.partition(".")[0]) for name in opened} == {28, 32, 36}
+
+
 def test_a_broken_checkpoint_or_index_is_no_loss(tmp_path: Path) -> None:
     directory = replica(tmp_path / "t-0", [batch(n, leader_epoch=0) for n in range(12)], (0, 0))
     (directory / "leader-epoch-checkpoint").write_text("nonsense")
