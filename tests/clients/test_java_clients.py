@@ -12,7 +12,7 @@ import klog
 from tests.clients.brokers import klog_broker
 from tests.clients.cutting_proxy import broker_behind_proxy
 from tests.clients.python_clients import ConfluentKafka, Sent
-from tests.clients.waiting import eventually
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 

@@ -8,7 +8,7 @@ import pytest
 
 import klog
 from tests.clients.python_clients import Refused, Sent
-from tests.clients.waiting import eventually
+from tests.waiting import eventually
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DAY_MS = 86_400_000

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 import klog.testing
 from tests.clients.python_clients import ConfluentKafka, Refused, Sent
-from tests.clients.waiting import eventually
+from tests.waiting import eventually
 
 TIMEOUT_S = 20
 

@@ -14,7 +14,7 @@ import pytest
 
 from klog.commands import configs, consume, produce, topics
 from tests import corpora
-from tests.clients.waiting import eventually
+from tests.waiting import eventually
 
 COMMANDS = (
     topics.list_topics,

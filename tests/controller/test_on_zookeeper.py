@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,18 +20,12 @@ from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.metadata.zookeeper import ZooKeeperStore
 from tests.metadata.proxy import Proxy
 from tests.peers.zookeeper import ZooKeeperServer
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
 SOON_S = 30
 SESSION_TIMEOUT_MS = 3_000
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 class Obedient:

@@ -6,7 +6,7 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,15 +24,9 @@ from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError
 from tests.metadata.conftest import call_at_once
+from tests.waiting import eventually
 
 SOON_S = 30
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
 
 
 class FakeChannel:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,17 +19,9 @@ from klog.metadata.errors import BrokerIdInUseError
 from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr
 from klog.metadata.zookeeper import ZooKeeperStore
 from tests.peers import KafkaPeer, ZooKeeperBroker
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.kafka
-
-SOON_S = 30
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + SOON_S
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.topics import ask_for_deletion, create_topic, new_topic_id
 from klog.server.broker import Broker
+from tests.waiting import eventually
 
 
 def config(directory: Path, **options: str) -> BrokerConfig:
@@ -25,13 +25,6 @@ def config(directory: Path, **options: str) -> BrokerConfig:
         "log.cleaner.backoff.ms": "20",
     }
     return BrokerConfig(texts | {name.replace("_", "."): value for name, value in options.items()})
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline_s, "it did not happen in 20 s"
-        time.sleep(0.01)
 
 
 def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:

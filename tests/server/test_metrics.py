@@ -27,7 +27,8 @@ from klog.server.metrics.session import SessionCounts
 from klog.server.metrics_server import MetricsServer
 from klog.server.request_times import Timing
 from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)
-from tests.server.test_broker import config, eventually, make_topic
+from tests.server.test_broker import config, make_topic
+from tests.waiting import eventually
 
 LINE = re.compile(r'([a-z_:][a-z0-9_:]*)(\{[a-z_]+="[^"]*"(?:,[a-z_]+="[^"]*")*\})? (-?[0-9.e+-]+)')
 PRODUCE, PRODUCE_VERSION = 0, 8

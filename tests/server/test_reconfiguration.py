@@ -22,7 +22,8 @@ from klog.server.broker import Broker
 from klog.server.certificates import holder_of
 from tests.server.handlers.parts import part_of
 from tests.server.network.servers import TLS_FILES
-from tests.server.test_broker import config, eventually, make_topic
+from tests.server.test_broker import config, make_topic
+from tests.waiting import eventually
 
 API, VERSION = ApiKey.INCREMENTAL_ALTER_CONFIGS, 1
 BROKER, SET, DELETE = 4, 0, 1

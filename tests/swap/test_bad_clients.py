@@ -19,7 +19,7 @@ from klog.protocol.messages import encode_request, encode_request_header, reques
 from tests.protocol.entities import entities
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import KlogBroker
-from tests.swap.world import eventually
+from tests.waiting import eventually
 
 CONTROLLER_ONLY = {
     ApiKey.LEADER_AND_ISR,

@@ -14,8 +14,8 @@ import pytest
 
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
-from tests.swap.world import eventually
 from tests.threads import join, started
+from tests.waiting import eventually
 
 SMALL_INDEXES: Config = {"log.index.size.max.bytes": 4096, "log.segment.bytes": 50_000_000}
 FILE_LIMIT_BYTES = 2_000_000

@@ -17,8 +17,9 @@ from tests.peers.kafka import KafkaPeer
 from tests.peers.load_server import LoadServer
 from tests.swap.clients import Admin, Record, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
-from tests.swap.world import CODECS, eventually
+from tests.swap.world import CODECS
 from tests.threads import join, started
+from tests.waiting import eventually
 
 ROUNDS = int(os.environ.get("KLOG_TEST_KILLS", "6"))
 TOPICS = ("small", "large", "compacted")

@@ -18,8 +18,9 @@ from tests.peers.kafka import KafkaPeer
 from tests.peers.load_server import LoadServer
 from tests.swap.clients import Admin, Record, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
-from tests.swap.world import CODECS, eventually
+from tests.swap.world import CODECS
 from tests.threads import join, started
+from tests.waiting import eventually
 
 SOAK_S = float(os.environ.get("KLOG_TEST_SOAK_S", "15"))
 # Until then caches fill and modules are loaded.

@@ -17,7 +17,7 @@ from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin, Record, Writer, read
 from tests.swap.klog_process import KlogBroker
-from tests.swap.world import eventually
+from tests.waiting import eventually
 
 KEPT_AS_IT_IS: Config = {"log.retention.ms": -1, "log.cleaner.enable": "false"}
 CLEAN = [

@@ -14,7 +14,7 @@ from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
-from tests.swap.world import eventually
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

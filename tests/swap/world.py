@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +12,7 @@ from tests.peers.broker import SINGLE_BROKER, Config, ZooKeeperBroker
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import KlogBroker
+from tests.waiting import eventually
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 SESSION_MS: Final = 2000
@@ -29,14 +28,6 @@ _RECOVERY: Final = re.compile(
     r"|deleting (the )?index",
     re.IGNORECASE,
 )
-
-
-def eventually(condition: Callable[[], bool], timeout_s: float = 30) -> None:
-    """Wait until it holds."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"did not become true within {timeout_s} s"
-        time.sleep(0.05)
 
 
 class World:

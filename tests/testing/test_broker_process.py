@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from klog.client.errors import RefusedError
 from klog.protocol.channel import Channel
 from klog.testing.process import BrokerFailedError
 from tests.processes import child
+from tests.waiting import eventually
 
 
 def is_alive(pid: int) -> bool:
@@ -23,13 +23,6 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def wait_until(condition, timeout_s: float = 20) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "waited in vain"
-        time.sleep(0.01)
 
 
 def answers(broker) -> bool:
@@ -126,7 +119,7 @@ def test_a_broker_does_not_outlive_whoever_started_it() -> None:
         assert is_alive(int(pid))
         parent.kill()
         parent.wait()
-        wait_until(lambda: not is_alive(int(pid)))
+        eventually(lambda: not is_alive(int(pid)))
     assert not Path(work).exists()
 
 
