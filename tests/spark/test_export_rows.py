@@ -6,6 +6,7 @@ import datetime
 
 import pytest
 
+from klog.spark.options import Isolation
 from klog.spark.writers import Format
 from tests import corpora
 from tests.spark.expected import before_damage, log_rows
@@ -50,3 +51,29 @@ def test_json_lines_hold_the_same_rows_with_times_as_text(compression, suffix, t
 def _iso(micros: int) -> str:
     moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(microseconds=micros)
     return moment.isoformat(timespec="microseconds") + "Z"
+
+
+CONSUMED = [
+    (log_dir, isolation)
+    for log_dir in LOG_DIRS
+    for isolation in Isolation
+    if any(one.expected_consumer(isolation) for one in log_dir.partitions())
+]
+
+
+@pytest.mark.parametrize(("log_dir", "isolation"), CONSUMED, ids=str)
+def test_the_records_are_those_that_a_consumer_got_of_the_running_broker(
+    log_dir, isolation, tmp_path
+) -> None:
+    export(log_dir.path, tmp_path / "out", read={"isolation": isolation})
+    found: dict[str, list[int]] = {}
+    for row in in_order(table_rows(tmp_path / "out")):
+        found.setdefault(f"{row['topic']}-{row['partition']}", []).append(row["offset"])
+    compared = 0
+    for partition in log_dir.partitions():
+        lines = partition.expected_consumer(isolation)
+        if lines is not None:
+            wanted = [line["offset"] for line in lines if "offset" in line]
+            assert found.get(partition.name, []) == wanted, partition.name
+            compared += 1
+    assert compared
