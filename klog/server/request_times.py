@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from klog.protocol.apis import SERVED
+from klog.protocol.apis import SERVED, ApiKey
+
+if TYPE_CHECKING:
+    from klog.server.network.request import Request
 
 _PER_DECADE: Final = 10
 _DECADES_NS: Final = range(4, 11)  # 10 us to 100 s
@@ -60,7 +63,19 @@ class ApiCounter:
 
 
 class RequestCounters:
-    """One counter an API. Safe for threads."""
+    """One counter an API, without the fetches of followers, which have one of their own. Safe for threads."""
 
     def __init__(self) -> None:
         self.by_api: Final[Mapping[int, ApiCounter]] = {key: ApiCounter() for key in SERVED}
+        self.follower_fetches: Final = ApiCounter()
+
+    def of(self, request: Request) -> ApiCounter:
+        """Where a request counts that its handler has seen."""
+        return self.follower_fetches if request.from_follower else self.by_api[request.api_key]
+
+    def by_name(self) -> dict[str, tuple[ApiCounter, ...]]:
+        """The counters under Kafka's names of requests: fetches count as such, and by who fetches."""
+        found = {ApiKey(key).title: (counter,) for key, counter in self.by_api.items()}
+        consumers, followers = self.by_api[ApiKey.FETCH], self.follower_fetches
+        fetches = {"Fetch": (consumers, followers), "FetchConsumer": (consumers,)}
+        return found | fetches | {"FetchFollower": (followers,)}

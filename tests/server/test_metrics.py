@@ -90,9 +90,9 @@ def produce(broker: Broker, topic: str, records: bytes) -> None:
     exchange(broker, PRODUCE, PRODUCE_VERSION, encode_produce_request(PRODUCE_VERSION, request))
 
 
-def fetch(broker: Broker, topic: str, *, offset: int = 0, max_wait_ms: int = 0) -> None:
+def fetch(broker: Broker, topic: str, *, offset: int = 0, max_wait_ms: int = 0, replica_id: int = -1) -> None:
     wanted = FetchTopic(topic, None, [FetchPartition(0, -1, offset, -1, -1, 1 << 20)])
-    request = FetchRequest(max_wait_ms, 1, 1 << 20, 0, [wanted])
+    request = FetchRequest(max_wait_ms, 1, 1 << 20, 0, [wanted], replica_id=replica_id)
     exchange(broker, FETCH, FETCH_VERSION, [encode_fetch_request(FETCH_VERSION, request)])
 
 
@@ -128,6 +128,22 @@ def test_what_is_written_and_read_is_counted_by_topic_and_in_sum(
     assert found['kafka_network_requestmetrics_totaltimems_count{request="Produce"}'] == 2
     assert found['kafka_log_log_numlogsegments{topic="a",partition="0"}'] == 1
     assert found['kafka_log_log_size{topic="a",partition="0"}'] == len(records)
+
+
+def test_fetches_are_counted_in_all_and_by_who_fetches(broker: Broker, metrics: BrokerMetrics) -> None:
+    make_known_topic(broker, "t")
+    fetch(broker, "t")
+    fetch(broker, "t")
+    fetch(broker, "t", replica_id=5)
+    found = values(list(metrics.text()))
+    prefix = "kafka_network_requestmetrics_"
+    for name, count in (("Fetch", 3), ("FetchConsumer", 2), ("FetchFollower", 1)):
+        label = f'{{request="{name}"}}'
+        assert found[f"{prefix}requests_total{label}"] == count
+        assert found[f"{prefix}totaltimems_count{label}"] == count
+        assert found[f"{prefix}errors_total{label}"] == 0
+    sums = [found[f'{prefix}localtimems_sum{{request="Fetch{who}"}}'] for who in ("", "Consumer", "Follower")]
+    assert sums[0] == pytest.approx(sums[1] + sums[2])
 
 
 def test_total_time_has_the_wait_in_the_purgatory_and_local_time_has_not(

@@ -72,19 +72,19 @@ class Dispatcher:
         route = self._routes.get(api_key)
         if route is None:
             raise UnsupportedApiError(f"{api_name(api_key)} is not served")
-        counter = self._counters.by_api[api_key]
         start_ns = self._clock_ns()
         try:
             route.handle(request)
         except ProtocolError:
             raise
         except HANDLER_FAULTS as fault:
-            counter.failures += 1
+            self._counters.of(request).failures += 1
             if request.answered:
                 raise
             _answer_failure(request, route, fault)
         finally:
             elapsed_ns = self._clock_ns() - start_ns
+            counter = self._counters.of(request)
             if request.answered and not request.queued_ns:
                 counter.direct.record(elapsed_ns)
             else:

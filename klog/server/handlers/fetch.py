@@ -85,6 +85,8 @@ class FetchHandler:
         """Read what the request asks for, and answer it now or later."""
         version = request.api_version
         fetch = decode_fetch_request(version, request.body)
+        if fetch.replica_id >= 0:
+            request.from_follower = True
         context = self._sessions.context(
             fetch.session_id,
             fetch.session_epoch,

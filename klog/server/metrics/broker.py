@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klog.formats.constants import INT64_MAX
 from klog.replication.partition import Partition
 from klog.server.broker_state import BrokerState
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
 from klog.server.metrics.process import build_info, process_metrics
 from klog.server.metrics.recent import Recent
-from klog.server.metrics.requests import TimesByApi, request_metrics, request_times
+from klog.server.metrics.requests import TimesByName, request_metrics, request_times
 from klog.server.metrics.session import SessionCounts
 from klog.server.metrics.traffic import traffic_metrics
 
@@ -29,7 +30,7 @@ class _Moment(NamedTuple):
     """What rates and quantiles are made of."""
 
     waited_s: tuple[float, float]  # network threads and I/O threads
-    times: TimesByApi
+    times: TimesByName
 
 
 class BrokerMetrics:
@@ -161,11 +162,14 @@ def _network_metrics(broker: Broker, now: _Moment, before: _Moment, seconds: flo
         "requests that wait for an I/O thread",
         network.queued_requests,
     )
-    if network.memory is not None:
-        left, size = network.memory.available_bytes, network.memory.size_bytes
-        prefix = "kafka_network_socketserver_memorypool"
-        yield gauge(f"{prefix}available", "bytes left for requests", left)
-        yield gauge(f"{prefix}used", "bytes that requests have taken", size - left)
+    memory = network.memory
+    left, used = INT64_MAX, 0
+    if memory is not None:
+        left = memory.available_bytes
+        used = memory.size_bytes - left
+    prefix = "kafka_network_socketserver_memorypool"
+    yield gauge(f"{prefix}available", "bytes left for requests", left)
+    yield gauge(f"{prefix}used", "bytes that requests have taken", used)
     network_idle, io_idle = (
         idle_share(waited_s - waited_before_s, seconds * threads)
         for waited_s, waited_before_s, threads in zip(

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import sub
 from typing import Final, NamedTuple
 
-from klog.protocol.apis import ApiKey
 from klog.server.metrics.exposition import Metric, Sample
 from klog.server.request_times import BOUNDS_NS, ApiCounter, RequestCounters, Timing
 
@@ -41,44 +40,44 @@ class Times(NamedTuple):
 
 
 class ApiTimes(NamedTuple):
-    """The times of one API."""
+    """The times of one kind of request."""
 
     total: Times
     local: Times
     queue: Times
 
     @classmethod
-    def of(cls, counter: ApiCounter) -> ApiTimes:
-        """What has been counted so far."""
+    def of(cls, counters: Sequence[ApiCounter]) -> ApiTimes:
+        """What these have counted so far."""
         return cls(
-            Times.of(counter.direct, counter.totals),
-            Times.of(counter.direct, counter.handlers),
-            Times.of(counter.queues),
+            Times.of(*(timing for each in counters for timing in (each.direct, each.totals))),
+            Times.of(*(timing for each in counters for timing in (each.direct, each.handlers))),
+            Times.of(*(each.queues for each in counters)),
         )
 
 
-TimesByApi = Mapping[int, ApiTimes]
+TimesByName = Mapping[str, ApiTimes]
 
 
-def request_times(counters: RequestCounters) -> TimesByApi:
-    """The times of all APIs so far."""
-    return {key: ApiTimes.of(counter) for key, counter in counters.by_api.items()}
+def request_times(counters: RequestCounters) -> TimesByName:
+    """The times of all kinds of requests so far."""
+    return {name: ApiTimes.of(found) for name, found in counters.by_name().items()}
 
 
-def request_metrics(counters: RequestCounters, now: TimesByApi, before: TimesByApi) -> Iterator[Metric]:
+def request_metrics(counters: RequestCounters, now: TimesByName, before: TimesByName) -> Iterator[Metric]:
     """`before` is what the times were when the last minute began."""
-    names = {key: ApiKey(key).title for key in counters.by_api}
+    by_name = counters.by_name().items()
     yield Metric(
         f"{_PREFIX}requests_total",
         "counter",
         "requests handled",
-        (Sample({"request": names[key]}, each.requests) for key, each in counters.by_api.items()),
+        (Sample({"request": name}, sum(each.requests for each in found)) for name, found in by_name),
     )
     yield Metric(
         f"{_PREFIX}errors_total",
         "counter",
         "requests whose handler failed",
-        (Sample({"request": names[key]}, each.failures) for key, each in counters.by_api.items()),
+        (Sample({"request": name}, sum(each.failures for each in found)) for name, found in by_name),
     )
     for field, help_text in (
         ("total", "milliseconds from a request to its answer, queue and purgatory included"),
@@ -88,8 +87,8 @@ def request_metrics(counters: RequestCounters, now: TimesByApi, before: TimesByA
         name = "requestqueue" if field == "queue" else field
         samples = (
             sample
-            for key, times in now.items()
-            for sample in _summary(names[key], getattr(times, field), getattr(before[key], field))
+            for request, times in now.items()
+            for sample in _summary(request, getattr(times, field), getattr(before[request], field))
         )
         yield Metric(f"{_PREFIX}{name}timems", "summary", help_text, samples)
 

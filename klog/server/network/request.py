@@ -50,8 +50,8 @@ class Request:
     `body` is a writable view of the frame after the header; it is the request's own and stays valid as long
     as it is kept. `received_ms` is when the frame was read, by the server's clock. `on_io_thread` says that
     the handler may take its time. `queued_ns` is since when it has waited for an I/O thread, by the
-    performance counter, 0 where it has not. `on_answered`, if the handler sets it, is called when the answer
-    is about to be sent.
+    performance counter, 0 where it has not. `from_follower` and `on_answered` are the handler's to set: who
+    asks, and what is called when the answer is about to be sent.
     """
 
     __slots__ = (
@@ -63,6 +63,7 @@ class Request:
         "closes",
         "connection",
         "correlation_id",
+        "from_follower",
         "header_end",
         "on_answered",
         "on_io_thread",
@@ -99,6 +100,7 @@ class Request:
         self.answered = False
         self.parked = False
         self.closes = False
+        self.from_follower = False
         self.parts: Sequence[BodyPart] | None = None
         self.queued_ns = 0
         self.on_answered: Callable[[], None] | None = None

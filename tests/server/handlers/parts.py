@@ -79,6 +79,7 @@ class FakeRequest:
     queued_ns: int = 0
     on_answered: Callable[[], None] | None = None
     on_io_thread: bool = True
+    from_follower: bool = False
     answered: bool = False
     closed: bool = False
     parts: Sequence[BodyPart] | None = None
