@@ -86,8 +86,9 @@ class Reconfiguration:
             self._reconfigure_topics()
             if cleaner_config(config) != before:
                 self._cleaner.reconfigure(cleaner_config(config))
-        if endpoints_differ:
-            self._endpoints_changed()
+            # Before `close` comes back: then the sockets whose ports are registered go.
+            if endpoints_differ:
+                self._endpoints_changed()
 
     def _reconfigure_topics(self) -> None:
         for topic in {log.partition.topic for log in self._logs.logs()}:
