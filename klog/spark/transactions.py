@@ -81,7 +81,7 @@ def _listed(extent: Extent) -> list[AbortedRange] | KlogError | None:
         return None if segment.offset_index is None and segment.time_index is None else []
     try:
         data = read_small(segment.txn_index)
-        return [one for one in _entries(data, segment) if one.last_offset < extent.end.end_offset]
+        return _entries(data, segment)
     except KlogError as error:
         return error.at(segment.txn_index)
 

@@ -307,7 +307,17 @@ def test_a_time_is_the_offset_that_a_broker_answers(partition) -> None:
         assert made.partitions[0].start_offset == answer, query
 
 
-@pytest.mark.parametrize("damage", [b"", b"\x7f" * 24, bytes(24), (5).to_bytes(8, "big") + bytes(4)])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"\x7f" * 24,
+        bytes(24),
+        (5).to_bytes(8, "big") + bytes(4),
+        (40).to_bytes(8, "big") + (9).to_bytes(4, "big"),
+    ],
+    ids=["empty", "garbage", "zeros", "early", "late"],
+)
 def test_a_time_index_that_lies_changes_no_answer(tmp_path: Path, damage: bytes) -> None:
     log = Log(tmp_path / "t-0")
     log.append(*(batch(n, at=n * 10) for n in range(10))).roll()
@@ -318,6 +328,17 @@ def test_a_time_index_that_lies_changes_no_answer(tmp_path: Path, damage: bytes)
     for timestamp in (0, 45, 90, 91, 150, 190):
         made = planned(tmp_path, starting=Edge(EARLIEST, timestamp_ms=timestamp))
         assert made.partitions[0].start_offset == -(-timestamp // 10)
+
+
+def test_the_last_time_entry_of_a_log_that_is_written_to_is_not_its_largest(tmp_path: Path) -> None:
+    large = {"size": 40_000}
+    log = write_segment(
+        tmp_path / "t-0",
+        [batch(0, at=20), batch(1, at=500), *(batch(n, at=20, **large) for n in range(2, 6))],
+    )
+    log.with_suffix(".timeindex").write_bytes((20).to_bytes(8, "big") + bytes(4))
+    made = planned(tmp_path, starting=Edge(EARLIEST, timestamp_ms=300))
+    assert made.partitions[0].start_offset == 1
 
 
 def test_no_record_young_enough_is_an_error_or_the_end(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from klog.spark.planner import plan
 from klog.spark.reader import read_split
 from klog.spark.splits import AbortedRange, Plan
 from tests.corpora import corpora, partitions
-from tests.spark.logs import ABORT, COMMIT, Log, batch, marker, transactional, write_segment
+from tests.spark.logs import ABORT, COMMIT, Log, batch, marker, transactional, write_checkpoint, write_segment
 
 COMMITTED = Isolation.READ_COMMITTED
 
@@ -128,6 +128,14 @@ def test_a_damaged_marker_closes_no_transaction(tmp_path: Path) -> None:
     commit[-1] ^= 1
     write_segment(directory, [batch(0, 5), transactional(5, 2, 1), bytes(commit), batch(8, 3)])
     assert planned(tmp_path).partitions[0].last_stable_offset == 5
+
+
+def test_a_transaction_left_open_below_the_log_start_leaves_nothing_to_read(tmp_path: Path) -> None:
+    small_log(tmp_path / "t-0").write_transaction_files()
+    write_checkpoint(tmp_path, FileKind.LOG_START_CHECKPOINT, t_0=24)
+    made = planned(tmp_path)
+    assert (made.partitions[0].start_offset, made.partitions[0].end_offset) == (24, 24)
+    assert not made.splits
 
 
 def test_without_transactions_everything_is_stable(tmp_path: Path) -> None:
