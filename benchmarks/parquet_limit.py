@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 
 def load(source: str, target: str) -> None:
     """Parquet to an Arrow file, which `write` maps into memory."""
+    # Here, for `write` is measured and does not need it.
+    import pyarrow.dataset as ds  # noqa: PLC0415
+
     rows = ds.dataset(source, format="parquet", partitioning=None)
     with pa.OSFile(target, "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
         for batch in rows.to_batches():
@@ -29,6 +31,8 @@ def write(source: str, target: str) -> None:
 
 def count(parquet: str, arrow: str) -> None:
     """The rows of both."""
+    import pyarrow.dataset as ds  # noqa: PLC0415
+
     with pa.memory_map(arrow) as mapped:
         theirs = pa.ipc.open_file(mapped).read_all().num_rows
     print(ds.dataset(parquet, format="parquet", partitioning=None).count_rows(), theirs)

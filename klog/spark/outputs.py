@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
 
 from klog.formats.errors import UsageError
+from klog.spark.early_sync import EarlySyncedFile
 from klog.spark.files import is_remote, local_path
 from klog.storage.files import open_for_reading, storage_error
 
@@ -44,14 +45,21 @@ class WrittenFile:
     checksum: str
 
 
+class Writable(Protocol):
+    """Where a sink's bytes go."""
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 (any buffer)
+        """Take some bytes. Raises OSError."""
+
+
 class Sink(io.RawIOBase):
     """What writers write into: counts and checksums the bytes on their way to `file`."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: Writable) -> None:
         import xxhash
 
         super().__init__()
-        self._file: BinaryIO | None = file
+        self._file: Writable | None = file
         self._hash = xxhash.xxh3_128()
         self.size_bytes = 0
 
@@ -230,14 +238,14 @@ class _LocalFile:
         with writing(output.root):
             # Writers of tables bring large pieces, but footers in small ones.
             self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 (see discard)
-        self.sink = Sink(self._file)
+        self._synced = EarlySyncedFile(self._file)
+        self.sink = Sink(self._synced)
         self._committed = False
 
     def commit(self, name: str) -> None:
         target = self._output.path_of(name)
         with writing(target):
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._synced.sync()
             self._file.close()
             _make_directories(os.path.dirname(target))
             os.replace(self._temporary, target)
@@ -248,6 +256,7 @@ class _LocalFile:
         self.sink.mute()
         if self._committed:
             return
+        self._synced.settle()
         with contextlib.suppress(OSError):  # a full disk, while closing flushes once more
             self._file.close()
         with contextlib.suppress(OSError):

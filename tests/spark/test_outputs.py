@@ -11,7 +11,7 @@ import pytest
 import xxhash
 
 from klog.formats.errors import StorageError, UsageError
-from klog.spark import remote_output
+from klog.spark import early_sync, remote_output
 from klog.spark.outputs import open_output, read_whole, write_whole
 from tests import corpora
 from tests.spark.export_support import export, tree
@@ -170,3 +170,38 @@ def test_a_store_that_fails_is_an_error_that_names_the_file(tmp_path, monkeypatc
     monkeypatch.setattr(remote_output._SpooledFile, "_put", refuse)
     with pytest.raises(StorageError, match="s3://bucket/x: cannot be written: access denied"):
         write_whole(open_output("s3://bucket"), "x", b"")
+
+
+def test_what_the_disk_refuses_while_a_file_is_still_written_is_told_when_it_is_committed(
+    tmp_path, monkeypatch
+) -> None:
+    """The kernel tells of a failed write once, to whoever asks first: here to the thread that syncs early."""
+    monkeypatch.setattr(early_sync, "_STEP_BYTES", 10)
+    real, calls = os.fsync, []
+
+    def fail_first(descriptor: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(descriptor)
+
+    output = open_output(str(tmp_path / "out"))
+    pending = output.create()
+    monkeypatch.setattr(os, "fsync", fail_first)
+    pending.sink.write(b"eleven bytes")
+    with pytest.raises(StorageError, match="Input/output error"):
+        pending.commit("x")
+    pending.discard()
+    assert len(calls) == 1
+    assert output.names() == {}
+
+
+def test_a_file_that_is_synced_early_holds_what_was_written(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(early_sync, "_STEP_BYTES", 1000)
+    output = open_output(str(tmp_path / "out"))
+    pending = output.create()
+    pieces = [bytes([number]) * 700 for number in range(100)]
+    for piece in pieces:
+        pending.sink.write(piece)
+    pending.commit("x")
+    assert read_whole(output, "x") == b"".join(pieces)
