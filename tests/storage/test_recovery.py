@@ -166,6 +166,25 @@ class FailingDisk(Disk):
         super().replace(path, data)
 
 
+def killed_at_each_step(work: Path, fresh: Callable[[Path], Path], expected: dict[str, bytes] | None) -> int:
+    """Recover fresh directories, each killed one change later and then recovered again; returns how many
+    changes a recovery makes.
+    """
+    for changes in range(1000):
+        root = work / str(changes)
+        directory = fresh(root)
+        disk = FailingDisk(changes)
+        try:
+            plan = plan_recovery(str(directory), SETTINGS)
+            run_recovery(plan, SETTINGS, str(root / "quarantine"), disk)
+        except StorageError:
+            assert recovered(directory, root) == expected
+        else:
+            assert disk.changes_left == 0
+            return changes
+    raise AssertionError("a recovery of a thousand changes")
+
+
 @pytest.mark.parametrize(
     "name",
     ["flip-first", "stray-cleaned", "swap", "missing-last-log", "no-snapshots", "idx-missing", "len-huge"],
@@ -173,21 +192,7 @@ class FailingDisk(Disk):
 def test_killed_at_any_step_and_run_again_it_ends_the_same(name: str, tmp_path: Path) -> None:
     partition = Corpus("corrupt-k39").log_dir().partition(f"c-b.{name}-0")
     expected = after_kafka(partition)
-    step = 0
-    while True:
-        root = tmp_path / str(step)
-        directory = copied(partition, root)
-        disk = FailingDisk(step)
-        try:
-            plan = plan_recovery(str(directory), SETTINGS)
-            run_recovery(plan, SETTINGS, str(root / "quarantine"), disk)
-        except StorageError:
-            assert recovered(directory, root) == expected
-            step += 1
-            continue
-        break
-    assert disk.changes_left == 0
-    assert step >= 4
+    assert killed_at_each_step(tmp_path, lambda root: copied(partition, root), expected) >= 4
 
 
 @pytest.mark.parametrize("old_index", [b"", b"the index of a segment that went"])
@@ -284,20 +289,7 @@ def test_a_compressed_message_set_begins_a_segment_named_by_its_first_message(tm
 
 def test_a_split_killed_at_any_step_and_run_again_ends_the_same(tmp_path: Path) -> None:
     expected = recovered(overlong(tmp_path / "whole"), tmp_path / "whole")
-    step = 0
-    while True:
-        root = tmp_path / str(step)
-        directory = overlong(root)
-        disk = FailingDisk(step)
-        try:
-            plan = plan_recovery(str(directory), SETTINGS)
-            run_recovery(plan, SETTINGS, str(root / "quarantine"), disk)
-        except StorageError:
-            assert recovered(directory, root) == expected
-            step += 1
-            continue
-        break
-    assert step >= 6
+    assert killed_at_each_step(tmp_path, overlong, expected) >= 6
 
 
 def test_a_part_that_would_replace_another_segment_stops_the_recovery(tmp_path: Path) -> None:
