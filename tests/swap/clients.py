@@ -63,10 +63,12 @@ class Writer:
     def write(self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()) -> None:
         # A delivery report does not give the headers back.
         report = partial(self._delivered, tuple(headers))
+        deadline_s = time.monotonic() + 2 * TIMEOUT_S
         while True:
             try:
                 self._producer.produce(topic, value, key, headers=list(headers), on_delivery=report)
             except BufferError:
+                assert time.monotonic() < deadline_s, "no record is acknowledged or refused any more"
                 self._producer.poll(0.05)
                 continue
             self._producer.poll(0)
