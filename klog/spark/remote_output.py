@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from klog.spark.files import join, open_input
@@ -55,18 +55,20 @@ class RemoteOutput:
         }
 
     def remove(self, name: str) -> None:
-        def remove() -> None:
-            with contextlib.suppress(FileNotFoundError):
-                self.system.delete_file(self.place_of(name))
-
-        guarded(f"{self.root}/{name}", "cannot be removed", remove)
+        self._removed(name, lambda: self.system.delete_file(self.place_of(name)))
 
     def remove_directory(self, name: str) -> None:
-        def remove() -> None:
-            with contextlib.suppress(FileNotFoundError):
-                self.system.delete_dir(self.place_of(name))
+        self._removed(name, lambda: self.system.delete_dir(self.place_of(name)))
 
-        guarded(f"{self.root}/{name}", "cannot be removed", remove)
+    def _removed(self, name: str, remove: Callable[[], None]) -> None:
+        import pyarrow.fs as pafs
+
+        def remove_if_there() -> None:
+            # File systems say in different words that there is nothing to remove.
+            if self.system.get_file_info(self.place_of(name)).type != pafs.FileType.NotFound:
+                remove()
+
+        guarded(f"{self.root}/{name}", "cannot be removed", remove_if_there)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

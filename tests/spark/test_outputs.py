@@ -15,6 +15,7 @@ from klog.spark import early_sync, remote_output
 from klog.spark.outputs import open_output, read_whole, write_whole
 from tests import corpora
 from tests.spark.export_support import export, tree
+from tests.spark.object_store import ROOT, counted_store, put_directory
 
 LOG = corpora.corpora("k39-codecs")[0].log_dir().partition("t-gzip-0").path
 
@@ -205,3 +206,15 @@ def test_a_file_that_is_synced_early_holds_what_was_written(tmp_path, monkeypatc
         pending.sink.write(piece)
     pending.commit("x")
     assert read_whole(output, "x") == b"".join(pieces)
+
+
+def test_an_export_from_and_to_a_store_behind_fsspec_is_the_same_as_a_local_one(tmp_path) -> None:
+    export(LOG, tmp_path / "local")
+    with counted_store() as store:
+        put_directory(store, LOG, f"/logs/{LOG.name}")
+        report = export([ROOT], "counted://lake/out", verify=True)
+        assert report.clean
+        stored = {name: store.cat_file(name) for name in store.find("/lake/out") if "_klog" not in name}
+        assert export([ROOT], "counted://lake/out", resume=True).exported_bytes == 0
+    local = {name: data for name, data in tree(tmp_path / "local").items() if "_klog" not in name}
+    assert {name.removeprefix("/lake/out/"): data for name, data in stored.items()} == local
