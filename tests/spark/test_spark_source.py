@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,3 +148,8 @@ def test_a_shipped_klog_is_registered_by_hand(spark: SparkSession) -> None:
 
     register(spark)
     assert klog(spark).load(str(TRANSACTIONS.path)).count() == len(log_rows(TRANSACTIONS))
+
+
+def test_the_package_in_which_spark_looks_for_the_source_is_installed_with_klog() -> None:
+    project = tomllib.loads((corpora.REPOSITORY / "pyproject.toml").read_text("utf-8"))
+    assert "pyspark_klog" in project["tool"]["setuptools"]["packages"]["find"]["include"]

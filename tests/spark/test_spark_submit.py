@@ -162,6 +162,31 @@ def test_shipped_by_py_files_it_runs_on_executors_without_klog(
     assert tree(tmp_path / "out") == tree(tmp_path / "alone")
 
 
+QUERY = """
+from klog.spark.spark_source import register
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+register(spark)
+frame = spark.read.format("klog").option("subscribe", "t-txn").load({path!r})
+places = frame.rdd.map(lambda _: __import__("klog").__file__)
+print("rows:", frame.count(), "of executors with", places.first())
+"""
+
+
+def test_the_data_source_shipped_by_py_files_is_registered_once(
+    without_klog: dict[str, str], tmp_path: Path
+) -> None:
+    script = tmp_path / "query.py"
+    script.write_text(QUERY.format(path=str(TRANSACTIONS.path)))
+    with packed(corpora.REPOSITORY) as archive:
+        shipped = ("--py-files", archive, str(script))
+        done = submit(tmp_path, *shipped, master="local-cluster[1,1,1024]", environment=without_klog)
+    wanted = sum(row["topic"] == "t-txn" for row in log_rows(TRANSACTIONS))
+    assert f"rows: {wanted} of executors with " in done.stdout, done.stdout
+    assert "klog.zip/klog/__init__.py" in done.stdout
+
+
 def test_without_klog_anywhere_the_script_says_what_to_do(
     without_klog: dict[str, str], tmp_path: Path
 ) -> None:
