@@ -99,10 +99,15 @@ def _within(batch: pa.RecordBatch, since_ms: int | None, until_ms: int | None) -
     times_us = batch.column("timestamp").cast(pa.int64())
     rows = pc.is_valid(times_us)
     if since_ms is not None:
-        rows = pc.and_(rows, pc.greater_equal(times_us, since_ms * 1000))
+        rows = pc.and_(rows, pc.greater_equal(times_us, _micros(since_ms)))
     if until_ms is not None:
-        rows = pc.and_(rows, pc.less(times_us, until_ms * 1000))
+        rows = pc.and_(rows, pc.less(times_us, _micros(until_ms)))
     return batch.filter(rows)
+
+
+def _micros(time_ms: int) -> int:
+    """Microseconds, as far as 64 bits go."""
+    return max(-(2**63), min(time_ms * 1000, 2**63 - 1))
 
 
 class _SplitReader:

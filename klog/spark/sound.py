@@ -14,9 +14,11 @@ from typing import BinaryIO, Final
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
+from klog.formats.columns import CODEC_MASK, OFFSET_UNKNOWN, BatchTable, RecordTable
+from klog.formats.compression import decompress
 from klog.formats.constants import BATCH_HEADER_BYTES, MAGIC_POSITION
 from klog.formats.errors import CorruptRecordError, DecompressionLimitError, KlogError, StorageError
+from klog.spark.files import base_name
 from klog.spark.losses import Losses
 from klog.spark.seek import first_filled_byte, next_sound_batch, sound_batch
 from klog.spark.splits import Split
@@ -98,7 +100,7 @@ class SoundBatches:
             self._last_position = table.position[-1]
             losses.next_offset = table.last_offset[-1] + 1
             return None
-        return self._sift_rows(rest)
+        return self._sift_rows(data, rest)
 
     def _ascends(self, rest: Bytes) -> bool:
         """Whether all batches are of this split, and offsets ascend without any that looks damaged."""
@@ -112,7 +114,7 @@ class SoundBatches:
             and (following is None or following > table.last_offset[-1])
         )
 
-    def _sift_rows(self, rest: Bytes) -> tuple[int, int] | None:
+    def _sift_rows(self, data: Bytes, rest: Bytes) -> tuple[int, int] | None:
         table, losses = self._table, self._losses
         sound: list[int] = []
         hidden_from = None
@@ -122,7 +124,7 @@ class SoundBatches:
                 break
             problem = self._problem_of(row, rest)
             if problem is None:
-                self._take(row)
+                self._take(data, row)
                 sound.append(row)
                 continue
             losses.open(position, problem, table.base_offset[row], table.last_offset[row] + 1)
@@ -132,8 +134,10 @@ class SoundBatches:
         compact(table, sound)
         return hidden_from
 
-    def _take(self, row: int) -> None:
+    def _take(self, data: Bytes, row: int) -> None:
         table, losses = self._table, self._losses
+        if table.base_offset[row] == OFFSET_UNKNOWN and losses.is_open:
+            self._open_set(data, row)
         last = table.last_offset[row]
         if table.base_offset[row] == OFFSET_UNKNOWN:
             losses.close(table.position[row], last, known=False)
@@ -143,6 +147,23 @@ class SoundBatches:
         self._due_before = losses.next_offset
         self._last_position = table.position[row]
         losses.next_offset = table.last_offset[row] + 1
+
+    def _open_set(self, data: Bytes, row: int) -> None:
+        """Find out the base offset of a compressed set of magic 0 or 1, if it can be opened."""
+        table = self._table
+        start, size = kernel.payload_span(data, table, row)
+        if size < 0:
+            return
+        try:
+            payload = decompress(
+                table.attributes[row] & CODEC_MASK,
+                memoryview(data)[start : start + size],
+                magic=table.magic[row],
+                limit_bytes=self._max_batch_bytes,
+            )
+        except KlogError:
+            return  # told when its records are read
+        kernel.decode_payload(payload, table, row, RecordTable())
 
     def _problem_of(self, row: int, rest: Bytes) -> KlogError | None:
         table, losses = self._table, self._losses
@@ -213,7 +234,7 @@ class SoundBatches:
             self._losses.open(position, _too_large(table.need_bytes, self._max_batch_bytes))
             return self._behind(position)
         if not len(rest):
-            if not split.file.endswith(GZIP_SUFFIX):  # of a compressed copy nobody knows the size
+            if not base_name(split.file).endswith(GZIP_SUFFIX):  # of a compressed copy nobody knows the size
                 what = f"file ends here, it had {split.end_bytes} bytes when it was planned"
                 self._losses.open(position, StorageError(what, cure="it changed meanwhile: read it again"))
             self._finish()

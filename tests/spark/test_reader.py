@@ -126,7 +126,14 @@ def test_a_file_that_has_grown_since_it_was_planned_is_read_as_far_as_planned(tm
 def test_bounds_of_time_take_records_not_batches(tmp_path: Path) -> None:
     path = segment_of(tmp_path, *(batch_of(records(n, 10, timestamp=n * 100)) for n in range(0, 30, 10)))
     everything, _ = read(split_of(path))
-    for since, until in [(None, 1005), (1003, None), (1003, 2001), (1009, 1010), (5000, None)]:
+    for since, until in [
+        (None, 1005),
+        (1003, None),
+        (1003, 2001),
+        (1009, 1010),
+        (5000, None),
+        (2**62, 2**63),
+    ]:
         rows, _ = read(split_of(path), ReadOptions((), since_ms=since, until_ms=until))
         assert rows == [
             row
