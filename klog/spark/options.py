@@ -85,4 +85,5 @@ class ReadOptions:
     target_split_bytes: int = TARGET_SPLIT_BYTES
     max_decompressed_bytes: int = MAX_BATCH_BYTES
     include_deleted: bool = False
-    """Whether `-delete` directories and `.deleted` files are read too: what a broker had not yet removed."""
+    """Whether what a broker had not yet removed is read too: `-delete` directories, `.deleted` files, and
+    records below the log start."""
