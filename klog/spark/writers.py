@@ -6,6 +6,7 @@ MiB and then encoded. The same rows give the same bytes. Where the bytes go is `
 
 from __future__ import annotations
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from enum import StrEnum
@@ -16,6 +17,8 @@ from klog.spark.outputs import Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow import orc
+    from pyarrow import parquet as pq
 
 ROW_GROUP_BYTES: Final = 32 << 20
 """Of rows in memory. Readers of tables like them large, a task that writes several files at once small."""
@@ -137,7 +140,15 @@ class _ParquetWriter(_GroupingWriter):
         self._writer.close()
 
     def abandon(self) -> None:
-        self._writer.close()
+        _close_whatever_state(self._writer)
+
+
+def _close_whatever_state(writer: pq.ParquetWriter | orc.ORCWriter) -> None:
+    """Close a writer that may have failed already, and now cannot end its file as it should."""
+    import pyarrow as pa
+
+    with contextlib.suppress(OSError, pa.ArrowException):
+        writer.close()
 
 
 def _counts(field: pa.Field) -> bool:
@@ -188,4 +199,4 @@ class _OrcWriter(_GroupingWriter):
         self._writer.close()
 
     def abandon(self) -> None:
-        self._writer.close()
+        _close_whatever_state(self._writer)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
-from klog.formats.errors import UsageError
+from klog.formats.errors import StorageError, UsageError
 from klog.spark import layout, table_files
 from klog.spark.layout import NO_VALUE, PartitionBy, parse_partition_by
+from klog.spark.outputs import Sink
 from klog.spark.schema import KAFKA_COLUMNS
 from klog.spark.splits import Split
 from tests import corpora
@@ -112,3 +116,19 @@ def _day(micros: int) -> str:
     if micros == -1000:
         return NO_VALUE
     return (datetime.date(1970, 1, 1) + datetime.timedelta(days=micros // 86_400_000_000)).isoformat()
+
+
+def test_a_disk_that_fails_under_many_open_files_leaves_none_of_them(tmp_path, monkeypatch) -> None:
+    """Encoding fails in one of the files of the days, while the others are open."""
+    real, writes = Sink.write, []
+
+    def fail_late(sink: Sink, data: object) -> int:
+        writes.append(1)
+        if len(writes) > 40:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(sink, data)
+
+    monkeypatch.setattr(Sink, "write", fail_late)
+    with pytest.raises(StorageError, match="No space left on device"):
+        export(TIMES.path, tmp_path / "out", partition_by=(PartitionBy.DAY,))
+    assert not list((tmp_path / "out").rglob("*.tmp"))
