@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from klog.formats import message_set
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import FormatError, StorageError
@@ -101,6 +100,9 @@ def _first_offset(data: memoryview, table: BatchTable, row: int) -> int:
     first = table.base_offset[row]
     if first != OFFSET_UNKNOWN or table.magic[row] == 2:
         return first
+    # Only here: loading Construct is a tenth of what the start of a broker costs, and few need it.
+    from klog.formats import message_set
+
     start = table.position[row] - table.origin
     try:
         wrapper = message_set.parse(data[start : start + table.size[row]], check_crc=False)

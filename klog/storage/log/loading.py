@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klog.config.topic import TopicConfig
 from klog.formats.checkpoints import parse_epochs
@@ -26,10 +26,9 @@ from klog.storage.log.segment import LogSegment
 from klog.storage.log.snapshot_files import SnapshotFiles
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
-from klog.storage.recovery import plan_recovery
-from klog.storage.recovery_plan import Finding, RecoverySettings
-from klog.storage.recovery_run import run_recovery
-from klog.storage.segment_scan import IndexSettings
+
+if TYPE_CHECKING:
+    from klog.storage.recovery_plan import Finding
 
 _ALL: Final = INT64_MAX
 
@@ -88,6 +87,16 @@ def load_log(
         if state is not None:
             return Loaded(state)
     on_recovery(directory)
+    return _recovered(directory, config, settings, files)
+
+
+def _recovered(directory: str, config: TopicConfig, settings: LoadSettings, files: PartitionFiles) -> Loaded:
+    # Only here: most brokers that start were stopped cleanly.
+    from klog.storage.recovery import plan_recovery
+    from klog.storage.recovery_plan import RecoverySettings
+    from klog.storage.recovery_run import run_recovery
+    from klog.storage.segment_scan import IndexSettings
+
     recovery = RecoverySettings(
         settings.now_ms,
         IndexSettings(config.index_interval_bytes, config.segment_index_bytes),
