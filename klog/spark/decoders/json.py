@@ -19,8 +19,9 @@ from klog.spark.decoders.text import decode_utf8
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_SINGLY: Final = 16
-"""So few values are not worth another try of Arrow's parser."""
+_SINGLY: Final = 1024
+"""So few values with a bad one among them are not worth more tries: starting the parser takes as long as
+reading dozens of them in Python."""
 
 
 class _Number(float):
