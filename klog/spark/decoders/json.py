@@ -41,6 +41,7 @@ class JsonDecoder:
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self._native = _is_native(kind)
+        self._has_decimals = "decimal" in str(kind)
 
     def decode(self, values: pa.Array) -> Decoded:
         """Decode a binary array of JSON texts."""
@@ -87,6 +88,8 @@ class JsonDecoder:
         except (pa.ArrowException, OverflowError):
             return None
         lists = table.column("v").combine_chunks()
+        if self._has_decimals and not _is_valid(lists):
+            return None
         if len(lists) != len(values) or len(lists.flatten()) != len(values):
             return None
         if pc.min_max(pc.list_value_length(lists))["min"].as_py() != 1:
@@ -101,6 +104,17 @@ class JsonDecoder:
         except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets
             raise DecodeError(f"JSON that cannot be read: {error}") from None
         return coerced(found, self.kind, "value")
+
+
+def _is_valid(values: pa.Array) -> bool:
+    """Whether all fit their type: the parser takes decimals of a digit too many."""
+    import pyarrow as pa
+
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _is_native(kind: pa.DataType) -> bool:
