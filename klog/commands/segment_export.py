@@ -61,7 +61,8 @@ def command() -> Any:  # noqa: ANN401 (click's own)
         help=f"{paths.help} Several times for several.",
     )
     export.params = [named, *(one for one in export.params if one.name not in {"paths", "jobs"})]
-    export.help = (export.help or "").partition("Examples:")[0] + _EXAMPLES
+    about = (export.help or "").partition("Examples:")[0]
+    export.help = about.replace("no broker, no JVM", "no broker, the tasks on Spark") + _EXAMPLES
     return export
 
 

@@ -126,30 +126,35 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(max(0.0, self._idle_since_s + LOOK_INTERVAL_S - time.monotonic()))
 
     def _look(self, start: JsonOffsets) -> Mapping[TopicPartition, Available]:
-        """What is there now, as far as it counts; what was lost since `start` is told."""
+        """What is there now, as far as it counts."""
         self._last_plan = None
-        planned = self._plan_from(start)
-        there = _available(planned)
+        there = _available(self._plan_from(start))
         self._newest = to_json({partition: one.end for partition, one in there.items()})
-        self._tell(losses(from_json(start), there))
+        return there if self._target is None else bounded(there, self._target)
+
+    def _plan_from(self, start: JsonOffsets) -> Plan:
+        """The plan of all that follows `start`; partitions that are not in it are new, and taken whole.
+
+        What was lost since `start` is told.
+        """
+        if self._last_plan is not None and self._last_plan[0] == start:
+            return self._last_plan[1]
+        begun = from_json(start)
+        offsets: dict[str, dict[int, int]] = {}
+        for partition, offset in begun.items():
+            offsets.setdefault(partition.topic, {})[partition.partition] = offset
+        options = replace(self._source.options, starting=Edge(EARLIEST, offsets=offsets))
+        # What is half written at a log's end is no loss yet: what is one is told apart here.
+        planned = plan(replace(options, fail_on_data_loss=False))
+        self._tell(losses(begun, _available(planned)))
         self._tell(str(problem) for problem in planned.problems)
         self._tell(
             f"{one.topic}-{one.partition} from offset {one.first_offset} to {one.end_offset}: {one.reason}"
             for one in planned.lost
             if one.end_offset is not None
         )
-        return there if self._target is None else bounded(there, self._target)
-
-    def _plan_from(self, start: JsonOffsets) -> Plan:
-        """The plan of all that follows `start`; partitions that are not in it are new, and taken whole."""
-        if self._last_plan is None or self._last_plan[0] != start:
-            offsets: dict[str, dict[int, int]] = {}
-            for partition, offset in from_json(start).items():
-                offsets.setdefault(partition.topic, {})[partition.partition] = offset
-            options = replace(self._source.options, starting=Edge(EARLIEST, offsets=offsets))
-            # What is half written at a log's end is no loss yet: what is one is told apart here.
-            self._last_plan = start, plan(replace(options, fail_on_data_loss=False))
-        return self._last_plan[1]
+        self._last_plan = start, planned
+        return planned
 
     def _tell(self, messages: Iterable[str]) -> None:
         for message in messages:

@@ -145,37 +145,6 @@ def test_a_new_stream_starts_at_the_end_unless_told_otherwise(
     assert stream.take_all() == [("late", 0, 1, b"after")]
 
 
-@pytest.mark.parametrize("preallocated", [False, True], ids=["grown", "preallocated"])
-def test_a_batch_that_is_half_written_waits_until_it_is_whole(
-    spark: SparkSession, tmp_path: Path, preallocated: bool
-) -> None:
-    source = corpora.corpora("k39-codecs")[0].log_dir().partition("t-zstd-0")
-    [original, *_] = source.files(".log")
-    data = original.read_bytes()
-    lines = [line for line in source.expected_batches() if line["file"] == original.name]
-    ends = [line["position"] + line["size"] for line in lines if "position" in line]
-    log = tmp_path / "logs" / "half-0" / original.name
-    log.parent.mkdir(parents=True)
-
-    def write(size_bytes: int) -> None:
-        log.write_bytes(data[:size_bytes] + (bytes(len(data) - size_bytes + 1000) if preallocated else b""))
-
-    write(0)
-    stream = Stream(spark, tmp_path / "logs", tmp_path / "cp", startingOffsets="earliest")
-    seen = 0
-    for whole, after in ((ends[0], 7), (ends[0], 40), (ends[0], (ends[1] - ends[0]) // 2), (ends[1], 0)):
-        write(whole + after)
-        offsets = [row[2] for row in stream.take_all()]
-        expected = [
-            line["offset"]
-            for line in source.expected_records()
-            if line["batchPosition"] < whole and line["file"] == original.name
-        ]
-        assert offsets == expected[seen:]
-        seen = len(expected)
-    assert seen
-
-
 @pytest.mark.parametrize("strict", [False, True], ids=["passed over", "failOnDataLoss"])
 def test_segments_that_retention_took_unread_are_passed_over_or_an_error(
     spark: SparkSession, tmp_path: Path, strict: bool
