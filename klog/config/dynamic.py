@@ -43,6 +43,7 @@ _SYNONYM_GROUPS: Final = (
 )
 _FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
+_LISTENER_THREADS: Final = re.compile(r"listener\.name\.([^.]*)\.num\.network\.threads")
 # Thread counts may at most be halved or doubled at a time.
 _THREADS: Final = (
     "num.io.threads",
@@ -131,6 +132,11 @@ def check_dynamic_configs(config: BrokerConfig, changed: Mapping[str, str], *, p
     new = config.changed(per_broker=changed) if per_broker else config.changed(cluster=changed)
     for name in _THREADS:
         _check_threads(name, config.number(name), new.number(name))
+    for name in changed:
+        match = _LISTENER_THREADS.fullmatch(name)
+        if match is not None:
+            old_and_new = (each.of_listener(match[1], "num.network.threads") for each in (config, new))
+            _check_threads(name, *(value for value in old_and_new if isinstance(value, int)))
 
 
 def _check_threads(name: str, old: int, new: int) -> None:

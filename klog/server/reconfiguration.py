@@ -26,6 +26,18 @@ from klog.storage.log.manager_values import ManagerSettings
 _log = logging.getLogger(__name__)
 
 
+def plan(config: BrokerConfig, old: Listeners) -> tuple[Listeners, NetworkSettings]:
+    """What a broker that has the `old` listeners goes on with. Raises `UsageError` where it cannot."""
+    new = read_listeners(config, old)
+    check_listeners(old, new)
+    settings = network_settings(config, new)
+    for limits in settings.listener_limits.values():
+        for name, value in zip(("max.connections", "max.connection.creation.rate"), limits, strict=True):
+            if value <= 0:
+                raise UsageError(f"Invalid {name} {value}")
+    return new, settings
+
+
 class Reconfiguration:
     """Safe for threads. `endpoints_changed` is told when what the broker registers is another now."""
 
@@ -55,26 +67,14 @@ class Reconfiguration:
 
     def check(self, config: BrokerConfig) -> None:
         """Whether the broker could go on with `config`. Raises `UsageError`."""
-        self._plan(config)
-
-    def _plan(self, config: BrokerConfig) -> tuple[Listeners, NetworkSettings]:
-        """Raises `UsageError`."""
-        old = self.listeners
-        new = read_listeners(config, old)
-        check_listeners(old, new)
-        settings = network_settings(config, new)
-        for limits in settings.listener_limits.values():
-            for name, value in zip(("max.connections", "max.connection.creation.rate"), limits, strict=True):
-                if value <= 0:
-                    raise UsageError(f"Invalid {name} {value}")
-        return new, settings
+        plan(config, self.listeners)
 
     def apply(self, config: BrokerConfig) -> None:
         """Go on with `config`. Raises `KlogError`; then everything is as it was."""
         with self._changing:
             if self._closed:
                 return
-            listeners, settings = self._plan(config)
+            listeners, settings = plan(config, self.listeners)
             if (listeners.bound, settings) != (self.listeners.bound, self._settings):
                 self._network.reconfigure(listeners.bound, settings)
                 _tell(self.listeners, listeners)

@@ -57,6 +57,7 @@ def test_what_may_change_passes(name, value, per_broker) -> None:
         ("listener.name.outer.max.connections", "many", False),
         ("log.cleaner.threads", "3", True),
         ("num.io.threads", "0", True),
+        ("listener.name.outer.num.network.threads", "7", True),
     ],
 )
 def test_what_may_not_change_is_refused(name, value, per_broker) -> None:

@@ -49,6 +49,7 @@ from klog.server.handlers.metadata import MetadataHandler
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.topic_waits import DelayedTopics
 from klog.server.listeners import read_listeners
+from klog.server.reconfiguration import plan
 from tests.server.handlers.parts import Clock, FakeRequest, answer_of, request_of
 
 CLUSTER_ID = "c1uster0AAAAAAAAAAAAAA"
@@ -100,11 +101,6 @@ class Outbox:
 
     def close(self) -> None:
         self._queue.clear()
-
-
-def check_alone(config: BrokerConfig) -> None:
-    """As a broker that has no listeners yet."""
-    read_listeners(config)
 
 
 class AdminCluster:
@@ -165,7 +161,10 @@ class AdminCluster:
             INNER_LISTENER,
         )
         loggers = Loggers("klog.made.for.tests")
-        alter = AlterConfigsHandler(ME, store, cache, config, check_alone, loggers)
+        listeners = read_listeners(self.config)
+        alter = AlterConfigsHandler(
+            ME, store, cache, config, lambda changed: plan(changed, listeners) and None, loggers
+        )
         loggers = Loggers("klog.made.for.tests").levels
         self.handlers = {
             ApiKey.METADATA: MetadataHandler(CLUSTER_ID, cache, AutoTopicCreation(self.creator, config)),
