@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
@@ -16,7 +16,7 @@ from klog.formats.errors import CorruptRecordError, KlogError, StorageError
 from klog.spark.options import ReadOptions
 from klog.spark.reader import read_split
 from klog.spark.splits import LostRange
-from tests import corpora
+from tests import corpora, strategies
 from tests.spark.reading import EVERY_OFFSET, read, split_of
 
 CORRUPT = [corpora.Corpus(name).log_dir() for name in ("corrupt-k08", "corrupt-k28-lz4", "corrupt-k39")]
@@ -250,3 +250,18 @@ def test_whatever_happens_to_a_log_nothing_is_invented_and_nothing_lost_in_silen
         assert (start, start < stop) == (end, True)
         end = stop
     assert not any(data[end:])
+
+
+@settings(max_examples=60)
+@given(strategies.segments() | strategies.damaged(strategies.segments()) | st.binary(max_size=300), st.data())
+def test_no_bytes_stop_the_reader_wherever_a_split_is_cut(data: bytes, draws: st.DataObject) -> None:
+    start = draws.draw(st.integers(0, len(data)))
+    end = draws.draw(st.integers(start, len(data)))
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "any-0" / f"{0:020d}.log"
+        path.parent.mkdir()
+        path.write_bytes(data)
+        _, lost = read(split_of(path, start_bytes=start, end_bytes=end, end_offset=2**63 - 1), WITH_HEADERS)
+    for one in lost:
+        assert start <= (one.start_bytes or 0) <= (one.end_bytes or 0)
+        assert (one.first_offset or 0) <= (one.end_offset or 0)
