@@ -53,6 +53,8 @@ _GZIP_SMALLEST_BYTES: Final = 18  # header and trailer
 _SNAPPY_MOST_RATIO: Final = 22  # a copy element makes at most 64 bytes of 3
 _ZSTD_MOST_RATIO: Final = 32 * 1024  # a run-length block makes 128 KiB of 4 bytes
 _ZSTD_SMALLEST_SLICE_BYTES: Final = 256
+_ZSTD_AT_ONCE_BYTES: Final = 256 * 1024
+_ZSTD_USUAL_RATIO: Final = 8
 _MOST_PARTS: Final = 64
 
 _per_thread = threading.local()  # zstd contexts must not be shared between threads
@@ -327,6 +329,9 @@ def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
     if context is None:
         context = _per_thread.zstd = zstandard.ZstdDecompressor()
     view = memoryview(data)
+    plain = _unzstd_at_once(context, view, limit_bytes)
+    if plain is not None:
+        return plain
     parts = _Parts()
     room = limit_bytes
     frame = None
@@ -348,3 +353,20 @@ def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
     if frame is None or not frame.eof:
         raise CompressionError("zstd block ends before its end mark")
     return parts.whole()
+
+
+def _unzstd_at_once(context: Any, data: memoryview, limit_bytes: int) -> bytes | None:  # noqa: ANN401
+    """What nearly every block is: one frame, not large, that grows as records do. None for anything else."""
+    import zstandard
+
+    if len(data) > _ZSTD_AT_ONCE_BYTES:
+        return None
+    room_bytes = min(limit_bytes, _ZSTD_USUAL_RATIO * len(data))
+    try:
+        # The size that a frame claims is what would be allocated, whatever is in it.
+        if zstandard.frame_content_size(data) <= room_bytes:
+            plain: bytes = context.decompress(data, max_output_size=room_bytes, allow_extra_data=False)
+            return plain
+    except zstandard.ZstdError:
+        pass  # damaged, or several frames, or more than there is room for: taken bit by bit it tells which
+    return None
