@@ -27,6 +27,7 @@ from klog.spark.spark_job import SparkRunner
 from klog.spark.spark_source import register
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+LEVELS = ("topic", "partition")
 Settings = dict[str, Any]
 
 
@@ -39,8 +40,9 @@ def klog_source(spark: SparkSession, how: Settings) -> DataFrame:
     return spark.read.format("klog").load(how["source"])
 
 
-def to_parquet(frame: DataFrame, how: Settings) -> None:
-    frame.write.option("compression", "zstd").parquet(how["output"])
+def to_parquet(frame: DataFrame, how: Settings, *levels: str) -> None:
+    """In directories by topic and partition, as klog's export writes; plainly where there are no levels."""
+    frame.write.option("compression", "zstd").partitionBy(*levels).parquet(how["output"])
 
 
 def summed(frame: DataFrame) -> None:
@@ -62,8 +64,10 @@ def export_alone(_spark: SparkSession, how: Settings) -> None:
 
 
 WAYS: dict[str, Callable[[SparkSession, Settings], None]] = {
-    "Kafka source to Parquet": lambda spark, how: to_parquet(kafka_source(spark, how), how),
-    "klog source to Parquet": lambda spark, how: to_parquet(klog_source(spark, how), how),
+    "Kafka source to Parquet": lambda spark, how: to_parquet(kafka_source(spark, how), how, *LEVELS),
+    "Kafka source to plain Parquet": lambda spark, how: to_parquet(kafka_source(spark, how), how),
+    "klog source to Parquet": lambda spark, how: to_parquet(klog_source(spark, how), how, *LEVELS),
+    "klog source to plain Parquet": lambda spark, how: to_parquet(klog_source(spark, how), how),
     "segment_export on Spark": export_on_spark,
     "klog export": export_alone,
     "Kafka source, a query": lambda spark, how: summed(kafka_source(spark, how)),
