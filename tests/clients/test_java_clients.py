@@ -214,7 +214,8 @@ class TestTools:
             client.write(topic, written[start : start + 10], codec="zstd")
         files = sorted(broker.partition_dir(topic).glob("0*.log"))
         said = java("kafka.tools.DumpLogSegments", "--print-data-log", "--files", ",".join(map(str, files)))
-        assert said.count("isvalid: true") == 10
+        # A client that is slow to fill a batch sends two.
+        assert said.count("isvalid: true") == said.count("baseOffset: ") >= 10
         assert re.findall(r"payload: (.*)", said) == [each.value.decode() for each in written]
 
     def test_kafka_console_producer(self, java, peer, at, broker, new_topic):
