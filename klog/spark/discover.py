@@ -239,7 +239,7 @@ def _read(
     """The replica in one directory; `others` are segments of other names that were named one by one."""
     found = Found()
     if name.state is DirectoryState.DELETE and not include_deleted:
-        found.skipped.append((path, "a topic or replica that was being deleted"))
+        found.skipped.append((path, "a topic or replica that was being deleted (includeDeleted reads it)"))
         return found
     replica = read_replica(path, name, entries, found)
     segments = {segment.base_offset: segment for segment in replica.segments}

@@ -44,18 +44,22 @@ def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable
     from klog.spark.reader import read_split
 
     lost: list[LostRange] = []
+    mended: list[LostRange] = []
     misfits = 0
     table = table_of(split, job)
     tables = TableFiles(output, split, table, job.format, job.compression)
     with tables, RejectFile(output, split) as rejects:
-        for batch in read_split(split, job.options, columns=table.read_columns, on_lost=lost.append):
+        rows = read_split(
+            split, job.options, columns=table.read_columns, on_lost=lost.append, on_mended=mended.append
+        )
+        for batch in rows:
             good, bad = table.decode.apply(batch)
             if good.num_rows:
                 tables.write(good)
                 misfits += _misfits(good)
             if bad is not None and bad.num_rows:
                 rejects.write(bad)
-        result = SplitResult(split, tables.commit(), rejects.commit(), tuple(lost), misfits)
+        result = SplitResult(split, tables.commit(), rejects.commit(), tuple(lost), misfits, tuple(mended))
     on_progress(split.length_bytes)
     return result
 

@@ -53,7 +53,8 @@ class SplitResult:
     """What became of a split.
 
     Its records are in `files`, or in `reject_file` where they do not fit their schema and are not wanted
-    among the others; `misfits` is how many of those in `files` do not fit. `lost` is what could not be read.
+    among the others; `misfits` is how many of those in `files` do not fit. `lost` is what could not be read,
+    `mended` what is damaged in the replica that was chosen and was read, at least in part, from another.
     """
 
     split: Split
@@ -61,6 +62,7 @@ class SplitResult:
     reject_file: WrittenFile | None
     lost: tuple[LostRange, ...]
     misfits: int = 0
+    mended: tuple[LostRange, ...] = ()
 
     @property
     def rows(self) -> int:

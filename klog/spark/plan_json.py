@@ -97,5 +97,6 @@ def result_from_json(value: JsonObject) -> SplitResult:
             "files": tuple(WrittenFile(**_arguments(inner)) for inner in value["files"]),
             "reject_file": None if reject_file is None else WrittenFile(**_arguments(reject_file)),
             "lost": tuple(LostRange(**_arguments(inner)) for inner in value["lost"]),
+            "mended": tuple(LostRange(**_arguments(inner)) for inner in value["mended"]),
         }
     )

@@ -45,13 +45,15 @@ def read_split(
     *,
     columns: Sequence[str] | None = None,
     on_lost: Callable[[LostRange], None],
+    on_mended: Callable[[LostRange], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `split` in the order of the log, as batches of about `BATCH_BYTES`, none empty.
 
     `columns` are those wanted of `klog.spark.schema.column_names(options)`, in the order wanted (default:
     all). Control records never come. What cannot be read is told to `on_lost`, once for each stretch; with
     `options.fail_on_data_loss` it is raised as the `KlogError` that it is. Raises UsageError for an unknown
-    column. What is damaged comes from the split's spares, where it has some, behind all the rest.
+    column. What is damaged comes from the split's spares, where it has some, behind all the rest, and is told
+    to `on_mended`.
     """
     if columns is not None and not columns:
         raise UsageError("no columns to read", cure="name at least one: `offset` is the cheapest")
@@ -63,6 +65,7 @@ def read_split(
         lambda part, on_part_lost: _read(part, tolerant, columns, on_part_lost),
         split,
         on_lost,
+        on_mended,
         fail=options.fail_on_data_loss,
     )
 

@@ -31,6 +31,7 @@ class Report:
     written_bytes: int
     read_bytes: int
     lost: tuple[LostRange, ...]
+    mended: tuple[LostRange, ...]
     seconds: float
     exported_bytes: int
     resumed_splits: int
@@ -62,6 +63,7 @@ def make_report(
         written_bytes=sum(result.size_bytes for result in results),
         read_bytes=sum(result.split.length_bytes for result in results),
         lost=(*progress.plan.lost, *(lost for result in results for lost in result.lost)),
+        mended=tuple(mended for result in results for mended in result.mended),
         seconds=seconds,
         exported_bytes=sum(result.split.length_bytes for result in exported),
         resumed_splits=len(before.done),
@@ -84,6 +86,7 @@ def report_json(report: Report) -> JsonObject:
         "bytesPerSecond": round(report.rate_bytes_per_second),
         "clean": report.clean,
         "lost": to_json(report.lost),
+        "mended": to_json(report.mended),
         "problems": to_json(report.plan.problems),
         "divergences": to_json(report.plan.divergences),
         "skipped": [{"path": path, "reason": reason} for path, reason in report.plan.skipped],

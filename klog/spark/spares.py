@@ -25,11 +25,17 @@ ReadSplit = Callable[[Split, Callable[[LostRange], None]], "Iterator[pa.RecordBa
 
 
 def read_with_spares(
-    read: ReadSplit, split: Split, on_lost: Callable[[LostRange], None], *, fail: bool
+    read: ReadSplit,
+    split: Split,
+    on_lost: Callable[[LostRange], None],
+    on_mended: Callable[[LostRange], None],
+    *,
+    fail: bool,
 ) -> Iterator[pa.RecordBatch]:
     """What `read` gives of a split, then what it could not give, from the spares.
 
-    What no spare has is told to `on_lost`, or with `fail` raised as `CorruptRecordError`.
+    What no spare has is told to `on_lost`, or with `fail` raised as `CorruptRecordError`; what is damaged in
+    the split and stands in a spare, at least in part, to `on_mended`.
     """
     lost: list[LostRange] = []
     yield from read(split, lost.append)
@@ -40,6 +46,8 @@ def read_with_spares(
             for part in left:
                 yield from _from_spare(read, split, spare, part, missing.append)
             left = missing
+        if left != [one]:
+            on_mended(one)
         for part in left:
             if fail:
                 raise CorruptRecordError(part.reason, file=part.file, position_bytes=part.start_bytes)

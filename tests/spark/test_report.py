@@ -77,6 +77,16 @@ def test_whatever_is_lost_rejected_or_wrong_is_told_and_makes_the_report_unclean
         assert not report_json(report)["clean"]
 
 
+def test_what_another_replica_made_up_for_is_told_and_nothing_is_missing() -> None:
+    damage = LostRange("t", 0, "f", 100, 200, 7, 9, "batch fails its checksum")
+    mended = SplitResult(SPLITS[0], result(SPLITS[0]).files, None, (), mended=(damage,))
+    report = report_of(Plan(SPLITS, (PARTITION,)), mended)
+    line = "read from another replica: f at byte 100, offsets 7 to 8: batch fails its checksum"
+    assert line in report_text(report).splitlines()
+    assert [one["file"] for one in report_json(report)["mended"]] == ["f"]
+    assert report.clean
+
+
 def test_a_loss_without_place_or_offsets_is_told_all_the_same() -> None:
     lost = LostRange("t", 0, "f", None, None, None, None, "cannot be opened")
     report = report_of(Plan((), (PARTITION,), lost=(lost,)))

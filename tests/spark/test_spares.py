@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from klog.spark.plan_json import split_from_json, to_json
 from klog.spark.planner import plan
 from klog.spark.reader import read_split
 from klog.spark.splits import LostRange
+from tests.spark.export_support import export
 from tests.spark.logs import ABORT, Log, batch, marker, replica, transactional
 
 BATCHES = [batch(n * 5, 5, leader_epoch=0) for n in range(12)]
@@ -59,6 +61,23 @@ def test_a_damaged_batch_comes_from_the_other_replica(tmp_path: Path, brokers: t
     assert not lost
     assert files == {"a", "b"}
     assert read(tmp_path, fail_on_data_loss=True)[0] == offsets
+
+
+def test_an_export_tells_which_disk_is_damaged_and_a_resumed_one_too(
+    tmp_path: Path, brokers: tuple[Path, Path]
+) -> None:
+    bad = flip(brokers[0], 20, 1)
+    flip(brokers[0], 20, 2)
+    flip(brokers[1], 25, 0)  # the same offsets as the first of the two
+    out = tmp_path / "out"
+    for resume in (False, True):
+        report = export([brokers[0].parent, brokers[1].parent], out, resume=resume)
+        assert [(one.file, one.first_offset, one.end_offset) for one in report.lost] == [(str(bad), 25, 30)]
+        assert [(one.file, one.first_offset, one.end_offset) for one in report.mended] == [(str(bad), 25, 35)]
+    shutil.rmtree(out)
+    flip(brokers[1], 25, 0)  # and back
+    report = export([brokers[0].parent, brokers[1].parent], out, verify=True)
+    assert (report.rows, report.clean, len(report.mended)) == (60, True, 1)
 
 
 def test_without_damage_nothing_is_read_of_the_others(tmp_path: Path, brokers: tuple[Path, Path]) -> None:

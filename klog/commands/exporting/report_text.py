@@ -31,6 +31,7 @@ def report_text(report: Report) -> str:
         lines.append(f"{report.rejected:,} records do not fit their schema: they are in _rejects")
     if report.misfits:
         lines.append(f"{report.misfits:,} records do not fit their schema: their column _error says why")
+    lines += _some("read from another replica", [_lost_text(one) for one in report.mended])
     lines += loss_text(report.plan, report.lost)
     if report.findings is not None:
         lines += _some("WRONG", [str(finding) for finding in report.findings])
