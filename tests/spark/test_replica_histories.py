@@ -31,9 +31,9 @@ class Broker:
     def follow(self, leader: Broker, fetched: int) -> None:
         """What a follower does: cut the log where it parts from the leader's (KIP-279), then fetch some."""
         end = min(common_end(leader.epochs.entries, self.epochs.entries), len(leader.records))
-        if end < len(self.records):
-            del self.records[end:]
-            self.epochs.truncate_from_end(end)
+        del self.records[end:]
+        # Also where no record goes: it may have begun an epoch as a leader and written nothing in it.
+        self.epochs.truncate_from_end(min(end, len(self.records)))
         for record in leader.records[len(self.records) : len(self.records) + fetched]:
             self.epochs.assign_newer(EpochEntry(record[0], len(self.records)))
             self.records.append(record)
