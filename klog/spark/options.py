@@ -20,7 +20,8 @@ TARGET_SPLIT_BYTES: Final = 64 << 20
 
 MAX_BATCH_BYTES: Final = 128 << 20
 """What a batch may hold, in the file and decompressed, unless a job says otherwise: a record of 100 MiB fits,
-and the memory of a task stays below 500 MiB."""
+and a task that meets one takes 300 MiB to read it, up to 700 to write it as Parquet where it does not
+compress."""
 
 
 class Isolation(StrEnum):
