@@ -109,9 +109,7 @@ def _rounds(
         "brokers": [],
     }
     if broker is not None:
-        import pyspark  # noqa: PLC0415 (the process that measures stays small)
-
-        how["jars"] = ",".join(map(str, spark_kafka_jars(pyspark.__version__)))
+        how["jars"] = ",".join(map(str, spark_kafka_jars()))
         how |= {"bootstrap": broker.bootstrap, "brokers": [broker.pid]}
     told = output / "rounds.json"
     run_once(program("Spark", "spark_rounds", json.dumps(how)), told)

@@ -35,17 +35,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def spark_with_kafka(spark: SparkSession) -> SparkSession:
     """The same session; the test is skipped where Spark's Kafka source is not in it."""
     try:
-        spark_kafka_jars(spark.version)
+        spark_kafka_jars()
     except PeerUnavailableError as missing:
         _give_up(missing)
     return spark
 
 
 def _kafka_source() -> list[Path] | None:
-    import pyspark
-
     try:
-        return spark_kafka_jars(pyspark.__version__)
+        return spark_kafka_jars()
     except PeerUnavailableError:
         return None  # told by the tests that need it
 
