@@ -11,6 +11,7 @@ import json
 import random
 import shutil
 import socket
+import struct
 import subprocess
 import time
 import uuid
@@ -207,6 +208,25 @@ class _Broker:
             self.kill()
 
 
+def _ports_of_brokers(port: int) -> list[int]:
+    """The ports of all brokers that the one at `port` of 127.0.0.1 knows (Metadata, version 1)."""
+    with (
+        socket.create_connection(("127.0.0.1", port), START_TIMEOUT_S) as sock,
+        sock.makefile("rb") as answer,
+    ):
+        sock.sendall(struct.pack(">ihhihi", 14, 3, 1, 1, -1, 0))
+        (size,) = struct.unpack(">i", answer.read(4))
+        body = answer.read(size)
+    (count,) = struct.unpack_from(">i", body, 4)
+    at, ports = 8, []
+    for _ in range(count):
+        (host_bytes,) = struct.unpack_from(">h", body, at + 4)
+        port_known, rack_bytes = struct.unpack_from(">ih", body, at + 6 + host_bytes)
+        ports.append(port_known)
+        at += 12 + host_bytes + max(rack_bytes, 0)
+    return ports
+
+
 class ZooKeeperBroker(_Broker):
     """Kafka 3.9 in ZooKeeper mode, with a ZooKeeper of its own unless `config` names one in
     `zookeeper.connect`. `config` overrides the defaults, key by key.
@@ -243,9 +263,21 @@ class ZooKeeperBroker(_Broker):
                 log=self.log_path,
                 ready_text="started (kafka.server.KafkaServer)",
             )
+            self._wait_until_it_knows_itself()
         except BrokerFailedError:
             self.kill()
             raise
+
+    def _wait_until_it_knows_itself(self) -> None:
+        """Kafka says that it has started when its controller has not yet told it of the only broker there is:
+        for a moment it makes no topics, for want of brokers."""
+        if self.config["listeners"] != f"PLAINTEXT://127.0.0.1:{self.port}":
+            return
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while self.port not in _ports_of_brokers(self.port):
+            if time.monotonic() > deadline_s:
+                raise BrokerFailedError(f"does not know itself after {START_TIMEOUT_S} s: {self.log_path}")
+            time.sleep(0.05)
 
     def _run_zookeeper(self) -> None:
         path = self.work / "zoo.cfg"
