@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_LISTEN_S: Final = 1.0
+
 # Without a properties file nothing of Kafka's is expected here: a broker for this machine alone.
 _OWN_DEFAULTS: Final[Mapping[str, str]] = {
     "broker.id": "0",
@@ -107,7 +109,9 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
         gc.freeze()
         _banner(broker)
         on_serving(broker)
-        ended.wait()
+        # In steps: of a signal that comes just before it, a wait without an end would never hear.
+        while not ended.wait(_LISTEN_S):
+            pass
     if fatal:
         logger.critical("%s", fatal[0])
         sys.exit(1)
