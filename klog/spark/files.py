@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from klog.formats.errors import StorageError
 from klog.storage import files as local
-from klog.storage.files import GZIP_SUFFIX, MAX_SMALL_BYTES
+from klog.storage.files import GZIP_SUFFIX, MAX_SMALL_BYTES, read_exactly
 from klog.storage.gzipped import GzippedFile
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -156,11 +156,7 @@ def read_small(path: str) -> bytes:
 def read_at(file: BinaryIO, position_bytes: int, wanted_bytes: int) -> bytes:
     """The bytes of an open file from a position on, fewer only where it ends."""
     file.seek(position_bytes)
-    parts = []
-    while wanted_bytes > 0 and (part := file.read(wanted_bytes)):
-        parts.append(part)
-        wanted_bytes -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return read_exactly(file, wanted_bytes)
 
 
 def _list_remote(path: str) -> list[Entry]:

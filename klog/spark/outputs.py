@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Final, Protocol
 from klog.formats.errors import UsageError
 from klog.spark.early_sync import EarlySyncedFile
 from klog.spark.files import is_remote, local_path
-from klog.storage.files import open_for_reading, storage_error
+from klog.storage.files import open_for_reading, storage_error, sync_directory
 
 BOOKS: Final = "_klog"
 """The directory of the job's own books in an output: readers of tables skip names with an underscore."""
@@ -250,7 +250,7 @@ class _LocalFile:
             _make_directories(os.path.dirname(target))
             os.replace(self._temporary, target)
             self._committed = True
-            _sync_directory(os.path.dirname(target))
+            sync_directory(os.path.dirname(target))
 
     def discard(self) -> None:
         self.sink.mute()
@@ -276,13 +276,5 @@ def _make_directories(path: str) -> None:
     _make_directories(above)
     with writing(path), contextlib.suppress(FileExistsError):  # another process was faster
         os.mkdir(path)
-    _sync_directory(above)
-
-
-def _sync_directory(directory: str) -> None:
-    with writing(directory):
-        descriptor = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with writing(above):
+        sync_directory(above)

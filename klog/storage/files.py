@@ -175,7 +175,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             _take_over_owner(file.fileno(), target)
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        _sync_directory(os.path.dirname(target) or ".")
+        sync_directory(os.path.dirname(target) or ".")
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -203,9 +203,19 @@ def _take_over_owner(descriptor: int, target: str) -> None:
             os.fchown(descriptor, like.st_uid, like.st_gid)
 
 
-def _sync_directory(directory: str) -> None:
+def sync_directory(directory: str) -> None:
+    """Force the names in a directory to disk. Raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def read_exactly(file: BinaryIO, wanted_bytes: int) -> bytes:
+    """So many bytes from where the file stands, fewer only where it ends."""
+    parts = []
+    while wanted_bytes > 0 and (part := file.read(wanted_bytes)):
+        parts.append(part)
+        wanted_bytes -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -18,7 +18,7 @@ from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import KlogError, StorageError
-from klog.storage.files import open_for_reading, size_bytes
+from klog.storage.files import open_for_reading, read_exactly, size_bytes
 from klog.storage.reader import OnProblem, SegmentReader, raise_problem
 from klog.storage.select import Bounds
 from klog.storage.values import Batch, Header, Record, batch_of_row
@@ -217,7 +217,7 @@ class Segment:
         table = BatchTable()
         with open_for_reading(self.path) as file:
             file.seek(batch.position_bytes)
-            data = _read_exactly(file, batch.size_bytes)
+            data = read_exactly(file, batch.size_bytes)
         kernel.scan(data, batch.position_bytes, True, table)
         if not len(table):
             raise StorageError(
@@ -246,11 +246,3 @@ def _bounds(
 
 def _span(view: memoryview, start: int, size: int) -> bytes | None:
     return None if size < 0 else bytes(view[start : start + size])
-
-
-def _read_exactly(file: BinaryIO, wanted_bytes: int) -> bytes:
-    parts = []
-    while wanted_bytes and (part := file.read(wanted_bytes)):
-        parts.append(part)
-        wanted_bytes -= len(part)
-    return b"".join(parts)
