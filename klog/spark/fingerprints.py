@@ -7,29 +7,25 @@ compaction, truncation and recovery, which put other batches or another length t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO, Final
+from typing import Final
 
 from klog.formats.checksums import crc32c
 from klog.formats.errors import StorageError
-from klog.spark.files import is_remote, open_input
+from klog.spark.files import is_remote, open_input, read_at
+from klog.spark.requests import side_by_side
 from klog.spark.splits import Split
 
 _SAMPLE_BYTES: Final = 4096
-_REQUESTS: Final = 16
-"""At once, of remote files: each waits for the network."""
 
 
 def fingerprints(splits: Iterable[Split]) -> dict[str, str | None]:
     """A fingerprint of each file, in the order of their names; None for one that cannot be read."""
     ranges = _planned_ranges(splits)
     files = sorted(ranges)
-    if any(map(is_remote, files)):
-        with ThreadPoolExecutor(_REQUESTS) as pool:
-            return dict(
-                zip(files, pool.map(lambda file: _fingerprint(file, *ranges[file]), files), strict=True)
-            )
-    return {file: _fingerprint(file, *ranges[file]) for file in files}
+    found = side_by_side(
+        lambda file: _fingerprint(file, *ranges[file]), files, remote=any(map(is_remote, files))
+    )
+    return dict(zip(files, found, strict=True))
 
 
 def changed(
@@ -53,18 +49,8 @@ def _fingerprint(file: str, start_bytes: int, end_bytes: int) -> str | None:
     sample_bytes = min(_SAMPLE_BYTES, end_bytes - start_bytes)
     try:
         with open_input(file) as opened:
-            head = _read_exactly(opened, start_bytes, sample_bytes)
-            tail = _read_exactly(opened, end_bytes - sample_bytes, sample_bytes)
+            head = read_at(opened, start_bytes, sample_bytes)
+            tail = read_at(opened, end_bytes - sample_bytes, sample_bytes)
     except StorageError:
         return None
     return f"{len(head) + len(tail)}:{crc32c(head + tail):08x}"
-
-
-def _read_exactly(file: BinaryIO, position_bytes: int, wanted_bytes: int) -> bytes:
-    """The bytes from a position on, fewer only where the file ends."""
-    file.seek(position_bytes)
-    parts = []
-    while wanted_bytes > 0 and (part := file.read(wanted_bytes)):
-        parts.append(part)
-        wanted_bytes -= len(part)
-    return b"".join(parts)

@@ -18,11 +18,11 @@ from klog.formats import kernel
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable
 from klog.formats.constants import BATCH_HEADER_BYTES, INT32_MAX
 from klog.spark.files import read_at
+from klog.spark.options import MAX_BATCH_BYTES
 from klog.storage.select import compact
 
 FIRST_READ_BYTES: Final = 16 << 10
 WALK_BYTES: Final = 64 << 10
-LARGEST_BATCH_BYTES: Final = 128 << 20
 _PREFIX_BYTES: Final = 12  # offset and size come before what the size field counts
 _CHUNK_BYTES: Final = 1 << 20
 _HEAD_BYTES: Final = 17  # offset, size, then epoch or checksum, up to the magic
@@ -36,7 +36,7 @@ _FARTHEST: Final = 1 << 32
 
 
 def sound_batch(
-    file: BinaryIO, position_bytes: int, largest_bytes: int = LARGEST_BATCH_BYTES
+    file: BinaryIO, position_bytes: int, largest_bytes: int = MAX_BATCH_BYTES
 ) -> BatchTable | None:
     """The header of the batch at a position, None where no whole batch with a good checksum starts there.
 
@@ -183,7 +183,7 @@ def next_sound_batch(
     end_bytes: int,
     *,
     from_offset: int = 0,
-    largest_bytes: int = LARGEST_BATCH_BYTES,
+    largest_bytes: int = MAX_BATCH_BYTES,
 ) -> BatchTable | None:
     """The header of the first sound batch that starts from one position to before another, None where there
     is none: how to go on after damage.
