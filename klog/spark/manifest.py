@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -32,14 +31,13 @@ from klog.spark.plan_json import (
     result_from_json,
     to_json,
 )
+from klog.spark.requests import side_by_side
 from klog.spark.splits import Plan, Split
 
 JOB: Final = f"{BOOKS}/job.json"
 MANIFEST: Final = f"{BOOKS}/manifest.json"
 _SPLITS: Final = f"{BOOKS}/splits"
 _VERSION: Final = 1
-_REQUESTS: Final = 16
-"""At once, to an object store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +155,8 @@ def _resumed(job: ExportJob, output: Output, complete: bool) -> Progress:
 
 
 def _committed(output: Output) -> list[JsonObject]:
-    with ThreadPoolExecutor(_REQUESTS) as pool:  # there may be many thousands, each a request
-        return list(pool.map(lambda name: _decoded(output, name), sorted(output.names(_SPLITS))))
+    # There may be many thousands, each a request.
+    return side_by_side(lambda name: _decoded(output, name), sorted(output.names(_SPLITS)), remote=True)
 
 
 def _require_same_options(job: ExportJob, books: JsonObject) -> None:
@@ -229,12 +227,19 @@ def _manifest_json(progress: Progress) -> JsonObject:
     return manifest
 
 
+def strays(output: Output, results: Iterable[SplitResult]) -> list[str]:
+    """Files of rows that no split has made, by name."""
+    known = {file.name for result in results for file in result.all_files}
+    names = output.names()
+    return [
+        name for name in names if name not in known and is_data(name) and not name.startswith(f"{BOOKS}/")
+    ]
+
+
 def _remove_strays(output: Output, progress: Progress) -> None:
     """Remove files of rows that no split has committed: those of a run that was killed just before."""
-    known = {file.name for result in progress.done.values() for file in result.all_files}
-    for name in output.names():
-        if name not in known and is_data(name) and not name.startswith(f"{BOOKS}/"):
-            output.remove(name)
+    for name in strays(output, progress.done.values()):
+        output.remove(name)
 
 
 def _tidy(output: Output) -> None:

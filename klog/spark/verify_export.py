@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from klog.formats.errors import KlogError, StorageError
 from klog.spark.engine import ExportJob, SplitResult
-from klog.spark.layout import is_data
-from klog.spark.outputs import BOOKS, Output, WrittenFile, open_output
+from klog.spark.manifest import strays
+from klog.spark.outputs import Output, WrittenFile, open_output
 from klog.spark.tables import table_of
 
 if TYPE_CHECKING:
@@ -59,9 +59,7 @@ def verify_split(result: SplitResult, job: ExportJob) -> tuple[Finding, ...]:
 
 def verify_names(results: Iterable[SplitResult], output: Output) -> tuple[Finding, ...]:
     """Files of rows that no split has made."""
-    known = {file.name for result in results for file in result.all_files}
-    present = [name for name in output.names() if is_data(name) and not name.startswith(f"{BOOKS}/")]
-    return tuple(Finding(name, "is of no split") for name in sorted(present) if name not in known)
+    return tuple(Finding(name, "is of no split") for name in sorted(strays(output, results)))
 
 
 def _compare(result: SplitResult, job: ExportJob, held: list[pa.ChunkedArray | int]) -> Iterator[Finding]:
