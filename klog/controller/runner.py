@@ -30,7 +30,9 @@ _MAX_BACKOFF_DOUBLINGS = 6
 
 
 class Controller:
-    """Start it when the broker is registered. `reregister` is called after an expired session."""
+    """Start it when the broker is registered. `reregister` is called after an expired session. `now_ms` is
+    the wall clock, `timer_ms` the one by which the next rebalance is due.
+    """
 
     def __init__(
         self,
@@ -39,9 +41,10 @@ class Controller:
         outbox: Outbox,
         reregister: Callable[[], None],
         now_ms: Callable[[], int],
+        timer_ms: Callable[[], int],
     ) -> None:
         self._settings = settings
-        self._now_ms = now_ms
+        self._timer_ms = timer_ms
         self._queue: deque[Event] = deque()
         self._changed = threading.Condition()
         self._stopping = False
@@ -141,9 +144,9 @@ class Controller:
         """The next event, or the rebalance when it is due; None at the stop."""
         with self._changed:
             while not self._stopping:
-                if self._next_rebalance_ms is not None and self._now_ms() >= self._next_rebalance_ms:
+                if self._next_rebalance_ms is not None and self._timer_ms() >= self._next_rebalance_ms:
                     interval_ms = self._settings().leader_imbalance_check_interval_seconds * 1000
-                    self._next_rebalance_ms = self._now_ms() + interval_ms
+                    self._next_rebalance_ms = self._timer_ms() + interval_ms
                     return RebalanceDue()
                 if self._queue:
                     return self._queue.popleft()
@@ -153,10 +156,10 @@ class Controller:
     def _wait_s(self) -> float | None:
         if self._next_rebalance_ms is None:
             return None
-        return max(0.001, (self._next_rebalance_ms - self._now_ms()) / 1000)
+        return max(0.001, (self._next_rebalance_ms - self._timer_ms()) / 1000)
 
     def _schedule_rebalance(self) -> None:
         if not self._core.is_active or not self._settings().auto_leader_rebalance_enable:
             self._next_rebalance_ms = None
         elif self._next_rebalance_ms is None:
-            self._next_rebalance_ms = self._now_ms() + _FIRST_REBALANCE_MS
+            self._next_rebalance_ms = self._timer_ms() + _FIRST_REBALANCE_MS

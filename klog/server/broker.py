@@ -49,7 +49,7 @@ from klog.server.traffic import Traffic
 from klog.server.waiting_rooms import waiting_rooms
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
-from klog.storage.log.scheduler import Scheduler
+from klog.storage.log.scheduler import Scheduler, monotonic_ms
 from klog.storage.log.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
@@ -69,9 +69,10 @@ def wall_clock_ms() -> int:
 class Broker:
     """One broker. Making it opens and starts everything; `stop` closes everything again.
 
-    `on_fatal` is called when it can go on no more, `on_loaded` for each log that has been loaded,
-    `on_state` when it does something else. Raises `KlogError` where it cannot start; then nothing is left
-    open.
+    `clock_ms` is the wall clock, which may be set at any time: records, retention and znodes go by it; what
+    waits or idles goes by one that only runs. `on_fatal` is called when it can go on no more, `on_loaded` for
+    each log that has been loaded, `on_state` when it does something else. Raises `KlogError` where it cannot
+    start; then nothing is left open.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Broker:
         self.traffic = Traffic()
         self.sessions = FetchSessions(
             config.number("max.incremental.fetch.session.cache.slots"),
-            clock_ms,
+            monotonic_ms,
             lambda: secrets.randbelow(_LARGEST_SESSION_ID) + 1,
         )
         with ExitStack() as closing:
@@ -185,7 +186,7 @@ class Broker:
             closing.callback(self.cleaner.stop)
 
     def _open_waiting(self, closing: ExitStack) -> None:
-        self.waiting = waiting_rooms(self._static, self._clock_ms)
+        self.waiting = waiting_rooms(self._static, monotonic_ms)
         self.waiting.timer.start()
         closing.callback(self.waiting.timer.stop)
         self._replicas = ReplicaManager(
@@ -214,6 +215,7 @@ class Broker:
             BrokerChannels(connect, answered),
             self._register,
             self._clock_ms,
+            monotonic_ms,
         )
         closing.callback(self.controller.stop, _RESIGNATION_TIMEOUT_MS)
 
@@ -234,6 +236,7 @@ class Broker:
             sessions=self.sessions,
             traffic=self.traffic,
             clock_ms=self._clock_ms,
+            timer_ms=monotonic_ms,
             hosted=self._hosted,
             broker_epoch=lambda: self.broker_epoch,
             inter_broker_listener=self._listeners.inter_broker,
@@ -242,7 +245,7 @@ class Broker:
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
         settings = network_settings(self.live.broker(), self._listeners)
-        self.network = SocketServer(self._listeners.bound, settings, dispatcher, clock_ms=self._clock_ms)
+        self.network = SocketServer(self._listeners.bound, settings, dispatcher, clock_ms=monotonic_ms)
         self.network.bind()
         closing.callback(self.network.stop)
         self._reconfiguration = Reconfiguration(

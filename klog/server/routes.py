@@ -49,7 +49,7 @@ class Collaborators:
 
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
     log directories, `broker_epoch` is the present one, `elsewhere` runs what a network thread must not wait
-    for.
+    for. `clock_ms` is the wall clock, by which records are stamped, `timer_ms` the one of what waits.
     """
 
     broker_id: int
@@ -64,6 +64,7 @@ class Collaborators:
     sessions: FetchSessions
     traffic: Traffic
     clock_ms: Callable[[], int]
+    timer_ms: Callable[[], int]
     hosted: Callable[[], Iterable[HostedDirectory]]
     broker_epoch: Callable[[], int]
     inter_broker_listener: str
@@ -82,11 +83,11 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
 
 
 def _data_routes(parts: Collaborators) -> dict[int, Route]:
-    config, clock_ms, waiting = parts.config(), parts.clock_ms, parts.waiting
+    config, timer_ms, waiting = parts.config(), parts.timer_ms, parts.waiting
     where = Whereabouts(parts.replicas, parts.cache)
-    produce = ProduceHandler(where, waiting.produce, clock_ms, parts.traffic)
+    produce = ProduceHandler(where, waiting.produce, parts.clock_ms, timer_ms, parts.traffic)
     fetch = FetchHandler(
-        where, parts.sessions, waiting.fetch, clock_ms, config.number("fetch.max.bytes"), parts.traffic
+        where, parts.sessions, waiting.fetch, timer_ms, config.number("fetch.max.bytes"), parts.traffic
     )
     coordinator = FindCoordinatorHandler()
     producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
@@ -96,7 +97,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed),
         ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(where).handle),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(where).handle, may_block=False),
-        ApiKey.DELETE_RECORDS: Route(DeleteRecordsHandler(where, waiting.delete_records, clock_ms).handle),
+        ApiKey.DELETE_RECORDS: Route(DeleteRecordsHandler(where, waiting.delete_records, timer_ms).handle),
         ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(where).handle),
         ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
         ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle, failed=producer_ids.failed),
@@ -105,7 +106,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
 
 
 def _topic_routes(parts: Collaborators) -> dict[int, Route]:
-    cache, store, clock_ms = parts.cache, parts.store, parts.clock_ms
+    cache, store, timer_ms = parts.cache, parts.store, parts.timer_ms
 
     def is_controller() -> bool:
         return parts.controller.is_active
@@ -114,9 +115,9 @@ def _topic_routes(parts: Collaborators) -> dict[int, Route]:
     creator = TopicCreator(store, cache, parts.config)
     creation = AutoTopicCreation(creator, parts.config)
     metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.elsewhere)
-    create = CreateTopicsHandler(creator, cache, topics, parts.config, is_controller, clock_ms)
-    delete = DeleteTopicsHandler(store, cache, topics, parts.config, is_controller, clock_ms)
-    grow = CreatePartitionsHandler(store, cache, topics, is_controller, clock_ms)
+    create = CreateTopicsHandler(creator, cache, topics, parts.config, is_controller, timer_ms)
+    delete = DeleteTopicsHandler(store, cache, topics, parts.config, is_controller, timer_ms)
+    grow = CreatePartitionsHandler(store, cache, topics, is_controller, timer_ms)
     return {
         ApiKey.METADATA: Route(metadata.handle, may_block=False),
         ApiKey.DESCRIBE_CLUSTER: Route(DescribeClusterHandler(parts.cluster_id, cache).handle),
@@ -150,7 +151,7 @@ def _control_routes(parts: Collaborators) -> dict[int, Route]:
         parts.broker_epoch,
         parts.inter_broker_listener,
     )
-    elect = ElectLeadersHandler(cache, waiting.elections, put, parts.clock_ms)
+    elect = ElectLeadersHandler(cache, waiting.elections, put, parts.timer_ms)
     return {
         ApiKey.LEADER_AND_ISR: Route(control.leader_and_isr),
         ApiKey.STOP_REPLICA: Route(control.stop_replica),

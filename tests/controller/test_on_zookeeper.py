@@ -57,6 +57,7 @@ class Member:
             BrokerChannels(lambda _broker: Obedient(), self._answered),
             self.register,
             lambda: int(time.time() * 1000),
+            lambda: int(time.monotonic() * 1000),
         )
         self.controller.start()
 

@@ -104,7 +104,12 @@ class Node:
         self.now_ms = 0
         self.channels = BrokerChannels(lambda _broker: self.channel, self._answered)
         self.controller = Controller(
-            lambda: self.settings, self.session, self.channels, self.register, lambda: self.now_ms
+            lambda: self.settings,
+            self.session,
+            self.channels,
+            self.register,
+            lambda: self.now_ms,
+            lambda: self.now_ms,
         )
         self.controller.start()
 
@@ -214,6 +219,7 @@ def test_a_single_broker_is_its_own_controller_on_the_embedded_store(tmp_path: P
         channels,
         lambda: None,
         lambda: int(time.time() * 1000),
+        lambda: int(time.monotonic() * 1000),
     )
     controller.start()
     eventually(lambda: controller.is_active)

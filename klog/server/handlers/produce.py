@@ -56,18 +56,20 @@ Topics = list[tuple[str, list[PartitionProduced]]]
 
 
 class ProduceHandler:
-    """Answers Produce requests."""
+    """Answers Produce requests. `clock_ms` stamps records, `timer_ms` is the clock of the purgatory."""
 
     def __init__(
         self,
         whereabouts: Whereabouts,
         purgatory: Purgatory[DelayedProduce],
         clock_ms: Callable[[], int],
+        timer_ms: Callable[[], int],
         traffic: Traffic,
     ) -> None:
         self._whereabouts = whereabouts
         self._purgatory = purgatory
         self._clock_ms = clock_ms
+        self._timer_ms = timer_ms
         self._traffic = traffic.topics
 
     def handle(self, request: Request) -> None:
@@ -98,7 +100,7 @@ class ProduceHandler:
             else:
                 request.respond(None)
         elif awaited:
-            self._wait(request, topics, awaited, now_ms + produce.timeout_ms)
+            self._wait(request, topics, awaited, self._timer_ms() + produce.timeout_ms)
         else:
             self._answer(request, topics, failed=failed)
 

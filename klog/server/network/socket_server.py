@@ -22,16 +22,13 @@ from klog.server.network.poller import Poller, new_poller
 from klog.server.network.request import Handler
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.settings import Listener, NetworkSettings
+from klog.storage.log.scheduler import monotonic_ms
 
 _log = logging.getLogger("klog.server.network")
 
 
 class BindError(ProtocolError):
     """An address that cannot be listened at: taken, not this machine's, not allowed."""
-
-
-def _system_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class SocketServer:
@@ -47,7 +44,7 @@ class SocketServer:
         settings: NetworkSettings,
         handler: Handler,
         *,
-        clock_ms: Callable[[], int] = _system_clock_ms,
+        clock_ms: Callable[[], int] = monotonic_ms,
         poller_factory: Callable[[], Poller] = new_poller,
     ) -> None:
         self._listeners = tuple(listeners)

@@ -20,7 +20,9 @@ def topic(broker: Broker) -> TopicTraffic:
 
 
 def produce(broker: Broker, *partitions, **fields) -> None:
-    handler = ProduceHandler(broker.whereabouts, broker.produce_purgatory, broker.clock, broker.traffic)
+    handler = ProduceHandler(
+        broker.whereabouts, broker.produce_purgatory, broker.clock, broker.clock, broker.traffic
+    )
     handler.handle(produce_request(partitions, **fields))
 
 

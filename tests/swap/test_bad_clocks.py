@@ -1,0 +1,94 @@
+"""The system's clock is set while the broker runs: what waits is answered in its time, connections stay."""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from klog.protocol.apis import ApiKey
+from klog.protocol.messages import encode_request_header
+from tests.swap.clients import Admin, Writer
+from tests.swap.klog_process import KlogBroker
+
+HOUR_S = 3600
+
+
+def settable(clock: Path) -> str:
+    """Python text: the wall clock is off by as many seconds as the file says."""
+    return f"""
+import pathlib, time
+_clock, _time_ns = pathlib.Path({str(clock)!r}), time.time_ns
+time.time_ns = lambda: _time_ns() + int(_clock.read_text() or 0) * 1_000_000_000
+time.time = lambda: time.time_ns() / 1e9
+"""
+
+
+@pytest.fixture
+def clock(tmp_path: Path) -> Path:
+    place = tmp_path / "clock"
+    place.write_text("0")
+    return place
+
+
+@pytest.fixture
+def klog(tmp_path: Path, clock: Path) -> Iterator[KlogBroker]:
+    with KlogBroker(tmp_path, before=settable(clock)) as running:
+        running.start()
+        Admin(running.bootstrap).create({"t": (1, {})})
+        yield running
+        running.stop()
+
+
+def send_fetch(sock: socket.socket, max_wait_ms: int) -> None:
+    """Fetch 4: replica, max wait, min and max bytes, isolation, one topic with one partition at its end."""
+    body = struct.pack(">iiiib", -1, max_wait_ms, 1, 1000, 0) + struct.pack(">ih", 1, 1) + b"t"
+    body += struct.pack(">iiqi", 1, 0, 0, 1000)
+    whole = encode_request_header(ApiKey.FETCH, 4, 1, "clock") + body
+    sock.sendall(struct.pack(">i", len(whole)) + whole)
+
+
+def is_answered(sock: socket.socket, within_s: float) -> bool:
+    return bool(select.select([sock], [], [], within_s)[0])
+
+
+def test_a_fetch_that_waits_is_answered_though_the_clock_is_set_back(klog: KlogBroker, clock: Path) -> None:
+    with socket.create_connection(("127.0.0.1", klog.port)) as sock:
+        send_fetch(sock, 2000)
+        assert not is_answered(sock, 0.2)
+        clock.write_text(str(-HOUR_S))
+        assert is_answered(sock, 30)
+
+
+@pytest.mark.parametrize("offset_s", [-HOUR_S, HOUR_S])
+def test_a_fetch_after_the_clock_was_set_waits_for_records_still(
+    klog: KlogBroker, clock: Path, offset_s: int
+) -> None:
+    with socket.create_connection(("127.0.0.1", klog.port)) as sock:
+        send_fetch(sock, 100)
+        assert is_answered(sock, 30)
+        sock.recv(1000)
+        clock.write_text(str(offset_s))
+        send_fetch(sock, 60_000)
+        assert not is_answered(sock, 0.3)
+        writer = Writer(klog.bootstrap, {})
+        writer.write("t", b"here")
+        writer.finish()
+        assert is_answered(sock, 30)
+
+
+def test_connections_are_not_idle_for_the_clock_was_set_forward(klog: KlogBroker, clock: Path) -> None:
+    with socket.create_connection(("127.0.0.1", klog.port)) as sock:
+        send_fetch(sock, 100)
+        assert is_answered(sock, 30)
+        sock.recv(1000)
+        clock.write_text(str(24 * HOUR_S))
+        # The network thread looks for idle connections once a second.
+        assert not is_answered(sock, 1.5)
+        send_fetch(sock, 100)
+        assert is_answered(sock, 30)
+        assert sock.recv(4)
