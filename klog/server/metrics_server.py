@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+import logging
+import socket
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
 from klog.formats.errors import UsageError
 
+logger = logging.getLogger(__name__)
+
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+# How long to wait for whoever asks or is answered, and after a connection that could not be accepted.
+_PATIENCE_S: Final = 10
+_PAUSE_S: Final = 0.2
+
+
+class _HttpServer(ThreadingHTTPServer):
+    def get_request(self) -> tuple[socket.socket, tuple[str, int]]:
+        try:
+            return super().get_request()
+        except OSError:
+            # No descriptors are left, mostly, and the connection still waits: asked at once again, for ever.
+            time.sleep(_PAUSE_S)
+            raise
+
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
+        error = sys.exception()
+        # Whoever asked may be gone at any time: no news either.
+        if error is not None and not isinstance(error, OSError):
+            logger.error("metrics cannot be told", exc_info=error)
 
 
 class MetricsServer:
@@ -19,6 +43,8 @@ class MetricsServer:
 
     def __init__(self, port: int, text: Callable[[], Iterable[str]]) -> None:
         class Handler(BaseHTTPRequestHandler):
+            timeout = _PATIENCE_S
+
             def do_GET(self) -> None:
                 if self.path.partition("?")[0] != "/metrics":
                     self.send_error(HTTPStatus.NOT_FOUND, "look at /metrics")
@@ -26,16 +52,14 @@ class MetricsServer:
                 self.send_response(HTTPStatus.OK)
                 self.send_header("Content-Type", CONTENT_TYPE)
                 self.end_headers()
-                # Whoever asked may be gone before the end: no news either.
-                with suppress(ConnectionError):
-                    for piece in text():
-                        self.wfile.write(piece.encode())
+                for piece in text():
+                    self.wfile.write(piece.encode())
 
             def log_message(self, *_: object) -> None:
                 """Scrapes are not news."""
 
         try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+            self._server = _HttpServer(("127.0.0.1", port), Handler)
         except OSError as error:
             raise UsageError(f"cannot serve metrics on port {port}: {error.strerror}") from error
         self._thread = threading.Thread(target=self._server.serve_forever, name="klog-metrics", daemon=True)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 import socket
 import struct
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 
 import pytest
 
 from klog.formats.batch_builder import RecordData, build_batch
-from klog.formats.errors import UsageError
 from klog.metadata.store import SessionState
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
@@ -24,7 +21,6 @@ from klog.server.metrics.exposition import Metric, Sample, render
 from klog.server.metrics.recent import Recent
 from klog.server.metrics.requests import Times, quantile_ns
 from klog.server.metrics.session import SessionCounts
-from klog.server.metrics_server import MetricsServer
 from klog.server.request_times import Timing
 from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)
 from tests.server.test_broker import config, make_topic
@@ -275,22 +271,3 @@ def test_rates_compare_with_a_minute_ago_and_the_past_does_not_grow(clock: Clock
         assert second - before == seconds
         assert seconds == second if second < 60 else 60 <= seconds <= 65
     assert len(recent._past) <= 14
-
-
-def test_metrics_are_served_over_http_and_nothing_else_is(metrics: BrokerMetrics) -> None:
-    server = MetricsServer(0, metrics.text)
-    try:
-        url = f"http://127.0.0.1:{server.port}"
-        with urllib.request.urlopen(f"{url}/metrics") as answer:
-            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-            assert b"kafka_server_kafkaserver_brokerstate 3\n" in answer.read()
-        with pytest.raises(urllib.error.HTTPError, match="404") as missing:
-            urllib.request.urlopen(f"{url}/")
-        missing.value.close()
-    finally:
-        server.stop()
-
-
-def test_a_port_that_is_taken_is_wrong_usage(broker: Broker) -> None:
-    with pytest.raises(UsageError, match="metrics"):
-        MetricsServer(broker.network.port("PLAINTEXT"), lambda: ())
