@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -37,7 +38,7 @@ from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
 from klog.server.handlers.dispatch import Dispatcher
 from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.identity import settle_identity
-from klog.server.listeners import read_listeners
+from klog.server.listeners import Listeners, read_listeners
 from klog.server.live_config import LiveConfig
 from klog.server.network import SocketServer
 from klog.server.reconfiguration import Reconfiguration
@@ -204,7 +205,10 @@ class Broker:
 
         def connect(broker: BrokerRegistration) -> ControlChannel:
             name = f"klog-controller-{broker_id}"
-            return ControlChannel(broker, self._listeners.inter_broker, client_id=name, timeout_ms=timeout_ms)
+            listener = self._listeners.inter_broker
+            return ControlChannel(
+                broker, listener, client_id=name, timeout_ms=timeout_ms, tls=self._tls_to_brokers
+            )
 
         def answered(event: ResponseReceived) -> None:
             self.controller.put(event)
@@ -255,9 +259,17 @@ class Broker:
 
     # -- being a member --------------------------------------------------------------------------------------
 
+    @property
+    def _present_listeners(self) -> Listeners:
+        return self._listeners if self._reconfiguration is None else self._reconfiguration.listeners
+
+    def _tls_to_brokers(self) -> ssl.SSLContext | None:
+        tls = self._present_listeners.tls.get(self._listeners.inter_broker)
+        return None if tls is None else tls.to_brokers
+
     def registration(self) -> BrokerRegistration:
         """How this broker wants to be known."""
-        listeners = self._listeners if self._reconfiguration is None else self._reconfiguration.listeners
+        listeners = self._present_listeners
         ports = {each.name: self.network.port(each.name) for each in listeners.bound}
         return BrokerRegistration(
             self.identity.broker_id,

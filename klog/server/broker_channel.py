@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from klog.controller.control_messages import control_response, request_entity
 from klog.metadata.control_requests import ControlRequest, ControlResponse
@@ -15,7 +16,7 @@ from klog.protocol.errors import ConnectFailedError, ConnectionLostError
 class ControlChannel:
     """Connects when there is something to send, and again after a failure.
 
-    `listener` is the one between brokers.
+    `listener` is the one between brokers, `tls` what is in force there when a connection is made.
     """
 
     def __init__(
@@ -25,23 +26,21 @@ class ControlChannel:
         *,
         client_id: str,
         timeout_ms: int,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self._listener = listener
-        self._unreachable = broker.endpoint(listener) is None
-        at = broker.endpoint(listener)
-        host, port = ("", 0) if at is None else (at.host, at.port)
-        secure = tls if at is not None and at.security_protocol == "SSL" else None
-        self._channel = Channel(host, port, client_id=client_id, timeout_ms=timeout_ms, tls=secure)
+        self._at = broker.endpoint(listener)
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._tls = tls
+        self._channel: Channel | None = None
         self._name = f"broker {broker.broker_id}"
         self._closed = False
 
     def send(self, request: ControlRequest) -> ControlResponse:
         """Send and wait for the answer. Raises `ChannelError`."""
-        if self._unreachable:
-            raise ConnectFailedError(f"{self._name} has no listener {self._listener}")
         entity = request_entity(request, self._listener)
-        kept = self._channel.connected
+        kept = self._channel is not None and self._channel.connected
         try:
             answer = self._exchange(entity)
         except ConnectionLostError:
@@ -52,11 +51,21 @@ class ControlChannel:
         return control_response(request, answer)
 
     def _exchange(self, entity: Entity) -> Entity:
-        if not self._channel.connected:
+        if self._channel is None or not self._channel.connected:
+            self._channel = self._new_channel()
             self._channel.connect()
         return self._channel.send(entity)
+
+    def _new_channel(self) -> Channel:
+        if self._at is None:
+            raise ConnectFailedError(f"{self._name} has no listener {self._listener}")
+        tls = self._tls() if self._at.security_protocol == "SSL" else None
+        return Channel(
+            self._at.host, self._at.port, client_id=self._client_id, timeout_ms=self._timeout_ms, tls=tls
+        )
 
     def close(self) -> None:
         """Break the connection, also under a `send` that waits in another thread."""
         self._closed = True
-        self._channel.close()
+        if self._channel is not None:
+            self._channel.close()

@@ -17,7 +17,7 @@ from klog.config.keys import ConfigError
 from klog.formats.errors import UsageError
 from klog.metadata.values import Endpoint
 from klog.server.network import Listener
-from klog.server.tls import Tls, check_replacement, read_tls
+from klog.server.tls import Tls, check_between_brokers, check_replacement, read_tls
 
 _URL: Final = re.compile(r"([A-Za-z0-9_]+)://(\[[^\]]*\]|[^:\[\]]*):(-?[0-9]+)")
 _SERVED: Final = ("PLAINTEXT", "SSL")
@@ -71,6 +71,8 @@ def read_listeners(config: BrokerConfig, present: Listeners | None = None) -> Li
         for name, _, _ in listening
         if protocols[name] == "SSL"
     }
+    if inter_broker in tls:
+        check_between_brokers(tls[inter_broker])
     bound = tuple(
         Listener(name, host, port, tls[name].context if name in tls else None)
         for name, host, port in listening

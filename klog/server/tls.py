@@ -27,18 +27,22 @@ class TlsSettings(NamedTuple):
     key_password: str | None
     truststore: str | None
     client_auth: str
+    checks_names: bool
     allow_dn_changes: bool
     allow_san_changes: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Ready for use. `stamp` tells whether the files have changed since."""
+    """Ready for use. `context` is for those that connect, `to_brokers` for connecting to other brokers'
+    listeners of the same name; `stamp` tells whether the files have changed since.
+    """
 
     settings: TlsSettings
     stamp: tuple[tuple[int, int], ...]
     holder: Holder
     context: ssl.SSLContext
+    to_brokers: ssl.SSLContext
 
 
 def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None) -> Tls:
@@ -53,10 +57,46 @@ def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None) ->
             return present
         with open(settings.keystore, encoding="ascii", errors="replace") as file:
             holder = holder_of(file.read())
-        return Tls(settings, stamp, holder, _context(settings))
+        return Tls(settings, stamp, holder, _context(settings), _to_brokers(settings))
     except (OSError, FormatError) as error:
         # What OpenSSL refuses is an OSError, too.
         raise ConfigError("ssl.keystore.location", settings.keystore, f"cannot be used: {error}") from error
+
+
+def check_between_brokers(tls: Tls) -> None:
+    """Whether a broker with these configs could connect to itself, its host's name aside: if it cannot, no
+    broker of a cluster with such configs can. Raises `ConfigError`.
+    """
+    settings = tls.settings
+    try:
+        client = _to_brokers(settings._replace(checks_names=False))
+        _shake_hands(client, tls.context)
+    except OSError as error:
+        raise ConfigError(
+            "ssl.truststore.location",
+            str(settings.truststore),
+            f"brokers could not connect to each other: {error}",
+            cure="name a file with the certificate of who has signed those of the brokers",
+        ) from error
+
+
+def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    waiting = [
+        client.wrap_bio(to_client, to_server),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    while waiting:
+        # Each turn one of them has something new to read, or fails.
+        waiting = [side for side in waiting if _wants_more(side)]
+
+
+def _wants_more(side: ssl.SSLObject) -> bool:
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return True
+    return False
 
 
 def check_replacement(listener: str, old: Tls, new: Tls) -> None:
@@ -90,6 +130,7 @@ def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
         text("ssl.key.password"),
         text("ssl.truststore.location"),
         text("ssl.client.auth") or "none",
+        text("ssl.endpoint.identification.algorithm") is not None,
         config.flag("ssl.allow.dn.changes"),
         config.flag("ssl.allow.san.changes"),
     )
@@ -108,4 +149,12 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
     if settings.truststore is not None:
         context.load_verify_locations(settings.truststore)
     context.verify_mode = _VERIFY[settings.client_auth]
+    return context
+
+
+def _to_brokers(settings: TlsSettings) -> ssl.SSLContext:
+    """With the listener's own certificate, should the other side ask for one."""
+    context = ssl.create_default_context(cafile=settings.truststore)
+    context.check_hostname = settings.checks_names
+    context.load_cert_chain(settings.keystore, password=settings.key_password or "")
     return context

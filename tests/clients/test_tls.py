@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, KafkaException
+from confluent_kafka.admin import AdminClient, KafkaException, NewTopic
 
 import klog.testing
+from klog.config.broker import BrokerConfig
+from klog.config.keys import ConfigError
+from klog.server.listeners import read_listeners
 from klog.testing import BrokerProcess
 from tests.clients.python_clients import AioKafka, ConfluentKafka, KafkaPython, Sent
 from tests.server.network.servers import TLS_FILES
@@ -56,3 +60,46 @@ def test_a_plain_client_on_the_tls_listener_gets_nothing_and_harms_nobody(tls_br
     with pytest.raises(KafkaException, match=r"_TRANSPORT|_TIMED_OUT|_ALL_BROKERS_DOWN"):
         AdminClient(plain.config).list_topics(timeout=1)
     assert ConfluentKafka(tls_broker.endpoints["PLAINTEXT"]).write("unharmed", [Sent(b"v")]) == [0]
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+def test_a_broker_with_nothing_but_tls_leads_what_its_own_controller_tells_it_to(tmp_path, client_auth):
+    config = only_tls(tmp_path, CERTIFICATE) | {"ssl.client.auth": client_auth}
+    with klog.testing.broker(config) as process:
+        client = ConfluentKafka(
+            process.endpoints["SSL"],
+            **{
+                "security.protocol": "ssl",
+                "ssl.ca.location": str(CERTIFICATE),
+                "ssl.certificate.location": str(CERTIFICATE),
+                "ssl.key.location": str(TLS_FILES / "key.pem"),
+            },
+        )
+        admin = AdminClient(client.config)
+        admin.create_topics([NewTopic("led", 1, 1)])["led"].result(30)
+        assert client.write("led", [Sent(b"v")]) == [0]
+        assert [record.value for record in client.read("led")] == [b"v"]
+
+
+def test_brokers_that_would_not_trust_each_other_are_refused(tmp_path):
+    config = only_tls(tmp_path, TLS_FILES / "other_holder.pem")
+    with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
+        read_listeners(BrokerConfig(config))
+    beside = {
+        "listeners": "SSL://localhost:0,PLAINTEXT://localhost:0",
+        "security.inter.broker.protocol": "PLAINTEXT",
+    }
+    assert read_listeners(BrokerConfig(config | beside)).inter_broker == "PLAINTEXT"
+
+
+def only_tls(work: Path, truststore: Path) -> dict[str, str]:
+    keystore = work / "keystore.pem"
+    keystore.write_text((TLS_FILES / "key.pem").read_text() + CERTIFICATE.read_text())
+    return {
+        "listeners": "SSL://localhost:0",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(keystore),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(truststore),
+    }
