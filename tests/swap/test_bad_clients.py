@@ -210,6 +210,26 @@ def test_thousands_of_connections_come_and_go_and_leave_nothing(
     bystander.is_served()
 
 
+def test_connections_leave_descriptors_to_the_logs(tmp_path: Path) -> None:
+    few = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))"
+    with KlogBroker(tmp_path, {"log.segment.bytes": 20_000}, before=few) as klog:
+        klog.start()
+        Admin(klog.bootstrap).create({"t": (1, {})})
+        writer = Writer(klog.bootstrap, acknowledged := {}, batch_size=5000)
+        writer.write("t", b"first")
+        writer.finish()
+        with ExitStack() as held:
+            for _ in range(200):
+                held.enter_context(connect(klog))
+            klog.wait_for("Cannot accept on PLAINTEXT")
+            for _ in range(50):
+                writer.write("t", random.Random(2).randbytes(2000))
+            writer.finish()
+        # One that was closed at once tries again.
+        assert read(klog.bootstrap, acknowledged) == acknowledged
+        klog.stop()
+
+
 def test_nothing_of_all_this_is_more_than_one_line_in_the_log(klog: KlogBroker) -> None:
     assert Admin(klog.bootstrap).topics()
     assert "Traceback" not in klog.log_text

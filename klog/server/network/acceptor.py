@@ -2,13 +2,16 @@
 
 Limits as in Kafka: at `max.connections` accepting waits until a connection closes, beyond
 `max.connection.creation.rate` until it has been long enough; beyond `max.connections.per.ip` a connection is
-closed at once.
+closed at once. Unlike in Kafka, connections leave some descriptors to the logs: a segment that cannot be
+opened takes its log directory offline, so whoever only connects could end the broker.
 """
 
 from __future__ import annotations
 
 import logging
+import resource
 import socket
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,6 +30,8 @@ _log = logging.getLogger("klog.server.network")
 # When accepting fails (no descriptors left, mostly), how long to leave it.
 _PAUSE_MS: Final = 200
 _WAIT_MS: Final = 60_000
+# What connections leave of the descriptors: so many, and where there are few an eighth.
+_SPARE_DESCRIPTORS: Final = 64
 
 Sockets = Sequence[tuple[Listener, socket.socket]]
 
@@ -69,6 +74,7 @@ class Acceptor:
         self._stopping = False
         self._waiting_for_room = False
         self._failing = False
+        self._descriptor_limit = _descriptor_limit()
         self._thread = threading.Thread(target=self._run, name="klog-acceptor", daemon=True)
 
     def start(self) -> None:
@@ -188,14 +194,22 @@ class Acceptor:
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            if not self._failing:
-                _log.warning("Cannot accept on %s: %s", name, error)
-            self._failing = True
-            self._shut(door, _PAUSE_MS)
+            self._pause(door, str(error))
+            return
+        if sock.fileno() >= self._descriptor_limit:
+            # A new descriptor is the lowest that is free: all below it are in use.
+            sock.close()
+            self._pause(door, "logs need the descriptors that are left (ulimit -n)")
             return
         self._failing = False
         door.charged = False
         self._take(door.listener, sock, (str(address[0]), int(address[1])))
+
+    def _pause(self, door: _Door, why: str) -> None:
+        if not self._failing:
+            _log.warning("Cannot accept on %s: %s", door.listener.name, why)
+        self._failing = True
+        self._shut(door, _PAUSE_MS)
 
     def _take(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
         """Gives a connection to the network thread whose turn it is, or closes it."""
@@ -224,3 +238,9 @@ class Acceptor:
         if listener.tls is None:
             return sock
         return listener.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+
+
+def _descriptor_limit() -> int:
+    """The lowest descriptor that is none for a connection."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_SPARE_DESCRIPTORS, limit // 8)
