@@ -10,8 +10,9 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -75,7 +76,7 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
 
 
 def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: None) -> None:  # noqa: ARG005
-    """Run a broker until SIGINT or SIGTERM; `on_serving` is called once it serves.
+    """Run a broker until SIGINT, SIGTERM or SIGHUP; `on_serving` is called once it serves.
 
     Raises `KlogError` where it cannot start.
     """
@@ -98,10 +99,17 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
+    # The terminal has gone, but for a broker under nohup. As in Java.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, on_signal)
     with ExitStack() as closing:
         metrics = None if launch.metrics_port is None else _serve_metrics(launch.metrics_port, closing)
         on_state = _ignore_state if metrics is None else metrics.state_changed
-        broker = Broker(config, on_fatal=on_fatal, on_loaded=_tell_progress, on_state=on_state)
+        try:
+            broker = Broker(config, on_fatal=on_fatal, on_loaded=_tell_progress, on_state=on_state)
+        except OSError as error:
+            # No log directory's, those are told of by name: descriptors or memory of the system.
+            raise KlogError(f"the broker cannot start: {error}", cure="see ulimit -a") from error
         closing.callback(broker.stop)
         if metrics is not None:
             metrics.attach(broker)
@@ -155,8 +163,14 @@ def _tell_progress(progress: Progress) -> None:
 
 def _banner(broker: Broker) -> None:
     at = ", ".join(f"{each.host}:{each.port} ({each.listener})" for each in broker.registration().endpoints)
-    where = ", ".join(
-        os.path.relpath(path) if path.startswith(os.getcwd()) else path for path in broker.logs.online
-    )
+    where = ", ".join(map(_from_here, broker.logs.online))
     logger.info("broker %d of cluster %s serves %s", *broker.identity, at)
     logger.info("data in %s; Ctrl-C stops it", where)
+
+
+def _from_here(path: str) -> str:
+    """A path as somebody in the current directory would write it; there may be none any more."""
+    with suppress(FileNotFoundError):
+        if Path(path).is_relative_to(here := os.getcwd()):
+            return os.path.relpath(path, here)
+    return path

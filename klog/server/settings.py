@@ -91,7 +91,12 @@ def controller_settings(broker_id: int, config: BrokerConfig) -> ControllerSetti
 def log_directories(config: BrokerConfig) -> list[str]:
     """The log directories, absolute, in the order given. Raises `ConfigError`."""
     text = config.text("log.dirs") or config.text("log.dir") or ""
-    found = [os.path.abspath(each.strip()) for each in text.split(",") if each.strip()]
+    try:
+        found = [os.path.abspath(each.strip()) for each in text.split(",") if each.strip()]
+    except FileNotFoundError:
+        raise ConfigError(
+            "log.dirs", text, "the current directory is gone", cure="an absolute path"
+        ) from None
     if not found:
         raise ConfigError("log.dirs", text, "a broker needs a log directory")
     if len(set(found)) < len(found):

@@ -190,7 +190,7 @@ def test_a_file_system_without_space_takes_its_directory_offline(tiny_disk: Path
         klog.stop()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_under_load_is_a_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
     acknowledged: Written = {}
     with two_directories(tmp_path) as klog:
@@ -216,6 +216,38 @@ def test_a_signal_under_load_is_a_clean_stop(tmp_path: Path, number: signal.Sign
         found = read(klog.bootstrap, acknowledged)
         assert all(offsets.items() <= found[where].items() for where, offsets in acknowledged.items())
         klog.stop()
+
+
+def test_the_end_of_the_terminal_is_none_of_a_broker_under_nohup(tmp_path: Path) -> None:
+    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
+    with KlogBroker(tmp_path, before=nohup) as klog:
+        klog.start()
+        klog.process.send_signal(signal.SIGHUP)
+        assert Admin(klog.bootstrap).topics() == set()
+        klog.stop()
+        assert "SIGHUP" not in klog.log_text
+
+
+def test_without_descriptors_for_its_start_a_broker_says_so(tmp_path: Path) -> None:
+    with KlogBroker(
+        tmp_path, before="import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))"
+    ) as klog:
+        klog.spawn()
+        assert klog.ended(20) == 1
+        assert "the broker cannot start: [Errno 24] Too many open files" in klog.log_text
+        assert "Traceback" not in klog.log_text
+
+
+def test_the_directory_it_was_started_in_may_be_gone(tmp_path: Path) -> None:
+    here = str(tmp_path / "x")
+    gone = f"import os; os.mkdir({here!r}); os.chdir({here!r}); os.rmdir({here!r})"
+    with KlogBroker(tmp_path, before=gone) as klog:
+        klog.start()
+        assert f"data in {tmp_path / 'logs'};" in klog.log_text
+        klog.stop()
+        klog.spawn(log_dirs="here")
+        assert klog.ended(20) == 2
+        assert "Invalid value here for configuration log.dirs: the current directory is gone" in klog.log_text
 
 
 def test_a_signal_during_the_start_is_a_clean_stop_or_leaves_the_marker_alone(tmp_path: Path) -> None:
