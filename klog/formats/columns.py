@@ -12,7 +12,12 @@ the first byte of the buffer that a table speaks of.
 from __future__ import annotations
 
 from array import array
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+from klog.formats.constants import MAGIC_POSITION
+
+if TYPE_CHECKING:
+    from klog.formats.checksums import Bytes
 
 # Why a scan stopped.
 STOP_NEED_BYTES: Final = 0  # the buffer ends inside or right after a batch: read on, or end of file
@@ -158,6 +163,10 @@ class RecordTable:
 
     def __len__(self) -> int:
         return len(self.offset)
+
+    def message_magic(self, row: int, payload: Bytes) -> int:
+        """The magic of a message (0 or 1): in a wrapper of the one there may stand messages of the other."""
+        return payload[self.headers_start[row] - self.record_size[row] + MAGIC_POSITION]
 
 
 class IndexState:

@@ -22,7 +22,7 @@ from klog.formats.columns import (
 from klog.formats.compaction import OffsetMap
 from klog.formats.selection import Selection
 from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain
-from klog.storage.cleaner.rebuild import emptied, has_other_magic, rebuild
+from klog.storage.cleaner.rebuild import emptied, rebuild
 from klog.storage.cleaner.task import CleanStats, CleanTask
 from klog.storage.cleaner.transactions import CleanedTransactions
 
@@ -196,7 +196,9 @@ class _Step:
         if not has_horizon and (needs_horizon or chosen.tombstones[row]):
             horizon = self._owner.horizon_ms
         wrapper = magic < 2 and attributes & CODEC_MASK
-        mixed = wrapper and any(has_other_magic(records, at, magic) for at in range(first, last))
+        mixed = wrapper and any(
+            records.message_magic(at, self._payload) != magic for at in range(first, last)
+        )
         if kept == count and horizon is None and not mixed:
             self._copy(row)
             return

@@ -30,7 +30,6 @@ from klog.formats.errors import CorruptRecordError
 _ENTRY: Final = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
 _TIMESTAMP: Final = struct.Struct(">q")
 _SIZE: Final = struct.Struct(">i")
-_SIZE_BYTES: Final = 4
 _CRC_AND_AFTER: Final = 4
 
 
@@ -96,16 +95,6 @@ def _fields(table: BatchTable, row: int, codec: int, horizon: int | None) -> Bat
 
 
 # Magic 0 and 1
-
-
-def has_other_magic(records: RecordTable, row: int, magic: int) -> bool:
-    """Whether an inner message is of another magic than its wrapper (KAFKA-4298 wrote such)."""
-    overhead = records.record_size[row] - max(records.key_size[row], 0) - max(records.value_size[row], 0)
-    return overhead != _overhead_bytes(magic)
-
-
-def _overhead_bytes(magic: int) -> int:
-    return _ENTRY.size + (_TIMESTAMP.size if magic else 0) + 2 * _SIZE_BYTES
 
 
 def _rebuild_legacy(

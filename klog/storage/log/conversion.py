@@ -7,6 +7,7 @@ never comes here: see `validation`.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from klog.config.topic import TopicConfig
@@ -21,7 +22,7 @@ from klog.formats.columns import (
     BatchTable,
     RecordTable,
 )
-from klog.formats.constants import BATCH_HEADER_BYTES, NO_TIMESTAMP
+from klog.formats.constants import BATCH_HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from klog.formats.errors import FormatError
 from klog.storage.log.append_values import AppendError, BatchInfo, RecordError, Validated
 
@@ -61,14 +62,25 @@ def refuse_records(data: memoryview, payload: memoryview | bytes, config: TopicC
     _check_records(records, table.attributes[0], config, now_ms)
 
 
-def _check_records(records: RecordTable, attributes: int, config: TopicConfig, now_ms: int) -> None:
-    """What every single record must keep to; one bad record fails its whole batch."""
+def _check_records(
+    records: RecordTable,
+    attributes: int,
+    config: TopicConfig,
+    now_ms: int,
+    misfits: Collection[int] = (),
+) -> None:
+    """What every single record must keep to; one bad record fails its whole batch.
+
+    `misfits` are the indexes of those that have no place in their batch at all.
+    """
     compact, create_time = config.compact, not config.log_append_time
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     errors: list[RecordError] = []
     bad_times = False
     for index, timestamp in enumerate(records.timestamp):
-        if compact and records.key_size[index] < 0:
+        if index in misfits:
+            errors.append(RecordError(index, "the message's magic is not that of the message set around it"))
+        elif compact and records.key_size[index] < 0:
             errors.append(RecordError(index, "a compacted topic takes no record without a key"))
         elif create_time and timestamp != NO_TIMESTAMP:
             if now_ms - timestamp > before or timestamp - now_ms > after:
@@ -104,7 +116,12 @@ def convert_batch(
     """A judged magic 2 batch in the topic's codec, its offsets counted up."""
     table, records = decoded(data, payload)
     attributes = table.attributes[0]
-    fields = _fields(table, target_codec(config, attributes & CODEC_MASK), config, place)
+    codec = target_codec(config, attributes & CODEC_MASK)
+    if codec == attributes & CODEC_MASK:
+        # Kafka means to write them anew, but has not kept their keys and values.
+        raise AppendError("UNKNOWN_SERVER_ERROR", "compressed records have offsets that do not count up")
+    fields = _fields(table, codec, config, place)
+    _demand_buildable(records.timestamp, fields)
     append_time = fields.log_append_time_ms
     if in_order and not attributes & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT):
         largest = max(NO_TIMESTAMP, *records.timestamp)
@@ -126,17 +143,24 @@ def convert_batch(
 def convert_messages(data: memoryview, table: BatchTable, config: TopicConfig, place: Placing) -> Validated:
     """Messages of magic 0 or 1 (verified) as one magic 2 batch. Raises `AppendError`."""
     codec = next((bits & CODEC_MASK for bits in table.attributes if bits & CODEC_MASK), compression.NONE)
+    fields = _fields(table, target_codec(config, codec), config, place)
     found: list[RecordData] = []
-    for row in range(len(table)):
+    for row, magic in enumerate(table.magic):
+        if magic != table.magic[0]:
+            raise AppendError("INVALID_RECORD", f"batch of magic {magic} after one of magic {table.magic[0]}")
         records = RecordTable()
         payload = _message_payload(data, table, row, records)
-        if not all(records.valid):
+        misfits = [at for at in range(len(records)) if records.message_magic(at, payload) != magic]
+        if not all(valid or at in misfits for at, valid in enumerate(records.valid)):
             raise AppendError("CORRUPT_MESSAGE", "an inner message fails its checksum")
-        _check_records(records, table.attributes[row], config, place.now_ms)
+        # Magic 0 has no types of timestamps.
+        attributes = table.attributes[row] if magic else 0
+        _check_records(records, attributes, config, place.now_ms, misfits)
+        _demand_buildable(records.timestamp, fields)
         found.extend(_copies(memoryview(payload), records, place.next_offset + len(found)))
     if not found:
         raise AppendError("INVALID_RECORD", "a compressed message set holds no message")
-    return _built(found, _fields(table, target_codec(config, codec), config, place), place, config)
+    return _built(found, fields, place, config)
 
 
 def _message_payload(
@@ -144,11 +168,14 @@ def _message_payload(
 ) -> memoryview | bytes:
     codec = table.attributes[row] & CODEC_MASK
     payload: memoryview | bytes = data
+    if codec == compression.ZSTD:
+        raise AppendError("INVALID_RECORD", f"messages of magic {table.magic[row]} cannot be in zstd")
     if codec:
         start, size = kernel.payload_span(data, table, row)
+        if size < 0:
+            raise AppendError("INVALID_RECORD", "a compressed message set has no value")
         try:
-            block = data[start : start + max(size, 0)]
-            payload = compression.decompress(codec, block, magic=table.magic[row])
+            payload = compression.decompress(codec, data[start : start + size], magic=table.magic[row])
         except FormatError as error:
             raise AppendError("UNKNOWN_SERVER_ERROR", error.what) from error
         kernel.decode_payload(payload, table, row, records)
@@ -172,6 +199,24 @@ def _fields(table: BatchTable, codec: int, config: TopicConfig, place: Placing) 
         is_transactional=bool(v2_bits & TRANSACTIONAL_BIT),
         is_control=bool(v2_bits & CONTROL_BIT),
     )
+
+
+def _demand_buildable(timestamps: Iterable[int], fields: BatchFields) -> None:
+    """What a batch that is written anew must keep to, and one that stays as it came need not.
+
+    Rules: `MemoryRecordsBuilder`, whose exceptions Kafka answers with no more than that something went wrong.
+    """
+    what = None
+    if any(timestamp < NO_TIMESTAMP for timestamp in timestamps):
+        what = "a record has a negative timestamp"
+    elif fields.is_transactional and fields.producer_id == NO_PRODUCER_ID:
+        what = "a transactional batch has no producer"
+    elif fields.producer_id != NO_PRODUCER_ID and fields.producer_epoch == NO_PRODUCER_EPOCH:
+        what = "the batch's producer has no epoch"
+    elif fields.producer_id != NO_PRODUCER_ID and fields.base_sequence < 0 and not fields.is_control:
+        what = f"the batch's producer has the sequence {fields.base_sequence}"
+    if what is not None:
+        raise AppendError("UNKNOWN_SERVER_ERROR", what)
 
 
 def _copies(payload: memoryview, records: RecordTable, next_offset: int) -> list[RecordData]:

@@ -7,9 +7,10 @@ batches are whole, unharmed and continue its log. What the fetch cut at the end 
 from __future__ import annotations
 
 from klog.formats import kernel
-from klog.formats.columns import OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable
+from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import INT32_MAX
 from klog.storage.log.append_values import AppendError, BatchInfo, UnexpectedOffsetError, Validated
+from klog.storage.log.validation import demand_possible_tail
 
 _V2 = 2
 
@@ -22,12 +23,11 @@ def follower_batches(data: memoryview, log_end_offset: int) -> Validated | None:
     """
     table = BatchTable()
     kernel.scan(data, 0, True, table)
-    if table.stop == STOP_BAD_SIZE:
-        raise AppendError("CORRUPT_MESSAGE", f"record size {table.stop_size} is below the minimum (14)")
-    if not len(table):
-        return None
     if kernel.verify(data, table):
         raise AppendError("CORRUPT_MESSAGE", "a fetched batch fails its checksum")
+    demand_possible_tail(data[table.consumed_bytes :])
+    if not len(table):
+        return None
     batches = tuple(_batch(table, row) for row in range(len(table)))
     first_or_last = batches[0].first_offset
     last_offset = log_end_offset - 1

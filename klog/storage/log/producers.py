@@ -148,6 +148,8 @@ class Producers:
         """
         known = self.by_id.get(batch.producer_id)
         if known is None:
+            if batch.producer_epoch < _NONE:
+                raise _old_epoch(batch, Producer(batch.producer_id))
             return None
         if origin is Origin.CLIENT:
             duplicate = known.duplicate_of(batch, last_sequence_of(batch))

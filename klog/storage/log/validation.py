@@ -17,7 +17,6 @@ from klog.formats.checksums import crc32c
 from klog.formats.columns import (
     CODEC_MASK,
     CONTROL_BIT,
-    STOP_BAD_SIZE,
     TIMESTAMP_TYPE_BIT,
     BatchTable,
 )
@@ -27,6 +26,7 @@ from klog.formats.constants import (
     BATCH_HEADER_BYTES,
     ENTRY_PREFIX_BYTES,
     MIN_MESSAGE_SIZE,
+    NO_TIMESTAMP,
 )
 from klog.formats.errors import FormatError
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated
@@ -72,11 +72,10 @@ def validate(
     ):
         table = BatchTable()
         kernel.scan(data, 0, True, table)
-        _demand_possible(data, table)
+        kernel.verify(data, table)
+        _check_batches(data, table, config, origin)
         if not len(table):
             return None
-        kernel.verify(data, table)
-        _check_batches(table, config, origin)
         if table.magic[0] < _V2:
             place = Placing(next_offset, leader_epoch, now_ms)
             return convert_messages(data, table, config, place)
@@ -84,37 +83,43 @@ def validate(
     return _validate_batch(data, config, next_offset, leader_epoch, now_ms, origin)
 
 
-def _demand_possible(data: memoryview, table: BatchTable) -> None:
-    """Raise for a size or magic that no batch has, also in a last batch that is not whole."""
-    if table.stop == STOP_BAD_SIZE:
-        raise AppendError(
-            "CORRUPT_MESSAGE",
-            f"record size {table.stop_size} is below the minimum ({MIN_MESSAGE_SIZE})",
-        )
-    magics = list(table.magic)
-    if len(data) - table.consumed_bytes > _MAGIC_POSITION:
-        magics.append(data[table.consumed_bytes + _MAGIC_POSITION])
-    for magic in magics:
-        if not 0 <= magic <= _V2:
-            raise AppendError("CORRUPT_MESSAGE", f"there is no magic {magic}")
-
-
-def _check_batches(table: BatchTable, config: TopicConfig, origin: Origin) -> None:
-    """What is demanded of every batch (verified before), and of how many there are."""
+def _check_batches(data: memoryview, table: BatchTable, config: TopicConfig, origin: Origin) -> None:
+    """What is demanded of every batch (verified before), of what follows them, and of how many there are."""
     for row in range(len(table)):
+        _demand_magic(table.magic[row])
         if table.magic[row] >= _V2 and origin is Origin.CLIENT and table.base_offset[row] != 0:
             raise _refused_base(table.base_offset[row])
         if table.size[row] > config.max_message_bytes:
             raise _too_large(table.size[row], config)
         if not table.valid[row]:
             raise _corrupt(table.crc[row], table.computed_crc[row])
-    magic = table.magic[0]
+        _demand_codec(table.attributes[row])
+    demand_possible_tail(data[table.consumed_bytes :])
     compressed = any(attributes & CODEC_MASK for attributes in table.attributes)
-    if len(table) > 1 and (magic >= _V2 or compressed):
+    if len(table) > 1 and (table.magic[0] >= _V2 or compressed):
         raise AppendError("INVALID_RECORD", f"{len(table)} batches in one append, one is allowed")
-    for other in table.magic:
-        if other != magic:
-            raise AppendError("INVALID_RECORD", f"batch of magic {other} after one of magic {magic}")
+
+
+def demand_possible_tail(tail: memoryview) -> None:
+    """What follows the last whole batch may be part of one. Raises `AppendError` where no batch begins so."""
+    if len(tail) < ENTRY_PREFIX_BYTES:
+        return
+    size = int.from_bytes(tail[8:ENTRY_PREFIX_BYTES], "big", signed=True)
+    if size < MIN_MESSAGE_SIZE:
+        what = f"record size {size} is below the minimum ({MIN_MESSAGE_SIZE})"
+        raise AppendError("CORRUPT_MESSAGE", what)
+    if len(tail) > _MAGIC_POSITION:
+        _demand_magic(tail[_MAGIC_POSITION])
+
+
+def _demand_magic(magic: int) -> None:
+    if not 0 <= magic <= _V2:
+        raise AppendError("CORRUPT_MESSAGE", f"there is no magic {magic}")
+
+
+def _demand_codec(attributes: int) -> None:
+    if attributes & CODEC_MASK >= len(compression.CODEC_NAMES):
+        raise AppendError("UNKNOWN_SERVER_ERROR", f"there is no codec {attributes & CODEC_MASK}")
 
 
 def _refused_base(base_offset: int) -> AppendError:
@@ -176,6 +181,8 @@ def _validate_batch(
     append_time = config.log_append_time
     if stamped:
         smallest = max_timestamp = old_max
+    if smallest < NO_TIMESTAMP:
+        max_timestamp = max(max_timestamp, NO_TIMESTAMP)
     if (
         (keyless and config.compact)
         or (stamped and (append_time or old_max == -1))
@@ -228,6 +235,7 @@ def _validate_batch(
 
 
 def _client_refusal(delta: int, count: int, attributes: int, sequence: int) -> AppendError:
+    _demand_codec(attributes)
     if delta < 0:
         what = f"batch has an invalid offset range: 0 to {delta}"
     elif count <= 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -61,6 +62,15 @@ def test_what_follows_the_last_whole_batch_is_left_out() -> None:
 def test_a_size_below_the_smallest_record_is_corrupt() -> None:
     assert refusal(struct.pack(">qi", 0, 13) + bytes(30)).error == "CORRUPT_MESSAGE"
     assert refusal(bytes(batch()) + struct.pack(">qi", 0, 13) + bytes(30)).error == "CORRUPT_MESSAGE"
+    assert refusal(bytes(batch()) + struct.pack(">qi", 0, 13)).error == "CORRUPT_MESSAGE"
+    assert refusal(struct.pack(">qi", 0, 13)).error == "CORRUPT_MESSAGE"
+    assert judged(memoryview(bytearray(struct.pack(">qi", 0, 14)))) is None
+
+
+def test_faults_of_a_whole_batch_are_told_before_those_of_what_follows_it() -> None:
+    tail = struct.pack(">qi", 0, 13) + bytes(30)
+    assert refusal(bytes(batch(base_offset=3)) + tail).error == "INVALID_RECORD"
+    assert refusal(bytes(batch()) + tail, max_message_bytes="10").error == "MESSAGE_TOO_LARGE"
 
 
 def test_a_magic_that_does_not_exist_is_corrupt_also_in_a_cut_batch() -> None:
@@ -236,14 +246,44 @@ def test_a_batch_that_grows_too_large_in_the_topic_s_codec_is_refused() -> None:
     )
 
 
-def test_compressed_records_that_do_not_count_up_are_written_anew() -> None:
+def test_compressed_records_that_do_not_count_up_are_written_anew_in_another_codec_only() -> None:
     records = [record_batch.records(record_batch.parse(bytes(batch(3))))[n] for n in range(3)]
     records[1].offsetDelta = 5
     sealed = record_batch.parse(bytes(batch(3, codec=compression.GZIP)))
     sealed.records = record_batch.close_block(sealed, record_batch.build_records(records))
     data = record_batch.build(record_batch.sealed(sealed))
-    kept = taken(data)
+    kept = taken(data, compression_type="lz4")
     assert [record.offsetDelta for record in record_batch.records(kept)] == [0, 1, 2]
+    assert refusal(data).error == "UNKNOWN_SERVER_ERROR"
+    assert refusal(data, compression_type="gzip").error == "UNKNOWN_SERVER_ERROR"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"timestamp": -2},
+        {"is_transactional": True},
+        {"producer_id": 7, "producer_epoch": -1, "base_sequence": 0},
+        {"producer_id": -2, "producer_epoch": 0, "base_sequence": -1},
+    ],
+)
+def test_what_kafka_s_builder_does_not_take_stays_as_it_came_but_is_not_written_anew(
+    fields: dict[str, int],
+) -> None:
+    data = bytes(batch(**fields))
+    assert taken(data).recordCount == 1
+    assert refusal(data, compression_type="gzip").error == "UNKNOWN_SERVER_ERROR"
+
+
+def test_a_maximum_timestamp_is_never_below_none() -> None:
+    assert taken(batch(timestamp=-2)).maxTimestamp == -1
+    assert taken(batch(timestamp=-1)).maxTimestamp == -1
+
+
+def test_a_codec_that_does_not_exist_is_told_before_other_faults() -> None:
+    for data in (resealed(batch(), attributes=0x27), resealed(batch(), attributes=7, count=9)):
+        assert refusal(data).error == "UNKNOWN_SERVER_ERROR"
+        assert refusal(bytes(data) + bytes(batch())).error == "UNKNOWN_SERVER_ERROR"
 
 
 @given(strategies.messages(0) | strategies.messages(1))
@@ -275,22 +315,68 @@ def test_compressed_messages_of_magic_0_and_1_become_a_batch(magic: int, data_: 
     assert values == [m.body.value for m in inner]
 
 
-def test_several_uncompressed_messages_enter_as_one_batch() -> None:
-    def message(magic: int, offset: int) -> bytes:
-        values = {
-            "magic": magic,
-            "timestamp": NOW_MS if magic else None,
-            "key": None,
-            "value": b"%d" % offset,
-        }
-        attributes = {"unused": 0, "timestampType": "CreateTime", "codec": "none"}
-        return message_set.build(
-            message_set.sealed(offset, {**values, "attributes": message_set.c.Container(attributes)})
-        )
+def message(
+    magic: int,
+    offset: int = 0,
+    *,
+    key: bytes | None = b"k",
+    value: bytes | None = b"v",
+    timestamp: int = NOW_MS,
+    time_type: str = "CreateTime",
+    codec: str = "none",
+) -> bytes:
+    """One message of magic 0 or 1; with a codec, `value` is the block of a compressed set."""
+    attributes = message_set.c.Container(unused=0, timestampType=time_type, codec=codec)
+    values = {"magic": magic, "timestamp": timestamp if magic else None, "key": key, "value": value}
+    return message_set.build(message_set.sealed(offset, {**values, "attributes": attributes}))
 
-    kept = taken(message(1, 0) + message(1, 1))
+
+def compressed(magic: int, *inner: bytes, offset: int = 0, **fields: Any) -> bytes:
+    """A gzip wrapper around messages."""
+    block = compression.compress(compression.GZIP, b"".join(inner), magic=magic)
+    return message(magic, offset, key=None, value=block, codec="gzip", **fields)
+
+
+def test_several_uncompressed_messages_enter_as_one_batch() -> None:
+    kept = taken(message(1, 0, value=b"0") + message(1, 1, value=b"1"))
     assert [record.value for record in record_batch.records(kept)] == [b"0", b"1"]
     assert refusal(message(0, 0) + message(1, 1)).error == "INVALID_RECORD"
+
+
+def test_a_bad_message_is_told_before_one_of_another_magic_after_it() -> None:
+    assert refusal(message(1, timestamp=0) + message(0), message_timestamp_before_max_ms="5").error == (
+        "INVALID_TIMESTAMP"
+    )
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_of_another_magic_than_their_set_are_invalid_and_named(magic: int) -> None:
+    inner = [message(magic, 0), message(1 - magic, 1), message(1 - magic, 2, key=None)]
+    refused = refusal(compressed(magic, *inner, offset=2), cleanup_policy="compact")
+    assert refused.error == "INVALID_RECORD"
+    assert [record.record_index for record in refused.record_errors] == [1, 2]
+    # No checksum of theirs is looked at then.
+    damaged = bytearray(inner[1])
+    damaged[-1] ^= 1
+    assert refusal(compressed(magic, inner[0], bytes(damaged), offset=1)).error == "INVALID_RECORD"
+
+
+def test_magic_0_has_no_types_of_timestamps() -> None:
+    assert taken(message(0, time_type="LogAppendTime")).maxTimestamp == -1
+    assert taken(compressed(0, message(0), time_type="LogAppendTime")).recordCount == 1
+    assert refusal(message(1, time_type="LogAppendTime", timestamp=-1)).error == "INVALID_TIMESTAMP"
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_compressed_set_has_a_block_in_a_codec_of_its_time(magic: int) -> None:
+    assert refusal(message(magic, value=None, codec="gzip")).error == "INVALID_RECORD"
+    block = compression.compress(compression.ZSTD, message(magic))
+    assert refusal(message(magic, value=block, codec="zstd")).error == "INVALID_RECORD"
+
+
+def test_messages_with_negative_times_cannot_be_converted() -> None:
+    assert refusal(message(1, timestamp=-3)).error == "UNKNOWN_SERVER_ERROR"
+    assert taken(message(1, timestamp=-1)).maxTimestamp == -1
 
 
 @given(data=strategies.damaged(strategies.segments(max_entries=2)))

@@ -84,6 +84,7 @@ def test_a_new_epoch_begins_at_0(log: PartitionLog) -> None:
 
 
 def test_an_old_epoch_is_fenced(log: PartitionLog) -> None:
+    assert refused(log, idempotent(0, epoch=-2)) == "INVALID_PRODUCER_EPOCH"
     append(log, idempotent(0, epoch=2))
     assert refused(log, idempotent(0, epoch=1)) == "INVALID_PRODUCER_EPOCH"
     assert refused(log, idempotent(1, epoch=1), Origin.COORDINATOR) == "INVALID_PRODUCER_EPOCH"
