@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import sysconfig
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,6 +17,7 @@ pytest.importorskip("pyspark")
 from klog.spark.schema import METADATA_COLUMNS
 from klog.spark.spark_job import packed
 from tests import corpora
+from tests.processes import kill_session
 from tests.spark import sessions
 from tests.spark.combined import Combined
 from tests.spark.conftest import require_spark
@@ -112,8 +110,7 @@ def kill_when(work: Path, arguments: tuple[str, ...], due: Callable[[], bool]) -
             assert time.monotonic() < deadline_s
             time.sleep(0.005)
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_session(process.pid)
         process.wait()
 
 
