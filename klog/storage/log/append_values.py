@@ -73,9 +73,8 @@ class BatchInfo(NamedTuple):
 class Validated(NamedTuple):
     """Records that are ready to be written.
 
-    `data` holds the batches; `offset_of_max_timestamp` is the last offset of the batch with the largest
-    timestamp; `log_append_time_ms` is -1 where the records keep their own times. `roll_offset` is where a
-    segment that begins with this data may start, should the log end before it.
+    `data` holds the batches; `log_append_time_ms` is -1 where the records keep their own times. `roll_offset`
+    is where a segment that begins with this data may start, should the log end before it.
     """
 
     data: memoryview | bytearray
@@ -83,6 +82,5 @@ class Validated(NamedTuple):
     first_offset: int
     last_offset: int
     max_timestamp: int
-    offset_of_max_timestamp: int
     log_append_time_ms: int
     roll_offset: int

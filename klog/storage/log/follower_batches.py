@@ -15,23 +15,26 @@ from klog.storage.log.validation import demand_possible_tail
 _V2 = 2
 
 
-def follower_batches(data: memoryview, log_end_offset: int) -> Validated | None:
-    """The whole batches of fetched `data`; None where there are none.
+def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -> Validated | None:
+    """The whole batches of fetched `data`, up to the first of a higher epoch; None where there are none.
+
+    A leader of `leader_epoch` may have lost its place, and read what its follower is not to know yet.
 
     Raises `AppendError` where one is damaged, `UnexpectedOffsetError` where they do not continue the log at
     `log_end_offset`. A gap is no error: compaction and transactions leave some.
     """
     table = BatchTable()
     kernel.scan(data, 0, True, table)
-    if kernel.verify(data, table):
+    kernel.verify(data, table)
+    count = next((row for row, epoch in enumerate(table.leader_epoch) if epoch > leader_epoch), len(table))
+    if 0 in table.valid[:count]:
         raise AppendError("CORRUPT_MESSAGE", "a fetched batch fails its checksum")
     demand_possible_tail(data[table.consumed_bytes :])
-    if not len(table):
+    if not count:
         return None
-    batches = tuple(_batch(table, row) for row in range(len(table)))
+    batches = tuple(_batch(table, row) for row in range(count))
     first_or_last = batches[0].first_offset
     last_offset = log_end_offset - 1
-    largest, offset_of_largest = -1, batches[0].last_offset
     for batch in batches:
         if batch.last_offset <= last_offset or first_or_last < log_end_offset:
             raise UnexpectedOffsetError(
@@ -41,19 +44,16 @@ def follower_batches(data: memoryview, log_end_offset: int) -> Validated | None:
                 batches[-1].last_offset,
             )
         last_offset = batch.last_offset
-        if batch.max_timestamp > largest:
-            largest, offset_of_largest = batch.max_timestamp, last_offset
     # The wrapper of magic 0 and 1 says its last offset only; its first is somewhere below.
     first_known = table.magic[0] >= _V2
     return Validated(
-        data[: table.consumed_bytes],
+        data[: batches[-1].position + batches[-1].size],
         batches,
         first_or_last,
         last_offset,
-        largest,
-        offset_of_largest,
+        max(batch.max_timestamp for batch in batches),
         -1,
-        first_or_last if first_known else batches[-1].last_offset - INT32_MAX,
+        first_or_last if first_known else last_offset - INT32_MAX,
     )
 
 

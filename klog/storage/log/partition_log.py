@@ -166,12 +166,13 @@ class PartitionLog:
         )
 
     @on_disk
-    def append_as_follower(self, data: memoryview, now_ms: int) -> AppendInfo:
+    def append_as_follower(self, data: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Write batches that the leader has checked, as they are; a partial last one is left out.
 
+        So is what comes from a `leader_epoch` above that in which they were asked for (KAFKA-18723).
         Raises `AppendError` where one is damaged, `UnexpectedOffsetError` where they do not continue the log.
         """
-        valid = follower_batches(data, self.log_end_offset)
+        valid = follower_batches(data, leader_epoch, self.log_end_offset)
         if valid is None:
             return AppendInfo(-1, -1, -1, self.log_start_offset)
         for batch in valid.batches:
@@ -188,7 +189,7 @@ class PartitionLog:
         segment = self.segments.active
         if segment.should_roll(len(data), last_offset, valid.max_timestamp, now_ms, self._roll_ms):
             segment = self.roll(valid.roll_offset)
-        segment.append(data, last_offset, valid.max_timestamp, valid.offset_of_max_timestamp)
+        segment.append(data, valid.batches)
         self._unflushed_records += last_offset + 1 - self.log_end_offset
         self.log_end_offset = last_offset + 1
         for batch in valid.batches:

@@ -1,14 +1,15 @@
 """One segment of a log that a broker serves: the `.log` file with its three indexes.
 
-Rules: Kafka's `LogSegment` (index entries at each append, roll conditions, lookups) and KIP-33. A segment
-does not know its neighbours, the log's offsets or its producers. Not safe for threads: the log's lock guards
-it; only the bytes below the size that a reader was told may be read without it.
+Rules: Kafka's `LogSegment` (index entries as batches are appended, roll conditions, lookups) and KIP-33. A
+segment does not know its neighbours, the log's offsets or its producers. Not safe for threads: the log's lock
+guards it; only the bytes below the size that a reader was told may be read without it.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from klog.config.topic import TopicConfig
@@ -16,6 +17,7 @@ from klog.formats import kernel
 from klog.formats.constants import ENTRY_PREFIX_BYTES, INT32_MAX, MIN_MESSAGE_SIZE
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
+from klog.storage.log.append_values import BatchInfo
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
 from klog.storage.producer_state import ABORTED_TXN, AbortedTxn, pack_aborted
 
@@ -166,26 +168,29 @@ class LogSegment:
 
     # -- appending -------------------------------------------------------------------------------------------
 
-    def append(
-        self, data: memoryview | bytearray, last_offset: int, max_timestamp: int, offset_of_max_timestamp: int
-    ) -> None:
-        """Write whole batches at the end of the active segment. Where it raises, they do not count."""
+    def append(self, data: memoryview | bytearray, batches: Sequence[BatchInfo]) -> None:
+        """Write whole batches at the end of the active segment. Where it raises, they do not count.
+
+        Each of them may have an index entry, as when the segment is recovered.
+        """
         position, size = self.size, len(data)
         descriptor = self.file.descriptor
         written = os.pwrite(descriptor, data, position)
         while written < size:
             written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
         largest = self._max_timestamp or self.max_timestamp
-        if max_timestamp > largest.timestamp:
-            self._max_timestamp = largest = TimestampOffset(max_timestamp, offset_of_max_timestamp)
-        if self.bytes_since_index_entry > self._config.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.maybe_append(largest.timestamp, largest.offset)
-            self.bytes_since_index_entry = 0
-        self.bytes_since_index_entry += size
-        self.size = position + size
         if not position:
-            self._first_timestamp = max_timestamp
+            self._first_timestamp = batches[0].max_timestamp
+        for batch in batches:
+            if batch.max_timestamp > largest.timestamp:
+                self._max_timestamp = largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            if self.bytes_since_index_entry > self._config.index_interval_bytes:
+                self.offset_index.append(batch.last_offset, position)
+                self.time_index.maybe_append(largest.timestamp, largest.offset)
+                self.bytes_since_index_entry = 0
+            self.bytes_since_index_entry += batch.size
+            position += batch.size
+        self.size = position
 
     def append_aborted(self, txn: AbortedTxn) -> None:
         """Add an aborted transaction to the transaction index, which is made when it is first needed."""

@@ -228,7 +228,6 @@ def _validate_batch(
         first_offset,
         last_offset,
         max_timestamp,
-        last_offset,
         now_ms if append_time else -1,
         first_offset,
     )

@@ -15,11 +15,13 @@ from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.reading import OffsetOutOfRangeError
 from tests.storage.log.building import (
     NOW_MS,
+    SMALL_INDEXES,
     Clock,
     Later,
     append,
     batch,
     bytes_of,
+    files,
     fill,
     idempotent,
     marker,
@@ -97,10 +99,10 @@ def test_an_index_too_small_for_any_entry_gives_every_append_a_fresh_segment(tmp
 
 def test_a_segment_rolls_when_an_offset_does_not_fit_its_index(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    log.append_as_follower(batch(), NOW_MS)
-    log.append_as_follower(batch(base_offset=2**31 - 1), NOW_MS)
+    log.append_as_follower(batch(), 0, NOW_MS)
+    log.append_as_follower(batch(base_offset=2**31 - 1), 0, NOW_MS)
     assert bases(log) == [0]
-    log.append_as_follower(batch(base_offset=2**31 + 5), NOW_MS)
+    log.append_as_follower(batch(base_offset=2**31 + 5), 0, NOW_MS)
     assert bases(log) == [0, 2**31 + 5]
 
 
@@ -226,9 +228,9 @@ def test_a_read_stays_in_one_segment_and_goes_on_in_the_next(tmp_path: Path) -> 
 
 def test_a_read_in_a_gap_that_compaction_left_begins_behind_it(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    log.append_as_follower(batch(2), NOW_MS)
+    log.append_as_follower(batch(2), 0, NOW_MS)
     log.roll()
-    log.append_as_follower(batch(base_offset=50), NOW_MS)
+    log.append_as_follower(batch(base_offset=50), 0, NOW_MS)
     assert offsets_of(log.read(2, 10_000, 51)) == [(50, 50)]
     assert log.read(2, 10_000, 40).size == 0
     assert log.log_end_offset == 51
@@ -266,7 +268,7 @@ def test_a_follower_stores_batches_as_they_are(tmp_path: Path) -> None:
     append(leader, marker(commit=False), epoch=4, origin=Origin.COORDINATOR)
     append(leader, batch(2), epoch=4)
     data = bytes_of(leader.read(0, 10_000, 6))
-    info = follower.append_as_follower(memoryview(data + data[:30]), NOW_MS)
+    info = follower.append_as_follower(memoryview(data + data[:30]), 4, NOW_MS)
     assert (info.first_offset, info.last_offset) == (0, 5)
     assert bytes_of(follower.read(0, 10_000, 6)) == data
     assert follower.epochs.entries == leader.epochs.entries
@@ -274,19 +276,46 @@ def test_a_follower_stores_batches_as_they_are(tmp_path: Path) -> None:
     assert follower.segments.active.aborted() == leader.segments.active.aborted()
 
 
+def test_a_follower_takes_nothing_from_a_later_epoch_than_it_asked_in(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    later = batch(base_offset=2, leader_epoch=4)
+    later[-1] ^= 1  # not even looked at
+    data = bytes(batch(2, leader_epoch=3)) + bytes(later) + bytes(batch(base_offset=3, leader_epoch=3))
+    info = log.append_as_follower(memoryview(data), 3, NOW_MS)
+    assert (info.first_offset, info.last_offset, log.log_end_offset) == (0, 1, 2)
+    assert log.append_as_follower(batch(base_offset=2, leader_epoch=4), 3, NOW_MS).last_offset == -1
+    assert [entry.epoch for entry in log.epochs.entries] == [3]
+
+
+def test_batches_that_a_follower_fetched_together_have_index_entries_of_their_own(tmp_path: Path) -> None:
+    """As they have after a recovery."""
+    log = new_log(tmp_path, SMALL_INDEXES)
+    offsets = range(0, 40, 2)
+    data = b"".join(
+        bytes(batch(2, base_offset=at, timestamp=NOW_MS + at % 7, leader_epoch=0)) for at in offsets
+    )
+    log.append_as_follower(memoryview(data), 0, NOW_MS)
+    log.close()
+    written = files(log.directory)
+    again, _ = reload(log, tmp_path)
+    again.close()
+    assert files(log.directory) == written
+    assert len(written["00000000000000000000.index"]) == 8 * 9
+
+
 def test_a_follower_refuses_what_does_not_continue_its_log(tmp_path: Path) -> None:
     log = new_log(tmp_path)
-    log.append_as_follower(batch(3), NOW_MS)
+    log.append_as_follower(batch(3), 0, NOW_MS)
     with pytest.raises(UnexpectedOffsetError) as refused:
-        log.append_as_follower(batch(4, base_offset=1), NOW_MS)
+        log.append_as_follower(batch(4, base_offset=1), 0, NOW_MS)
     assert (refused.value.first_offset, refused.value.last_offset) == (1, 4)
     both = memoryview(bytes(batch(2, base_offset=9)) + bytes(batch(2, base_offset=7)))
     with pytest.raises(UnexpectedOffsetError):
-        log.append_as_follower(both, NOW_MS)
+        log.append_as_follower(both, 0, NOW_MS)
     damaged = batch(base_offset=3)
     damaged[-1] ^= 1
     with pytest.raises(AppendError, match="checksum"):
-        log.append_as_follower(damaged, NOW_MS)
+        log.append_as_follower(damaged, 0, NOW_MS)
     assert log.log_end_offset == 3
 
 
@@ -411,7 +440,7 @@ def test_the_end_of_an_epoch_is_where_the_next_one_starts(
 ) -> None:
     log = new_log(tmp_path)
     assert tuple(log.end_of_epoch(epoch)) == (-1, -1)
-    log.append_as_follower(batch(30), NOW_MS)
+    log.append_as_follower(batch(30), 0, NOW_MS)
     log.epochs.clear()
     log.assign_epoch(2, 10)
     log.assign_epoch(5, 20)
