@@ -98,12 +98,13 @@ class Notices:
         self._elections.elect(self._partitions(path, data), ElectionType.PREFERRED)
         delete_nodes(self._machines.fenced, [path])
 
-    def reassignment(self) -> None:
-        """The legacy order for reassignments; partitions leave the node as they are done or refused."""
+    def reassignment(self) -> set[TopicPartition]:
+        """The legacy order for reassignments; partitions leave the node as they are done or refused. Those
+        that it has set going."""
         path = paths.REASSIGN_PARTITIONS
         if self._store.exists(path, self._watch(Watched.REASSIGN_PARTITIONS)) is None:
             self._legacy_reassignment = False
-            return
+            return set()
         self._legacy_reassignment = True
         wanted = self._reassignment_node()
         context = self._machines.context
@@ -112,10 +113,13 @@ class Notices:
             for where, target in wanted.items()
             if where not in context.being_reassigned or context.assignment(where).target != target
         }
-        for where, error in self._reassignments.request(new).items():
+        # Who writes the node has looked whether the brokers live; by now they may be away for a while.
+        results = self._reassignments.request(new, to_live_only=False)
+        for where, error in results.items():
             if error is not ErrorCode.NONE:
                 _log.warning("%s is not reassigned as %s asks: %s", where, path, error.name)
         self.prune_reassignment()
+        return {where for where, error in results.items() if error is ErrorCode.NONE}
 
     def _reassignment_node(self) -> dict[TopicPartition, tuple[int, ...]]:
         try:

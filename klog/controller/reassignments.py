@@ -34,12 +34,13 @@ class Reassignments:
         return {each: self._context.assignment(each) for each in sorted(self._context.being_reassigned)}
 
     def request(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, to_live_only: bool = True
     ) -> dict[TopicPartition, ErrorCode]:
-        """Starts, replaces or (None) cancels reassignments; how each of them went."""
+        """Starts, replaces or (None) cancels reassignments; how each of them went. Those that are not
+        `to_live_only` wait for brokers that are not there."""
         results = {}
         for where, target in targets.items():
-            refusal = self._refusal(where, target)
+            refusal = self._refusal(where, target, to_live_only=to_live_only)
             if refusal is None:
                 present = self._context.assignment(where)
                 goal = present.origin if target is None else tuple(target)
@@ -47,7 +48,9 @@ class Reassignments:
             results[where] = refusal
         return results
 
-    def _refusal(self, where: TopicPartition, target: Sequence[int] | None) -> ErrorCode | None:
+    def _refusal(
+        self, where: TopicPartition, target: Sequence[int] | None, *, to_live_only: bool
+    ) -> ErrorCode | None:
         present = self._context.assignment(where)
         if not present.replicas or where.topic in self._context.topics_to_delete:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -56,7 +59,8 @@ class Reassignments:
         goal = tuple(target)
         adding = present.reassign_to(goal).adding
         broken = not goal or len(set(goal)) != len(goal) or min(goal) < 0
-        if broken or not all(self._context.is_alive(each) for each in adding):
+        dead = to_live_only and not all(self._context.is_alive(each) for each in adding)
+        if broken or dead:
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         return None
 
@@ -66,9 +70,11 @@ class Reassignments:
             if set(assignment.target).intersection(broker_ids):
                 self._advance(where, assignment)
 
-    def resume_all(self) -> None:
+    def resume_all(self, besides: Collection[TopicPartition]) -> None:
+        """What an earlier reign had begun goes on; `besides` are those that this one has set going."""
         for where, assignment in self.running().items():
-            self._advance(where, assignment)
+            if where not in besides:
+                self._advance(where, assignment)
 
     def isr_changed(self, partitions: Collection[TopicPartition]) -> None:
         """Reassignments whose replicas are now all in sync come to their end."""

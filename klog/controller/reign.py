@@ -114,8 +114,7 @@ class Reign:
         self._machines.tell_all()
         self._machines.replicas.startup()
         self._machines.partitions.startup()
-        self._notices.reassignment()
-        self._reassignments.resume_all()
+        self._reassignments.resume_all(besides=self._notices.reassignment())
         self._deletion.resume()
         self._notices.preferred_election()
         _log.info(

@@ -129,21 +129,22 @@ class ReplicaManager:
             return ErrorCode.KAFKA_STORAGE_ERROR, None
         if self.broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
-        partition = self.partitions.get(where)
-        if partition is not None:
-            if not partition.identify(topic_id):
-                return ErrorCode.INCONSISTENT_TOPIC_ID, None
-            if state.leader_epoch < partition.leader_epoch:
-                return ErrorCode.STALE_CONTROLLER_EPOCH, None
-            if state.leader_epoch == partition.leader_epoch:
-                return ErrorCode.NONE, None  # heard before: a repeated request must change nothing
-        else:
-            try:
-                log = self._logs.get_or_create(where, topic_id, is_new=state.is_new)
-            except (KlogError, OSError) as failed:
-                logger.error("%s has no log: %s", where, failed)
-                return ErrorCode.KAFKA_STORAGE_ERROR, None
-            partition = added[where] = Partition(where, self.broker_id, log, topic_id)
+        try:
+            # A log that has no topic id yet is given it, also by a request that changes nothing else.
+            log = self._logs.get_or_create(where, topic_id, is_new=state.is_new)
+        except (KlogError, OSError) as failed:
+            logger.error("%s has no log: %s", where, failed)
+            return ErrorCode.KAFKA_STORAGE_ERROR, None
+        partition = self.partitions.get(where) or Partition(where, self.broker_id, log, log.topic_id)
+        if not partition.identify(topic_id):
+            logger.error("%s is another topic's: its id is %s, not %s", log.directory, log.topic_id, topic_id)
+            return ErrorCode.INCONSISTENT_TOPIC_ID, None
+        if state.leader_epoch < partition.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH, None
+        if state.leader_epoch == partition.leader_epoch:
+            return ErrorCode.NONE, None  # heard before: a repeated request must change nothing
+        if where not in self.partitions:
+            added[where] = partition
         try:
             partition.apply(state)
         except (KlogError, OSError) as failed:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,12 @@ from klog.config.broker import BrokerConfig
 from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
-from klog.metadata.topics import ask_for_deletion, create_topic, new_topic_id
+from klog.metadata import paths
+from klog.metadata.control_requests import LeaderAndIsrPartition, LeaderAndIsrRequest
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.topics import ask_for_deletion, create_topic, new_topic_id, read_topics
+from klog.metadata.znodes import encode_topic
+from klog.protocol.error_codes import ErrorCode
 from klog.server.broker import Broker
 from tests.waiting import eventually
 
@@ -116,3 +123,36 @@ def test_a_controller_that_was_idle_for_long_reaches_its_brokers_at_once(
     make_topic(broker, "after")
     broker.stop()
     assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == []
+
+
+def test_a_log_of_another_topic_of_that_name_is_neither_served_nor_touched(
+    tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(broker, "again", 2)
+    write(broker, TopicPartition("again", 0), [b"of the first"], b"v")
+    broker.stop()
+    store = EmbeddedStore(tmp_path / "a" / FILE_NAME)
+    found = read_topics(store, ["again"])["again"]
+    store.set(paths.topic("again"), encode_topic(replace(found, topic_id=new_topic_id(os.urandom))))
+    store.close()
+    shutil.rmtree(tmp_path / "a" / "again-1")
+    before = (tmp_path / "a" / "again-0" / "partition.metadata").read_bytes()
+
+    second = Broker(config(tmp_path / "a"))
+    try:
+        eventually(lambda: TopicPartition("again", 1) in second.replicas.partitions)
+        assert TopicPartition("again", 0) not in second.replicas.partitions
+        assert any("is another topic's" in record.getMessage() for record in caplog.records)
+    finally:
+        second.stop()
+    assert (tmp_path / "a" / "again-0" / "partition.metadata").read_bytes() == before
+
+
+def test_a_topic_that_gets_its_id_later_has_it_on_disk_at_once(tmp_path: Path, broker: Broker) -> None:
+    where, topic_id = TopicPartition("old", 0), new_topic_id(os.urandom)
+    state = LeaderAndIsrPartition(where, 1, 7, 0, (7,), 0, (7,), is_new=True)
+    for ids in ({}, {"old": topic_id}):
+        # The same leader epoch: nothing but the id is new.
+        answer = broker.replicas.leader_and_isr(LeaderAndIsrRequest(7, 9, 1, (state,), ids, ()))
+        assert answer.partitions == {where: ErrorCode.NONE}
+    assert topic_id in (tmp_path / "a" / "old-0" / "partition.metadata").read_text()
