@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from klog.config.broker import KEYS_BY_NAME, BrokerConfig
+from klog.config.broker_checks import check_together
 from klog.config.keys import INT64_MAX, ConfigError, ConfigKey, Dynamic, Type, at_least
 from klog.formats.errors import UsageError
 
@@ -130,6 +131,7 @@ def check_dynamic_configs(config: BrokerConfig, changed: Mapping[str, str], *, p
     for name, text in changed.items():
         _check_value(name, text)
     new = config.changed(per_broker=changed) if per_broker else config.changed(cluster=changed)
+    check_together(new)
     for name in _THREADS:
         _check_threads(name, config.number(name), new.number(name))
     for name in changed:
@@ -152,10 +154,13 @@ def _check_threads(name: str, old: int, new: int) -> None:
 
 
 def applicable(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """Of the dynamic configs that the tree holds those that can be applied, and the names of the others."""
+    """Of the dynamic configs that the tree holds those that can be applied, and the names of the others:
+    among them passwords, which are Kafka's, encrypted with its `password.encoder.secret`."""
     kept: dict[str, str] = {}
-    passed_over: list[str] = []
+    passed_over = passwords(stored)
     for name, text in stored.items():
+        if name in passed_over:
+            continue
         try:
             _check_value(name, text)
         except ConfigError:

@@ -221,6 +221,26 @@ def test_configs_in_the_tree_that_do_not_fit_do_not_keep_the_broker_from_its_sta
     assert "The configs of brokers/7 stay as they are" in caplog.text
 
 
+def test_a_password_that_kafka_has_encrypted_stays_in_the_tree_and_keeps_nothing_else_from_its_place(
+    tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    password = {
+        "listener.name.ssl.ssl.key.password": "keyLength:128,initializationVector:x,encryptedPassword:y"
+    }
+    change_config(broker.store, "brokers/7", {**password, "num.io.threads": "3"})
+    broker.stop()
+    again = Broker(config(tmp_path / "a"))
+    try:
+        assert again.live.broker().number("num.io.threads") == 3
+        assert f"configs of brokers/7 are ignored: {next(iter(password))}" in caplog.text
+        assert alter(again, {"num.io.threads": "4"}) == (ErrorCode.NONE, None)
+        assert read_config(again.store, "brokers/7") == {**password, "num.io.threads": "4"}
+        assert alter(again, dict.fromkeys(password)) == (ErrorCode.NONE, None)
+        assert read_config(again.store, "brokers/7") == {"num.io.threads": "4"}
+    finally:
+        again.stop()
+
+
 # TLS.
 
 

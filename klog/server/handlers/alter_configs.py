@@ -138,20 +138,24 @@ class AlterConfigsHandler:
         if name:
             check_broker_id(name, self._broker_id)
         path = f"brokers/{self._broker_id if name else DEFAULT_ENTITY}"
-        present, _ = applicable(read_config(self._store, path), per_broker=bool(name))
-        configs = change(present)
+        stored = read_config(self._store, path)
+        present, _ = applicable(stored, per_broker=bool(name))
+        # Passwords that Kafka has encrypted mean nothing to this broker, and stay as they are.
+        secrets = {each: stored[each] for each in passwords(stored)}
+        configs = change({**present, **secrets})
+        readable = {each: text for each, text in configs.items() if secrets.get(each) != text}
         try:
-            check_dynamic_configs(self._config(), configs, per_broker=bool(name))
+            check_dynamic_configs(self._config(), readable, per_broker=bool(name))
             old = self._config()
-            self._check(old.changed(per_broker=configs) if name else old.changed(cluster=configs))
+            self._check(old.changed(per_broker=readable) if name else old.changed(cluster=readable))
         except UsageError as error:
             # A bad value is an invalid request here, and an invalid config for a topic (KAFKA-13609).
             raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        secrets = passwords(configs)
-        if secrets and not only_check:
+        told = ", ".join(passwords(readable))
+        if told and not only_check:
             raise RefusedError(
                 ErrorCode.INVALID_CONFIG,
-                f"{', '.join(secrets)}: secrets are not kept in the tree, they belong in the properties file",
+                f"{told}: secrets are not kept in the tree, they belong in the properties file",
             )
         if not only_check:
             change_config(self._store, path, configs)
