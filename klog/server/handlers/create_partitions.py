@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from klog.formats.errors import KlogError
+from klog.formats.names import is_legal_topic
 from klog.metadata import paths
 from klog.metadata.assignment import assign_more, validate_assignment
 from klog.metadata.cache import MetadataCache
@@ -24,7 +25,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
 from klog.server.handlers.refusals import RefusedError, refusal_of
-from klog.server.handlers.topic_creation import racks_of
+from klog.server.handlers.topic_creation import limit_new_partitions, racks_of
 from klog.server.handlers.topic_waits import DelayedTopics, lacks_leaders, wait_for_topics
 from klog.server.network.request import Request
 
@@ -95,14 +96,16 @@ class CreatePartitionsHandler:
             return
 
     def _plan(self, topic: Entity) -> Mapping[int, Sequence[int]]:
+        if not is_legal_topic(topic.name):
+            # Nor may it become part of a path in the tree.
+            raise _unknown(topic.name)
         if self._store.exists(paths.delete_topic(topic.name)) is not None:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         present = read_topics(self._store, [topic.name]).get(topic.name)
         if present is None:
-            raise RefusedError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic.name}' does not exist."
-            )
+            raise _unknown(topic.name)
         _check_growth(topic, present)
+        limit_new_partitions([topic.count - len(present.partitions)])
         racks = racks_of(self._cache.snapshot)
         replicas = {number: each.replicas for number, each in present.partitions.items()}
         if topic.assignments is None:
@@ -112,6 +115,10 @@ class CreatePartitionsHandler:
         added = dict(enumerate(chosen, len(replicas)))
         validate_assignment(added, range(len(replicas), topic.count), racks, len(replicas[0]))
         return added
+
+
+def _unknown(topic: str) -> RefusedError:
+    return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
 
 
 def _check_growth(topic: Entity, present: TopicAssignment) -> None:

@@ -24,7 +24,12 @@ from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
 from klog.server.handlers.config_entries import topic_entry
 from klog.server.handlers.refusals import RefusedError, refusal_of
-from klog.server.handlers.topic_creation import NewTopic, PlannedTopic, TopicCreator
+from klog.server.handlers.topic_creation import (
+    NewTopic,
+    PlannedTopic,
+    TopicCreator,
+    limit_new_partitions,
+)
 from klog.server.handlers.topic_waits import DelayedTopics, lacks_leaders, wait_for_topics
 from klog.server.network.request import Request
 
@@ -65,8 +70,8 @@ class CreateTopicsHandler:
         """Create the topics, and answer now or when they have leaders."""
         wanted = entity_of(request)
         outcomes: list[tuple[str, _Outcome]] = []
-        if not self._is_controller():
-            refused = RefusedError(ErrorCode.NOT_CONTROLLER)
+        refused = self._refusal(wanted)
+        if refused is not None:
             outcomes = [(topic.name, _Outcome(refused)) for topic in wanted.topics]
             self._answer(request, outcomes, frozenset())
             return
@@ -86,6 +91,16 @@ class CreateTopicsHandler:
             now_ms=self._clock_ms(),
             timeout_ms=milliseconds(wanted.timeout),
         )
+
+    def _refusal(self, wanted: Entity) -> RefusedError | None:
+        """Why nothing of the request is done."""
+        if not self._is_controller():
+            return RefusedError(ErrorCode.NOT_CONTROLLER)
+        try:
+            limit_new_partitions(topic.num_partitions for topic in wanted.topics)
+        except RefusedError as refused:
+            return refused
+        return None
 
     def _is_pending(self, created: Mapping[str, PlannedTopic], topic: str) -> bool:
         return lacks_leaders(self._cache.snapshot, topic, created[topic].replicas)

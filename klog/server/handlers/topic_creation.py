@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,6 +23,8 @@ from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.refusals import RefusedError
 
 UNSET: Final = -1
+# A node of ZooKeeper holds 1 MiB unless that is raised, which is less than so many partitions of one topic.
+MOST_NEW_PARTITIONS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,20 @@ class TopicCreator:
             config.number("num.partitions") if partitions == UNSET else partitions,
             config.number("default.replication.factor") if factor == UNSET else factor,
             self._random_below,
+        )
+
+
+def limit_new_partitions(counts: Iterable[int]) -> None:
+    """Refuse a request for more partitions than a cluster could bear before planning them takes all memory.
+
+    Kafka on ZooKeeper has no limit and dies of it; on KRaft it refuses alike, from 10,000 on. Raises
+    `RefusedError`.
+    """
+    wanted = sum(max(count, 0) for count in counts)
+    if wanted > MOST_NEW_PARTITIONS:
+        raise RefusedError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{wanted} new partitions in one request, at most {MOST_NEW_PARTITIONS}.",
         )
 
 

@@ -127,3 +127,15 @@ def test_the_answer_waits_for_leaders_of_the_new_partitions_until_the_timeout(cl
     cluster.holding_back = False
     cluster.settle()
     assert answer_of(second).results[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a//b", "../ids/1", "t\0"])
+def test_no_path_is_made_of_a_name_that_is_no_topics(cluster, name) -> None:
+    cluster.store.exists = None  # ZooKeeper's client raises errors of its own for such paths
+    assert grow(cluster, wanted(name)) == {name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_partitions_that_would_take_all_memory_are_refused(cluster) -> None:
+    cluster.create("t", (1,))
+    assert grow(cluster, wanted(count=2**31 - 1)) == {"t": ErrorCode.POLICY_VIOLATION}
+    assert assignment(cluster) == {0: (1,)}

@@ -195,3 +195,12 @@ def test_without_a_timeout_the_answer_is_request_timed_out_and_the_topic_is_made
     (result,) = create(cluster, wanted("t", 1, 1), timeout_ms=0)
     assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert "t" in cluster.cache.snapshot.topics
+
+
+@pytest.mark.parametrize("counts", [(2**31 - 1,), (1, 60_000, 60_000)])
+@pytest.mark.parametrize("validate_only", [True, False])
+def test_partitions_that_would_take_all_memory_are_refused(cluster, counts, validate_only) -> None:
+    topics = [wanted(f"t{number}", count, 1) for number, count in enumerate(counts)]
+    results = create(cluster, *topics, validate_only=validate_only)
+    assert {each.error_code for each in results} == {ErrorCode.POLICY_VIOLATION}
+    assert read_topics(cluster.store, ["t0"]) == {}
