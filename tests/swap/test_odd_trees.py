@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -237,8 +238,11 @@ def test_klog_makes_of_a_tree_that_was_left_halfway_what_kafka_makes_of_it(
     tmp_path: Path, kafka3: KafkaPeer
 ) -> None:
     written: Written = {}
-    with ZooKeeperServer(tmp_path / "zookeeper", kafka3) as zookeeper:
-        by_kafka, by_klog = (Cluster(name, tmp_path, zookeeper) for name in ("kafka", "klog"))
+    with (
+        ZooKeeperServer(tmp_path / "zookeeper", kafka3) as zookeeper,
+        closing(Cluster("kafka", tmp_path, zookeeper)) as by_kafka,
+        closing(Cluster("klog", tmp_path, zookeeper)) as by_klog,
+    ):
         with by_kafka.klog() as klog:
             Admin(klog.bootstrap).create({topic: (1, {}) for topic in TOPICS})
             writer = Writer(klog.bootstrap, written)
@@ -263,5 +267,3 @@ def test_klog_makes_of_a_tree_that_was_left_halfway_what_kafka_makes_of_it(
         }
         assert alike(by_klog.tree()) == alike(by_kafka.tree())
         assert left(by_klog.logs) == left(by_kafka.logs)
-        by_kafka.close()
-        by_klog.close()
