@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from klog.config.keys import INT64_MAX, ConfigKey, Dynamic, Type, all_of, at_least, between, not_empty
+from klog.config.keys import (
+    INT64_MAX,
+    ConfigKey,
+    Dynamic,
+    Type,
+    all_of,
+    at_least,
+    between,
+    not_empty,
+    whole_or_default,
+)
 
 KEYS: Final = (
     ConfigKey("auto.include.jmx.reporter", Type.BOOLEAN, True),
@@ -67,7 +77,7 @@ KEYS: Final = (
         at_least(1),
         dynamic=Dynamic.CLUSTER,
     ),
-    ConfigKey("remote.log.manager.copier.thread.pool.size", Type.INT, -1, at_least(-1)),
+    ConfigKey("remote.log.manager.copier.thread.pool.size", Type.INT, -1, whole_or_default),
     ConfigKey(
         "remote.log.manager.copy.max.bytes.per.second",
         Type.LONG,
@@ -77,7 +87,7 @@ KEYS: Final = (
     ),
     ConfigKey("remote.log.manager.copy.quota.window.num", Type.INT, 11, at_least(1)),
     ConfigKey("remote.log.manager.copy.quota.window.size.seconds", Type.INT, 1, at_least(1)),
-    ConfigKey("remote.log.manager.expiration.thread.pool.size", Type.INT, -1, at_least(-1)),
+    ConfigKey("remote.log.manager.expiration.thread.pool.size", Type.INT, -1, whole_or_default),
     ConfigKey(
         "remote.log.manager.fetch.max.bytes.per.second",
         Type.LONG,

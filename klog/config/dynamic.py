@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from klog.config.broker import KEYS_BY_NAME, BrokerConfig
+from klog.config.broker_checks import check_together
 from klog.config.keys import INT64_MAX, ConfigError, ConfigKey, Dynamic, Type, at_least
 from klog.formats.errors import UsageError
 
@@ -130,6 +131,7 @@ def check_dynamic_configs(config: BrokerConfig, changed: Mapping[str, str], *, p
     for name, text in changed.items():
         _check_value(name, text)
     new = config.changed(per_broker=changed) if per_broker else config.changed(cluster=changed)
+    check_together(new)
     for name in _THREADS:
         _check_threads(name, config.number(name), new.number(name))
     for name in changed:

@@ -14,12 +14,18 @@ from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, Final
 
+from klog.config.kafka_versions import release_of
 from klog.formats.errors import UsageError
 
 INT16_MAX: Final = 2**15 - 1
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DOUBLE_MAX: Final = 1.7976931348623157e308
+
+# As Java's `Double.parseDouble`, without its hexadecimal form.
+_DOUBLE: Final = re.compile(
+    r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?=[fFdD]?$)))[fFdD]?"
+)
 
 Value = bool | int | float | str | tuple[str, ...] | None
 Validator = Callable[[Any], str | None]
@@ -126,10 +132,10 @@ def _integer(maximum: int, word: str) -> Callable[[str, str], int]:
 
 
 def _parse_double(key: str, text: str) -> float:
-    try:
-        return float(text.strip())
-    except ValueError:
-        raise ConfigError(key, text, "Not a number of type DOUBLE") from None
+    match = _DOUBLE.fullmatch(text.strip())
+    if match is None:
+        raise ConfigError(key, text, "Not a number of type DOUBLE")
+    return float(match[1])
 
 
 def _parse_list(_key: str, text: str) -> tuple[str, ...]:
@@ -202,9 +208,12 @@ def gzip_level(value: int) -> str | None:
 
 def kafka_version(value: str) -> str | None:
     """Refuses what is no version of Kafka (`2.8`, `3.0-IV1`, `0.10.2.1`)."""
-    if re.fullmatch(r"[0-9]+\.[0-9]+(\.[0-9]+){0,2}(-IV[0-9]+)?", value):
-        return None
-    return f"Version {value} is not a valid version"
+    return None if release_of(value) is not None else f"Version {value} is not a valid version"
+
+
+def whole_or_default(value: int) -> str | None:
+    """Refuses numbers of threads that are neither -1 nor positive."""
+    return None if value == -1 or value > 0 else "Value can be -1 or greater than 0"
 
 
 def throttled_replicas(values: Iterable[str]) -> str | None:

@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from typing import Final
 
 from klog.config.broker import BrokerConfig
+from klog.config.broker_checks import check_together
 from klog.controller.broker_channels import BrokerChannels
 from klog.controller.events import ResponseReceived, UncleanElectionEnabled
 from klog.controller.runner import Controller
@@ -90,6 +91,7 @@ class Broker:
         self._clock_ms = clock_ms
         self._on_fatal = on_fatal
         self._on_loaded = on_loaded
+        check_together(config)
         self._listeners = read_listeners(config)
         self._directories = log_directories(config)
         self._replicas: ReplicaManager | None = None

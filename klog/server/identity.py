@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
-from klog.config.keys import ConfigError
+from klog.config.broker_checks import broker_id
 from klog.formats.errors import StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.metadata.cluster import generate_broker_id, get_or_create_cluster_id
@@ -58,10 +58,10 @@ def _broker_id(
         if found is not None and found.node_id is not None
     }
     if len(stored) > 1:
-        ids = ", ".join(f"{broker_id} in {path}" for broker_id, path in stored.items())
+        ids = ", ".join(f"{node_id} in {path}" for node_id, path in stored.items())
         raise StorageError(f"the log directories belong to different brokers: {ids}", cure="check log.dirs")
     kept = next(iter(stored), None)
-    configured = config.number("broker.id")
+    configured = broker_id(config)
     if configured >= 0:
         if kept is not None and kept != configured:
             raise StorageError(
@@ -72,6 +72,4 @@ def _broker_id(
         return configured
     if kept is not None:
         return kept
-    if not config.flag("broker.id.generation.enable"):
-        raise ConfigError("broker.id", str(configured), "it must be set, since ids are not generated")
     return generate_broker_id(store, config.number("reserved.broker.max.id"))

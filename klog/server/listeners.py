@@ -7,6 +7,7 @@ served; a SASL listener is refused when the broker starts, not when a client com
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import socket
 from collections.abc import Mapping
@@ -55,10 +56,12 @@ def read_listeners(config: BrokerConfig, present: Listeners | None = None) -> Li
     listening = _addresses(config, "listeners", protocols)
     if not listening:
         raise ConfigError("listeners", "", "a broker needs a listener")
+    _check_ports(config, listening)
     advertised = listening
-    if config.text("advertised.listeners"):
+    if config.text("advertised.listeners") is not None:
         advertised = _addresses(config, "advertised.listeners", protocols)
-    inter_broker = _inter_broker(config, protocols, advertised)
+    _check_advertised(config, advertised)
+    inter_broker = _inter_broker(config, advertised)
     unknown = {each.name for each in advertised} - {each.name for each in listening}
     if unknown:
         raise ConfigError(
@@ -105,7 +108,43 @@ def check_listeners(old: Listeners, new: Listeners) -> None:
 
 
 def _reachable(host: str) -> bool:
-    return host not in ("", "0.0.0.0", "::")  # noqa: S104 (compared, not bound)
+    return host not in ("", "::")
+
+
+def _check_ports(config: BrokerConfig, listening: tuple[_Address, ...]) -> None:
+    """Each listener has a port of its own; two may share one if one is at an IPv4 address and the other at an
+    IPv6 one (KIP-797).
+    """
+    kinds: dict[int, list[int | None]] = {}
+    for address in listening:
+        if address.port != 0:
+            kinds.setdefault(address.port, []).append(_ip_version(address.host))
+    for found in kinds.values():
+        if len(found) > 1 and (len(found) > 2 or set(found) != {4, 6}):
+            text = config.text("listeners") or ""
+            raise ConfigError("listeners", text, "each listener must have a different port")
+
+
+def _ip_version(host: str) -> int | None:
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return None
+
+
+def _check_advertised(config: BrokerConfig, advertised: tuple[_Address, ...]) -> None:
+    key = "advertised.listeners"
+    text = config.text(key)
+    if not advertised:
+        raise ConfigError(key, text or "", "there must be at least one listener")
+    if any(address.host == "0.0.0.0" for address in advertised):  # noqa: S104 (compared, not bound)
+        given = text if text is not None else config.text("listeners") or ""
+        raise ConfigError(
+            key,
+            given,
+            "no client can reach 0.0.0.0",
+            cure="set advertised.listeners to a name or an address that clients know",
+        )
 
 
 def _protocols(config: BrokerConfig) -> dict[str, str]:
@@ -139,15 +178,24 @@ def _address(key: str, url: str, protocols: Mapping[str, str]) -> _Address:
     return _Address(name, match[2].strip("[]"), port)
 
 
-def _inter_broker(
-    config: BrokerConfig, protocols: Mapping[str, str], advertised: tuple[_Address, ...]
-) -> str:
-    name = config.text("inter.broker.listener.name")
+def _inter_broker(config: BrokerConfig, advertised: tuple[_Address, ...]) -> str:
+    key, other = "inter.broker.listener.name", "security.inter.broker.protocol"
+    name = config.text(key)
     if name is None:
-        wanted = config.text("security.inter.broker.protocol") or "PLAINTEXT"
-        name = next((each.name for each in advertised if protocols[each.name] == wanted), None)
-    if name is None or name.upper() not in {each.name for each in advertised}:
+        key, name = other, config.text(other) or "PLAINTEXT"
+    elif config.explicit(other) is not None:
+        raise ConfigError(key, name, f"only one of it and {other} should be set")
+    names = [each.name for each in advertised]
+    if name.upper() not in names:
         raise ConfigError(
-            "inter.broker.listener.name", str(name), "it must be one of the advertised listeners"
+            key,
+            name,
+            f"the listener between brokers must be an advertised one: {', '.join(names)}",
+            cure="set inter.broker.listener.name",
         )
+    control = config.text("control.plane.listener.name")
+    if control is not None and control.upper() not in names:
+        raise ConfigError("control.plane.listener.name", control, "it must be an advertised listener")
+    if control is not None and control.upper() == name.upper():
+        raise ConfigError("control.plane.listener.name", control, "it must differ from that between brokers")
     return name.upper()

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from klog.config.broker import BrokerConfig
+from klog.config.broker_checks import without_effect
 from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
 from klog.server.broker import Broker
@@ -85,6 +86,8 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
     for name, nearest in config.unknown().items():
         hint = f", did you mean {nearest}?" if nearest else ""
         logger.warning("unknown config %s is ignored%s", name, hint)
+    for name, what in without_effect(config).items():
+        logger.warning("%s has no effect: %s", name, what)
     _raise_file_limit()
     ended = threading.Event()
     fatal: list[str] = []

@@ -9,6 +9,7 @@ accepts later than Java, more connections may wait for it: one that finds no roo
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,6 +20,7 @@ from klog.server.listeners import Listeners
 from klog.server.network import ListenerLimits, NetworkSettings
 
 _LISTEN_BACKLOG: Final = 1024
+_HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]+")
 
 
 def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSettings:
@@ -68,7 +70,7 @@ def _per_ip(config: BrokerConfig) -> Mapping[str, int]:
     found = {}
     for pair in filter(None, (config.text(key) or "").split(",")):
         host, _, limit = pair.strip().rpartition(":")
-        if not host or not limit.isdigit():
+        if _HOST.fullmatch(host) is None or re.fullmatch("-?[0-9]+", limit) is None:
             raise ConfigError(key, pair, "an override is written host:limit")
         found[host] = int(limit)
     if config.number("max.connections.per.ip") == 0 and not found:
@@ -90,7 +92,8 @@ def controller_settings(broker_id: int, config: BrokerConfig) -> ControllerSetti
 
 def log_directories(config: BrokerConfig) -> list[str]:
     """The log directories, absolute, in the order given. Raises `ConfigError`."""
-    text = config.text("log.dirs") or config.text("log.dir") or ""
+    text = config.text("log.dirs")
+    text = config.text("log.dir") or "" if text is None else text
     try:
         found = [os.path.abspath(each.strip()) for each in text.split(",") if each.strip()]
     except FileNotFoundError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klog.config.broker import KEYS_BY_NAME, BrokerConfig, Source, check_dynamic
+from klog.config.broker_checks import broker_id, without_effect
 from klog.config.keys import ConfigError
 from klog.config.topic import (
     SYNONYMS,
@@ -82,3 +83,17 @@ def test_topic_overrides_are_checked() -> None:
 def test_a_compacted_log_rolls_within_its_maximum_lag() -> None:
     assert default_topic_config({"cleanup.policy": "compact", "max.compaction.lag.ms": "7"}).roll_ms == 7
     assert default_topic_config({"max.compaction.lag.ms": "7"}).roll_ms == 604_800_000
+
+
+def test_a_broker_id_may_be_given_by_its_newer_name() -> None:
+    assert broker_id(BrokerConfig({"node.id": "7"})) == 7
+    assert broker_id(BrokerConfig({"node.id": "7", "broker.id": "7"})) == 7
+    with pytest.raises(ConfigError, match=r"Invalid value 7 for configuration node\.id"):
+        broker_id(BrokerConfig({"node.id": "7", "broker.id": "8"}))
+
+
+def test_what_klog_does_not_do_is_told_of_only_where_somebody_asks_for_it() -> None:
+    asked = {"authorizer.class.name": "x.Y", "process.roles": "broker", "zookeeper.set.acl": "true"}
+    assert without_effect(BrokerConfig(asked)).keys() == asked.keys()
+    unasked = {"authorizer.class.name": "", "process.roles": "", "zookeeper.set.acl": "false"}
+    assert without_effect(BrokerConfig(unasked)) == {}

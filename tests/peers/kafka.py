@@ -27,6 +27,7 @@ _SOURCES_BY_MAJOR = {
         "AssignReplicas",
         "AssignedConsumer",
         "CleanServer",
+        "ConfigCheck",
         "ConfigList",
         "Consume",
         "DumpServer",

@@ -178,7 +178,7 @@ def test_another_advertised_address_is_registered(broker: Broker) -> None:
                 "listeners": "OUTER://127.0.0.1:0",
                 "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTER:PLAINTEXT",
             },
-            "inter-broker listener PLAINTEXT",
+            "listener between brokers must be an advertised one: OUTER",
         ),
     ],
 )

@@ -216,6 +216,8 @@ class NetworkThread:
             self._watch(connection, WRITABLE if connection.outbound.size_bytes else 0)
 
     def _close_idle(self) -> None:
+        if self._settings.connections_max_idle_ms < 0:
+            return
         limit_ms = self._now_ms - self._settings.connections_max_idle_ms
         for connection in list(self._connections.values()):
             waits_for_us = connection.handed_over or connection.in_flight is not None or connection.starved

@@ -205,6 +205,16 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not():
         assert patient.receive() == (1, b"at last")
 
 
+def test_with_a_negative_limit_no_connection_is_idle():
+    with running(Echo(), connections_max_idle_ms=-1) as server, Client(server) as idle:
+        idle.ask(b"")
+        # The network thread looks for idle connections once a second.
+        idle.sock.settimeout(1.3)
+        with pytest.raises(TimeoutError):
+            idle.sock.recv(1)
+        assert idle.ask(b"still here") == b"still here"
+
+
 def test_connections_beyond_the_limit_of_an_address_are_closed():
     with running(Echo(), max_connections_per_ip=2) as server, Client(server) as one, Client(server) as two:
         assert one.ask(b"x") == two.ask(b"x") == b"x"

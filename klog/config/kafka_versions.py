@@ -1,0 +1,66 @@
+"""The versions that `inter.broker.protocol.version` and `message.format.version` may name.
+
+Rules: Kafka 3.9's `MetadataVersion`: a release, which stands for the last of its internal versions, or one of
+those (`2.8-IV1`); what follows the release's own digits counts for nothing (`3.9.1` is `3.9`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# Release -> how many internal versions it has; the oldest have none, the last is still being made in 3.9.
+_RELEASES: Final[Mapping[str, int]] = {
+    "0.8.0": 0,
+    "0.8.1": 0,
+    "0.8.2": 0,
+    "0.9.0": 0,
+    "0.10.0": 2,
+    "0.10.1": 3,
+    "0.10.2": 1,
+    "0.11.0": 3,
+    "1.0": 1,
+    "1.1": 1,
+    "2.0": 2,
+    "2.1": 3,
+    "2.2": 2,
+    "2.3": 2,
+    "2.4": 2,
+    "2.5": 1,
+    "2.6": 1,
+    "2.7": 3,
+    "2.8": 2,
+    "3.0": 2,
+    "3.1": 1,
+    "3.2": 1,
+    "3.3": 4,
+    "3.4": 1,
+    "3.5": 3,
+    "3.6": 3,
+    "3.7": 5,
+    "3.8": 1,
+    "3.9": 1,
+    "4.0": 2,
+}
+_UNRELEASED: Final = "4.0"
+_MAGIC_1_FROM: Final = list(_RELEASES).index("0.10.0")
+_MAGIC_2_FROM: Final = list(_RELEASES).index("0.11.0")
+
+
+def release_of(text: str) -> str | None:
+    """The release that a version belongs to; None for what is no version."""
+    parts = text.split(".")
+    key = ".".join(parts[: 3 if text.startswith("0.") else 2])
+    release, dash, internal = key.partition("-IV")
+    count = _RELEASES.get(release)
+    if count is None:
+        return None
+    if dash:
+        return release if internal in map(str, range(count)) else None
+    return None if release == _UNRELEASED else release
+
+
+def magic_of(release: str) -> int:
+    """The newest format of records that a release knows."""
+    at = list(_RELEASES).index(release)
+    return (at >= _MAGIC_1_FROM) + (at >= _MAGIC_2_FROM)
