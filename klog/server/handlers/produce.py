@@ -1,9 +1,10 @@
 """Produce: records into partitions that this broker leads, acknowledged as the producer asks.
 
-Rules: Kafka's `KafkaApis.handleProduceRequest`, `ReplicaManager.appendRecords` and `ProduceRequest.
-validateRecords`; KIP-951 (the new leader along with an error). acks=0 gets no answer (an error closes the
-connection, so that the producer looks for the leader again), acks=1 is answered after the local write,
-acks=-1 when all in-sync replicas have the records. A disk that fails is the log's own to report.
+Rules: Kafka's `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords`; KIP-951 (the new leader
+along with an error). What a request may not carry is found first, in `produce_screening`. acks=0 gets no
+answer (an error closes the connection, so that the producer looks for the leader again), acks=1 is answered
+after the local write, acks=-1 when all in-sync replicas have the records. A disk that fails is the log's own
+to report.
 
 Transactional records are refused as by a Kafka broker that cannot reach a transaction coordinator, for there
 is none yet: nobody could end the transaction.
@@ -14,9 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from klog.formats.columns import CODEC_MASK, TRANSACTIONAL_BIT
-from klog.formats.compression import ZSTD
-from klog.formats.constants import BATCH_CRC_FROM, MAGIC_POSITION
 from klog.formats.errors import StorageError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
@@ -25,6 +23,7 @@ from klog.protocol.produce_response import PartitionProduced, ProduceResponse, e
 from klog.replication.acknowledging import Awaited, DelayedProduce
 from klog.replication.partition import Partition, PartitionError
 from klog.replication.purgatory import Purgatory
+from klog.server.handlers.produce_screening import RefusedRequestError, is_usual, screen
 from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
 from klog.server.traffic import TopicTraffic, Traffic
@@ -34,11 +33,10 @@ ALL_IN_SYNC: Final = -1
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state"))
 # The client id that Kafka's own brokers use towards each other; only it may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
-_MAGIC_2_FROM: Final = 3
-_ZSTD_FROM: Final = 7
 _HINTS_FROM: Final = 10
-_ATTRIBUTES_LOW_BYTE: Final = BATCH_CRC_FROM + 1
 _NO_ERROR: Final = int(ErrorCode.NONE)
+_NO_RECORDS: Final = memoryview(bytearray())
+_NOTHING_REFUSED: Final[Mapping[Key, PartitionProduced]] = {}
 
 # Errors that Kafka answers without a log start offset.
 _BARE: Final = frozenset(
@@ -76,23 +74,33 @@ class ProduceHandler:
         """Write what the request holds, and answer it now or later."""
         version = request.api_version
         produce = decode_produce_request(version, request.body)
+        asked, refused = produce.topics, _NOTHING_REFUSED
+        if not is_usual(version, asked):
+            try:
+                asked, refused = screen(version, produce, self._whereabouts.known)
+            except RefusedRequestError as refusal:
+                self._refuse_all(request, produce, refusal)
+                return
         now_ms = self._clock_ms()
         awaited: dict[Key, Awaited] = {}
         topics: Topics = []
         failed = False
-        for topic, partitions in produce.topics:
+        for topic, partitions in asked:
             internal = topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID
             results: list[PartitionProduced] = []
             for index, records in partitions:
-                if internal:
-                    result, required_offset = _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
+                key = topic, index
+                if key in refused:
+                    result, required_offset = refused[key], 0
                 else:
-                    result, required_offset = self._append((topic, index), records, produce, version, now_ms)
+                    result, required_offset = self._append(
+                        key, records, produce.acks, now_ms, internal=internal
+                    )
                 results.append(result)
                 if result.error_code != _NO_ERROR:
                     failed = True
                 elif required_offset:
-                    awaited[topic, index] = Awaited(required_offset)
+                    awaited[key] = Awaited(required_offset)
             topics.append((topic, results))
         if produce.acks == 0:
             if failed:
@@ -107,41 +115,36 @@ class ProduceHandler:
     def failed(self, request: Request, error: ErrorCode) -> list[bytes] | None:
         """What a request is answered that could not be handled; None where nothing is to be answered."""
         produce = decode_produce_request(request.api_version, request.body)
-        if produce.acks == 0:
-            return None
-        topics = [
-            (topic, [PartitionProduced(index, error) for index, _ in partitions])
-            for topic, partitions in produce.topics
-        ]
-        return [encode_produce_response(request.api_version, ProduceResponse(topics))]
+        return None if produce.acks == 0 else _error_everywhere(request, produce, error)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     def _append(
-        self, key: Key, records: Records, produce: ProduceRequest, version: int, now_ms: int
+        self, key: Key, records: Records, acks: int, now_ms: int, *, internal: bool
     ) -> tuple[PartitionProduced, int]:
         """Write to one partition; its result, and the high watermark that it must wait for (0: none)."""
-        index, acks = key[1], produce.acks
+        index = key[1]
         whereabouts = self._whereabouts
         if not whereabouts.known(key):
             return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if not ALL_IN_SYNC <= acks <= 1:
+            return _refused(index, ErrorCode.INVALID_REQUIRED_ACKS)
         traffic = self._traffic[key[0]]
         traffic.produces += 1
+        if internal:
+            return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
         partition = whereabouts.replicas.partitions.get(key)
+        if partition is None:
+            return _refused(index, whereabouts.missing(key))
         try:
-            data = _allowed(records, version, produce.transactional_id)
-            if not ALL_IN_SYNC <= acks <= 1:
-                return _refused(index, ErrorCode.INVALID_REQUIRED_ACKS)
-            if partition is None:
-                return _refused(index, whereabouts.missing(key))
-            info, moved = partition.append(data, acks, now_ms)
+            info, moved = partition.append(_NO_RECORDS if records is None else records, acks, now_ms)
         except AppendError as refused:
             refusal = _refusal(index, refused, partition)
             _count_refusal(traffic, refusal.error_code, records)
             return refusal, 0
         except PartitionError as refused:
             _count_refusal(traffic, refused.error, records)
-            start = -1 if refused.error in _BARE or partition is None else partition.log.log_start_offset
+            start = -1 if refused.error in _BARE else partition.log.log_start_offset
             return PartitionProduced(index, refused.error, -1, -1, start, (), refused.what), 0
         except (OSError, StorageError):
             return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -158,6 +161,13 @@ class ProduceHandler:
         return produced, required_offset
 
     # -- answering -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _refuse_all(request: Request, produce: ProduceRequest, refused: RefusedRequestError) -> None:
+        if produce.acks == 0:
+            request.close_connection()
+        else:
+            request.respond(_error_everywhere(request, produce, refused.error, refused.what))
 
     def _wait(self, request: Request, topics: Topics, awaited: Mapping[Key, Awaited], due_ms: int) -> None:
         def answer(outcome: Mapping[Key, Awaited]) -> None:
@@ -193,6 +203,18 @@ class ProduceHandler:
         return result if hint == NO_LEADER else result._replace(current_leader=hint)
 
 
+def _error_everywhere(
+    request: Request, produce: ProduceRequest, error: ErrorCode, what: str | None = None
+) -> list[bytes]:
+    """An answer that says the same of every partition, of each once."""
+    named: dict[str, dict[int, PartitionProduced]] = {}
+    for topic, partitions in produce.topics:
+        for index, _ in partitions:
+            named.setdefault(topic, {})[index] = PartitionProduced(index, error, error_message=what)
+    topics = [(topic, list(results.values())) for topic, results in named.items()]
+    return [encode_produce_response(request.api_version, ProduceResponse(topics))]
+
+
 def _count_refusal(traffic: TopicTraffic, error: int, records: Records) -> None:
     """Kafka counts as failed what is not the everyday business of metadata and limits."""
     if error in _TOO_LARGE:
@@ -208,39 +230,11 @@ def _after_wait(result: PartitionProduced, awaited: Awaited | None) -> Partition
     return result._replace(error_code=awaited.error)
 
 
-def _allowed(records: Records, version: int, transactional_id: str | None) -> memoryview:
-    """What this version of the request may carry. Raises `AppendError`, `PartitionError`."""
-    if records is None or len(records) <= MAGIC_POSITION:
-        if version >= _MAGIC_2_FROM:
-            raise AppendError("INVALID_RECORD", f"Produce {version} needs a record batch for every partition")
-        return memoryview(bytearray()) if records is None else records
-    magic = records[MAGIC_POSITION]
-    if version >= _MAGIC_2_FROM and magic != 2:
-        raise AppendError("INVALID_RECORD", f"Produce {version} takes batches of magic 2 only, not {magic}")
-    if magic >= 2 and len(records) > _ATTRIBUTES_LOW_BYTE:
-        attributes = records[_ATTRIBUTES_LOW_BYTE]
-        if attributes & CODEC_MASK == ZSTD and _MAGIC_2_FROM <= version < _ZSTD_FROM:
-            raise AppendError("UNSUPPORTED_COMPRESSION_TYPE", f"Produce {version} knows no zstd")
-        if attributes & TRANSACTIONAL_BIT:
-            raise _no_transaction(transactional_id)
-    return records
-
-
-def _no_transaction(transactional_id: str | None) -> PartitionError:
-    if transactional_id is None:
-        return PartitionError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    # Kafka translates COORDINATOR_NOT_AVAILABLE so: producers retry it without looking for new metadata.
-    return PartitionError(
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        "no transaction coordinator is available to say whether the partition is in the transaction",
-    )
-
-
 def _refused(partition: int, error: ErrorCode) -> tuple[PartitionProduced, int]:
     return PartitionProduced(partition, error), 0
 
 
-def _refusal(partition: int, refused: AppendError, replica: Partition | None) -> PartitionProduced:
+def _refusal(partition: int, refused: AppendError, replica: Partition) -> PartitionProduced:
     error = ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR)
-    start = -1 if replica is None or error in _BARE else replica.log.log_start_offset
+    start = -1 if error in _BARE else replica.log.log_start_offset
     return PartitionProduced(partition, error, -1, -1, start, refused.record_errors, refused.what)

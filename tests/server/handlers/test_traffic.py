@@ -55,8 +55,15 @@ def test_records_that_are_too_large_are_rejected_bytes_and_no_failure(tmp_path) 
 
 
 def test_records_that_are_not_valid_are_a_failure(broker: Broker, topic: TopicTraffic) -> None:
-    produce(broker, (0, None))
+    produce(broker, (0, batch(base_sequence=-1, producer_id=9, producer_epoch=0)))
     assert (topic.produces, topic.failed_produces, topic.bytes_rejected) == (1, 1, 0)
+
+
+def test_what_is_refused_before_anything_is_written_is_not_counted(
+    broker: Broker, topic: TopicTraffic
+) -> None:
+    produce(broker, (0, None))
+    assert (topic.produces, topic.failed_produces, topic.bytes_rejected) == (0, 0, 0)
 
 
 def test_a_partition_that_nobody_knows_is_not_counted(broker: Broker, topic: TopicTraffic) -> None:

@@ -1,0 +1,170 @@
+"""What a Produce request may not carry: found before anything of it is written.
+
+Rules: Kafka's `RequestUtils.hasTransactionalRecords`, `ProduceRequest.validateRecords` and
+`ByteBufferLogInputStream`, in the order of `KafkaApis.handleProduceRequest`. What begins as no batch can, and
+transactional records without a transactional id, refuse the whole request; else each partition is judged by
+itself. Of a partition that is named twice the last records count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from klog.formats.columns import CODEC_MASK, TRANSACTIONAL_BIT
+from klog.formats.compression import ZSTD
+from klog.formats.constants import (
+    BATCH_CRC_FROM,
+    BATCH_HEADER_BYTES,
+    ENTRY_PREFIX_BYTES,
+    MAGIC_POSITION,
+    NO_PRODUCER_ID,
+)
+from klog.formats.errors import KlogError
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.produce_request import PartitionRecords, ProduceRequest, Records
+from klog.protocol.produce_response import PartitionProduced
+from klog.server.handlers.whereabouts import Key
+from klog.storage.log.append_values import AppendError
+from klog.storage.log.validation import demand_possible_tail
+
+_MAGIC_2_FROM: Final = 3
+_ZSTD_FROM: Final = 7
+_V2: Final = 2
+_ATTRIBUTES_LOW_BYTE: Final = BATCH_CRC_FROM + 1
+_PRODUCER_ID: Final = slice(43, 51)
+
+_Topics = list[tuple[str, list[PartitionRecords]]]
+
+
+class RefusedRequestError(KlogError):
+    """A request of which nothing is done; every partition is answered `error`."""
+
+    def __init__(self, error: ErrorCode, what: str) -> None:
+        super().__init__(what)
+        self.error = error
+
+
+class Screened(NamedTuple):
+    """What is left to be written, each partition once, and what has been refused of it."""
+
+    topics: _Topics
+    refused: Mapping[Key, PartitionProduced]
+
+
+class _Head(NamedTuple):
+    """A batch or message as far as screening looks at it."""
+
+    size_bytes: int
+    magic: int
+    attributes: int
+    producer_id: int
+
+
+def is_usual(version: int, topics: _Topics) -> bool:
+    """Whether there is nothing to screen: one whole batch of magic 2 in each partition, not transactional,
+    and no partition twice.
+    """
+    if version < _ZSTD_FROM:
+        return False
+    keys = set()
+    count = 0
+    for topic, partitions in topics:
+        if not partitions:
+            return False
+        for index, records in partitions:
+            if (
+                records is None
+                or len(records) < BATCH_HEADER_BYTES
+                or int.from_bytes(records[8:ENTRY_PREFIX_BYTES], "big") + ENTRY_PREFIX_BYTES != len(records)
+                or records[MAGIC_POSITION] != _V2
+                or records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
+            ):
+                return False
+            keys.add((topic, index))
+        count += len(partitions)
+    return len(keys) == count
+
+
+def screen(version: int, request: ProduceRequest, known: Callable[[Key], bool]) -> Screened:
+    """Judge a request; `known` says whether the cluster has a partition, and nothing is said of others.
+
+    Raises `RefusedRequestError`.
+    """
+    merged: dict[str, dict[int, Records]] = {}
+    for topic, partitions in request.topics:
+        for index, records in partitions:
+            _demand_first_batch(records, request.transactional_id)
+            merged.setdefault(topic, {})[index] = records
+    refused: dict[Key, PartitionProduced] = {}
+    for topic, named in merged.items():
+        for index, records in named.items():
+            if known((topic, index)):
+                refusal = _refusal(version, index, records)
+                if refusal is not None:
+                    refused[topic, index] = refusal
+    return Screened([(topic, list(named.items())) for topic, named in merged.items()], refused)
+
+
+def _demand_first_batch(records: Records, transactional_id: str | None) -> None:
+    """Raises `RefusedRequestError`."""
+    try:
+        first = _head(records)
+    except AppendError as corrupt:
+        raise RefusedRequestError(ErrorCode.CORRUPT_MESSAGE, corrupt.what) from corrupt
+    if first is not None and first.attributes & TRANSACTIONAL_BIT and transactional_id is None:
+        raise RefusedRequestError(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            "transactional records without a transactional id",
+        )
+
+
+def _refusal(version: int, index: int, records: Records) -> PartitionProduced | None:
+    """Why a partition's records, whose first batch was looked at, may not be written; None where they may."""
+    first = _head(records)
+    if version >= _MAGIC_2_FROM:
+        if first is None or records is None:
+            what = f"Produce {version} needs a record batch for every partition"
+            return _refused(index, ErrorCode.INVALID_RECORD, what)
+        if first.magic != _V2:
+            what = f"Produce {version} takes batches of magic 2 only, not {first.magic}"
+            return _refused(index, ErrorCode.INVALID_RECORD, what)
+        if first.attributes & CODEC_MASK == ZSTD and version < _ZSTD_FROM:
+            what = f"Produce {version} knows no zstd"
+            return _refused(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, what)
+        try:
+            second = _head(records[first.size_bytes :])
+        except AppendError as corrupt:
+            return _refused(index, ErrorCode.CORRUPT_MESSAGE, corrupt.what)
+        if second is not None:
+            what = f"Produce {version} takes one record batch for a partition"
+            return _refused(index, ErrorCode.INVALID_RECORD, what)
+    if first is not None and first.attributes & TRANSACTIONAL_BIT and first.producer_id > NO_PRODUCER_ID:
+        # Kafka translates COORDINATOR_NOT_AVAILABLE so: producers retry it without looking for new metadata.
+        return _refused(
+            index,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            "no transaction coordinator is available to say whether the partition is in the transaction",
+        )
+    return None
+
+
+def _refused(index: int, error: ErrorCode, what: str) -> PartitionProduced:
+    return PartitionProduced(index, error, error_message=what)
+
+
+def _head(records: Records) -> _Head | None:
+    """The batch or message that records begin with; None where none is whole. Raises `AppendError` where none
+    can begin so.
+    """
+    if records is None:
+        return None
+    demand_possible_tail(records)
+    size_bytes = int.from_bytes(records[8:ENTRY_PREFIX_BYTES], "big") + ENTRY_PREFIX_BYTES
+    if len(records) <= MAGIC_POSITION or len(records) < size_bytes:
+        return None
+    magic = records[MAGIC_POSITION]
+    if magic < _V2:
+        return _Head(size_bytes, magic, 0, NO_PRODUCER_ID)
+    producer_id = int.from_bytes(records[_PRODUCER_ID], "big", signed=True)
+    return _Head(size_bytes, magic, records[_ATTRIBUTES_LOW_BYTE], producer_id)
