@@ -172,7 +172,7 @@ def _opened(directory: str, config: TopicConfig, settings: LoadSettings, files: 
         replay=not settings.clean,
     )
     segments[-1].activate()
-    recovery_point = end if settings.clean else min(settings.recovery_point, end)
+    recovery_point = end if settings.clean else max(min(settings.recovery_point, end), start)
     return LogState(tuple(segments), producers, snapshots, epochs, start, end, recovery_point)
 
 

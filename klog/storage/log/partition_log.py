@@ -360,6 +360,7 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset
+        self.recovery_point = max(self.recovery_point, offset)
         self.epochs.truncate_from_start(offset)
         self.producers.high_watermark_moved(offset)
         return True

@@ -290,13 +290,18 @@ class LogSegment:
         return None
 
     def next_offset(self) -> int:
-        """The offset after the last batch, the base offset of an empty segment."""
+        """The offset after the last batch, the base offset of an empty segment.
+
+        Raises `CorruptRecordError` where the segment ends inside a batch.
+        """
         position = self.offset_index.last.position
         next_offset = self.base_offset
         while position < self.size:
             place = self.batch_at(position)
             next_offset = place.last_offset + 1
             position += place.size
+        if position > self.size:
+            raise CorruptRecordError("the segment ends inside a batch", file=self.file.path)
         return next_offset
 
     def largest_timestamp(self) -> int:

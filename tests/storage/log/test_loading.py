@@ -92,6 +92,24 @@ def test_a_clean_log_is_opened_without_reading_its_records(tmp_path: Path) -> No
     assert (again.log_end_offset, loaded.findings) == (10, ())
 
 
+def test_a_clean_log_that_ends_inside_a_batch_is_not_as_clean_as_it_seemed(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 3)
+    log.close()
+    os.truncate(log.segments.active.path(FileKind.LOG), log.size_bytes - 1)
+    again, loaded = reload(log, tmp_path, clean=True)
+    assert again.log_end_offset == 2
+    assert [finding.what for finding in loaded.findings] == ["last batch needs 71 bytes, 70 are left"]
+
+
+def test_the_recovery_point_is_not_below_the_log_start(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 5)
+    log.release()
+    again, _ = reload(log, tmp_path, recovery_point=1, log_start_offset=3)
+    assert (again.log_start_offset, again.recovery_point) == (3, 3)
+
+
 def test_an_unclean_log_is_read_from_the_segment_of_its_recovery_point_on(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 5)

@@ -397,6 +397,8 @@ def test_the_log_start_may_lie_inside_a_batch(tmp_path: Path) -> None:
     assert not log.advance_log_start(1)
     assert offsets_of(log.read(2, 10_000, 8)) == [(0, 3), (4, 7)]
     assert [tuple(entry) for entry in log.epochs.entries] == [(0, 2)]
+    # What lies below it need not be recovered any more.
+    assert log.recovery_point == 2
 
 
 def test_the_log_start_may_not_pass_the_high_watermark(tmp_path: Path) -> None:
