@@ -28,8 +28,10 @@ def main() -> None:
     """Run the broker of this process."""
     work, *options = sys.argv[1:]
     orphaned = threading.Event()
-    threading.Thread(target=_follow_parent, args=(orphaned,), daemon=True).start()
     try:
+        # Until the broker listens to signals itself, one must not end Python before the directory is removed.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        threading.Thread(target=_follow_parent, args=(orphaned,), daemon=True).start()
         run(Launch(options=options), on_serving=_tell_where)
     except KlogError as error:
         print(f"klog: {error}", file=sys.stderr)  # noqa: T201

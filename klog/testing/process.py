@@ -87,7 +87,9 @@ class BrokerProcess:
     # -- its life --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start it and wait until it serves. Raises BrokerFailedError."""
+        """Start it, unless it runs, and wait until it serves. Raises BrokerFailedError."""
+        if self._process is not None:
+            return
         options = [f"{key}={value}" for key, value in self._config.items()]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 (this Python, this package)
@@ -95,6 +97,8 @@ class BrokerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                # Ctrl-C is for whoever runs the tests, who stops the broker when it is no longer needed.
+                start_new_session=True,
             )
         where = json.loads(self._first_line(self._process))
         self.endpoints = where["endpoints"]
@@ -104,7 +108,10 @@ class BrokerProcess:
 
     def _first_line(self, process: subprocess.Popen[bytes]) -> bytes:
         output = _pipe(process.stdout)
-        ready, _, _ = select.select([output], [], [], START_TIMEOUT_S)
+        # Unlike select(), it takes descriptors beyond 1023.
+        answer = select.poll()
+        answer.register(output, select.POLLIN)
+        ready = answer.poll(START_TIMEOUT_S * 1000)
         line = output.readline() if ready else b""
         if line:
             return line

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -121,6 +123,51 @@ def test_a_broker_does_not_outlive_whoever_started_it() -> None:
         parent.wait()
         eventually(lambda: not is_alive(int(pid)))
     assert not Path(work).exists()
+
+
+def test_one_whose_starter_was_gone_before_it_began_leaves_nothing(tmp_path: Path) -> None:
+    for number in range(2):
+        work = tmp_path / str(number)
+        work.mkdir()
+        command = [sys.executable, "-m", "klog.testing.child", str(work), f"log.dirs={work / 'logs'}"]
+        options = ["listeners=PLAINTEXT://127.0.0.1:0"]
+        done = subprocess.run([*command, *options], stdin=subprocess.DEVNULL, timeout=30, check=False)
+        assert done.returncode == 0
+        assert not work.exists()
+
+
+def test_a_running_broker_is_not_started_again() -> None:
+    with klog.testing.broker() as broker:
+        pid = broker.pid
+        broker.start()
+        assert broker.pid == pid
+
+
+def test_ctrl_c_is_the_tests_own_and_not_the_brokers() -> None:
+    text = """
+import os, signal, klog.testing
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+with klog.testing.broker() as broker:
+    os.killpg(0, signal.SIGINT)
+    broker.create_topic("still-served")
+    print("served")
+"""
+    command = [sys.executable, "-c", text]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, start_new_session=True, check=False
+    )
+    assert (done.stdout, done.stderr) == ("served\n", "")
+
+
+def test_a_broker_starts_where_many_files_are_open(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    with ExitStack() as held:
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while held.enter_context((tmp_path / "x").open("w")).fileno() < 1024:
+            pass
+        with klog.testing.broker() as broker:
+            assert broker.bootstrap_servers
 
 
 def test_one_broker_serves_the_whole_run(klog_broker) -> None:
