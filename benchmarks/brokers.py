@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.contestants import KAFKA
 from benchmarks.measure import MIB, BenchmarkError
+from benchmarks.package import packaged_klog
 from tests.peers import STOCK_TOOL_FLAGS
 from tests.peers.broker import free_port, properties_text
 from tests.peers.kafka import java_environment
@@ -121,10 +122,9 @@ def _rss_of(pid: int) -> int:
 def start_klog(work: Path, config: Mapping[str, str | int] | None = None) -> RunningBroker:
     work.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    # As installed: a checkout may be set up not to keep compiled modules, a package has them.
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    env["PYTHONPYCACHEPREFIX"] = str(work.parent / "pycache")
-    command = [str(Path(sys.executable).with_name("klog")), "serve", "--config", "server.properties"]
+    env |= {"PYTHONPATH": str(packaged_klog()), "PYTHONPYCACHEPREFIX": str(work.parent / "pycache")}
+    command = [sys.executable, "-P", "-m", "klog", "serve", "--config", "server.properties"]
     return RunningBroker("klog", command, _configured(work, port, config or {}), work, env)
 
 

@@ -116,11 +116,14 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.machinery import EXTENSION_SUFFIXES
         from importlib.metadata import version
 
         from klog.formats import kernel
+        from klog.storage.log import segment
 
-        print(f"klog {version('klog')} ({kernel.IMPLEMENTATION} kernel)")  # noqa: T201
+        broker = "compiled" if segment.__file__.endswith(tuple(EXTENSION_SUFFIXES)) else "interpreted"
+        print(f"klog {version('klog')} ({kernel.IMPLEMENTATION} kernel, {broker} broker)")  # noqa: T201
         raise typer.Exit
 
 
@@ -129,7 +132,10 @@ def _root(
     _: Annotated[
         bool,
         typer.Option(
-            "--version", help="Show the version and which kernel runs.", callback=_version, is_eager=True
+            "--version",
+            help="Show the version, and what of it is compiled.",
+            callback=_version,
+            is_eager=True,
         ),
     ] = False,
 ) -> None:

@@ -167,7 +167,7 @@ class Partition:
         """The smallest log start offset of this leader and of its followers on live brokers."""
         start = self.log.log_start_offset
         followers = [replica for replica in self.replicas if replica != self.broker_id and is_alive(replica)]
-        return min([start, *(self.follower_start_offsets.get(replica, -1) for replica in followers)])
+        return min([start] + [self.follower_start_offsets.get(replica, -1) for replica in followers])
 
     def delete_records(self, offset: int) -> int:
         """Move the log's start up to an offset below the high watermark (-1: up to it); the offset meant.
