@@ -13,6 +13,7 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
+from klog.formats.errors import UsageError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchRequest, decode_fetch_request
 from klog.protocol.fetch_response import (
@@ -48,12 +49,12 @@ from klog.server.network.request import Request
 from klog.server.traffic import Traffic
 
 _STORAGE_ERROR_FROM: Final = 6
-_SESSIONS_FROM: Final = 7
 _ZSTD_FROM: Final = 10
 _FROM_FOLLOWERS_FROM: Final = 11
 _TOPIC_IDS_FROM: Final = 13
 _HINTS_FROM: Final = 16
 _READ_COMMITTED: Final = 1
+_ISOLATION_LEVELS: Final = frozenset((0, _READ_COMMITTED))
 _UNKNOWN: Final = -1
 _NO_RECORDS: Final = b""
 
@@ -111,10 +112,16 @@ class FetchHandler:
         self._purgatory.watch(operation, operation.keys)
 
     def failed(self, request: Request, error: ErrorCode) -> list[BodyPart] | None:
-        """What a request is answered that could not be handled; None where its version cannot say it."""
-        if request.api_version < _SESSIONS_FROM:
-            return None
-        return encode_fetch_response(request.api_version, FetchResponse([], error))
+        """What a request is answered that could not be handled."""
+        version, topics = request.api_version, []
+        fetch = decode_fetch_request(version, request.body)
+        if version < _TOPIC_IDS_FROM:
+            # Versions below 7 have no error of the whole request.
+            topics = [
+                TopicFetched(topic, None, [_without_records(each[0], error) for each in partitions])
+                for topic, _, partitions in fetch.topics
+            ]
+        return encode_fetch_response(version, FetchResponse(topics, error, fetch.session_id))
 
     # -- what is asked for -----------------------------------------------------------------------------------
 
@@ -133,7 +140,10 @@ class FetchHandler:
         return wanted
 
     def _limits(self, version: int, fetch: FetchRequest) -> FetchLimits:
+        """Raises `UsageError`."""
         replica_id = fetch.replica_id
+        if fetch.isolation_level not in _ISOLATION_LEVELS:
+            raise UsageError(f"there is no isolation level {fetch.isolation_level}")
         max_bytes = min(fetch.max_bytes, self._max_bytes)
         return FetchLimits(
             min(fetch.min_bytes, max_bytes),
@@ -172,13 +182,13 @@ class FetchHandler:
                 # A session's topic that was unknown when it was named may be known by now.
                 name = self._whereabouts.topic_name(entry.topic_id)
                 if name is None:
-                    refused.append((key, _refusal(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
+                    refused.append((key, _unknown(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
                     continue
                 entry = entry._replace(key=(name, entry.key[1]))
             if known(entry.key):
                 entries.append(entry)
             else:
-                refused.append((key, _refusal(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+                refused.append((key, _unknown(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
         return entries, refused
 
     # -- what is answered ------------------------------------------------------------------------------------
@@ -197,8 +207,6 @@ class FetchHandler:
             answer = _answer_of(found, committed=committed)
             if answer.error_code != _NO_ERROR:
                 answer = self._explained(request, entry.key, answer, nodes)
-            elif version < _ZSTD_FROM and self._is_zstd(entry.key):
-                answer = _refusal(entry.key[1], ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             answers.append(((entry.topic_id or entry.key[0], entry.key[1]), answer))
         answers += pending.refused
         finished = self._sessions.finish(
@@ -207,8 +215,11 @@ class FetchHandler:
             privileged=fetch.replica_id >= 0,
             uses_topic_ids=version >= _TOPIC_IDS_FROM,
         )
+        told = finished.answers
+        if version < _ZSTD_FROM:
+            told = [(key, self._as_known(str(key[0]), answer)) for key, answer in told]
         response = FetchResponse(
-            _by_topic(version, finished.answers),
+            _by_topic(version, told),
             finished.error,
             finished.session_id,
             0,
@@ -243,9 +254,12 @@ class FetchHandler:
             return answer._replace(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return answer
 
-    def _is_zstd(self, key: Key) -> bool:
-        partition = self._whereabouts.replicas.partitions.get(key)
-        return partition is not None and partition.log.config.compression_type == "zstd"
+    def _as_known(self, topic: str, answer: PartitionFetched) -> PartitionFetched:
+        """An answer for a version that has no zstd. Its session knows nothing of it, and goes on."""
+        partition = self._whereabouts.replicas.partitions.get((topic, answer.partition))
+        if partition is None or partition.log.config.compression_type != "zstd":
+            return answer
+        return _without_records(answer.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
 class _Pending:
@@ -270,6 +284,14 @@ def _forgotten(fetch: FetchRequest) -> list[SessionKey]:
         for topic, topic_id, partitions in fetch.forgotten
         for index in partitions
     ]
+
+
+def _without_records(partition: int, error: ErrorCode) -> PartitionFetched:
+    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=())
+
+
+def _unknown(partition: int, error: ErrorCode) -> PartitionFetched:
+    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=(), records=_NO_RECORDS)
 
 
 def _refusal(partition: int, error: ErrorCode) -> PartitionFetched:

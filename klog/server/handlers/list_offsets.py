@@ -28,7 +28,9 @@ MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 DEBUGGING_REPLICA: Final = -2
+_READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
+_ISOLATION_LEVELS: Final = (_READ_UNCOMMITTED, _READ_COMMITTED)
 _OFFSET_NOT_AVAILABLE_FROM: Final = 5
 _NOTHING: Final = TimedOffset(-1, -1, -1)
 
@@ -49,7 +51,7 @@ class _Asker(NamedTuple):
 
     version: int
     replica_id: int
-    committed: bool
+    isolation_level: int
 
 
 class ListOffsetsHandler:
@@ -62,8 +64,8 @@ class ListOffsetsHandler:
         """Answer at once; a time may have to be looked for in the log's files."""
         asked = entity_of(request)
         # Version 1 has no isolation level.
-        committed = getattr(asked, "isolation_level", 0) == _READ_COMMITTED
-        asker = _Asker(request.api_version, asked.replica_id, committed)
+        isolation_level = getattr(asked, "isolation_level", _READ_UNCOMMITTED)
+        asker = _Asker(request.api_version, asked.replica_id, isolation_level)
         times = Counter(
             (topic.name, each.partition_index) for topic in asked.topics for each in topic.partitions
         )
@@ -91,6 +93,8 @@ class ListOffsetsHandler:
             timestamp = asked.timestamp
             if timestamp < 0 and asker.version < _KNOWN_FROM.get(timestamp, asker.version + 1):
                 raise PartitionError(ErrorCode.UNSUPPORTED_VERSION)
+            if asker.replica_id == CONSUMER and asker.isolation_level not in _ISOLATION_LEVELS:
+                raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
             partition = self._whereabouts.partition(key)
             # Versions 1 to 3 know no leader epochs.
             epoch = getattr(asked, "current_leader_epoch", ANY_EPOCH)
@@ -120,10 +124,11 @@ def _offset(partition: Partition, timestamp: int, epoch: int, asker: _Asker) -> 
     Raises `PartitionError`, `CorruptRecordError`, `OSError`, `StorageError`.
     """
     log = partition.log
+    committed = asker.isolation_level == _READ_COMMITTED
     with log.lock:
         partition.require_epoch(epoch, leader_only=asker.replica_id != DEBUGGING_REPLICA)
         is_client = asker.replica_id == CONSUMER
-        limit = partition.limit(CONSUMER, committed=asker.committed) if is_client else log.log_end_offset
+        limit = partition.limit(CONSUMER, committed=committed) if is_client else log.log_end_offset
         is_behind = is_client and partition.epoch_start_offset > log.high_watermark
         leader_epoch = partition.leader_epoch
     if timestamp in _STARTS:

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from klog.formats.errors import UsageError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
@@ -450,6 +451,8 @@ def test_zstd_topics_are_refused_before_version_10(tmp_path) -> None:
     handler = handler_of(broker)
     errors = [fetched(fetch(handler, version=version)).error_code for version in (9, 10)]
     assert errors == [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.NONE]
+    beyond = fetched(fetch(handler, wants(offset=9), version=9))
+    assert (beyond.error_code, beyond.records) == (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, None)
 
 
 def test_what_is_no_fetch_request_is_said_to_be_malformed(handler: FetchHandler) -> None:
@@ -460,4 +463,29 @@ def test_what_is_no_fetch_request_is_said_to_be_malformed(handler: FetchHandler)
 def test_a_request_that_could_not_be_handled_has_its_error_on_top(handler: FetchHandler) -> None:
     parts = handler.failed(fetch_request(version=17), ErrorCode.UNKNOWN_SERVER_ERROR)
     assert decode_fetch_response(17, b"".join(parts)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert handler.failed(fetch_request(version=6), ErrorCode.UNKNOWN_SERVER_ERROR) is None
+
+
+@pytest.mark.parametrize("version", range(4, 13))
+def test_versions_without_topic_ids_have_the_error_of_a_request_in_every_partition(
+    handler: FetchHandler, version: int
+) -> None:
+    request = fetch_request(wants(0), wants(3), version=version)
+    answer = decode_fetch_response(version, b"".join(handler.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)))
+    ((topic, _, partitions),) = answer.topics
+    assert (topic, [(each.partition, each.error_code) for each in partitions]) == (TOPIC, [(0, -1), (3, -1)])
+    assert answer.error_code == (ErrorCode.UNKNOWN_SERVER_ERROR if version >= 7 else ErrorCode.NONE)
+
+
+@pytest.mark.parametrize("level", [-1, 2])
+def test_other_isolation_levels_than_kafkas_are_refused(handler: FetchHandler, level: int) -> None:
+    with pytest.raises(UsageError):
+        fetch(handler, committed=level)
+
+
+def test_only_a_partition_that_is_known_is_told_without_transactions(
+    broker: Broker, handler: FetchHandler
+) -> None:
+    broker.lead()
+    beyond = fetched(fetch(handler, wants(offset=9)))
+    unknown = fetched(fetch(handler, wants(8)))
+    assert (beyond.aborted_transactions, unknown.aborted_transactions) == (None, [])

@@ -332,3 +332,13 @@ class EvictionMachine(RuleBasedStateMachine):
 
 EvictionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
 TestEvictionMachine = EvictionMachine.TestCase
+
+
+def test_that_a_version_has_no_zstd_is_nothing_to_its_session(tmp_path) -> None:
+    broker = Broker(tmp_path, {TOPIC: {"compression.type": "zstd"}})
+    broker.lead()
+    broker.append()
+    client = Client(broker)
+    first = client.fetch(wants(offset=1), version=9)
+    assert [each.error_code for _, _, (each,) in first.topics] == [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE]
+    assert client.fetch(version=9).topics == []

@@ -210,3 +210,13 @@ def test_any_time_finds_what_a_scan_would_find(tmp_path_factory, times: list[int
     append_at(broker, *(START_MS + time for time in times))
     first = next((n for n, time in enumerate(times) if time >= asked), -1)
     assert offset(ListOffsetsHandler(broker.whereabouts), START_MS + asked)[2] == first
+
+
+@pytest.mark.parametrize("level", [-1, 2])
+def test_other_isolation_levels_than_kafkas_are_a_servers_error_to_consumers(broker, handler, level) -> None:
+    broker.lead()
+    (refused,) = ask(handler, committed=level)
+    (unheeded,) = ask(handler, committed=level, replica_id=-2)
+    (unsupported,) = ask(handler, -9, committed=level)
+    errors = [each.error_code for each in (refused, unheeded, unsupported)]
+    assert errors == [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION]
