@@ -10,7 +10,7 @@ from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import INT64_MAX, ConfigError, Value
-from klog.config.topic import TopicConfig, defaults, parse_overrides, topic_config
+from klog.config.topic import TopicConfig, check_topic_values, defaults, parse_overrides, topic_config
 from klog.formats.errors import UsageError
 
 _FORMAT: Final = "message.format.version"
@@ -51,7 +51,7 @@ def topic_config_on(config: BrokerConfig, overrides: Mapping[str, str]) -> Topic
 def check_topic_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
     """Whether a topic of a ZooKeeper cluster may have these configs. Raises `ConfigError`, `UsageError`."""
     values = topic_values(config, overrides)
-    topic_config(values)
+    check_topic_values(values)
     for name in _ONLY_IN_KRAFT:
         if values[name] is True:
             raise UsageError(f"{name} cannot be set in a cluster that keeps its metadata in ZooKeeper's tree")

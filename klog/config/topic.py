@@ -164,22 +164,31 @@ _FIELDS: Final = tuple(TopicConfig.__dataclass_fields__)
 
 
 def topic_config(values: Mapping[str, Value]) -> TopicConfig:
-    """The typed configs of one topic. Raises `ConfigError` where two of them contradict each other."""
+    """The typed configs of one topic."""
     found: dict[str, Any] = {field: values[field.replace("_", ".")] for field in _FIELDS}
     found["cleanup_policy"] = frozenset(found["cleanup_policy"])
-    config = TopicConfig(**found)
+    return TopicConfig(**found)
+
+
+def check_topic_values(values: Mapping[str, Value]) -> None:
+    """Whether somebody may set a topic's configs so. Raises `ConfigError` where two contradict each other.
+
+    Logs go by them all the same: a broker's default may have changed under a topic.
+    """
+    config = topic_config(values)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
         raise ConfigError(
             "min.compaction.lag.ms",
             str(config.min_compaction_lag_ms),
             f"it is greater than max.compaction.lag.ms ({config.max_compaction_lag_ms})",
         )
-    return config
 
 
 def default_topic_config(overrides: Mapping[str, str] | None = None) -> TopicConfig:
     """The configs of a topic on a broker that sets nothing, with some overridden. Raises as the parts do."""
-    return topic_config(defaults(lambda _: None) | parse_overrides(overrides or {}))
+    values = defaults(lambda _: None) | parse_overrides(overrides or {})
+    check_topic_values(values)
+    return topic_config(values)
 
 
 def texts(values: Mapping[str, Value], names: Iterable[str]) -> dict[str, str | None]:

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_topics import topic_config_on
+from klog.config.keys import ConfigError
 from klog.config.topic import KEYS_BY_NAME, TopicConfig
+from klog.formats.errors import UsageError
 
 
 class LiveConfig:
@@ -32,20 +34,28 @@ class LiveConfig:
         return self._overrides.get(topic, {})
 
     def topic(self, topic: str) -> TopicConfig:
-        """The configs of a topic's logs. Raises `ConfigError` where its overrides contradict each other."""
+        """The configs of a topic's logs."""
         found = self._typed.get(topic)
         if found is None:
-            # Names that Kafka knows by now and klog does not are somebody else's.
-            known = {
-                name: text for name, text in self._overrides.get(topic, {}).items() if name in KEYS_BY_NAME
-            }
-            found = topic_config_on(self._broker, known)
+            found = self._read(self._overrides.get(topic, {}))
             with self._changing:
                 self._typed[topic] = found
         return found
 
+    def _read(self, overrides: Mapping[str, str]) -> TopicConfig:
+        # Names that Kafka knows by now and klog does not are somebody else's.
+        known = {name: text for name, text in overrides.items() if name in KEYS_BY_NAME}
+        return topic_config_on(self._broker, known)
+
     def set_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """A topic's overrides have changed (empty: it has none, or is gone)."""
+        """A topic's overrides have changed (empty: it has none, or is gone).
+
+        Raises `UsageError` where one has a bad value; then the topic stays as it was.
+        """
+        try:
+            self._read(overrides)
+        except ConfigError as error:
+            raise UsageError(f"The configs of topic {topic} cannot be used: {error.what}") from error
         with self._changing:
             if overrides:
                 self._overrides[topic] = dict(overrides)

@@ -10,10 +10,10 @@ from klog.config.keys import ConfigError
 from klog.config.topic import (
     SYNONYMS,
     TOPIC_CONFIG_OF,
+    check_topic_values,
     default_topic_config,
     defaults,
     parse_overrides,
-    topic_config,
 )
 from klog.formats.errors import UsageError
 
@@ -76,8 +76,9 @@ def test_topic_overrides_are_checked() -> None:
     assert default_topic_config({"cleanup.policy": "compact,delete"}).compact
     with pytest.raises(UsageError, match="Unknown topic config name: retention"):
         parse_overrides({"retention": "1"})
+    lags = {"min.compaction.lag.ms": 10, "max.compaction.lag.ms": 5}
     with pytest.raises(ConfigError, match=r"max\.compaction\.lag\.ms"):
-        topic_config(defaults(lambda _: None) | {"min.compaction.lag.ms": 10, "max.compaction.lag.ms": 5})
+        check_topic_values(defaults(lambda _: None) | lags)
 
 
 def test_a_compacted_log_rolls_within_its_maximum_lag() -> None:

@@ -12,9 +12,10 @@ import pytest
 
 from klog.config.broker import BrokerConfig
 from klog.formats.batch_builder import RecordData, build_batch
-from klog.formats.errors import StorageError
+from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
+from klog.metadata.configs import change_config, write_config
 from klog.metadata.control_requests import LeaderAndIsrPartition, LeaderAndIsrRequest
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.topics import ask_for_deletion, create_topic, new_topic_id, read_topics
@@ -156,3 +157,37 @@ def test_a_topic_that_gets_its_id_later_has_it_on_disk_at_once(tmp_path: Path, b
         answer = broker.replicas.leader_and_isr(LeaderAndIsrRequest(7, 9, 1, (state,), ids, ()))
         assert answer.partitions == {where: ErrorCode.NONE}
     assert topic_id in (tmp_path / "a" / "old-0" / "partition.metadata").read_text()
+
+
+def test_a_bad_config_in_the_tree_keeps_its_topic_as_it_is_and_those_after_it_are_heard(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(broker, "bad", **{"retention.ms": "5"})
+    make_topic(broker, "good")
+    change_config(broker.store, "topics/bad", {"retention.ms": "6", "segment.bytes": "-5"})
+    change_config(broker.store, "topics/good", {"retention.ms": "7"})
+    good = broker.replicas.partitions[TopicPartition("good", 0)]
+    eventually(lambda: good.log.config.retention_ms == 7)
+    assert broker.live.topic("bad").retention_ms == 5
+    assert "The configs of topics/bad stay as they are" in caplog.text
+
+
+def test_the_start_is_refused_where_a_topics_configs_cannot_be_used(tmp_path: Path, broker: Broker) -> None:
+    make_topic(broker, "bad")
+    write_config(broker.store, "topics/bad", {"segment.bytes": "-5"})
+    broker.stop()
+    with pytest.raises(UsageError, match=r"topic bad cannot be used: Invalid value -5 .* segment\.bytes"):
+        Broker(config(tmp_path / "a"))
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_default_that_contradicts_a_topics_own_config_keeps_no_log_from_its_place(
+    tmp_path: Path, broker: Broker
+) -> None:
+    make_topic(broker, "slow", **{"cleanup.policy": "compact", "min.compaction.lag.ms": "1000"})
+    broker.stop()
+    again = Broker(config(tmp_path / "a", log_cleaner_max_compaction_lag_ms="500"))
+    try:
+        eventually(lambda: TopicPartition("slow", 0) in again.replicas.partitions)
+    finally:
+        again.stop()

@@ -13,7 +13,7 @@ from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.dynamic import applicable
-from klog.formats.errors import KlogError
+from klog.formats.errors import KlogError, UsageError
 from klog.metadata.configs import read_config, read_configs
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.paths import DEFAULT_ENTITY
@@ -30,7 +30,7 @@ class ConfigChanges:
 
     `replace` gets the broker's configs after a change, or, though they are the same, when somebody has set
     them again: files that they name may have changed. It raises `KlogError` where it leaves everything as it
-    was. `topic_changed` gets a topic with its overrides.
+    was. `topic_changed` gets a topic with its overrides, and raises `UsageError` where they have a bad value.
     `unclean_enabled` is told of a topic (or, with None, of the default) that now allows unclean elections.
     """
 
@@ -67,7 +67,7 @@ class ConfigChanges:
                 self._read_topic(desanitize(name))
             elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
                 self._read_brokers(name, set_again=True)
-        except InvalidZnodeError as error:
+        except (InvalidZnodeError, UsageError) as error:
             _log.error("The configs of %s stay as they are: %s", entity_path, error)
 
     def _read_topic(self, topic: str) -> None:
