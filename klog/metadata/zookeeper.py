@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
+from klog.config.keys import ConfigError
 from klog.metadata._kazoo import (
     SESSION_STATES,
     WATCH_KINDS,
@@ -43,6 +44,7 @@ from klog.metadata.store import (
 from klog.metadata.watches import Dispatcher, WatchRegistry
 
 if TYPE_CHECKING:
+    from kazoo.client import KazooClient
     from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
@@ -61,11 +63,24 @@ class _Pending(Protocol[_Answer_co]):
     def get(self) -> _Answer_co: ...
 
 
+def _client_of(servers: str, session_timeout_ms: int) -> KazooClient:
+    from kazoo.client import KazooClient
+
+    # ZooKeeper's own client passes over what is empty between commas.
+    named = ",".join(each for each in servers.split(",") if each.strip())
+    try:
+        return KazooClient(named, timeout=session_timeout_ms / 1000, connection_retry=_CONNECTION_RETRY)
+    except ValueError as error:
+        cure = "name servers as in host:port,host:port/chroot"
+        raise ConfigError("zookeeper.connect", servers, str(error), cure=cure) from error
+
+
 class ZooKeeperStore:
     """A MetadataStore on `hosts` (`host:port,host:port/chroot`, as in `zookeeper.connect`).
 
     The chroot is created when it is missing. Reads wait up to a session timeout for the connection to come
-    back. Raises ConnectionLossError when no server answers within `connect_timeout_ms`.
+    back. Raises ConnectionLossError when no server answers within `connect_timeout_ms`, ConfigError when
+    `hosts` names none.
     """
 
     def __init__(
@@ -75,7 +90,6 @@ class ZooKeeperStore:
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
         connect_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
     ) -> None:
-        from kazoo.client import KazooClient
         from kazoo.handlers.threading import KazooTimeoutError
 
         servers, slash, root = hosts.partition("/")
@@ -87,9 +101,7 @@ class ZooKeeperStore:
         self._listeners: list[SessionListener] = []
         self._connected = threading.Event()
         self._closed = False
-        self._client = KazooClient(
-            servers, timeout=session_timeout_ms / 1000, connection_retry=_CONNECTION_RETRY
-        )
+        self._client = _client_of(servers, session_timeout_ms)
         self._client.add_listener(self._on_state)
         self._dispatcher = Dispatcher("klog-zookeeper-watches")
         try:

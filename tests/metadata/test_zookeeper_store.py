@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from klog.config.keys import ConfigError
 from klog.metadata.errors import ConnectionLossError, NodeExistsError, StoreClosedError
 from klog.metadata.store import Create, SessionState, WatchEvent, WatchKind
 from klog.metadata.zookeeper import ZooKeeperStore
@@ -169,6 +170,17 @@ def test_a_server_that_was_away_for_long_is_found_soon(
 def test_no_server_is_said_plainly() -> None:
     with pytest.raises(ConnectionLossError, match=r"zookeeper\.connect"):
         ZooKeeperStore(f"127.0.0.1:{free_port()}", connect_timeout_ms=300)
+
+
+@pytest.mark.parametrize("hosts", ["127.0.0.1:abc", "127.0.0.1:99999", ":2181", ",", "/chroot"])
+def test_servers_that_are_none_are_a_bad_config(hosts: str) -> None:
+    with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
+        ZooKeeperStore(hosts)
+
+
+def test_nothing_between_commas_is_passed_over() -> None:
+    with pytest.raises(ConnectionLossError):
+        ZooKeeperStore(f"127.0.0.1:{free_port()}, ,", connect_timeout_ms=50)
 
 
 def test_closing_wakes_who_waits_for_a_connection(disturbed: ZooKeeperStore, proxy: Proxy) -> None:
