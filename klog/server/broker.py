@@ -122,7 +122,8 @@ class Broker:
         self._open_controller(closing)
         self._open_network(closing)
         self._register()
-        self._follow_configs()
+        self._notes = ConfigChangeNotes(self.store, self._changes.on_change, self._clock_ms)
+        self._notes.follow()
         self.store.add_session_listener(self._session_changed)
         self.scheduler.start()
         Upkeep(self.logs, self._clock_ms).start()
@@ -284,13 +285,10 @@ class Broker:
         self.broker_epoch = register_broker(self.store, self.registration(), self._session_id)
         self._session_id = self.store.session_id
 
-    def _follow_configs(self) -> None:
-        ConfigChangeNotes(self.store, self._changes.on_change, self._clock_ms).follow()
-
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.CONNECTED and self._serving:
             self._changes.load()
-            self._follow_configs()
+            self._notes.follow()
 
     # -- changes of configs ----------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from klog.metadata import paths
 from klog.metadata.configs import change_config, write_config
 from klog.metadata.control_requests import LeaderAndIsrPartition, LeaderAndIsrRequest
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.store import SessionState
 from klog.metadata.topics import ask_for_deletion, create_topic, new_topic_id, read_topics
 from klog.metadata.znodes import encode_topic
 from klog.protocol.error_codes import ErrorCode
@@ -191,3 +192,17 @@ def test_a_default_that_contradicts_a_topics_own_config_keeps_no_log_from_its_pl
         eventually(lambda: TopicPartition("slow", 0) in again.replicas.partitions)
     finally:
         again.stop()
+
+
+def test_a_change_is_heard_once_however_often_the_connection_to_the_tree_has_come_back(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    make_topic(broker, "t")
+    for _ in range(3):
+        broker._session_changed(SessionState.CONNECTED)
+    change_config(broker.store, "topics/t", {"segment.bytes": "-5"})
+    eventually(lambda: "The configs of topics/t stay as they are" in caplog.text)
+    change_config(broker.store, "topics/t", {"retention.ms": "7"})
+    log = broker.replicas.partitions[TopicPartition("t", 0)].log
+    eventually(lambda: log.config.retention_ms == 7)
+    assert caplog.text.count("The configs of topics/t stay as they are") == 1
