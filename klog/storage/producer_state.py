@@ -68,8 +68,9 @@ class AbortedTxn(NamedTuple):
 class ProducerState:
     """Producers and open transactions up to `end_offset` (exclusive).
 
-    `aborted` collects the transactions that were aborted since it was last emptied; `complaints` what a
-    broker would not have let into the log (as offset and sentence), after which Kafka refuses to start.
+    `aborted` collects the transactions that were aborted since it was last emptied; `ended` all that have
+    ended, as offsets of their first record and marker; `complaints` what a broker would not have let into the
+    log (as offset and sentence), after which Kafka refuses to start.
     """
 
     def __init__(self, end_offset: int = 0) -> None:
@@ -78,6 +79,7 @@ class ProducerState:
         self.end_offset = end_offset
         self.snapshot_offset = 0  # of the newest snapshot that says no more than this state
         self.aborted: list[AbortedTxn] = []
+        self.ended: list[tuple[int, int]] = []
         self.lone_aborts: set[tuple[int, int]] = set()  # (producer, offset) of markers that closed nothing
         self.complaints: list[tuple[int, str]] = []
 
@@ -186,6 +188,7 @@ class ProducerState:
 
     def _complete(self, entry: ProducerEntry, offset: int, *, aborted: bool) -> None:
         first_offset = entry.txn_first_offset
+        self.ended.append((first_offset, offset))
         if aborted:
             others = [first for first, pid in self.open_txns.items() if pid != entry.producer_id]
             stable = min(others, default=offset + 1)

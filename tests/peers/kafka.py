@@ -33,6 +33,7 @@ _SOURCES_BY_MAJOR = {
         "DumpServer",
         "Json",
         "LoadServer",
+        "LogServer",
         "LogOracle",
         "PacedProducer",
         "ProduceRecords",

@@ -103,12 +103,18 @@ class Producers:
     transaction is open, or ended by a marker that is not replicated yet (None: there is none).
     """
 
-    def __init__(self, entries: Iterable[ProducerEntry] = (), end_offset: int = 0) -> None:
+    def __init__(
+        self,
+        entries: Iterable[ProducerEntry] = (),
+        end_offset: int = 0,
+        ended: Iterable[tuple[int, int]] = (),
+    ) -> None:
+        """`ended` are transactions (offsets of first record and marker) that may not be replicated yet."""
         self.by_id: dict[int, Producer] = {}
         self.end_offset = end_offset
         self._open: list[int] = []  # first offsets of open transactions, ascending
         # Ended, but the marker is not below the high watermark.
-        self._unreplicated: deque[EndedTxn] = deque()
+        self._unreplicated = deque(EndedTxn(*txn) for txn in ended)
         self.first_unstable_offset: int | None = None
         for entry in entries:
             self._seed(entry)
@@ -175,7 +181,7 @@ class Producers:
                 )
             return
         last = known.last_sequence
-        if batch.base_sequence != sequence_after(last, 1):
+        if batch.base_sequence != sequence_after(last, 1) and known.epoch != _NONE:
             raise AppendError(
                 "OUT_OF_ORDER_SEQUENCE_NUMBER",
                 f"sequence {batch.base_sequence} of producer {batch.producer_id} after {last}",

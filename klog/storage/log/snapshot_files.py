@@ -93,7 +93,7 @@ class SnapshotFiles:
             with open(self.path(offset), "wb") as file:
                 file.write(data)
         self.latest = state.snapshot_offset
-        return Producers(state.producers.values(), end_offset)
+        return Producers(state.producers.values(), end_offset, state.ended)
 
     def discard(self, offset: int) -> str | None:
         """Rename the snapshot of a deleted segment to `.deleted`; the new path, None where there is none."""

@@ -83,6 +83,13 @@ def test_a_new_epoch_begins_at_0(log: PartitionLog) -> None:
     assert not append(log, idempotent(1, epoch=1)).duplicate
 
 
+def test_a_producer_without_an_epoch_may_go_on_anywhere(log: PartitionLog) -> None:
+    append(log, idempotent(0, epoch=-1))
+    assert append(log, idempotent(5, epoch=-1)).first_offset == 1
+    assert append(log, idempotent(3, epoch=0)).first_offset == 2
+    assert refused(log, idempotent(5, epoch=0)) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+
+
 def test_an_old_epoch_is_fenced(log: PartitionLog) -> None:
     assert refused(log, idempotent(0, epoch=-2)) == "INVALID_PRODUCER_EPOCH"
     append(log, idempotent(0, epoch=2))
@@ -134,6 +141,20 @@ def test_the_first_unstable_offset_stays_until_the_marker_is_below_the_high_wate
     assert log.last_stable_offset == 2, "the marker at 5 is not replicated yet"
     log.set_high_watermark(6)
     assert (log.producers.first_unstable_offset, log.last_stable_offset) == (None, 6)
+
+
+def test_a_cut_keeps_the_last_stable_offset_before_a_marker_that_is_not_replicated(
+    log: PartitionLog,
+) -> None:
+    append(log, batch())
+    append(log, transactional(0, 3))
+    append(log, marker(commit=True), origin=Origin.COORDINATOR)
+    append(log, batch(2))
+    log.set_high_watermark(3)
+    log.truncate_to(5)
+    assert (log.log_end_offset, log.last_stable_offset) == (5, 1)
+    log.set_high_watermark(5)
+    assert log.last_stable_offset == 5
 
 
 def test_the_last_stable_offset_is_never_below_the_log_start(log: PartitionLog) -> None:
