@@ -8,7 +8,7 @@ never comes here: see `validation`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klog.config.topic import TopicConfig
 from klog.formats import compression, kernel
@@ -27,6 +27,10 @@ from klog.formats.errors import FormatError
 from klog.storage.log.append_values import AppendError, BatchInfo, RecordError, Validated
 
 _V2 = 2
+_COUNT_POSITION: Final = BATCH_HEADER_BYTES - 4
+# Records and headers that are looked at one by one take hundreds of bytes each, and a few kB may hold ten
+# millions that are all alike. A client that has honestly so many splits its batch when it is told.
+_MOST_RECORDS: Final = 1_000_000
 
 
 class Placing(NamedTuple):
@@ -47,6 +51,7 @@ def target_codec(config: TopicConfig, codec: int) -> int:
 
 def decoded(data: memoryview, payload: memoryview | bytes) -> tuple[BatchTable, RecordTable]:
     """Header and records of the magic 2 batch `data`; `payload` is its block, decompressed, or `data`."""
+    _demand_few(int.from_bytes(data[_COUNT_POSITION:BATCH_HEADER_BYTES], "big"))
     table, records = BatchTable(), RecordTable()
     kernel.scan(data, 0, True, table)
     if payload is data:
@@ -54,6 +59,12 @@ def decoded(data: memoryview, payload: memoryview | bytes) -> tuple[BatchTable, 
     else:
         kernel.decode_payload(payload, table, 0, records)
     return table, records
+
+
+def _demand_few(count: int) -> None:
+    if count > _MOST_RECORDS:
+        what = f"{count} records and headers, and more than {_MOST_RECORDS} are not looked at one by one"
+        raise AppendError("MESSAGE_TOO_LARGE", what)
 
 
 def refuse_records(data: memoryview, payload: memoryview | bytes, config: TopicConfig, now_ms: int) -> None:
@@ -183,6 +194,7 @@ def _message_payload(
         kernel.decode(data, table, row, row + 1, records)
     if records.problem is not None:
         raise AppendError("INVALID_RECORD", records.problem)
+    _demand_few(len(records))
     return payload
 
 
@@ -220,6 +232,8 @@ def _demand_buildable(timestamps: Iterable[int], fields: BatchFields) -> None:
 
 
 def _copies(payload: memoryview, records: RecordTable, next_offset: int) -> list[RecordData]:
+    _demand_few(len(records) + sum(records.header_count))
+
     def span(start: int, size: int) -> bytes | None:
         return None if size < 0 else bytes(payload[start : start + size])
 

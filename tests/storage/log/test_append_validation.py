@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.formats import compression, message_set, record_batch
+from klog.formats.constants import BATCH_HEADER_BYTES
+from klog.formats.varints import zigzag
 from klog.storage.log.append_values import AppendError, Origin, Validated
 from klog.storage.log.validation import validate
 from tests import strategies
@@ -145,6 +148,29 @@ def test_a_compressed_block_that_is_none_is_an_unknown_error_that_is_not_retried
     data[61] ^= 0xFF
     assert refusal(reseal(data)).error == "UNKNOWN_SERVER_ERROR"
     assert refusal(resealed(batch(), attributes=7)).error == "UNKNOWN_SERVER_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("record", "count"),
+    [
+        # Ten million records, all with offset 0; one, with a wrong offset, of five million nameless headers.
+        (b"\x0c\0\0\0\1\1\0", 10_000_000),
+        (b"".join(map(zigzag, (10_000_009, 0, 0, 1, -1, -1, 5_000_000))) + b"\0\1" * 5_000_000, 1),
+    ],
+    ids=["records", "headers"],
+)
+def test_what_unpacks_to_millions_is_not_looked_at_one_by_one(record: bytes, count: int) -> None:
+    data = bytearray(batch(1)[:BATCH_HEADER_BYTES]) + compression.compress(4, record * count)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    whole = resealed(memoryview(data), attributes=4, last_offset_delta=count - 1, count=count)
+    tracemalloc.start()
+    try:
+        refused = refusal(whole, compression_type="gzip")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert refused.error == "MESSAGE_TOO_LARGE"
+    assert peak_bytes < 300_000_000
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key_and_says_which_lack_one() -> None:
