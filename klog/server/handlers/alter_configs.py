@@ -7,7 +7,7 @@ KIP-226, KIP-339, KIP-412. What is written reaches every broker by a note in the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
@@ -17,6 +17,7 @@ from klog.config.dynamic import applicable, check_dynamic_configs, passwords
 from klog.config.keys import ConfigError, ConfigKey
 from klog.config.topic import KEYS_BY_NAME as TOPIC_KEYS
 from klog.formats.errors import KlogError, UsageError
+from klog.formats.names import is_legal_topic
 from klog.metadata.cache import MetadataCache
 from klog.metadata.configs import change_config, read_config
 from klog.metadata.paths import DEFAULT_ENTITY
@@ -94,17 +95,16 @@ class AlterConfigsHandler:
     def _alter(self, resource: Entity, *, incremental: bool, only_check: bool) -> None:
         """Raises `KlogError`."""
         _check_keys(resource, incremental=incremental)
-        operations = _operations(resource) if incremental else []
         name = resource.resource_name
         match resource.resource_type:
             case ResourceType.TOPIC:
-                change = _change(resource, operations, incremental=incremental, keys=TOPIC_KEYS)
+                change = _change(resource, incremental=incremental, keys=TOPIC_KEYS)
                 self._alter_topic(name, change, only_check=only_check)
             case ResourceType.BROKER:
-                change = _change(resource, operations, incremental=incremental, keys=BROKER_KEYS)
+                change = _change(resource, incremental=incremental, keys=BROKER_KEYS)
                 self._alter_broker(name, change, only_check=only_check)
             case ResourceType.BROKER_LOGGER if incremental:
-                self._alter_loggers(name, operations, only_check=only_check)
+                self._alter_loggers(name, resource, only_check=only_check)
             case ResourceType.CLIENT_METRICS:
                 raise RefusedError(
                     ErrorCode.INVALID_REQUEST,
@@ -118,7 +118,8 @@ class AlterConfigsHandler:
         if not topic:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         path = f"topics/{sanitize(topic)}"
-        configs = change(read_config(self._store, path))
+        # A name that is no topic's may not become part of a path in the tree.
+        configs = change(read_config(self._store, path) if is_legal_topic(topic) else {})
         if topic not in self._cache.snapshot.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
         validate_topic_name(topic)
@@ -160,8 +161,9 @@ class AlterConfigsHandler:
         if not only_check:
             change_config(self._store, path, configs)
 
-    def _alter_loggers(self, name: str, operations: Sequence[Operation], *, only_check: bool) -> None:
+    def _alter_loggers(self, name: str, resource: Entity, *, only_check: bool) -> None:
         check_broker_id(name, self._broker_id)
+        operations = _operations(resource)
         for each in operations:
             if each.type not in (OperationType.SET, OperationType.DELETE):
                 raise RefusedError(
@@ -194,10 +196,8 @@ def _operations(resource: Entity) -> list[Operation]:
     return [operation(each.name, each.config_operation, each.value) for each in resource.configs]
 
 
-def _change(
-    resource: Entity, operations: Sequence[Operation], *, incremental: bool, keys: Mapping[str, ConfigKey]
-) -> Change:
+def _change(resource: Entity, *, incremental: bool, keys: Mapping[str, ConfigKey]) -> Change:
     if incremental:
-        return lambda present: applied(operations, present, keys)
+        return lambda present: applied(_operations(resource), present, keys)
     replacement = {each.name: each.value for each in resource.configs}
     return lambda _present: dict(replacement)

@@ -33,7 +33,8 @@ class Operation(NamedTuple):
 def operation(name: str, number: int, value: str | None) -> Operation:
     """Raises `RefusedError` for a number that is no operation's."""
     if number not in list(OperationType):
-        raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {number}")
+        # Kafka stumbles over it.
+        raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return Operation(name, OperationType(number), value)
 
 

@@ -90,12 +90,16 @@ class DeleteTopicsHandler:
             disabled_has_code = request.api_version >= _DISABLED_CODE_FROM
             return ErrorCode.TOPIC_DELETION_DISABLED if disabled_has_code else ErrorCode.INVALID_REQUEST
         # By its name or by its id, not by both.
-        if any((each.name is None) == (each.topic_id is None) for each in outcomes):
+        if any(each.name is not None and each.topic_id is not None for each in outcomes):
             return ErrorCode.INVALID_REQUEST
         return None
 
     def _mark(self, outcome: _Outcome) -> None:
         snapshot = self._cache.snapshot
+        if outcome.name is None and outcome.topic_id is None:
+            # Kafka takes no name for one that the client may not know of.
+            outcome.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return
         if outcome.name is None and outcome.topic_id is not None:
             outcome.name = snapshot.topic_names.get(encode_uuid(outcome.topic_id.bytes))
         if outcome.name is None:

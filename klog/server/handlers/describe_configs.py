@@ -5,6 +5,7 @@ Rules: Kafka's ConfigHelper (handleDescribeConfigsRequest). A broker tells only 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final
@@ -30,6 +31,7 @@ from klog.server.handlers.refusals import RefusedError, refusal_of
 from klog.server.network.request import Request
 
 _LOGGER_SOURCE: Final = 6
+_INTEGER: Final = re.compile(r"[+-]?\d{1,18}")
 
 
 class ResourceType(IntEnum):
@@ -113,7 +115,7 @@ class DescribeConfigsHandler:
 
 def check_broker_id(name: str, broker_id: int) -> None:
     """Raises `RefusedError` unless a resource's name is this broker's id."""
-    if not name.lstrip("+-").isdecimal():
+    if not _INTEGER.fullmatch(name):
         raise RefusedError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
     if int(name) != broker_id:
         raise RefusedError(
@@ -128,7 +130,7 @@ def _result(
         request,
         "DescribeConfigsResult",
         error_code=ErrorCode.NONE if refused is None else refused.error,
-        error_message=None if refused is None else refused.message,
+        error_message="" if refused is None else refused.message,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=configs,

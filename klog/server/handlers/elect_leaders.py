@@ -78,7 +78,8 @@ class ElectLeadersHandler:
         number = wanted.election_type if request.api_version >= _TYPE_FROM else ElectionType.PREFERRED
         if number not in list(ElectionType):
             failed = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's answer to a type that there is not
-            _answer(request, dict.fromkeys(partitions, failed), (), error=failed, only_needed=False)
+            named = () if asked is None else partitions
+            _answer(request, dict.fromkeys(named, failed), (), error=failed, only_needed=False)
             return
         election_type = ElectionType(number)
         due_ms = self._clock_ms() + milliseconds(wanted.timeout)

@@ -77,8 +77,11 @@ class MetadataHandler:
         variant = Variant(
             request.listener, version, getattr(wanted, "include_topic_authorized_operations", False)
         )
-        if _breaks_rules(wanted, version):
-            return self._refuse(request, variant, wanted)
+        refused = _broken_rule(wanted, version)
+        if refused is not None:
+            return self._answers.refusal(
+                request, [_named(request, variant, each, refused) for each in wanted.topics]
+            )
         missing: list[bytes] = []
         if wanted.topics is None or (not wanted.topics and version < _NULL_IS_ALL_FROM):
             names = list(snapshot.topics)
@@ -102,7 +105,7 @@ class MetadataHandler:
         ids = [each.topic_id for each in wanted.topics if getattr(each, "topic_id", None) is not None]
         if ids:
             return self._by_id(snapshot, request, variant, ids)
-        asked = dict.fromkeys(each.name for each in wanted.topics if each.name is not None)
+        asked = dict.fromkeys(each.name for each in wanted.topics)
         names = [name for name in asked if name in snapshot.topics]
         absent = [name for name in asked if name not in snapshot.topics]
         allowed = request.api_version < _CREATION_ASKED_FROM or wanted.allow_auto_topic_creation
@@ -110,10 +113,7 @@ class MetadataHandler:
             errors = self._creation.create(absent)
         else:
             errors = {name: _absence(name) for name in absent}
-        missing = [refused_topic(request, variant, name, error) for name, error in errors.items()]
-        if any(each.name is None for each in wanted.topics):
-            missing.append(refused_topic(request, variant, None, ErrorCode.INVALID_TOPIC_EXCEPTION))
-        return names, missing
+        return names, [refused_topic(request, variant, name, error) for name, error in errors.items()]
 
     @staticmethod
     def _by_id(
@@ -132,19 +132,25 @@ class MetadataHandler:
                 )
         return names, unknown
 
-    def _refuse(self, request: Request, variant: Variant, wanted: Entity) -> bytes:
-        refused = [
-            refused_topic(request, variant, each.name or "", ErrorCode.INVALID_REQUEST, name_only=True)
-            for each in wanted.topics
-        ]
-        return self._answers.whole(ClusterSnapshot(), request, refused, cluster_operations=False)
+
+def _named(request: Request, variant: Variant, asked: Entity, error: ErrorCode) -> bytes:
+    """A topic of a request that is refused, as the request names it."""
+    return refused_topic(request, variant, asked.name or "", error, asked.topic_id, name_only=True)
 
 
-def _breaks_rules(wanted: Entity, version: int) -> bool:
+def _broken_rule(wanted: Entity, version: int) -> ErrorCode | None:
     """Ids stand in requests since version 10, and mean something since 12."""
-    if not _IDS_FROM <= version < _BY_ID_FROM:
-        return False
-    return any(each.name is None or each.topic_id is not None for each in wanted.topics or ())
+    topics = wanted.topics or ()
+    if version < _IDS_FROM:
+        return None
+    if version < _BY_ID_FROM:
+        broken = any(each.name is None or each.topic_id is not None for each in topics)
+        return ErrorCode.INVALID_REQUEST if broken else None
+    nameless = any(each.name is None for each in topics)
+    # Kafka stumbles over names that are missing, but it does not look at them where there is an id.
+    return (
+        ErrorCode.UNKNOWN_SERVER_ERROR if nameless and all(each.topic_id is None for each in topics) else None
+    )
 
 
 def _absence(name: str) -> ErrorCode:

@@ -122,7 +122,6 @@ class MetadataAnswers:
         cluster_operations: bool,
     ) -> bytes:
         """An answer with these topics, each encoded."""
-        listed = list(topics)
         controller = snapshot.controller_id
         frame = encode_response(
             answer_of(
@@ -146,6 +145,26 @@ class MetadataAnswers:
                 else OPERATIONS_NOT_ASKED_FOR,
             )
         )
+        return self._with_topics(request, frame, topics)
+
+    def refusal(self, request: Request, topics: Iterable[bytes]) -> bytes:
+        """The answer to a request of which nothing was looked at: it tells nothing of the cluster."""
+        frame = encode_response(
+            answer_of(
+                request,
+                brokers=(),
+                cluster_id=None,
+                controller_id=_NO_CONTROLLER,
+                topics=(),
+                cluster_authorized_operations=OPERATIONS_NOT_ASKED_FOR,
+            )
+        )
+        return self._with_topics(request, frame, topics)
+
+    @staticmethod
+    def _with_topics(request: Request, frame: bytes, topics: Iterable[bytes]) -> bytes:
+        """An encoded answer without topics, with these."""
+        listed = list(topics)
         # The topics' count is the last but what the version appends behind the topics.
         flexible = request.api_version >= _FLEXIBLE_FROM
         end = len(frame) - _size_behind_topics(request.api_version)

@@ -116,7 +116,7 @@ def test_a_config_named_twice_is_refused(topic) -> None:
         ((APPEND, "retention.ms", "1"), ErrorCode.INVALID_CONFIG),
         ((SUBTRACT, "retention.ms", "1"), ErrorCode.INVALID_CONFIG),
         ((APPEND, "no.such.config", "1"), ErrorCode.UNKNOWN_SERVER_ERROR),
-        ((9, "retention.ms", "1"), ErrorCode.INVALID_REQUEST),
+        ((9, "retention.ms", "1"), ErrorCode.UNKNOWN_SERVER_ERROR),
         ((APPEND, "cleanup.policy", None), ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -240,3 +240,25 @@ def test_levels_that_cannot_be_set_are_refused(cluster, name, operation, error) 
 
 def test_only_the_incremental_request_knows_loggers(cluster) -> None:
     assert replace(cluster, LOGGER, "1", {"root": "INFO"}) == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("name", ["x", "+-1", "--1", "+", "9" * 5000, "\u00b2"], ids=lambda name: name[:9])
+@pytest.mark.parametrize("kind", [BROKER, LOGGER])
+def test_a_name_that_is_no_number_is_no_brokers(cluster, kind, name) -> None:
+    operation = SET, "log.retention.ms", "1"
+    assert increment(cluster, kind, name, operation) == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("name", ["+1", "01"])
+def test_the_brokers_id_may_be_written_as_java_reads_it(cluster, name) -> None:
+    assert increment(cluster, BROKER, name, (SET, "log.retention.ms", "1")) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b", "a b", "n" * 250])
+def test_no_path_is_made_of_a_name_that_is_no_topics(cluster, monkeypatch, name) -> None:
+    monkeypatch.setattr(cluster.store, "get", None)  # ZooKeeper's client raises errors of its own
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert replace(cluster, TOPIC, name, {"retention.ms": "1"}) == error
+    assert increment(cluster, TOPIC, name, (SET, "retention.ms", "1")) == error
+    misfit = APPEND, "retention.ms", "1"
+    assert increment(cluster, TOPIC, name, misfit) == ErrorCode.INVALID_CONFIG

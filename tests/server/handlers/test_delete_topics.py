@@ -58,12 +58,18 @@ def test_topics_that_are_not_there_have_errors_of_their_own(cluster) -> None:
     ]
 
 
-def test_a_topic_named_by_both_or_by_neither_spoils_the_request(cluster) -> None:
+def test_a_topic_named_by_both_spoils_the_request(cluster) -> None:
     topic_id = UUID(bytes=decode_uuid(cluster.create("t", (1,))))
-    for spoilt in (("t", topic_id), (None, None)):
-        results = cluster.ask(DELETE, 6, **states(spoilt, ("t", None))).responses
-        assert {each.error_code for each in results} == {ErrorCode.INVALID_REQUEST}
+    results = cluster.ask(DELETE, 6, **states(("t", topic_id), ("t", None))).responses
+    assert {each.error_code for each in results} == {ErrorCode.INVALID_REQUEST}
     assert topic_names(cluster.store) == ["t"]
+
+
+def test_who_names_no_topic_is_told_that_it_may_not_know_of_it_and_the_others_go(cluster) -> None:
+    cluster.create("t", (1,))
+    results = cluster.ask(DELETE, 6, **states((None, None), ("t", None))).responses
+    errors = [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE]
+    assert ([each.error_code for each in results], topic_names(cluster.store)) == (errors, [])
 
 
 @pytest.mark.parametrize(

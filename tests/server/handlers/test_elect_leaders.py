@@ -116,3 +116,5 @@ def test_a_type_of_election_that_there_is_not_is_a_servers_error(moved) -> None:
     answer = moved.ask(ELECT, 2, **values(2, {"t": (0,)}, election_type=7))
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert results(answer) == {("t", 0): ErrorCode.UNKNOWN_SERVER_ERROR}
+    of_all = moved.ask(ELECT, 2, **values(2, None, election_type=7))
+    assert (of_all.error_code, results(of_all)) == (ErrorCode.UNKNOWN_SERVER_ERROR, {})

@@ -259,6 +259,16 @@ def test_what_fails_on_another_thread_costs_the_connection_alone(cluster, caplog
     assert "Closing the connection" in caplog.text
 
 
-def test_a_topic_with_neither_name_nor_id_is_an_invalid_topic(cluster) -> None:
-    answer = ask(cluster, 12, None, create=False)
-    assert errors(answer) == {None: ErrorCode.INVALID_TOPIC_EXCEPTION}
+def test_a_topic_with_neither_name_nor_id_is_a_servers_error_for_all(cluster) -> None:
+    answer = ask(cluster, 12, "t", None, create=False)
+    assert errors(answer) == {"t": ErrorCode.UNKNOWN_SERVER_ERROR, "": ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+@pytest.mark.parametrize(("version", "name"), [(10, None), (11, None), (10, "t"), (11, "t"), (12, None)])
+def test_a_request_that_is_refused_learns_nothing_of_the_cluster(cluster, version, name) -> None:
+    cluster.create("t", (1,))
+    topic_id = None if version >= 12 else UUID(int=7)
+    asked = part_of(METADATA, version, "MetadataRequestTopic", name=name, topic_id=topic_id)
+    answer = cluster.ask(METADATA, version, **values(version) | {"topics": (asked,)})
+    assert (answer.brokers, answer.cluster_id, answer.controller_id) == ((), None, -1)
+    assert [(each.name, each.topic_id) for each in answer.topics] == [(name or "", topic_id)]
