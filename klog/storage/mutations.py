@@ -40,6 +40,12 @@ class Disk:
             _sync(os.path.dirname(target))
             _sync(os.path.dirname(source))
 
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        with _reported("cannot be removed", path):
+            os.unlink(path)
+            _sync(os.path.dirname(path))
+
     def preserve(self, source: str, target: str) -> None:
         """Keep what a file holds now under another name as well, by a link or else a copy."""
         with _reported("cannot be kept", source):

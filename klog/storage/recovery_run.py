@@ -53,12 +53,14 @@ class RecoveryResult:
 def run_recovery(
     plan: RecoveryPlan,
     settings: RecoverySettings,
-    quarantine_root: str,
+    quarantine_root: str | None,
     disk: Disk | None = None,
     *,
     keep_replaced: bool = True,
 ) -> RecoveryResult:
     """Carry out `plan`. Raises `StorageError`; whatever was not reached is as it was.
+
+    Without a `quarantine_root` what leaves the directory is lost, as in Kafka.
 
     A broker that starts does without the old content of derived files and the zeros after a segment's last
     batch (`keep_replaced`): after a crash every active segment's indexes and allocation are of that kind.
@@ -75,13 +77,15 @@ def run_recovery(
     kept = [entry for entry in found if keep_replaced or entry.how != _REPLACED]
     directory = None
     kept_bytes = 0
-    if kept:
+    if quarantine_root is None:
+        kept = []
+    elif kept:
         directory = new_directory(quarantine_root, plan.path, settings.now_ms)
         disk.make_directories(directory)
         manifest_path = os.path.join(directory, MANIFEST_NAME)
         disk.replace(manifest_path, manifest(plan.path, settings.now_ms, kept, complete=False))
     for step in plan.steps:
-        if keep_replaced:
+        if keep_replaced and directory is not None:
             _preserve_replaced(step, plan, directory, disk)
         _carry_out(step, plan, settings, directory, disk)
     if directory is not None:
@@ -144,11 +148,15 @@ def _carry_out(
         return os.path.join(quarantine or "", name)
 
     if isinstance(step, SetAside):
-        disk.move(here(step.name), there(step.name))
+        if quarantine is None:
+            disk.remove(here(step.name))
+        else:
+            disk.move(here(step.name), there(step.name))
     elif isinstance(step, SwapIn):
         disk.move(here(step.name), here(step.target))
     elif isinstance(step, Cut):
-        disk.save_tail(here(step.name), step.valid_bytes, there(f"{step.name}{TAIL_SUFFIX}"))
+        if quarantine is not None:
+            disk.save_tail(here(step.name), step.valid_bytes, there(f"{step.name}{TAIL_SUFFIX}"))
         disk.truncate(here(step.name), step.valid_bytes)
     elif isinstance(step, Trim):
         disk.truncate(here(step.name), step.valid_bytes)

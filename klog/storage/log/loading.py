@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from klog.config.topic import TopicConfig
 from klog.formats.checkpoints import parse_epochs
 from klog.formats.constants import INT64_MAX
-from klog.formats.errors import CorruptRecordError, FormatError
+from klog.formats.errors import CorruptRecordError, FormatError, StorageError
 from klog.formats.names import FileKind, FileState
 from klog.storage.files import read_whole
 from klog.storage.leader_epochs import LeaderEpochs
@@ -52,11 +52,15 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A log's parts, and what was mended on the way (empty after a clean stop)."""
+    """A log's parts, and what was mended on the way (empty after a clean stop).
+
+    What was taken away is in `quarantine`, or was lost because of `why_lost`.
+    """
 
     state: LogState
     findings: tuple[Finding, ...] = ()
     quarantine: str | None = None
+    why_lost: StorageError | None = None
 
 
 def create_log(directory: str, config: TopicConfig, settings: LoadSettings) -> LogState:
@@ -106,9 +110,16 @@ def _recovered(directory: str, config: TopicConfig, settings: LoadSettings, file
     )
     _empty_indexes(files, recovery.recovery_point)
     plan = plan_recovery(directory, recovery)
-    result = run_recovery(plan, recovery, settings.quarantine_root, keep_replaced=False)
+    quarantine, why_lost = None, None
+    try:
+        quarantine = run_recovery(plan, recovery, settings.quarantine_root, keep_replaced=False).quarantine
+    except StorageError as error:
+        # It lies beside the log directory, where a broker may have no right to write. Kafka keeps nothing at
+        # all; if it is the log directory that fails, it does so again.
+        why_lost = error
+        run_recovery(plan_recovery(directory, recovery), recovery, None, keep_replaced=False)
     state = _opened(directory, config, settings, list_partition(directory))
-    return Loaded(state, plan.findings, result.quarantine)
+    return Loaded(state, plan.findings, quarantine, why_lost)
 
 
 def _without_deleted(files: PartitionFiles) -> PartitionFiles:

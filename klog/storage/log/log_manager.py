@@ -160,6 +160,8 @@ class LogManager:
             logger.warning("%s/%s: %s: Kafka %s", found.path, finding.name, finding.what, finding.kafka)
         if found.loaded.quarantine is not None:
             logger.warning("%s: what recovery took away is in %s", found.path, found.loaded.quarantine)
+        if found.loaded.why_lost is not None:
+            logger.warning("%s: what recovery took away is lost: %s", found.path, found.loaded.why_lost)
         log = self._new(where, found.path, found.loaded.state, found.topic_id)
         log.set_high_watermark(found.high_watermark)
         logs = self._future_logs if found.name.state is DirectoryState.FUTURE else self._logs

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from klog.formats.columns import BatchTable
-from klog.formats.errors import FormatError
+from klog.formats.errors import FormatError, StorageError
 from klog.formats.kernel import scan
-from klog.formats.names import FileKind, parse_directory
+from klog.formats.names import FileKind, FileState, parse_directory
 from klog.storage.log.loading import Loaded, load_log
 from klog.storage.log.partition_log import PartitionLog
+from klog.storage.mutations import Disk
 from tests import corpora
 from tests.storage.log.building import (
     Clock,
@@ -100,6 +101,37 @@ def test_a_clean_log_that_ends_inside_a_batch_is_not_as_clean_as_it_seemed(tmp_p
     again, loaded = reload(log, tmp_path, clean=True)
     assert again.log_end_offset == 2
     assert [finding.what for finding in loaded.findings] == ["last batch needs 71 bytes, 70 are left"]
+
+
+def test_recovery_goes_on_as_kafka_s_where_nothing_can_be_kept(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    fill(log, 3)
+    log.release()
+    os.truncate(log.segments.active.path(FileKind.LOG), log.size_bytes - 1)
+    stale = Path(log.segments.active.path(FileKind.LOG) + FileState.CLEANED)
+    stale.write_bytes(b"unfinished")
+    (tmp_path / "quarantine").write_bytes(b"a file where a directory is wanted")
+    again, loaded = reload(log, tmp_path)
+    assert again.log_end_offset == 2
+    assert again.size_bytes == Path(again.segments.active.path(FileKind.LOG)).stat().st_size
+    assert not stale.exists()
+    assert loaded.quarantine is None
+    assert "quarantine" in str(loaded.why_lost)
+
+
+def test_a_log_directory_that_fails_is_not_taken_for_a_quarantine_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(disk: Disk, path: str, size_bytes: int) -> None:
+        raise StorageError("cannot be truncated", file=path)
+
+    log = new_log(tmp_path)
+    fill(log, 3)
+    log.release()
+    os.truncate(log.segments.active.path(FileKind.LOG), log.size_bytes - 1)
+    monkeypatch.setattr(Disk, "truncate", fails)
+    with pytest.raises(StorageError, match="cannot be truncated"):
+        reload(log, tmp_path)
 
 
 def test_the_recovery_point_is_not_below_the_log_start(tmp_path: Path) -> None:
