@@ -35,11 +35,13 @@ class DeleteRecordsHandler:
     def handle(self, request: Request) -> None:
         """Move the starts, and answer when all live replicas have followed."""
         asked = entity_of(request)
-        deletions: dict[Key, Deletion] = {}
-        for topic in asked.topics:
-            for each in topic.partitions:
-                key = topic.name, each.partition_index
-                deletions[key] = self._delete(key, each.offset)
+        # Of a partition that is named twice the last offset counts.
+        offsets = {
+            (topic.name, each.partition_index): each.offset
+            for topic in asked.topics
+            for each in topic.partitions
+        }
+        deletions = {key: self._delete(key, offset) for key, offset in offsets.items()}
         whereabouts = self._whereabouts
         operation = DelayedDeleteRecords(
             self._clock_ms() + milliseconds(asked.timeout),

@@ -26,6 +26,7 @@ from klog.protocol.fetch_response import (
 )
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
+from klog.replication.partition import CONSUMER
 from klog.replication.purgatory import Purgatory
 from klog.replication.reading import (
     DelayedFetch,
@@ -149,8 +150,8 @@ class FetchHandler:
             min(fetch.min_bytes, max_bytes),
             max_bytes,
             replica_id,
-            fetch.isolation_level == _READ_COMMITTED and replica_id < 0,
-            replica_id >= 0 or (replica_id == -1 and version < _FROM_FOLLOWERS_FROM),
+            fetch.isolation_level == _READ_COMMITTED and replica_id == CONSUMER,
+            replica_id >= 0 or (replica_id == CONSUMER and version < _FROM_FOLLOWERS_FROM),
         )
 
     def _read(self, pending: _Pending) -> Reads:
@@ -172,9 +173,10 @@ class FetchHandler:
         return read_all(whereabouts.replicas, entries, limits, whereabouts.missing)
 
     def _readable(self, asked: Iterable[tuple[SessionKey, FetchEntry]]) -> tuple[list[FetchEntry], Answers]:
-        """The partitions that the cluster knows, and the refusal of the others."""
+        """The partitions that the cluster knows, and the refusal of the others: unknown ids come first."""
         known = self._whereabouts.known
         entries: list[FetchEntry] = []
+        nameless: Answers = []
         refused: Answers = []
         for key, wanted in asked:
             entry = wanted
@@ -182,21 +184,21 @@ class FetchHandler:
                 # A session's topic that was unknown when it was named may be known by now.
                 name = self._whereabouts.topic_name(entry.topic_id)
                 if name is None:
-                    refused.append((key, _unknown(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
+                    nameless.append((key, _unknown(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
                     continue
                 entry = entry._replace(key=(name, entry.key[1]))
             if known(entry.key):
                 entries.append(entry)
             else:
                 refused.append((key, _unknown(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
-        return entries, refused
+        return entries, nameless + refused
 
     # -- what is answered ------------------------------------------------------------------------------------
 
     def _answer(self, pending: _Pending, reads: Reads) -> None:
         request, fetch = pending.request, pending.fetch
         version = request.api_version
-        committed = fetch.isolation_level == _READ_COMMITTED
+        committed = pending.limits.committed
         nodes: dict[int, NodeEndpoint] = {}
         answers: Answers = []
         self._count(reads, for_follower=fetch.replica_id >= 0)

@@ -23,10 +23,12 @@ from tests.server.handlers.parts import (
 API = ApiKey.DELETE_RECORDS
 
 
-def send(broker: Broker, offsets: dict[int, int], *, topic=TOPIC, version=2, timeout_ms=500) -> FakeRequest:
+def send(
+    broker: Broker, offsets: dict[int, int] | list[tuple[int, int]], *, topic=TOPIC, version=2, timeout_ms=500
+) -> FakeRequest:
     partitions = tuple(
         part_of(API, version, "DeleteRecordsPartition", partition_index=partition, offset=offset)
-        for partition, offset in offsets.items()
+        for partition, offset in (offsets.items() if isinstance(offsets, dict) else offsets)
     )
     asked = part_of(API, version, "DeleteRecordsTopic", name=topic, partitions=partitions)
     request = request_of(API, version, topics=(asked,), timeout=timedelta(milliseconds=timeout_ms))
@@ -54,6 +56,13 @@ def test_minus_1_is_the_high_watermark(broker: Broker) -> None:
     broker.lead()
     broker.append(5)
     assert results(send(broker, {0: -1})) == [(0, ErrorCode.NONE, 5)]
+
+
+def test_of_a_partition_that_is_named_twice_the_last_offset_counts(broker: Broker) -> None:
+    log = broker.lead().log
+    broker.append(5)
+    assert results(send(broker, [(0, 3), (0, 1)])) == [(0, ErrorCode.NONE, 1)]
+    assert log.log_start_offset == 1
 
 
 def test_the_start_never_goes_back(broker: Broker) -> None:

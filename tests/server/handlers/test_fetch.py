@@ -489,3 +489,31 @@ def test_only_a_partition_that_is_known_is_told_without_transactions(
     beyond = fetched(fetch(handler, wants(offset=9)))
     unknown = fetched(fetch(handler, wants(8)))
     assert (beyond.aborted_transactions, unknown.aborted_transactions) == (None, [])
+
+
+@pytest.mark.parametrize("replica_id", [-2, -3])
+def test_who_is_neither_consumer_nor_follower_reads_to_the_end_of_the_log(
+    broker: Broker, handler: FetchHandler, replica_id: int
+) -> None:
+    broker.lead(replicas=(BROKER, OTHER_BROKER))
+    (written,) = broker.append()
+    as_consumer = fetched(fetch(handler, committed=True))
+    assert (as_consumer.high_watermark, bytes(as_consumer.records)) == (0, b"")
+    found = fetched(fetch(handler, committed=True, replica_id=replica_id))
+    assert (bytes(found.records), found.aborted_transactions) == (written, None)
+
+
+def test_topics_of_unknown_ids_are_told_before_unknown_partitions(
+    broker: Broker, handler: FetchHandler
+) -> None:
+    broker.lead()
+    unknown = UUID(int=1)
+    topics = [
+        FetchTopic(None, TOPIC_UUID, [wants(8), wants(0)]),
+        FetchTopic(None, unknown, [wants(0)]),
+    ]
+    body = encode_fetch_request(LATEST, FetchRequest(0, 1, MAX_BYTES, 0, topics))
+    request = FakeRequest(1, LATEST, memoryview(body))
+    handler.handle(request)
+    told = [(topic_id, [each.partition for each in found]) for _, topic_id, found in response(request).topics]
+    assert told == [(TOPIC_UUID, [0]), (unknown, [0]), (TOPIC_UUID, [8])]
