@@ -4,10 +4,12 @@ Facts from Kafka 3.9's and 4's message schemas. How the announced ranges were ch
 
 - The upper ends are those of Kafka 3.9: klog is a broker of that generation, and what came later (Produce 12,
   Fetch 18, ListOffsets 10, Metadata 13, DescribeCluster 2, DescribeLogDirs 5) needs what 4.x brokers do.
-- The lower ends are those of Kafka 4 (KIP-896): every client since 2018 speaks them. Two differ. Produce
+- The lower ends are those of Kafka 4 (KIP-896): every client since 2018 speaks them. Some differ. Produce
   begins at 0, because librdkafka before 2.8 turns compression off against a broker whose range leaves out
   the old versions (KAFKA-18659); versions 0 to 2 are served and not only announced, for they differ in a
-  field or two. And UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped,
+  field or two. CreateTopics, DeleteTopics, DescribeConfigs and DescribeLogDirs begin at 0, as in Kafka 3.9,
+  because clients of today ask for those versions without a look at the range (`klog.protocol.early`).
+  And UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped,
   have one version each: the one that a Kafka 3.9 controller sends from inter.broker.protocol.version 3.4
   on. A cluster that still runs at an older one is brought to 3.4 before a klog broker joins it.
 - An API stands here when the broker serves it. Groups, transactions and ACLs join with their rooms;
@@ -91,7 +93,8 @@ class Api(NamedTuple):
     """One API: announced versions (both ends included), the first flexible one, and where its entities are.
 
     `package` is kio's package with one module a version, or our own module with the one version that we
-    speak; None where the messages are written by hand.
+    speak; None where the messages are written by hand. Versions before `kio_from` are not in kio's package:
+    they are ours, in `klog.protocol.early`.
     """
 
     key: ApiKey
@@ -99,6 +102,7 @@ class Api(NamedTuple):
     max_version: int
     flexible_from: int
     package: str | None
+    kio_from: int = 0
 
     def has(self, version: int) -> bool:
         """Whether the version is announced."""
@@ -112,11 +116,13 @@ class Api(NamedTuple):
         """The module that holds the entities of a version, None where the messages are written by hand."""
         if self.package is None or not self.package.startswith("kio."):
             return self.package
+        if version < self.kio_from:
+            return f"klog.protocol.early.{self.key.name.lower()}_v{version}"
         return f"{self.package}.v{version}"
 
 
-def _kio(key: ApiKey, min_version: int, max_version: int, flexible_from: int) -> Api:
-    return Api(key, min_version, max_version, flexible_from, f"kio.schema.{key.name.lower()}")
+def _kio(key: ApiKey, min_version: int, max_version: int, flexible_from: int, *, kio_from: int = 0) -> Api:
+    return Api(key, min_version, max_version, flexible_from, f"kio.schema.{key.name.lower()}", kio_from)
 
 
 def _ours(key: ApiKey, version: int, flexible_from: int) -> Api:
@@ -137,14 +143,14 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _ours(ApiKey.CONTROLLED_SHUTDOWN, 3, 3),
             _kio(ApiKey.FIND_COORDINATOR, 0, 6, 3),
             _kio(ApiKey.API_VERSIONS, 0, 4, 3),
-            _kio(ApiKey.CREATE_TOPICS, 2, 7, 5),
-            _kio(ApiKey.DELETE_TOPICS, 1, 6, 4),
+            _kio(ApiKey.CREATE_TOPICS, 0, 7, 5, kio_from=2),
+            _kio(ApiKey.DELETE_TOPICS, 0, 6, 4, kio_from=1),
             _kio(ApiKey.DELETE_RECORDS, 0, 2, 2),
             _kio(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             _kio(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
-            _kio(ApiKey.DESCRIBE_CONFIGS, 1, 4, 4),
+            _kio(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4, kio_from=1),
             _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
-            _kio(ApiKey.DESCRIBE_LOG_DIRS, 1, 4, 2),
+            _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
             _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             _kio(ApiKey.ELECT_LEADERS, 0, 2, 2),
             _kio(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),

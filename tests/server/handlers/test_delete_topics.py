@@ -32,7 +32,7 @@ def states(*pairs):
     return {"topics": topics, "timeout": timedelta(seconds=5)}
 
 
-@pytest.mark.parametrize("version", range(1, 7))
+@pytest.mark.parametrize("version", range(7))
 def test_a_topic_is_deleted_by_its_name(cluster, version) -> None:
     cluster.create("t", (1,), (2,))
     (result,) = cluster.ask(DELETE, version, **by_name(version, "t")).responses

@@ -86,6 +86,16 @@ def test_a_topic_config_has_every_value_that_it_could_have(configured, version) 
     )
 
 
+def test_version_0_tells_values_without_their_sources(configured) -> None:
+    entry = configs(configured, TOPIC, "t", version=0)["segment.bytes"]
+    assert (entry.value, entry.read_only, entry.is_default, entry.is_sensitive) == (
+        "500000",
+        False,
+        False,
+        False,
+    )
+
+
 def test_a_topic_config_without_an_override_is_the_brokers(configured) -> None:
     found = configs(configured, TOPIC, "t")
     assert told(found["min.insync.replicas"]) == (

@@ -131,7 +131,7 @@ class TestDescribeLogDirs:
     def logs(self, broker: Broker) -> list[HostedLog]:
         return [HostedLog(log) for log in broker.logs.logs.values()]
 
-    @pytest.mark.parametrize("version", [1, 2, 3, 4])
+    @pytest.mark.parametrize("version", range(5))
     def test_sizes_of_all_logs_and_the_disks_room(self, broker, version) -> None:
         for partition in (0, 1):
             broker.lead(partition=partition)

@@ -1,0 +1,56 @@
+"""CreateTopics, version 1: a request may only check, and errors come with a message.
+
+Rules: CreateTopicsRequest and CreateTopicsResponse of Kafka 3.9's message schemas.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import ClassVar
+
+from klog.protocol.early.create_topics_v0 import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+)
+from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
+from klog.protocol.interbroker.struct import kafka
+
+__all__ = [
+    "CreatableReplicaAssignment",
+    "CreatableTopic",
+    "CreatableTopicConfig",
+    "CreatableTopicResult",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicsRequest(EarlyStruct):
+    """From a client to the controller."""
+
+    __api_key__: ClassVar[int] = 19
+    __version__: ClassVar[int] = 1
+
+    topics: tuple[CreatableTopic, ...]
+    timeout: timedelta = field(metadata=MILLISECONDS)
+    validate_only: bool = kafka("bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatableTopicResult(EarlyStruct):
+    """What became of one topic."""
+
+    name: str = kafka("string")
+    error_code: int = kafka("error_code")
+    error_message: str | None = kafka("string")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicsResponse(EarlyStruct):
+    """The controller's answer."""
+
+    __api_key__: ClassVar[int] = 19
+    __version__: ClassVar[int] = 1
+
+    topics: tuple[CreatableTopicResult, ...]

@@ -1,0 +1,40 @@
+"""DeleteTopics, version 0: the answer tells nothing of throttling.
+
+Rules: DeleteTopicsRequest and DeleteTopicsResponse of Kafka 3.9's message schemas; KIP-4.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import ClassVar
+
+from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
+from klog.protocol.interbroker.struct import kafka
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsRequest(EarlyStruct):
+    """From a client to the controller."""
+
+    __api_key__: ClassVar[int] = 20
+    __version__: ClassVar[int] = 0
+
+    topic_names: tuple[str, ...] = kafka("string")
+    timeout: timedelta = field(metadata=MILLISECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletableTopicResult(EarlyStruct):
+    """What became of one topic."""
+
+    name: str = kafka("string")
+    error_code: int = kafka("error_code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicsResponse(EarlyStruct):
+    """The controller's answer."""
+
+    __api_key__: ClassVar[int] = 20
+    __version__: ClassVar[int] = 0
+
+    responses: tuple[DeletableTopicResult, ...]

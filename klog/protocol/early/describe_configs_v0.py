@@ -1,0 +1,64 @@
+"""DescribeConfigs, version 0: no synonyms, and a flag where later versions tell the source.
+
+Rules: DescribeConfigsRequest and DescribeConfigsResponse of Kafka 3.9's message schemas; KIP-133.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import ClassVar
+
+from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
+from klog.protocol.interbroker.struct import kafka
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfigsResource(EarlyStruct):
+    """What to tell of one resource; keys of None are all."""
+
+    resource_type: int = kafka("int8")
+    resource_name: str = kafka("string")
+    configuration_keys: tuple[str, ...] | None = kafka("string")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfigsRequest(EarlyStruct):
+    """From a client to a broker."""
+
+    __api_key__: ClassVar[int] = 32
+    __version__: ClassVar[int] = 0
+
+    include_synonyms: ClassVar[bool] = False
+    resources: tuple[DescribeConfigsResource, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfigsResourceResult(EarlyStruct):
+    """One config. Kafka 3.9 never sets `is_default`."""
+
+    name: str = kafka("string")
+    value: str | None = kafka("string")
+    read_only: bool = kafka("bool")
+    is_default: bool = kafka("bool", default=False)
+    is_sensitive: bool = kafka("bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfigsResult(EarlyStruct):
+    """The configs of one resource, or why they are not told."""
+
+    error_code: int = kafka("error_code")
+    error_message: str | None = kafka("string")
+    resource_type: int = kafka("int8")
+    resource_name: str = kafka("string")
+    configs: tuple[DescribeConfigsResourceResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeConfigsResponse(EarlyStruct):
+    """The broker's answer."""
+
+    __api_key__: ClassVar[int] = 32
+    __version__: ClassVar[int] = 0
+
+    throttle_time: timedelta = field(metadata=MILLISECONDS)
+    results: tuple[DescribeConfigsResult, ...]

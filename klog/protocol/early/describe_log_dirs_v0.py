@@ -1,0 +1,67 @@
+"""DescribeLogDirs, version 0: on the wire what version 1 is.
+
+Rules: DescribeLogDirsRequest and DescribeLogDirsResponse of Kafka 3.9's message schemas; KIP-113.
+"""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import ClassVar
+
+from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
+from klog.protocol.interbroker.struct import kafka
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribableLogDirTopic(EarlyStruct):
+    """Partitions of one topic that are asked for."""
+
+    topic: str = kafka("string")
+    partitions: tuple[int, ...] = kafka("int32")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsRequest(EarlyStruct):
+    """From a client to a broker; topics of None are all."""
+
+    __api_key__: ClassVar[int] = 35
+    __version__: ClassVar[int] = 0
+
+    topics: tuple[DescribableLogDirTopic, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsPartition(EarlyStruct):
+    """One replica in a directory; its size is in bytes, its lag in offsets."""
+
+    partition_index: int = kafka("int32")
+    partition_size: int = kafka("int64")
+    offset_lag: int = kafka("int64")
+    is_future_key: bool = kafka("bool")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsTopic(EarlyStruct):
+    """The replicas of one topic in a directory."""
+
+    name: str = kafka("string")
+    partitions: tuple[DescribeLogDirsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsResult(EarlyStruct):
+    """One directory."""
+
+    error_code: int = kafka("error_code")
+    log_dir: str = kafka("string")
+    topics: tuple[DescribeLogDirsTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeLogDirsResponse(EarlyStruct):
+    """The broker's answer."""
+
+    __api_key__: ClassVar[int] = 35
+    __version__: ClassVar[int] = 0
+
+    throttle_time: timedelta = field(metadata=MILLISECONDS)
+    results: tuple[DescribeLogDirsResult, ...]
