@@ -131,8 +131,17 @@ def _without_deleted(files: PartitionFiles) -> PartitionFiles:
 
 
 def _empty_indexes(files: PartitionFiles, recovery_point: int) -> None:
-    """Empty the indexes that recovery builds anew: after a crash they are of full size, most of it a hole."""
-    floor = max((base for base in files.segments if base <= recovery_point), default=0)
+    """Empty the indexes that recovery builds anew: after a crash they are of full size, most of it a hole.
+
+    Of segments that are still to be swapped in, recovery may begin with the last.
+    """
+    swaps = [
+        name.offset
+        for name in files.transient
+        if name.state is FileState.SWAP and name.kind is FileKind.LOG and name.offset is not None
+    ]
+    bases = [*files.segments, *swaps]
+    floor = max((base for base in bases if base <= recovery_point), default=0)
     for base, kind in files.indexes:
         if base >= floor and kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
             os.truncate(files.file(kind, base), 0)

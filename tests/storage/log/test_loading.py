@@ -17,6 +17,7 @@ from klog.storage.log.partition_log import PartitionLog
 from klog.storage.mutations import Disk
 from tests import corpora
 from tests.storage.log.building import (
+    SMALL_INDEXES,
     Clock,
     Later,
     append,
@@ -132,6 +133,26 @@ def test_a_log_directory_that_fails_is_not_taken_for_a_quarantine_that_does(
     monkeypatch.setattr(Disk, "truncate", fails)
     with pytest.raises(StorageError, match="cannot be truncated"):
         reload(log, tmp_path)
+
+
+def test_a_swap_to_be_finished_costs_no_other_segment_its_indexes(tmp_path: Path) -> None:
+    log = new_log(tmp_path, SMALL_INDEXES)
+    for _ in range(3):
+        fill(log, 9)
+        log.roll()
+    log.release()
+    swapped = log.segments[2]
+    for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        os.rename(swapped.path(kind), swapped.path(kind) + FileState.SWAP)
+    kept = [log.segments[1].path(kind) for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)]
+    before = [Path(path).read_bytes() for path in kept]
+    assert all(before)
+    # The active segment went with the crash, so that the swapped one is the last that is not flushed.
+    for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
+        os.unlink(log.segments[3].path(kind))
+    again, _ = reload(log, tmp_path, recovery_point=27)
+    assert (again.log_end_offset, len(again.segments)) == (27, 3)
+    assert [Path(path).read_bytes() for path in kept] == before
 
 
 def test_the_recovery_point_is_not_below_the_log_start(tmp_path: Path) -> None:
