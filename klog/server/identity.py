@@ -44,7 +44,9 @@ def settle_identity(
             raise StorageError(
                 f"the directory belongs to cluster {found.cluster_id}, this is cluster {cluster_id}",
                 file=path,
-                cure="check zookeeper.connect and log.dirs",
+                cure="check zookeeper.connect and log.dirs"
+                if config.text("zookeeper.connect")
+                else "this one's metadata is in the first of log.dirs: was its file removed or replaced?",
             )
     return Identity(_broker_id(config, directories, store), cluster_id)
 

@@ -102,6 +102,6 @@ def log_directories(config: BrokerConfig) -> list[str]:
         ) from None
     if not found:
         raise ConfigError("log.dirs", text, "a broker needs a log directory")
-    if len(set(found)) < len(found):
-        raise ConfigError("log.dirs", text, "a directory is named twice")
+    if len(set(map(os.path.realpath, found))) < len(found):
+        raise ConfigError("log.dirs", text, "a directory is named twice, maybe by a symbolic link")
     return found

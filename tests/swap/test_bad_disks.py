@@ -238,6 +238,24 @@ def test_without_descriptors_for_its_start_a_broker_says_so(tmp_path: Path) -> N
         assert "Traceback" not in klog.log_text
 
 
+def test_one_directory_under_two_names_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b").symlink_to(tmp_path / "a")
+    with two_directories(tmp_path) as klog:
+        klog.spawn()
+        assert klog.ended(20) == 2
+        assert "a directory is named twice, maybe by a symbolic link" in klog.log_text
+
+
+def test_a_directory_whose_metadata_is_gone_is_not_taken_for_another_clusters(tmp_path: Path) -> None:
+    with KlogBroker(tmp_path) as klog:
+        klog.start()
+        klog.stop()
+        (tmp_path / "logs" / "klog-metadata.sqlite").unlink()
+        klog.spawn()
+        assert klog.ended(20) == 1
+        assert "was its file removed or replaced?" in klog.log_text
+
+
 def test_the_directory_it_was_started_in_may_be_gone(tmp_path: Path) -> None:
     here = str(tmp_path / "x")
     gone = f"import os; os.mkdir({here!r}); os.chdir({here!r}); os.rmdir({here!r})"

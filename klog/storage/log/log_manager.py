@@ -106,16 +106,23 @@ class LogManager:
     def identities(self) -> dict[str, MetaProperties | None]:
         """What `meta.properties` says in each directory that is online (None: a new directory).
 
-        Raises `FormatError` where one cannot be read as such.
+        Directories where it cannot be read as such go offline. Raises `StorageError` where none is left.
         """
-        return {path: directory.read_identity() for path, directory in list(self._directories.items())}
+        found = {}
+        for path, directory in list(self._directories.items()):
+            try:
+                found[path] = directory.read_identity()
+            except (OSError, KlogError) as error:
+                self.directory_failed(path, error)
+        self._demand_one()
+        return found
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Write `meta.properties` where it is not there yet. Directories that fail go offline."""
         for path, directory in list(self._directories.items()):
             try:
                 directory.write_identity(broker_id, cluster_id)
-            except (OSError, StorageError) as error:
+            except (OSError, KlogError) as error:
                 self.directory_failed(path, error)
         self._demand_one()
 

@@ -258,6 +258,23 @@ def test_directories_say_whose_they_are(tmp_path: Path) -> None:
     assert (identity.node_id, identity.cluster_id, identity.version) == (3, "c", 0)
 
 
+@pytest.mark.parametrize("content", [b"version=7\n", b"broker.id=one\n", b"version=1\n", b"a=\\u00zz\n"])
+def test_a_directory_that_cannot_say_whose_it_is_goes_offline(tmp_path: Path, content: bytes) -> None:
+    managed = Managed(tmp_path / "a", tmp_path / "b")
+    managed.start()
+    managed.stop()
+    (tmp_path / "b" / "meta.properties").write_bytes(content)
+    managed = Managed(tmp_path / "a", tmp_path / "b")
+    managed.manager.open()
+    assert managed.manager.identities().keys() == {str(tmp_path / "a")}
+    assert managed.heard.failed == [(str(tmp_path / "b"), ())]
+    assert (tmp_path / "b" / "meta.properties").read_bytes() == content
+    (tmp_path / "a" / "meta.properties").write_bytes(content)
+    with pytest.raises(StorageError, match="no log directory can be used"):
+        managed.manager.identities()
+    managed.crash()
+
+
 def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     managed = Managed(tmp_path / "a", tmp_path / "b")
     managed.start()
