@@ -189,6 +189,6 @@ class Partition:
 
     def limit(self, replica_id: int, *, committed: bool) -> int:
         """Up to which offset (exclusive) a reader may see records."""
-        if replica_id != CONSUMER:
+        if replica_id >= 0:
             return self.log.log_end_offset
         return self.log.last_stable_offset if committed else self.log.high_watermark

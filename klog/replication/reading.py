@@ -112,7 +112,7 @@ def is_quiet(partition: Partition, told: Told, limits: FetchLimits) -> bool:
     after it has looked is an event, for which whoever waits looks again.
     """
     entry, log = told.entry, partition.log
-    if limits.replica_id != CONSUMER:
+    if limits.replica_id >= 0:
         limit = log.log_end_offset
     elif limits.committed:
         limit = log.last_stable_offset

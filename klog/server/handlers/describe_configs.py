@@ -130,7 +130,7 @@ def _result(
         request,
         "DescribeConfigsResult",
         error_code=ErrorCode.NONE if refused is None else refused.error,
-        error_message="" if refused is None else refused.message,
+        error_message="" if refused is None else refused.message or "",
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=configs,

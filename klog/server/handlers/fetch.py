@@ -150,7 +150,7 @@ class FetchHandler:
             min(fetch.min_bytes, max_bytes),
             max_bytes,
             replica_id,
-            fetch.isolation_level == _READ_COMMITTED and replica_id == CONSUMER,
+            fetch.isolation_level == _READ_COMMITTED and replica_id < 0,
             replica_id >= 0 or (replica_id == CONSUMER and version < _FROM_FOLLOWERS_FROM),
         )
 

@@ -491,16 +491,14 @@ def test_only_a_partition_that_is_known_is_told_without_transactions(
     assert (beyond.aborted_transactions, unknown.aborted_transactions) == (None, [])
 
 
-@pytest.mark.parametrize("replica_id", [-2, -3])
-def test_who_is_neither_consumer_nor_follower_reads_to_the_end_of_the_log(
-    broker: Broker, handler: FetchHandler, replica_id: int
+@pytest.mark.parametrize(("replica_id", "transactions"), [(-1, []), (-2, []), (OTHER_BROKER, None)])
+def test_transactions_are_told_to_who_reads_what_is_committed(
+    broker: Broker, handler: FetchHandler, replica_id: int, transactions: list | None
 ) -> None:
     broker.lead(replicas=(BROKER, OTHER_BROKER))
-    (written,) = broker.append()
-    as_consumer = fetched(fetch(handler, committed=True))
-    assert (as_consumer.high_watermark, bytes(as_consumer.records)) == (0, b"")
+    broker.append()
     found = fetched(fetch(handler, committed=True, replica_id=replica_id))
-    assert (bytes(found.records), found.aborted_transactions) == (written, None)
+    assert (bool(found.records), found.aborted_transactions) == (transactions is None, transactions)
 
 
 def test_topics_of_unknown_ids_are_told_before_unknown_partitions(
