@@ -66,6 +66,9 @@ cdef inline const uint8_t *varint64(const uint8_t *p, const uint8_t *stop, int64
     cdef uint64_t value = 0
     cdef uint8_t byte
     cdef int shift = 0
+    if p < stop and p[0] < 0x80:
+        out[0] = <int64_t>(p[0] >> 1) ^ -<int64_t>(p[0] & 1)
+        return p + 1
     while p < stop and shift < 70:
         byte = p[0]
         p += 1

@@ -18,7 +18,12 @@ cdef const uint8_t *long_varint32(const uint8_t *p, const uint8_t *stop, int32_t
 
 cdef inline const uint8_t *varint32(const uint8_t *p, const uint8_t *stop, int32_t *out) noexcept nogil:
     """Zig-zag varint of at most 5 bytes; NULL where it does not end before `stop`."""
+    cdef uint32_t value
     if p < stop and p[0] < 0x80:
         out[0] = <int32_t>(p[0] >> 1) ^ -<int32_t>(p[0] & 1)
         return p + 1
+    if p + 1 < stop and p[1] < 0x80:
+        value = (p[0] & 0x7F) | <uint32_t>p[1] << 7
+        out[0] = <int32_t>(value >> 1) ^ -<int32_t>(value & 1)
+        return p + 2
     return long_varint32(p, stop, out)

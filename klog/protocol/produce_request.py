@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.primitives import (
     INT32,
+    UVARINT_MAX_BYTES,
     read_bytes,
     read_items,
     read_name,
@@ -94,26 +95,31 @@ def _decode_usual(body: memoryview) -> ProduceRequest | None:
     """What a producer sends nearly always, read without a call for each field: records for one partition, no
     transactional id, no tags. None where it is anything else.
     """
-    size = len(body)
-    if size < _USUAL_NAME_AT or body[0] or body[_USUAL_NAME_AT - 2] != _ONE_ITEM:
+    # A copy of what comes before the records: one byte of it after the other is dear through a view.
+    head = bytes(body[:_USUAL_HEAD_MAX_BYTES])
+    if len(head) < _USUAL_HEAD.size:
         return None
-    name_end = _USUAL_NAME_AT - 1 + body[_USUAL_NAME_AT - 1]
-    if not _USUAL_NAME_AT < name_end < _USUAL_NAME_AT + 0x7F or name_end + 5 >= size:
+    no_id, acks, timeout_ms, topics, name_size = _USUAL_HEAD.unpack_from(head)
+    name_end = _USUAL_HEAD.size + name_size - 1
+    partition_end = name_end + _PARTITION_HEAD.size
+    if no_id or topics != _ONE_ITEM or not 1 < name_size < 0x80 or partition_end >= len(head):
         return None
-    if body[name_end] != _ONE_ITEM:
+    partitions, index = _PARTITION_HEAD.unpack_from(head, name_end)
+    if partitions != _ONE_ITEM:
         return None
-    records_size, start = read_uvarint(body, name_end + 5)
+    records_size, start = read_uvarint(head, partition_end)
     end = start + records_size - 1
-    if not records_size or end + len(_NO_TAGS) != size or bytes(body[end:]) != _NO_TAGS:
+    if not records_size or end + len(_NO_TAGS) != len(body) or bytes(body[end:]) != _NO_TAGS:
         return None
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(body, 1)
-    name = text_of(body[_USUAL_NAME_AT:name_end], _USUAL_NAME_AT)
-    index = INT32.unpack_from(body, name_end + 1)[0]
+    name = text_of(head[_USUAL_HEAD.size : name_end], _USUAL_HEAD.size)
     return ProduceRequest(None, acks, timeout_ms, [(name, [(index, body[start:end])])])
 
 
-# The null transactional id, acks, timeout, the number of topics and the size of the name come before it.
-_USUAL_NAME_AT: Final = 9
+# The null transactional id, acks, timeout, the number of topics and the size of the name; then, after the
+# name, the number of partitions and the index of the one. Numbers of items are one more than they are.
+_USUAL_HEAD: Final = struct.Struct(">BhiBB")
+_PARTITION_HEAD: Final = struct.Struct(">Bi")
+_USUAL_HEAD_MAX_BYTES: Final = _USUAL_HEAD.size + 0x7F + _PARTITION_HEAD.size + UVARINT_MAX_BYTES
 _ONE_ITEM: Final = 2
 _NO_TAGS: Final = b"\0\0\0"  # of the partition, the topic and the request
 

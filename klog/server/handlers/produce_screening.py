@@ -8,6 +8,7 @@ itself. Of a partition that is named twice the last records count.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -33,6 +34,7 @@ _ZSTD_FROM: Final = 7
 _V2: Final = 2
 _ATTRIBUTES_LOW_BYTE: Final = BATCH_CRC_FROM + 1
 _PRODUCER_ID: Final = slice(43, 51)
+_SHAPE: Final = struct.Struct(">8xi4xb4xh")  # what follows the size field, magic, attributes
 
 _Topics = list[tuple[str, list[PartitionRecords]]]
 
@@ -73,13 +75,10 @@ def is_usual(version: int, topics: _Topics) -> bool:
         if not partitions:
             return False
         for index, records in partitions:
-            if (
-                records is None
-                or len(records) < BATCH_HEADER_BYTES
-                or int.from_bytes(records[8:ENTRY_PREFIX_BYTES], "big") + ENTRY_PREFIX_BYTES != len(records)
-                or records[MAGIC_POSITION] != _V2
-                or records[_ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_BIT
-            ):
+            if records is None or (size := len(records)) < BATCH_HEADER_BYTES:
+                return False
+            follows, magic, attributes = _SHAPE.unpack_from(records)
+            if follows + ENTRY_PREFIX_BYTES != size or magic != _V2 or attributes & TRANSACTIONAL_BIT:
                 return False
             keys.add((topic, index))
         count += len(partitions)

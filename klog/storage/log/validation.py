@@ -64,12 +64,8 @@ def validate(
     `data` must be writable: it is patched in place where that is enough. What follows the last whole batch is
     left out. Raises `AppendError`.
     """
-    size = len(data)
-    if (
-        size < BATCH_HEADER_BYTES
-        or data[_MAGIC_POSITION] != _V2
-        or int.from_bytes(data[8:12], "big") + ENTRY_PREFIX_BYTES != size
-    ):
+    header = _HEADER.unpack_from(data) if len(data) >= BATCH_HEADER_BYTES else None
+    if header is None or header[3] != _V2 or header[1] + ENTRY_PREFIX_BYTES != len(data):
         table = BatchTable()
         kernel.scan(data, 0, True, table)
         kernel.verify(data, table)
@@ -80,7 +76,8 @@ def validate(
             place = Placing(next_offset, leader_epoch, now_ms)
             return convert_messages(data, table, config, place)
         data = data[: table.size[0]]
-    return _validate_batch(data, config, next_offset, leader_epoch, now_ms, origin)
+        header = _HEADER.unpack_from(data)
+    return _validate_batch(data, header, config, next_offset, leader_epoch, now_ms, origin)
 
 
 def _check_batches(data: memoryview, table: BatchTable, config: TopicConfig, origin: Origin) -> None:
@@ -139,10 +136,15 @@ def _corrupt(stored: int, computed: int) -> AppendError:
 
 
 def _validate_batch(
-    data: memoryview, config: TopicConfig, next_offset: int, leader_epoch: int, now_ms: int, origin: Origin
+    data: memoryview,
+    header: tuple[int, ...],
+    config: TopicConfig,
+    next_offset: int,
+    leader_epoch: int,
+    now_ms: int,
+    origin: Origin,
 ) -> Validated:
     """Judge the one magic 2 batch that `data` is, and give it its place."""
-    header = _HEADER.unpack_from(data)
     (
         base,
         follows,
