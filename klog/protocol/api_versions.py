@@ -57,7 +57,9 @@ def decode_api_versions_request(version: int, body: Buffer) -> ClientSoftware:
     if version < FLEXIBLE_FROM:
         return ClientSoftware()
     name, position = read_name(body, 0, True)
-    return ClientSoftware(name, read_name(body, position, True)[0])
+    number, position = read_name(body, position, True)
+    read_tags(body, position)
+    return ClientSoftware(name, number)
 
 
 @cache
