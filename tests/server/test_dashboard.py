@@ -22,7 +22,7 @@ from tests.server.test_metrics import exchange, fetch, make_known_topic, produce
 DOCS = Path(__file__).parents[2] / "docs"
 METRIC = re.compile(r"\b(?:kafka|klog|process)_[a-z0-9_]+")
 SAMPLE = re.compile(r"^([a-z0-9_]+)(?:\{(.*)\})? ", re.MULTILINE)
-LABEL = re.compile(r'([a-z_]+)="([^"]*)"')
+LABEL = re.compile(r'([a-zA-Z]+)="([^"]*)"')
 SELECTOR = re.compile(r"([a-z0-9_]+)\{([^}]*)\}")
 FAMILY = re.compile(r"^# TYPE ([a-z0-9_]+) ", re.MULTILINE)
 DESCRIBE_CLUSTER, DESCRIBE_CLUSTER_BODY = 60, [b"\x00", b"\x00", b"\x00"]
@@ -70,16 +70,23 @@ def test_every_query_of_the_dashboard_finds_its_metric_and_its_labels(text: str)
             assert name in exported, query
         for name, selector in SELECTOR.findall(query):
             # Prometheus adds the instance; what is matched exactly must be exported so.
-            for label, value in re.findall(r'([a-z_]+)="([^"]+)"', selector):
+            for label, value in re.findall(r'([a-zA-Z]+)="([^"]+)"', selector):
                 assert any(sample.get(label) == value for sample in exported[name]), query
 
 
 def test_labels_that_legends_and_sums_name_are_exported(text: str) -> None:
     exported = {label for _, labels in SAMPLE.findall(text) for label, _ in LABEL.findall(labels)}
-    used = {label for query in queries() for label in re.findall(r"by \(([a-z]+)\)", query)}
+    used = {label for query in queries() for label in re.findall(r"by \(([a-zA-Z]+)\)", query)}
     legends = [target["legendFormat"] for panel in panels() for target in panel["targets"]]
-    used |= {label for legend in legends for label in re.findall(r"\{\{([a-z]+)\}\}", legend)}
+    used |= {label for legend in legends for label in re.findall(r"\{\{([a-zA-Z]+)\}\}", legend)}
     assert used - {"instance"} <= exported
+
+
+def test_labels_are_spelt_as_the_keys_of_kafkas_mbeans(text: str) -> None:
+    """The usual rules of the JMX exporter lower the case of names, and of names only."""
+    exported = {label for _, labels in SAMPLE.findall(text) for label, _ in LABEL.findall(labels)}
+    kafkas = {"delayedOperation", "listener", "logDirectory", "partition", "request", "topic"}
+    assert exported - kafkas == {"quantile", "version", "python"}
 
 
 def test_the_dashboard_has_what_grafana_wants_of_one() -> None:

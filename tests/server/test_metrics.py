@@ -26,7 +26,7 @@ from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixtur
 from tests.server.test_broker import config, make_topic
 from tests.waiting import eventually
 
-LINE = re.compile(r'([a-z_:][a-z0-9_:]*)(\{[a-z_]+="[^"]*"(?:,[a-z_]+="[^"]*")*\})? (-?[0-9.e+-]+)')
+LINE = re.compile(r'([a-z_:][a-z0-9_:]*)(\{[a-zA-Z]+="[^"]*"(?:,[a-zA-Z]+="[^"]*")*\})? (-?[0-9.e+-]+)')
 PRODUCE, PRODUCE_VERSION = 0, 8
 FETCH, FETCH_VERSION = 1, 11
 
@@ -203,7 +203,7 @@ def test_the_controller_counts_what_is_in_the_cluster(broker: Broker, metrics: B
 
 def test_a_failed_log_directory_is_named(broker: Broker, metrics: BrokerMetrics) -> None:
     (path,) = broker.logs.online
-    name = f'kafka_log_logmanager_logdirectoryoffline{{logdirectory="{path}"}}'
+    name = f'kafka_log_logmanager_logdirectoryoffline{{logDirectory="{path}"}}'
     assert values(list(metrics.text()))[name] == 0
     broker.logs.directory_failed(path, OSError(5, "Input/output error"))
     assert values(list(metrics.text()))[name] == 1

@@ -154,9 +154,14 @@ def _controller_metrics(broker: Broker) -> Iterator[Metric]:
 
 def _network_metrics(broker: Broker, now: _Moment, before: _Moment, seconds: float) -> Iterator[Metric]:
     network = broker.network
-    yield gauge(
-        "kafka_server_socketservermetrics_connection_count", "open connections", network.connection_count
-    )
+    # The usual rules of the JMX exporter give the one name, those of Confluent's dashboards the other.
+    for name in ("socket_server_metrics", "socketservermetrics"):
+        yield Metric(
+            f"kafka_server_{name}_connection_count",
+            "gauge",
+            "open connections",
+            [Sample({"listener": each}, count) for each, count in network.connection_counts.items()],
+        )
     yield gauge(
         "kafka_network_requestchannel_requestqueuesize",
         "requests that wait for an I/O thread",
@@ -202,13 +207,13 @@ def _waiting_metrics(broker: Broker) -> Iterator[Metric]:
         f"{prefix}purgatorysize",
         "gauge",
         "watched operations, completed ones not swept yet included",
-        [Sample({"delayedoperation": name}, watched) for name, watched, _ in found],
+        [Sample({"delayedOperation": name}, watched) for name, watched, _ in found],
     )
     yield Metric(
         f"{prefix}numdelayedoperations",
         "gauge",
         "requests that wait",
-        [Sample({"delayedoperation": name}, waiting) for name, _, waiting in found],
+        [Sample({"delayedOperation": name}, waiting) for name, _, waiting in found],
     )
     sessions = broker.sessions
     prefix = "kafka_server_fetchsessioncache_"

@@ -42,7 +42,7 @@ def log_metrics(logs: Sequence[PartitionLog]) -> Iterator[Metric]:
 def directory_metrics(online: Sequence[str], offline: Sequence[str]) -> Iterator[Metric]:
     """Of the log directories."""
     yield gauge("kafka_log_logmanager_offlinelogdirectorycount", "failed log directories", len(offline))
-    samples = [Sample({"logdirectory": path}, path in offline) for path in (*online, *offline)]
+    samples = [Sample({"logDirectory": path}, path in offline) for path in (*online, *offline)]
     yield Metric("kafka_log_logmanager_logdirectoryoffline", "gauge", "1 where it has failed", samples)
 
 
@@ -57,7 +57,7 @@ def cleaner_metrics(cleaner: LogCleaner, online: Sequence[str]) -> Iterator[Metr
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
         "gauge",
         "logs that are not cleaned any more, because cleaning them failed",
-        [Sample({"logdirectory": path}, count) for path, count in counts.items()],
+        [Sample({"logDirectory": path}, count) for path, count in counts.items()],
     )
     # Looking into the logs costs, and is needed only where there is something to see.
     sizes = {path: cleaner.uncleanable_bytes(path) if count else 0 for path, count in counts.items()}
@@ -65,5 +65,5 @@ def cleaner_metrics(cleaner: LogCleaner, online: Sequence[str]) -> Iterator[Metr
         "kafka_log_logcleanermanager_uncleanable_bytes",
         "gauge",
         "bytes in them that could be cleaned",
-        [Sample({"logdirectory": path}, size) for path, size in sizes.items()],
+        [Sample({"logDirectory": path}, size) for path, size in sizes.items()],
     )

@@ -70,6 +70,10 @@ class ConnectionCounts:
             for gone in [name for name in self._rates if name is not None and name not in self._listeners]:
                 del self._rates[gone]
 
+    def of_listener(self, listener: str) -> int:
+        """How many there are through a listener."""
+        return self._by_listener[listener]
+
     def _limits(self, listener: str) -> ListenerLimits:
         return self._settings.listener_limits.get(listener, _NO_LIMITS)
 

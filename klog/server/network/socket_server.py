@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from klog.formats.errors import UsageError
@@ -275,6 +275,11 @@ class SocketServer:
     def connection_count(self) -> int:
         """Open connections."""
         return self._counts.total
+
+    @property
+    def connection_counts(self) -> Mapping[str, int]:
+        """Open connections by the listener that they came through."""
+        return {listener.name: self._counts.of_listener(listener.name) for listener in self._listeners}
 
     @property
     def queued_requests(self) -> int:
