@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from klog.formats.errors import KlogError, UsageError
 
 NO_ARGS_IS_HELP = False
 
@@ -43,12 +46,18 @@ def serve(
     """
     from klog.server.run import Launch, run
 
-    run(
-        Launch(
-            config_file=None if config is None else str(config),
-            options=tuple(options or ()),
-            metrics_port=metrics_port,
-            json_logs=json_logs,
-            quiet=quiet,
-        )
+    launch = Launch(
+        config_file=None if config is None else str(config),
+        options=tuple(options or ()),
+        metrics_port=metrics_port,
+        json_logs=json_logs,
+        quiet=quiet,
     )
+    try:
+        run(launch)
+    except KlogError as error:
+        if not json_logs:
+            raise
+        # Whoever reads objects is told of the end in one, too.
+        logging.getLogger(__name__).critical("%s", error)
+        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None

@@ -1,0 +1,64 @@
+"""`klog serve` as its user meets it: what it says of a bad start, in lines and in JSON, and its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.swap.klog_process import KlogBroker
+
+RUN = "from klog.commands.main import main; main()"
+
+
+def serve(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`klog serve` that is expected to end by itself."""
+    return subprocess.run(
+        [sys.executable, "-c", RUN, "serve", *args],
+        capture_output=True,
+        check=False,
+        text=True,
+        cwd=cwd,
+        env=os.environ,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "why"),
+    [
+        (["-o", "num.partitions=x"], 2, "Invalid value x for configuration num.partitions"),
+        (["-o", "broker.id=5", "-o", "node.id=6"], 2, "Invalid value 6 for configuration node.id"),
+        (["-o", "novalue"], 2, "an option is written key=value"),
+        (["--config", "nosuch.properties"], 1, "nosuch.properties: cannot be opened"),
+        (["-o", "listeners=PLAINTEXT://192.0.2.1:1"], 1, "cannot listen at 192.0.2.1:1"),
+    ],
+)
+def test_a_bad_start_is_one_line_and_in_json_one_object(
+    tmp_path: Path, args: list[str], code: int, why: str
+) -> None:
+    plain = serve(*args, cwd=tmp_path)
+    assert (plain.returncode, plain.stdout) == (code, "")
+    assert plain.stderr.splitlines()[-1].startswith("klog: ")
+    assert why in plain.stderr
+    objects = serve("--json-logs", *args, cwd=tmp_path)
+    assert objects.returncode == code
+    last = [json.loads(line) for line in objects.stderr.splitlines()][-1]
+    assert last["level"] == "CRITICAL"
+    assert why in last["message"]
+
+
+def test_a_config_without_effect_is_a_warning(tmp_path: Path) -> None:
+    asked = {"authorizer.class.name": "x.Y", "log.retention.mss": "1"}
+    with KlogBroker(tmp_path, asked) as klog:
+        klog.start()
+        klog.stop()
+        texts = [line.rpartition("  ")[2] for line in klog.complaints]
+    assert texts == [
+        "unknown config log.retention.mss is ignored, did you mean log.retention.ms?",
+        "authorizer.class.name has no effect: every client may do everything",
+    ]
