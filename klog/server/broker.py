@@ -126,7 +126,7 @@ class Broker:
         self._notes.follow()
         self.store.add_session_listener(self._session_changed)
         self.scheduler.start()
-        Upkeep(self.logs, self._clock_ms).start()
+        Upkeep(self.logs, self._clock_ms, self.cleaner.retention_of_others).start()
         self._serving = True
         self.cache.introduce(live_brokers(self.store))
         self.network.start()

@@ -240,7 +240,11 @@ class LogCleaner:
 
     def _delete_old_segments(self, logs: Iterable[CleanableLog]) -> None:
         with self._changed:
-            free = [log for log in logs if self._manager.is_free(log.partition, log.log_directory)]
+            free = [
+                log
+                for log in logs
+                if log.config.compact and self._manager.is_free(log.partition, log.log_directory)
+            ]
             self._manager.begin_deleting([log.partition for log in free])
         try:
             for log in free:

@@ -7,11 +7,12 @@ to them itself, between its own passes.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import CorruptRecordError, StorageError
-from klog.formats.names import FileKind
+from klog.formats.names import FileKind, TopicPartition
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.retention import apply_retention
@@ -19,12 +20,24 @@ from klog.storage.log.retention import apply_retention
 logger = logging.getLogger(__name__)
 
 
+KeptFromCleaner = Callable[[], AbstractContextManager[Collection[TopicPartition]]]
+"""Gives the partitions whose retention is the log manager's, and keeps the cleaner off them meanwhile: a log
+may stop being compacted while it is cleaned."""
+
+
 class Upkeep:
     """The periodic tasks of one log manager; each may also be called at any time."""
 
-    def __init__(self, manager: LogManager, clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        manager: LogManager,
+        clock_ms: Callable[[], int],
+        kept_from_cleaner: KeptFromCleaner | None = None,
+    ) -> None:
+        """Without `kept_from_cleaner` there is no cleaner."""
         self._manager = manager
         self._clock_ms = clock_ms
+        self._kept_from_cleaner = kept_from_cleaner or (lambda: nullcontext(self._not_compacted()))
 
     def start(self) -> None:
         """Let the manager's scheduler do everything in its time."""
@@ -48,10 +61,15 @@ class Upkeep:
         """Delete what logs need not keep; returns how many segments."""
         now_ms = self._clock_ms()
         deleted = 0
-        for log in self._manager.logs():
-            if not log.config.compact:
-                deleted += self._on(log, lambda each: apply_retention(each, now_ms))
+        with self._kept_from_cleaner() as partitions:
+            for partition in partitions:
+                log = self._manager.get(partition)
+                if log is not None:
+                    deleted += self._on(log, lambda each: apply_retention(each, now_ms))
         return deleted
+
+    def _not_compacted(self) -> list[TopicPartition]:
+        return [log.partition for log in self._manager.logs() if not log.config.compact]
 
     def flush(self) -> None:
         """Force logs to disk whose `flush.ms` have passed."""

@@ -8,15 +8,18 @@ from pathlib import Path
 import pytest
 
 from klog.config.topic import default_topic_config
-from klog.formats.names import FileKind
-from klog.storage.cleaner.cleaning import clean
+from klog.formats.names import FileKind, TopicPartition
+from klog.storage.cleaner.cleaning import OnBytes, OnGroup, clean
 from klog.storage.cleaner.log_cleaner import CleanableLog, CleanerConfig, LogCleaner
 from klog.storage.cleaner.open_log import OpenLog
+from klog.storage.cleaner.task import CleanResult, CleanTask
 from klog.storage.cleaner.worker import clean_in_worker
 from klog.storage.log.disk_guard import LogClosedError
 from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.upkeep import Upkeep
 from tests.storage.cleaner.test_swap import last_values, records_of
 from tests.storage.log.building import NOW_MS, Clock, Later, batch, new_log, reload
+from tests.storage.log.managing import Managed
 
 CONFIG = {"cleanup.policy": "compact", "segment.bytes": "4000", "index.interval.bytes": "100"}
 
@@ -70,6 +73,43 @@ def test_readers_and_writers_go_on_with_the_cleaned_log(tmp_path: Path, worker: 
     assert log.log_end_offset == end + 1
     assert background.deletions
     assert all(path.endswith(".deleted") and os.path.exists(path) for path in background.deletions)
+
+
+def test_a_log_that_is_compacted_no_more_keeps_its_segments_until_its_cleaning_has_ended(
+    tmp_path: Path,
+) -> None:
+    where = TopicPartition("t", 0)
+    broker = Managed(tmp_path / "logs", topics={"t": CONFIG})
+    manager = broker.start()
+    log = manager.get_or_create(where, None, is_new=True)
+    for repeat in range(40):
+        log.append_as_leader(batch([b"v" * 400], key=b"%d" % repeat), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    deleted: list[int] = []
+
+    def clean_while_others_work(task: CleanTask, on_group: OnGroup, on_bytes: OnBytes) -> CleanResult:
+        broker.topics["t"] = {"cleanup.policy": "delete", "retention.ms": "1000"}
+        manager.reconfigure("t")
+        broker.pass_ms(5000)
+        deleted.append(upkeep.retain())
+        return clean(task, on_group, on_bytes)
+
+    cleaner = LogCleaner(
+        lambda: [OpenLog(log, manager, broker.clock) for log in manager.logs()],
+        manager.online,
+        CleanerConfig(dedupe_buffer_bytes=1 << 20),
+        clock_ms=broker.clock,
+        on_directory_failure=lambda path, error: pytest.fail(f"{path}: {error}"),
+        on_uncleanable=lambda partition, error: pytest.fail(f"{partition}: {error}"),
+        clean=clean_while_others_work,
+    )
+    upkeep = Upkeep(manager, broker.clock, cleaner.retention_of_others)
+    assert cleaner.clean_dirtiest()
+    assert deleted == [0]
+    assert log.segments.bases[0] == 0
+    assert upkeep.retain() > 0
+    assert log.segments.bases[0] == log.log_start_offset == log.log_end_offset
+    broker.stop()
 
 
 def test_a_cleaned_log_loads_as_it_is(tmp_path: Path) -> None:
