@@ -21,7 +21,7 @@ from klog.controller.outbox import Outbox
 from klog.controller.reign import Reign
 from klog.controller.settings import ControllerSettings
 from klog.formats.errors import KlogError
-from klog.metadata.election import elect, read_controller
+from klog.metadata.election import elect, give_up_office, read_controller
 from klog.metadata.errors import ControllerMovedError, SessionExpiredError
 from klog.metadata.store import MetadataStore, WatchEvent
 
@@ -51,6 +51,8 @@ class ControllerCore:
         self._now_ms = now_ms
         self.reign: Reign | None = None
         self.active_controller_id = NO_CONTROLLER
+        # The store's session in which the broker is registered.
+        self._member_session: int | None = None
         # How often in a row the tree or what is in it has failed this controller.
         self.failures = 0
 
@@ -61,7 +63,10 @@ class ControllerCore:
     def handle(self, event: Event) -> None:
         """One event, to its end."""
         match event:
-            case Startup() | TreeChanged(node=Watched.CONTROLLER):
+            case Startup():
+                self._member_session = self._store.session_id
+                self._guarded(self._follow_controller)
+            case TreeChanged(node=Watched.CONTROLLER):
                 self._guarded(self._follow_controller)
             case SessionExpired():
                 self._end_reign()
@@ -110,8 +115,8 @@ class ControllerCore:
             preempt(event)
 
     def _join_again(self) -> None:
-        # A broker that is not registered (its id may be another's by now) is no candidate.
         self._reregister()
+        self._member_session = self._store.session_id
         self._follow_controller()
 
     def _follow_controller(self) -> None:
@@ -119,15 +124,21 @@ class ControllerCore:
         elected = read_controller(self._store, self._on_controller_node)
         if elected is not None:
             own = elected.broker_id == self._settings().broker_id
-            # Our id without a reign: left over from a session before, which will expire.
             if self.reign is not None and not own:
                 self._end_reign()
-            self.active_controller_id = elected.broker_id
-            return
+            # Our id without a reign: left over from a session before, which will expire; or of this one, when
+            # an election that had begun before the end of the last session came through after it.
+            if self.reign is not None or not own or not give_up_office(self._store):
+                self.active_controller_id = elected.broker_id
+                return
         self._end_reign()
         self._stand_for_election()
 
     def _stand_for_election(self) -> None:
+        if self._store.session_id != self._member_session:
+            # The last session has ended under this event. A broker that is not registered (its id may be
+            # another's by now) is no candidate; SessionRenewed, which registers it, is on its way.
+            return
         broker_id = self._settings().broker_id
         try:
             epoch = elect(self._store, broker_id, self._now_ms())

@@ -74,6 +74,16 @@ def elect(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerEpoch:
             return ControllerEpoch(elected, stat.version if isinstance(stat, NodeStat) else -1)
 
 
+def give_up_office(store: MetadataStore) -> bool:
+    """Gives `/controller` up if this very session holds it; whether it did."""
+    current = _read_epoch(store)
+    stat = store.exists(paths.CONTROLLER)
+    if stat is None or stat.ephemeral_owner != store.session_id:
+        return False
+    FencedStore(store, current).resign()
+    return True
+
+
 def _read_epoch(store: MetadataStore) -> ControllerEpoch:
     while True:
         try:

@@ -16,6 +16,8 @@ from klog.controller.events import (
     ElectLeaders,
     ListReassignments,
     RebalanceDue,
+    SessionExpired,
+    SessionRenewed,
     TreeChanged,
     UncleanElectionEnabled,
     Watched,
@@ -120,6 +122,31 @@ def test_an_expired_session_ends_the_reign_and_the_registration(world: Simulated
     assert world.brokers[0].epoch > first_epoch
     assert sum(each.core.is_active for each in world.brokers.values()) == 1
     assert world.brokers[0].hosted[T0].leader == world.state("t").leader
+
+
+def test_a_session_that_ends_under_an_event_makes_no_controller_of_an_unregistered_broker() -> None:
+    world = started(0)
+    with_topic(world, [0])
+    broker = world.brokers[0]
+    broker.session.expire()
+    # The event had begun before: it finds the new session, and the end of the old one is not known yet.
+    broker.core.handle(TreeChanged(Watched.CONTROLLER))
+    assert not broker.core.is_active
+    world.settle()
+    assert broker.core.is_active
+    assert znodes.decode_epoch(world.admin.get(paths.CONTROLLER_EPOCH).data) == 2
+    assert world.state("t").leader == 0
+
+
+def test_an_office_of_this_session_whose_reign_has_ended_is_taken_up_anew(world: SimulatedCluster) -> None:
+    broker = world.brokers[0]
+    # The election came through in the new session, and only then the end of the old one was heard of.
+    broker.core.handle(SessionExpired())
+    assert not broker.core.is_active
+    broker.core.handle(SessionRenewed())
+    world.settle()
+    assert sum(each.core.is_active for each in world.brokers.values()) == 1
+    assert znodes.decode_epoch(world.admin.get(paths.CONTROLLER_EPOCH).data) == 2
 
 
 def test_a_controller_that_lost_its_office_unseen_writes_nothing(world: SimulatedCluster) -> None:
