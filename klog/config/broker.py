@@ -7,6 +7,7 @@ overrides over it, default.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -35,6 +36,12 @@ _MODULES: Final = (
 KEYS_BY_NAME: Final[Mapping[str, ConfigKey]] = {
     key.name: key for key in sorted((key for part in _MODULES for key in part.KEYS), key=lambda key: key.name)
 }
+
+
+# What Kafka's own authorizers and tiered storage read beside the configs of the broker.
+_OF_PLUGINS: Final = ("allow.everyone.if.no.acl.found", "super.users")
+_PREFIXES_OF_PLUGINS: Final = ("authorizer.zookeeper.", "rlmm.config.", "rsm.config.")
+_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
 
 
 class Source(IntEnum):
@@ -140,11 +147,27 @@ class BrokerConfig:
 
     def unknown(self) -> dict[str, str | None]:
         """Names in the file that Kafka does not know -> the known name they most resemble, if any."""
-        return {
-            name: next(iter(difflib.get_close_matches(name, KEYS_BY_NAME, n=1, cutoff=0.75)), None)
-            for name in self.static
-            if name not in KEYS_BY_NAME and not name.startswith("listener.name.")
-        }
+        return {name: _nearest(name) for name in self.static if not _known(name)}
+
+
+def _known(name: str) -> bool:
+    prefix, own = _split(name)
+    # A listener's own config may be one of a mechanism of SASL: `plain.sasl.jaas.config`.
+    if own in KEYS_BY_NAME or (prefix and own.partition(".")[2] in KEYS_BY_NAME):
+        return True
+    return name in _OF_PLUGINS or name.startswith(_PREFIXES_OF_PLUGINS)
+
+
+def _nearest(name: str) -> str | None:
+    prefix, own = _split(name)
+    found = difflib.get_close_matches(own, KEYS_BY_NAME, n=1, cutoff=0.75)
+    return prefix + found[0] if found else None
+
+
+def _split(name: str) -> tuple[str, str]:
+    """The listener's prefix, empty for a general config, and the rest."""
+    match = _LISTENER_PREFIX.match(name)
+    return ("", name) if match is None else (match[0], name[match.end() :])
 
 
 def check_dynamic(name: str, text: str, *, per_broker: bool) -> None:

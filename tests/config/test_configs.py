@@ -47,6 +47,24 @@ def test_an_unknown_name_is_kept_and_the_nearest_known_one_is_named() -> None:
     assert config.unknown() == {"log.retention.mss": "log.retention.ms", "quite.different.thing": None}
 
 
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("super.users", "known"),
+        ("allow.everyone.if.no.acl.found", "known"),
+        ("rsm.config.dir", "known"),
+        ("listener.name.inner.ssl.client.auth", "known"),
+        ("listener.name.inner.scram-sha-256.sasl.jaas.config", "known"),
+        ("listener.name.inner.ssl.keystore.locaton", "listener.name.inner.ssl.keystore.location"),
+        ("listener.name.inner", None),
+        ("confluent.license", None),
+    ],
+)
+def test_what_kafkas_plugins_and_listeners_have_of_their_own_is_known(name: str, nearest: str | None) -> None:
+    unknown = BrokerConfig({name: "x"}).unknown()
+    assert unknown == ({} if nearest == "known" else {name: nearest})
+
+
 def test_a_read_only_config_may_not_be_changed_while_running() -> None:
     check_dynamic("num.io.threads", "4", per_broker=False)
     with pytest.raises(ConfigError, match="dynamically"):
