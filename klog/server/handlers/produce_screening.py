@@ -119,7 +119,10 @@ def _demand_first_batch(records: Records, transactional_id: str | None) -> None:
 
 
 def _refusal(version: int, index: int, records: Records) -> PartitionProduced | None:
-    """Why a partition's records, whose first batch was looked at, may not be written; None where they may."""
+    """Why a partition's records, whose first batch was looked at, may not be written; None where they may.
+
+    Raises `RefusedRequestError`.
+    """
     first = _head(records)
     if version >= _MAGIC_2_FROM:
         if first is None or records is None:
@@ -128,7 +131,11 @@ def _refusal(version: int, index: int, records: Records) -> PartitionProduced | 
         if first.magic != _V2:
             what = f"Produce {version} takes batches of magic 2 only, not {first.magic}"
             return _refused(index, ErrorCode.INVALID_RECORD, what)
-        if first.attributes & CODEC_MASK == ZSTD and version < _ZSTD_FROM:
+        codec = first.attributes & CODEC_MASK
+        if codec > ZSTD and version < _ZSTD_FROM:
+            # Kafka stumbles over it here, and later over the partition alone.
+            raise RefusedRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no codec {codec}")
+        if codec == ZSTD and version < _ZSTD_FROM:
             what = f"Produce {version} knows no zstd"
             return _refused(index, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, what)
         try:
@@ -138,7 +145,12 @@ def _refusal(version: int, index: int, records: Records) -> PartitionProduced | 
         if second is not None:
             what = f"Produce {version} takes one record batch for a partition"
             return _refused(index, ErrorCode.INVALID_RECORD, what)
-    if first is not None and first.attributes & TRANSACTIONAL_BIT and first.producer_id > NO_PRODUCER_ID:
+    if first is None or first.magic < _V2:
+        return None
+    if first.size_bytes < _PRODUCER_ID.stop:
+        # Kafka stumbles here over what it would look at next.
+        raise RefusedRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "a batch ends before its producer's id")
+    if first.attributes & TRANSACTIONAL_BIT and first.producer_id > NO_PRODUCER_ID:
         # Kafka translates COORDINATOR_NOT_AVAILABLE so: producers retry it without looking for new metadata.
         return _refused(
             index,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from klog.formats.checksums import crc32c
 from klog.formats.compression import GZIP, ZSTD
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
@@ -149,3 +150,27 @@ def test_nothing_is_said_of_records_for_a_partition_that_nobody_knows(handler, l
         (TOPIC, 8, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
         ("__consumer_offsets", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
+
+
+@pytest.mark.parametrize(("version", "end"), [(3, 0), (6, 0), (7, 1), (11, 1)])
+def test_a_codec_that_there_is_not_refuses_the_whole_request_before_version_7(
+    broker, handler, log, version, end
+) -> None:
+    broker.lead(partition=1)
+    odd = batch()
+    odd[22] |= 5
+    odd[17:21] = crc32c(memoryview(odd)[21:]).to_bytes(4, "big")
+    told = errors(handler, (TOPIC, [(0, batch()), (1, odd)]), version=version)
+    assert log.log_end_offset == end
+    assert [each[2] for each in told] == [-1 if not end else ErrorCode.NONE, -1]
+
+
+@pytest.mark.parametrize(("size", "error"), [(50, -1), (51, ErrorCode.CORRUPT_MESSAGE)])
+@pytest.mark.parametrize("version", [2, 9])
+def test_a_batch_that_ends_before_its_producers_id_refuses_the_whole_request(
+    broker, handler, log, version, size, error
+) -> None:
+    broker.lead(partition=1)
+    told = errors(handler, (TOPIC, [(0, batch()), (1, sized(size - 12)[:size])]), version=version)
+    assert [each[2] for each in told] == [-1 if size < 51 else ErrorCode.NONE, error]
+    assert log.log_end_offset == (size >= 51)
