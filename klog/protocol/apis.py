@@ -7,8 +7,9 @@ Facts from Kafka 3.9's and 4's message schemas. How the announced ranges were ch
 - The lower ends are those of Kafka 4 (KIP-896): every client since 2018 speaks them. Some differ. Produce
   begins at 0, because librdkafka before 2.8 turns compression off against a broker whose range leaves out
   the old versions (KAFKA-18659); versions 0 to 2 are served and not only announced, for they differ in a
-  field or two. CreateTopics, DeleteTopics, DescribeConfigs and DescribeLogDirs begin at 0, as in Kafka 3.9,
-  because clients of today ask for those versions without a look at the range (`klog.protocol.early`).
+  field or two. ListOffsets, CreateTopics, DeleteTopics, DescribeConfigs and DescribeLogDirs begin at 0, as in
+  Kafka 3.9, because clients in use ask for those versions without a look at the range
+  (`klog.protocol.early`).
   And UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped,
   have one version each: the one that a Kafka 3.9 controller sends from inter.broker.protocol.version 3.4
   on. A cluster that still runs at an older one is brought to 3.4 before a klog broker joins it.
@@ -135,7 +136,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
         for api in (
             Api(ApiKey.PRODUCE, 0, 11, 9, None),
             Api(ApiKey.FETCH, 4, 17, 12, None),
-            _kio(ApiKey.LIST_OFFSETS, 1, 9, 6),
+            _kio(ApiKey.LIST_OFFSETS, 0, 9, 6, kio_from=1),
             _kio(ApiKey.METADATA, 0, 12, 9),
             _ours(ApiKey.LEADER_AND_ISR, 7, 4),
             _ours(ApiKey.STOP_REPLICA, 4, 2),

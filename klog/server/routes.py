@@ -95,7 +95,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.API_VERSIONS: Route(ApiVersionsHandler().handle, may_block=False),
         ApiKey.PRODUCE: Route(produce.handle, may_block=False, failed=produce.failed),
         ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed),
-        ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(where).handle),
+        ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(where, parts.clock_ms).handle),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(where).handle, may_block=False),
         ApiKey.DELETE_RECORDS: Route(DeleteRecordsHandler(where, waiting.delete_records, timer_ms).handle),
         ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(where).handle),

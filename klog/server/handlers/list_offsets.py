@@ -17,6 +17,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import ANY_EPOCH, CONSUMER, Partition, PartitionError
 from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.segment_offsets import answer_version_0
 from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
 from klog.storage.log.partition_log import PartitionLog
@@ -57,11 +58,15 @@ class _Asker(NamedTuple):
 class ListOffsetsHandler:
     """Answers ListOffsets requests."""
 
-    def __init__(self, whereabouts: Whereabouts) -> None:
+    def __init__(self, whereabouts: Whereabouts, clock_ms: Callable[[], int]) -> None:
         self._whereabouts = whereabouts
+        self._clock_ms = clock_ms
 
     def handle(self, request: Request) -> None:
         """Answer at once; a time may have to be looked for in the log's files."""
+        if request.api_version == 0:
+            answer_version_0(request, self._whereabouts, self._clock_ms())
+            return
         asked = entity_of(request)
         # Version 1 has no isolation level.
         isolation_level = getattr(asked, "isolation_level", _READ_UNCOMMITTED)

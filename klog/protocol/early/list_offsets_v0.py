@@ -1,0 +1,65 @@
+"""ListOffsets, version 0: offsets of segments by the time of their last write, several at a time.
+
+Rules: ListOffsetsRequest and ListOffsetsResponse of Kafka 3.9's message schemas; KIP-79 (what came after it).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from klog.protocol.early.struct import EarlyStruct
+from klog.protocol.interbroker.struct import kafka
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsPartition(EarlyStruct):
+    """What is asked of one partition."""
+
+    partition_index: int = kafka("int32")
+    timestamp: int = kafka("int64")
+    max_num_offsets: int = kafka("int32", default=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsTopic(EarlyStruct):
+    """The partitions of one topic."""
+
+    name: str = kafka("string")
+    partitions: tuple[ListOffsetsPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsRequest(EarlyStruct):
+    """From a client (replica id -1) or a broker to the leader."""
+
+    __api_key__: ClassVar[int] = 2
+    __version__: ClassVar[int] = 0
+
+    replica_id: int = kafka("int32")
+    topics: tuple[ListOffsetsTopic, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsPartitionResponse(EarlyStruct):
+    """The offsets of one partition, the largest first."""
+
+    partition_index: int = kafka("int32")
+    error_code: int = kafka("error_code")
+    old_style_offsets: tuple[int, ...] = kafka("int64")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsTopicResponse(EarlyStruct):
+    """The partitions of one topic."""
+
+    name: str = kafka("string")
+    partitions: tuple[ListOffsetsPartitionResponse, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOffsetsResponse(EarlyStruct):
+    """The broker's answer."""
+
+    __api_key__: ClassVar[int] = 2
+    __version__: ClassVar[int] = 0
+
+    topics: tuple[ListOffsetsTopicResponse, ...]
