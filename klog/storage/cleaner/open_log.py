@@ -72,21 +72,23 @@ class OpenLog:
         `StorageError`.
         """
         log = self._log
-        with log.lock:
+
+        def let_go() -> None:
             self._demand_open()
             old = [segment for segment in log.segments if segment.base_offset in group.replaces]
+            log.segments.remove(old)
+            for segment in old:
+                segment.release()
 
-            def let_go() -> None:
-                log.segments.remove(old)
-                for segment in old:
-                    segment.release()
+        def take_up() -> None:
+            log.segments.add(LogSegment(log.directory, group.base_offset, log.config, self._clock_ms()))
 
-            try:
-                gone = swap_in(log.directory, group, between=let_go)
-                log.segments.add(LogSegment(log.directory, group.base_offset, log.config, self._clock_ms()))
-            except (OSError, StorageError) as error:
-                log.fail(error)
-                raise
+        try:
+            self._demand_open()
+            gone = swap_in(log.directory, group, held=log.lock, let_go=let_go, take_up=take_up)
+        except (OSError, StorageError) as error:
+            log.fail(error)
+            raise
         if gone:
             self._background.delete_later(log, gone, log.config.file_delete_delay_ms)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from klog.formats.names import FileKind, segment_file
 from klog.storage.cleaner.output import KINDS
@@ -43,12 +44,14 @@ def swap_in(
     group: CleanedGroup,
     changes: DirectoryChanges | None = None,
     *,
-    between: Callable[[], None] = lambda: None,
+    held: AbstractContextManager[object] | None = None,
+    let_go: Callable[[], None] = lambda: None,
+    take_up: Callable[[], None] = lambda: None,
 ) -> list[str]:
     """Swap the group's files in; returns the files (`.deleted`) that are to be removed now or later.
 
-    `between` is called while both the old and the new segment are there: the owner of the log lets go of the
-    old ones in it. Raises `StorageError`.
+    The owner of the log holds it (`held`) only while names that it uses change, not while the disk is waited
+    for; it lets go of the old segments before that and takes up the new one after. Raises `StorageError`.
     """
     changes = DirectoryChanges() if changes is None else changes
     new = [os.path.join(directory, segment_file(kind, group.base_offset)) for kind in KINDS]
@@ -56,10 +59,12 @@ def swap_in(
         for path in _there(new, CLEANED):
             changes.rename(path + CLEANED, path + SWAP)
         changes.sync(directory)
-        between()
-        gone = mark_deleted(directory, group.replaces, changes, keep_snapshot_of=group.base_offset)
-        for path in _there(new, SWAP):
-            changes.rename(path + SWAP, path)
+        with held or contextlib.nullcontext():
+            let_go()
+            gone = mark_deleted(directory, group.replaces, changes, keep_snapshot_of=group.base_offset)
+            for path in _there(new, SWAP):
+                changes.rename(path + SWAP, path)
+            take_up()
         changes.sync(directory)
     except OSError as error:
         raise storage_error("cleaned segment cannot be swapped in", directory, error) from error

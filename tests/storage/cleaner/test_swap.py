@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from klog.formats.columns import CODEC_MASK, CONTROL_BIT, BatchTable, RecordTabl
 from klog.storage.cleaner.cleaning import clean
 from klog.storage.cleaner.selection import dirty_log
 from klog.storage.cleaner.swap import DirectoryChanges, remove, swap_in
-from klog.storage.cleaner.task import CleanTask
+from klog.storage.cleaner.task import DELETED, SWAP, CleanedGroup, CleanTask
 from klog.storage.recovery import plan_recovery
 from klog.storage.recovery_plan import RecoverySettings
 from klog.storage.recovery_run import run_recovery
@@ -188,6 +190,45 @@ def test_kafka_takes_the_cleaned_log_as_it_is(source: Path, tmp_path: Path, kafk
     assert (loaded.refusal, loaded.log_end_offset) == ("", closed(source).view.log_end_offset)
     for name, data in kept.items():
         assert (copy / name).read_bytes() == data, name
+
+
+def test_the_owner_holds_its_log_while_names_that_it_uses_change_and_not_while_the_disk_is_waited_for(
+    source: Path, tmp_path: Path
+) -> None:
+    directory = shutil.copytree(source, tmp_path / source.name)
+    log = closed(directory, CONFIG)
+    task = CleanTask.of(dirty_log(log.view, None, NOW_MS), NOW_MS, log.last_records, SMALL)
+    told: list[str] = []
+
+    @contextmanager
+    def hold() -> Iterator[None]:
+        told.append("held")
+        yield
+        told.append("free")
+
+    class Watched(DirectoryChanges):
+        def rename(self, source: str, target: str) -> None:
+            told.append(os.path.splitext(target)[1])
+            super().rename(source, target)
+
+        def sync(self, directory: str) -> None:
+            told.append("sync")
+            super().sync(directory)
+
+    def swapped(group: CleanedGroup) -> None:
+        told.clear()
+        swap_in(
+            str(directory), group, Watched(), held=hold(),
+            let_go=lambda: told.append("let go"), take_up=lambda: told.append("take up"),
+        )  # fmt: skip
+        assert told[: told.index("held")] == [SWAP] * told.index("sync") + ["sync"]
+        inside = told[told.index("held") + 1 : told.index("free")]
+        assert (inside[0], inside[-1]) == ("let go", "take up")
+        assert set(inside[1:-1]) == {DELETED, ".log", ".index", ".timeindex"} | set(inside) & {".txnindex"}
+        assert told[told.index("free") :] == ["free", "sync"]
+
+    clean(task, swapped)
+    assert told
 
 
 def test_a_cleaning_that_fails_leaves_no_file_behind(source: Path, tmp_path: Path) -> None:
