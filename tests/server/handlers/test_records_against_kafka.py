@@ -220,7 +220,9 @@ def some_wants(chance: random.Random) -> FetchPartition:
 def some_fetch(chance: random.Random, twins: Twins, version: int, session: list[int], epoch: int) -> list:
     """The same fetch for each broker."""
     limit = chance.choice([0, 1, 4000, MAX_BYTES])
-    named = chance.sample([*TOPICS, "unknown"], chance.choice([0, 1, 1, 2]) if epoch > 0 else 2)
+    # How much of what a broker has compressed anew fits into a limit is the compressor's matter.
+    topics = TOPICS.keys() - ({"zstd"} if version >= 10 or limit == 4000 else set())
+    named = chance.sample([*sorted(topics), "unknown"], chance.choice([0, 1, 1, 2]) if epoch > 0 else 2)
     wanted = {
         name: list({each.partition: each for each in (some_wants(chance), some_wants(chance))}.values())
         for name in named
