@@ -83,6 +83,7 @@ class SqliteJournal:
 
     def __init__(self, file: Path) -> None:
         self._file = file
+        self._failing = False
         try:
             self._database = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
@@ -118,7 +119,14 @@ class SqliteJournal:
             self._database.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
-            raise self._failure(error) from error
+            failure = self._failure(error)
+            if not self._failing:
+                _log.error("the metadata cannot be changed: %s", failure)
+            self._failing = True
+            raise failure from error
+        if self._failing:
+            _log.info("the metadata can be changed again")
+        self._failing = False
 
     def _roll_back(self) -> None:
         # After a full disk or an I/O error SQLite has rolled back by itself, and says so here.

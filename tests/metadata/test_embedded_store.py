@@ -129,7 +129,8 @@ def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
         EmbeddedStore(tmp_path / "missing" / FILE_NAME)
 
 
-def test_a_write_that_cannot_be_kept_did_not_happen(tmp_path: Path) -> None:
+def test_a_write_that_cannot_be_kept_did_not_happen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "klog")
     store = EmbeddedStore(tmp_path / FILE_NAME)
     store.create("/a", b"small")
     # A full disk, as SQLite sees it: no more pages.
@@ -139,10 +140,18 @@ def test_a_write_that_cannot_be_kept_did_not_happen(tmp_path: Path) -> None:
     store.exists("/b", seen.append)
     with pytest.raises(StoreFailedError, match="full"):
         store.multi([SetData("/a", b"x" * 100_000), Create("/b")])
+    with pytest.raises(StoreFailedError, match="full"):
+        store.set("/a", b"x" * 100_000)
     assert store.get("/a").data == b"small"
     assert store.exists("/b") is None
     store._journal._database.execute("PRAGMA max_page_count = 1000000")
     store.set("/a", b"y" * 100_000)
+    # The operator is told of it once, and of the end.
+    failed, mended = (record.getMessage() for record in caplog.records)
+    assert failed.startswith(
+        f"the metadata cannot be changed: {tmp_path / FILE_NAME}: database or disk is full"
+    )
+    assert mended == "the metadata can be changed again"
     store.close()
     assert seen == []
     again = EmbeddedStore(tmp_path / FILE_NAME)
@@ -183,7 +192,7 @@ def test_a_disk_that_takes_nothing_does_not_keep_the_store_from_closing(
     store.create("/gone", b"", ephemeral=True)
     store._journal._database.execute("PRAGMA query_only = ON")
     store.close()
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
     again = EmbeddedStore(file)
     assert again.exists("/gone") is None
     again.close()
