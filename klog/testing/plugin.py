@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 if TYPE_CHECKING:
+    import pluggy
+
     from klog.testing import BrokerProcess
     from klog.testing.process import ConfigValue
 
@@ -33,13 +35,14 @@ def klog_broker(klog_broker_config: Mapping[str, ConfigValue]) -> Iterator[Broke
         yield process
 
 
-@pytest.hookimpl(wrapper=True)
+# In the form that pytest before 8 knows, too: the plugin is loaded wherever klog is installed.
+@pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+) -> Generator[None, pluggy.Result[pytest.TestReport], None]:
     """Show what the broker logged with a test that used it and failed."""
-    report = yield
+    outcome = yield
+    report = outcome.get_result()
     process = getattr(item, "funcargs", {}).get("klog_broker")
     if process is not None and report.failed and call.when == "call":
         report.sections.append(("klog broker's log", process.log_text()[-_LOG_SHOWN_CHARS:]))
-    return report

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import runpy
 import signal
 import subprocess
 import sys
@@ -172,6 +173,16 @@ def test_a_broker_starts_where_many_files_are_open(tmp_path: Path) -> None:
 
 def test_one_broker_serves_the_whole_run(klog_broker) -> None:
     assert answers(klog_broker)
+
+
+def test_pytest_before_8_reads_the_plugin_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is loaded wherever klog is installed, by projects that know nothing of it."""
+
+    def hookimpl(*, hookwrapper: bool = False, optionalhook: bool = False, tryfirst: bool = False):
+        return lambda function: function
+
+    monkeypatch.setattr(pytest, "hookimpl", hookimpl)
+    assert runpy.run_module("klog.testing.plugin")["klog_broker"]
 
 
 def test_a_failed_test_shows_the_brokers_log(tmp_path) -> None:
