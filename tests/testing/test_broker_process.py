@@ -16,6 +16,7 @@ import pytest
 import klog.testing
 from klog.client.errors import RefusedError
 from klog.protocol.channel import Channel
+from klog.testing import plugin
 from klog.testing.process import BrokerFailedError
 from tests.processes import child
 from tests.waiting import eventually
@@ -182,7 +183,7 @@ def test_pytest_before_8_reads_the_plugin_too(monkeypatch: pytest.MonkeyPatch) -
         return lambda function: function
 
     monkeypatch.setattr(pytest, "hookimpl", hookimpl)
-    assert runpy.run_module("klog.testing.plugin")["klog_broker"]
+    assert runpy.run_path(plugin.__file__)["klog_broker"]
 
 
 def test_a_failed_test_shows_the_brokers_log(tmp_path) -> None:
