@@ -73,12 +73,12 @@ def read_int32(buffer: Buffer, position: int) -> tuple[int, int]:
     return INT32.unpack_from(buffer, position)[0], end
 
 
-def text_of(raw: Buffer, position: int) -> str:
-    """UTF-8 as text. Raises MalformedMessageError."""
-    try:
-        return str(raw, "utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedMessageError("text that is not UTF-8", position_bytes=position) from error
+def text_of(raw: Buffer) -> str:
+    """UTF-8 as text; what is not UTF-8 becomes U+FFFD, as Java reads it.
+
+    So a client that writes names in another encoding is told that there is no such topic.
+    """
+    return str(raw, "utf-8", "replace")
 
 
 def read_string(buffer: Buffer, position: int, compact: bool) -> tuple[str | None, int]:
@@ -91,7 +91,7 @@ def read_string(buffer: Buffer, position: int, compact: bool) -> tuple[str | Non
     if size == -1:
         return None, start
     end = end_of(buffer, start, size)
-    return text_of(buffer[start:end], start), end
+    return text_of(buffer[start:end]), end
 
 
 def read_name(buffer: Buffer, position: int, compact: bool) -> tuple[str, int]:

@@ -111,7 +111,7 @@ def _decode_usual(body: memoryview) -> ProduceRequest | None:
     end = start + records_size - 1
     if not records_size or end + len(_NO_TAGS) != len(body) or bytes(body[end:]) != _NO_TAGS:
         return None
-    name = text_of(head[_USUAL_HEAD.size : name_end], _USUAL_HEAD.size)
+    name = text_of(head[_USUAL_HEAD.size : name_end])
     return ProduceRequest(None, acks, timeout_ms, [(name, [(index, body[start:end])])])
 
 

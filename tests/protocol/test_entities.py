@@ -93,9 +93,9 @@ def test_an_error_of_a_later_kafka_is_an_error_all_the_same():
     assert response.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_text_that_is_not_utf8_is_malformed():
-    with pytest.raises(MalformedMessageError, match="UTF-8"):
-        read_entity(request_class(ApiKey.API_VERSIONS, 3), b"\x03\xff\xff\x01\x00")
+def test_text_that_is_not_utf8_is_read_as_java_reads_it():
+    request = read_entity(request_class(ApiKey.API_VERSIONS, 3), b"\x03\xffa\x01\x00")
+    assert request.client_software_name == "\ufffda"
 
 
 def test_a_number_of_more_than_32_bits_is_malformed():

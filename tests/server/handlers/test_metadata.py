@@ -272,3 +272,11 @@ def test_a_request_that_is_refused_learns_nothing_of_the_cluster(cluster, versio
     answer = cluster.ask(METADATA, version, **values(version) | {"topics": (asked,)})
     assert (answer.brokers, answer.cluster_id, answer.controller_id) == ((), None, -1)
     assert [(each.name, each.topic_id) for each in answer.topics] == [(name or "", topic_id)]
+
+
+def test_a_name_in_another_encoding_is_no_topics(cluster) -> None:
+    # Topics, one of them, its name's size, "Ä" in Latin-1; no automatic creation.
+    body = b"\x00\x00\x00\x01\x00\x01\xc4\x00"
+    request = FakeRequest(METADATA, 4, memoryview(body))
+    cluster.handlers[METADATA].handle(request)
+    assert errors(answer_of(request)) == {"\ufffd": ErrorCode.INVALID_TOPIC_EXCEPTION}
