@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
-from klog.formats.errors import KlogError
+from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import (
     EPOCH_DURING_DELETE,
@@ -134,6 +134,9 @@ class ReplicaManager:
             log = self._logs.get_or_create(where, topic_id, is_new=state.is_new)
         except (KlogError, OSError) as failed:
             logger.error("%s has no log: %s", where, failed)
+            if isinstance(failed, StorageError | OSError):
+                # Maybe it is in a directory that failed before it was known what is in there.
+                self.offline |= {where}
             return ErrorCode.KAFKA_STORAGE_ERROR, None
         partition = self.partitions.get(where) or Partition(where, self.broker_id, log, log.topic_id)
         if not partition.identify(topic_id):

@@ -19,7 +19,13 @@ from klog.metadata.configs import change_config, write_config
 from klog.metadata.control_requests import LeaderAndIsrPartition, LeaderAndIsrRequest
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.store import SessionState
-from klog.metadata.topics import ask_for_deletion, create_topic, new_topic_id, read_topics
+from klog.metadata.topics import (
+    ask_for_deletion,
+    create_topic,
+    new_topic_id,
+    read_topics,
+    topic_names,
+)
 from klog.metadata.znodes import encode_topic
 from klog.protocol.error_codes import ErrorCode
 from klog.server.broker import Broker
@@ -206,3 +212,31 @@ def test_a_change_is_heard_once_however_often_the_connection_to_the_tree_has_com
     log = broker.replicas.partitions[TopicPartition("t", 0)].log
     eventually(lambda: log.config.retention_ms == 7)
     assert caplog.text.count("The configs of topics/t stay as they are") == 1
+
+
+def test_replicas_of_a_directory_that_failed_before_the_start_are_offline_and_not_deleted(
+    tmp_path: Path,
+) -> None:
+    directories = f"{tmp_path / 'a'},{tmp_path / 'b'}"
+    first = Broker(config(tmp_path / "a", log_dirs=directories))
+    make_topic(first, "t", 2)
+    first.stop()
+    (lost,) = (TopicPartition("t", int(path.name[-1])) for path in (tmp_path / "b").glob("t-*"))
+    (tmp_path / "b").rename(tmp_path / "away")
+    (tmp_path / "b").write_text("no directory")
+
+    second = Broker(config(tmp_path / "a", log_dirs=directories))
+    eventually(lambda: len(second.replicas.partitions) == 1)
+    eventually(lambda: second.replicas.missing(lost, lambda _: True) is ErrorCode.KAFKA_STORAGE_ERROR)
+    ask_for_deletion(second.store, "t")
+    eventually(lambda: not second.replicas.partitions)
+    eventually(lambda: "t" not in second.cache.snapshot.topics)
+    assert topic_names(second.store) == ["t"]
+    second.stop()
+
+    (tmp_path / "b").unlink()
+    (tmp_path / "away").rename(tmp_path / "b")
+    third = Broker(config(tmp_path / "a", log_dirs=directories))
+    eventually(lambda: topic_names(third.store) == [])
+    assert not (tmp_path / "b" / str(lost)).exists()
+    third.stop()
