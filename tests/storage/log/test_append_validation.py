@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.formats import compression, message_set, record_batch
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.formats.varints import zigzag
 from klog.storage.log.append_values import AppendError, Origin, Validated
@@ -171,6 +172,17 @@ def test_what_unpacks_to_millions_is_not_looked_at_one_by_one(record: bytes, cou
         tracemalloc.stop()
     assert refused.error == "MESSAGE_TOO_LARGE"
     assert peak_bytes < 300_000_000
+
+
+def test_so_many_records_are_written_anew_only_where_none_is_looked_at_by_itself() -> None:
+    count = 150_000
+    records = [RecordData(offset, NOW_MS, None, None) for offset in range(count)]
+    many = build_batch(records, BatchFields(codec=compression.ZSTD))
+    assert taken(many, compression_type="gzip").lastOffsetDelta == count - 1
+    assert refusal(many, cleanup_policy="compact").error == "MESSAGE_TOO_LARGE"
+    far = {"message_timestamp_before_max_ms": "1", "message_timestamp_after_max_ms": "1"}
+    late = build_batch([record._replace(timestamp=1) for record in records], BatchFields(codec=4))
+    assert refusal(late, **far).error == "MESSAGE_TOO_LARGE"
 
 
 def test_a_compacted_topic_takes_no_record_without_a_key_and_says_which_lack_one() -> None:
