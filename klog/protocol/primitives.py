@@ -88,7 +88,7 @@ def read_string(buffer: Buffer, position: int, compact: bool) -> tuple[str | Non
         size -= 1
     else:
         size, start = read_int16(buffer, position)
-    if size == -1:
+    if size < 0:
         return None, start
     end = end_of(buffer, start, size)
     return text_of(buffer[start:end]), end
@@ -112,7 +112,7 @@ def read_bytes(buffer: Buffer, position: int, compact: bool) -> tuple[Buffer | N
         size -= 1
     else:
         size, start = read_int32(buffer, position)
-    if size == -1:
+    if size < 0:
         return None, start
     end = end_of(buffer, start, size)
     return buffer[start:end], end
@@ -125,7 +125,7 @@ def read_count(buffer: Buffer, position: int, compact: bool) -> tuple[int | None
         count -= 1
     else:
         count, start = read_int32(buffer, position)
-    return (None, start) if count == -1 else (check_count(buffer, start, count), start)
+    return (None, start) if count < 0 else (check_count(buffer, start, count), start)
 
 
 def read_items(buffer: Buffer, position: int, compact: bool) -> tuple[int, int]:
@@ -139,17 +139,14 @@ def read_items(buffer: Buffer, position: int, compact: bool) -> tuple[int, int]:
 def read_tags(buffer: Buffer, position: int) -> tuple[dict[int, int], int]:
     """A section of tagged fields: {tag: position of its value}, and the position after the section.
 
-    Raises MalformedMessageError, also where tags do not rise.
+    Tags should rise; Kafka takes them in any order, and of one that comes twice the last. Raises
+    MalformedMessageError.
     """
     count, position = read_uvarint(buffer, position)
     tags: dict[int, int] = {}
-    last = -1
     for _ in range(check_count(buffer, position, count)):
         tag, position = read_uvarint(buffer, position)
         size, start = read_uvarint(buffer, position)
-        if tag <= last:
-            raise MalformedMessageError(f"tagged field {tag} after {last}", position_bytes=position)
-        last = tag
         position = end_of(buffer, start, size)
         tags[tag] = start
     return tags, position

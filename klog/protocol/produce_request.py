@@ -73,22 +73,16 @@ def _decode_classic(version: int, body: memoryview) -> ProduceRequest:
                 if len(records) != size:
                     raise MalformedMessageError("records that end after the request", position_bytes=start)
                 partitions.append((index, records))
-            elif size == -1:
+            elif size < 0:
                 position = start
                 partitions.append((index, None))
             else:
-                partitions.append((index, _empty(body, start, size)))
+                partitions.append((index, body[start:start]))
         topics.append((name, partitions))
     return ProduceRequest(transactional_id, acks, timeout_ms, topics)
 
 
 _INDEX_SIZE: Final = struct.Struct(">ii")
-
-
-def _empty(body: memoryview, start: int, size: int) -> memoryview:
-    if size:
-        raise MalformedMessageError(f"records of {size} bytes", position_bytes=start)
-    return body[start:start]
 
 
 def _decode_usual(body: memoryview) -> ProduceRequest | None:

@@ -20,7 +20,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 from klog.protocol.messages import build, request_class, request_struct, response_class, response_struct
-from klog.protocol.primitives import read_uvarint
+from klog.protocol.primitives import read_bytes, read_string, read_tags, read_uvarint
 from tests.protocol.entities import entities
 
 EMPTY_UPDATE = UpdateMetadataRequest(controller_id=1, controller_epoch=2, topic_states=(), live_brokers=())
@@ -78,9 +78,18 @@ def test_tagged_fields_that_nobody_knows_are_skipped():
     assert (request.client_software_name, request.client_software_version) == ("alice", "1.0")
 
 
-def test_tagged_fields_out_of_order_are_malformed():
-    with pytest.raises(MalformedMessageError, match="tagged field 3 after 7"):
-        read_entity(request_class(ApiKey.API_VERSIONS, 3), b"\x06alice\x041.0" + b"\x02\x07\x00\x03\x00")
+def test_tagged_fields_may_stand_in_any_order_and_of_one_that_comes_twice_the_last_counts():
+    raw = b"\x06alice\x041.0" + b"\x02\x07\x00\x03\x00"
+    assert read_entity(request_class(ApiKey.API_VERSIONS, 3), raw).client_software_name == "alice"
+    assert read_tags(b"\x03\x07\x01a\x03\x00\x07\x01b", 0) == ({7: 8, 3: 6}, 9)
+
+
+def test_every_negative_length_is_null():
+    assert read_string(b"\xff\xfe", 0, False) == (None, 2)
+    assert read_bytes(b"\xff\xff\xff\xfe", 0, False) == (None, 4)
+    assert read_entity(request_class(ApiKey.METADATA, 1), b"\xff\xff\xff\xfe").topics is None
+    with pytest.raises(MalformedMessageError, match="null where an array must be"):
+        read_entity(request_class(ApiKey.METADATA, 0), b"\xff\xff\xff\xfe")
 
 
 def test_a_tagged_field_at_its_default_is_not_written():

@@ -215,10 +215,10 @@ def test_random_bytes_are_a_response_or_malformed(version, raw):
         decode_produce_response(version, raw)
 
 
-def test_records_of_negative_length_are_malformed():
+def test_records_of_negative_length_are_null():
     raw = b"".join(encode_produce_request(7, ProduceRequest(None, 1, 9, [("t", [(0, memoryview(b""))])])))
-    with pytest.raises(MalformedMessageError, match="records of -5 bytes"):
-        decode_produce_request(7, memoryview(raw[:-4] + b"\xff\xff\xff\xfb"))
+    request = decode_produce_request(7, memoryview(raw[:-4] + b"\xff\xff\xff\xfb"))
+    assert request.topics == [("t", [(0, None)])]
 
 
 def test_a_number_that_does_not_fit_is_refused():
