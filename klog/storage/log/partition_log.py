@@ -376,7 +376,7 @@ class PartitionLog:
             self.restart_at(offset)
             return True
         self._delete([s for s in self.segments if s.base_offset > offset], newest_first=True)
-        self.segments.active.truncate_to(offset)
+        self.segments.active.truncate_to(offset, self._clock_ms())
         self.log_start_offset = min(self.log_start_offset, offset)
         self._ends_at(offset)
         return True

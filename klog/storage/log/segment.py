@@ -315,10 +315,10 @@ class LogSegment:
 
     # -- truncating, flushing, letting go --------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop every batch whose last offset is at or above `offset`; returns the bytes dropped.
 
-        The segment is the active one afterwards.
+        The segment is the active one afterwards, and as good as new where it is empty.
         """
         place = self.find(offset)
         self._found.clear()
@@ -336,6 +336,7 @@ class LogSegment:
         self._max_timestamp = self._largest_after_truncation()
         if not self.size:
             self._first_timestamp = None
+            self.created_ms = now_ms
         return dropped
 
     def _truncate_aborted(self, offset: int) -> None:

@@ -60,7 +60,7 @@ def first_at_or_after(log: PartitionLog, timestamp: int) -> TimedOffset | None:
         stretch = _Stretch(segment, position, segment.size)
     for place in _batches(stretch):
         if place.max_timestamp >= timestamp:
-            records = _records(segment, place)
+            _, records = _records(segment, place)
             for offset, found in zip(records.offset, records.timestamp, strict=True):
                 if found >= timestamp and offset >= start:
                     return TimedOffset(found, offset, place.leader_epoch)
@@ -68,9 +68,10 @@ def first_at_or_after(log: PartitionLog, timestamp: int) -> TimedOffset | None:
 
 
 def with_max_timestamp(log: PartitionLog) -> TimedOffset | None:
-    """The first record with the largest timestamp of the log; None where no record has a timestamp.
+    """The first record with the largest timestamp of the log, be it "none" (-1); None where there is none.
 
-    Raises `OSError`, `CorruptRecordError`.
+    Also None where that would be a message of magic 0, which knows no time. Raises `OSError`,
+    `CorruptRecordError`.
     """
     with log.lock:
         segment = max(log.segments, key=attrgetter("max_timestamp.timestamp"))
@@ -78,11 +79,12 @@ def with_max_timestamp(log: PartitionLog) -> TimedOffset | None:
         position = segment.offset_index.lookup(largest.offset).position
         stretch = _Stretch(segment, position, segment.size)
     for place in _batches(stretch):
-        if place.max_timestamp == largest.timestamp >= 0:
-            records = _records(segment, place)
+        if place.max_timestamp == largest.timestamp:
+            magic, records = _records(segment, place)
             for offset, found in zip(records.offset, records.timestamp, strict=True):
-                if found == largest.timestamp:
+                if magic and found == largest.timestamp:
                     return TimedOffset(found, offset, place.leader_epoch)
+            return None
     return None
 
 
@@ -94,8 +96,8 @@ def _batches(stretch: _Stretch) -> Iterator[BatchPlace]:
         position += place.size
 
 
-def _records(segment: LogSegment, place: BatchPlace) -> RecordTable:
-    """The records of one batch."""
+def _records(segment: LogSegment, place: BatchPlace) -> tuple[int, RecordTable]:
+    """The magic and the records of one batch."""
     data = os.pread(segment.file.descriptor, place.size, place.position)
     table, records = BatchTable(), RecordTable()
     kernel.scan(data, 0, True, table)
@@ -108,4 +110,4 @@ def _records(segment: LogSegment, place: BatchPlace) -> RecordTable:
         kernel.decode(data, table, 0, 1, records)
     if records.problem is not None:
         raise CorruptRecordError(records.problem, file=segment.file.path, position_bytes=place.position)
-    return records
+    return (table.magic[0] if len(table) else 0), records

@@ -267,7 +267,8 @@ def test_a_log_lives_as_it_does_in_kafka(
     chance = random.Random(seed)
     configs: dict[str, str | int] = {
         "segment.bytes": chance.choice((1000, 1500, 4000)),
-        "segment.index.bytes": 4000 if follower else chance.choice((48, 96, 4000)),
+        # Kafka refuses to recover a segment whose index was full before it was closed and opened again.
+        "segment.index.bytes": 4000,
         "index.interval.bytes": chance.choice((0, 1, 100, 400)),
         "segment.ms": chance.choice((10**9, 3000, 10_000)),
         "cleanup.policy": chance.choice(("delete", "delete", "compact", "compact,delete")),

@@ -62,6 +62,19 @@ def test_a_segment_rolls_by_the_age_of_its_messages_not_by_the_clock(tmp_path: P
     assert bases(log) == [0, 2], "old messages do not roll"
 
 
+def test_a_segment_that_is_cut_to_nothing_is_as_young_as_a_new_one(tmp_path: Path) -> None:
+    clock = Clock()
+    log = new_log(tmp_path, {"segment.ms": "1000"}, clock=clock)
+    fill(log, 1, timestamp=-1)
+    clock.now_ms += 900
+    log.truncate_to(0)
+    fill(log, 1, timestamp=-1)
+    log.append_as_leader(batch(timestamp=-1), 0, NOW_MS + 1900)
+    assert bases(log) == [0]
+    log.append_as_leader(batch(timestamp=-1), 0, NOW_MS + 1901)
+    assert bases(log) == [0, 2]
+
+
 def test_a_segment_without_timestamps_rolls_by_the_clock(tmp_path: Path) -> None:
     log = new_log(tmp_path, {"segment.ms": "1000"})
     log.append_as_leader(batch(timestamp=-1), 0, NOW_MS)

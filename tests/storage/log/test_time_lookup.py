@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klog.formats import message_set
 from klog.formats.names import parse_directory
 from klog.storage.log import time_lookup
 from klog.storage.log.loading import load_log
@@ -70,6 +71,19 @@ def test_records_below_the_log_start_are_not_found(tmp_path: Path) -> None:
     log.advance_log_start(2)
     found = time_lookup.first_at_or_after(log, 0)
     assert (found.offset, time_lookup.earliest(log).offset) == (2, 2)
+
+
+def test_where_no_record_has_a_time_the_first_has_the_largest_unless_it_can_have_none(tmp_path: Path) -> None:
+    log = new_log(tmp_path / "2")
+    assert time_lookup.with_max_timestamp(log) is None
+    fill(log, 2, records=2, timestamp=-1)
+    assert time_lookup.with_max_timestamp(log) == (-1, 0, 0)
+    old = new_log(tmp_path / "0")
+    values = {"magic": 0, "timestamp": None, "key": None, "value": b"v"}
+    attributes = message_set.c.Container(unused=0, timestampType="CreateTime", codec="none")
+    message = message_set.build(message_set.sealed(0, {**values, "attributes": attributes}))
+    old.append_as_follower(memoryview(message), 0, NOW_MS)
+    assert time_lookup.with_max_timestamp(old) is None
 
 
 def test_only_the_first_segment_that_reaches_the_time_is_searched(tmp_path: Path) -> None:
