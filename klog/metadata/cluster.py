@@ -108,6 +108,12 @@ def update_broker(store: MetadataStore, broker: BrokerRegistration) -> None:
     write(store, SetData(paths.broker(broker.broker_id), znodes.encode_broker(broker)))
 
 
+def announce_log_dir_failure(store: MetadataStore, broker_id: int) -> None:
+    """Tells the controller that a broker has lost a log directory: it asks which replicas were there."""
+    note = znodes.encode_log_dir_event(broker_id)
+    write(store, Create(paths.LOG_DIR_EVENT_PREFIX, note, sequential=True))
+
+
 def live_brokers(store: MetadataStore, watch: Watch | None = None) -> dict[int, BrokerRegistration]:
     """The registered brokers by id, in order; `watch` waits for one to come or go. A broken registration is
     left out, with a line in the log."""

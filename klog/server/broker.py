@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from threading import Thread
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -23,9 +24,15 @@ from klog.controller.events import ResponseReceived, UncleanElectionEnabled
 from klog.controller.runner import Controller
 from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
-from klog.metadata.cluster import create_persistent_nodes, live_brokers, register_broker, update_broker
+from klog.metadata.cluster import (
+    announce_log_dir_failure,
+    create_persistent_nodes,
+    live_brokers,
+    register_broker,
+    update_broker,
+)
 from klog.metadata.configs import ConfigChangeNotes, read_config
-from klog.metadata.errors import NoNodeError, SessionExpiredError
+from klog.metadata.errors import NoNodeError, SessionExpiredError, StoreError
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.topics import topic_names, topics_to_delete
@@ -335,6 +342,17 @@ class Broker:
             self.cleaner.directory_failed(directory)
         if self._replicas is not None:
             self._replicas.directory_failed(partitions)
+        if self._serving:
+            # In a thread of its own, for it waits while ZooKeeper is away.
+            Thread(target=self._announce_failure, name="klog-log-dir-failure", daemon=True).start()
+
+    def _announce_failure(self) -> None:
+        try:
+            announce_log_dir_failure(self.store, self.identity.broker_id)
+        except SessionExpiredError:
+            pass  # the controller asks for all replicas of a broker that comes back
+        except StoreError as error:
+            logger.error("the controller cannot be told that a log directory has failed: %s", error)
 
     def all_directories_failed(self) -> None:
         """No log directory is left."""

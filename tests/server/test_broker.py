@@ -240,3 +240,23 @@ def test_replicas_of_a_directory_that_failed_before_the_start_are_offline_and_no
     eventually(lambda: topic_names(third.store) == [])
     assert not (tmp_path / "b" / str(lost)).exists()
     third.stop()
+
+
+def test_the_controller_hears_of_a_directory_that_fails_and_clients_of_replicas_without_a_leader(
+    tmp_path: Path,
+) -> None:
+    broker = Broker(config(tmp_path / "a", log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}"))
+    make_topic(broker, "t", 2)
+    led = {
+        number: path for path in ("a", "b") for number in (0, 1) if (tmp_path / path / f"t-{number}").exists()
+    }
+    (lost,) = (number for number, path in led.items() if path == "b")
+    broker.logs.directory_failed(str(tmp_path / "b"), OSError(5, "Input/output error"))
+
+    def leaders() -> dict[int, tuple[int, tuple[int, ...]]]:
+        known = broker.cache.snapshot.topics["t"]
+        return {number: (state.leader, state.offline_replicas) for number, state in known.items()}
+
+    eventually(lambda: leaders() == {lost: (-1, (7,)), 1 - lost: (7, ())})
+    eventually(lambda: broker.store.children(paths.LOG_DIR_EVENTS) == [])
+    broker.stop()

@@ -82,7 +82,7 @@ def write_until_refused(klog: KlogBroker, topic: str, acknowledged: Written) -> 
 
 
 def offline_lines(klog: KlogBroker) -> list[str]:
-    return [line for line in klog.log_text.splitlines() if "offline" in line]
+    return [line for line in klog.log_text.splitlines() if "goes offline" in line]
 
 
 def assert_serves(klog: KlogBroker, topic: str) -> None:
