@@ -272,7 +272,7 @@ class LogManager:
                 )
                 state = create_log(path, self._topic_config(where.topic), settings)
             except (OSError, StorageError) as error:
-                self._fails_soon(directory, error)
+                self.fails_soon(directory, error)
                 continue
             return self._new(where, path, state, topic_id)
         raise StorageError(f"no log directory can take {where}", cure="see above why each of them failed")
@@ -376,10 +376,13 @@ class LogManager:
 
     def failed(self, log: PartitionLog, error: OSError | StorageError) -> None:
         """The disk has failed under a log."""
-        self._fails_soon(_parent(log), error)
+        self.fails_soon(_parent(log), error)
 
-    def _fails_soon(self, path: str, error: OSError | StorageError) -> None:
-        # Whoever meets the failure holds locks that the listener may want.
+    def fails_soon(self, path: str, error: OSError | KlogError) -> None:
+        """Take a log directory offline in a moment.
+
+        For whoever meets its failure with locks in hand that the listener may want, or while others wait.
+        """
         self.scheduler.after(0, lambda: self.directory_failed(path, error))
 
     # -- failing and stopping --------------------------------------------------------------------------------
