@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
-from tests.swap.clients import Admin, Writer
+from tests.swap.clients import Admin, Writer, read
 from tests.swap.world import CODECS, World
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -132,6 +134,42 @@ def test_after_kill_9_of_either_the_other_recovers_all_that_was_acknowledged(wor
     with world.kafka() as kafka:
         assert world.kafka_recovery == []
         check_acknowledged(world, kafka.bootstrap)
+
+
+def test_a_transaction_that_kafka_has_left_open_is_open_through_klogs_turn(world: World) -> None:
+    def producer(bootstrap: str) -> Producer:
+        config = {"transactional.id": "left", "transaction.timeout.ms": 600_000, "log_level": 0}
+        made = Producer({"bootstrap.servers": bootstrap, **config})
+        made.init_transactions(30)
+        return made
+
+    with world.kafka() as kafka:
+        world.create(Admin(kafka.bootstrap), "t")
+        left = producer(kafka.bootstrap)
+        left.begin_transaction()
+        for number in range(10):
+            left.produce("t", b"in a transaction %d" % number)
+        assert left.flush(30) == 0
+
+    with world.klog() as klog:
+        eventually(lambda: ("t", 0) in Admin(klog.bootstrap).led())
+        world.write(klog.bootstrap, "t", 5, "beside it")
+        assert list(read(klog.bootstrap, [("t", 0)], "read_committed")["t", 0]) == []
+        assert list(read(klog.bootstrap, [("t", 0)])["t", 0]) == list(range(15))
+        klog.stop()
+
+    with world.kafka() as kafka:
+        assert world.kafka_recovery == []
+        # The producer's next incarnation aborts what the last one has left.
+        producer(kafka.bootstrap)
+        wanted = world.acknowledged["t", 0]
+        assert list(wanted) == list(range(10, 15))
+        eventually(lambda: read(kafka.bootstrap, [("t", 0)], "read_committed")["t", 0] == wanted)
+
+    with world.klog() as klog:
+        eventually(lambda: ("t", 0) in Admin(klog.bootstrap).led())
+        assert read(klog.bootstrap, [("t", 0)], "read_committed")["t", 0] == wanted
+        klog.stop()
 
 
 def check_acknowledged(world: World, bootstrap: str) -> None:
