@@ -203,7 +203,9 @@ class Acceptor:
             return
         self._failing = False
         door.charged = False
-        self._take(door.listener, sock, (str(address[0]), int(address[1])))
+        # What a socket of both kinds calls an IPv4 address.
+        host = str(address[0]).removeprefix("::ffff:")
+        self._take(door.listener, sock, (host, int(address[1])))
 
     def _pause(self, door: _Door, why: str) -> None:
         if not self._failing:

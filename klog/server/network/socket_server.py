@@ -114,11 +114,18 @@ class SocketServer:
     def _listen(self, listener: Listener) -> socket.socket:
         """Raises BindError."""
         try:
+            # With no host all addresses, of IPv4 and IPv6 in one, as in Java.
+            both = not listener.host and socket.has_dualstack_ipv6()
             family, kind, protocol, _, address = socket.getaddrinfo(
-                listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                "::" if both else listener.host or None,
+                listener.port,
+                type=socket.SOCK_STREAM,
+                flags=socket.AI_PASSIVE,
             )[0]
             sock = socket.socket(family, kind, protocol)
             try:
+                if both:
+                    sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if self._settings.receive_buffer_bytes != -1:
                     # Inherited by accepted connections; later it would be too late for the window's scale.

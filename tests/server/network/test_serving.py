@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import struct
 import threading
 from itertools import pairwise
@@ -11,6 +12,7 @@ import pytest
 
 from klog.formats.errors import UsageError
 from klog.protocol.messages import encode_request_header
+from klog.server.network import Listener, NetworkSettings, SocketServer
 from klog.server.network.poller import EpollPoller, PollPoller
 from klog.storage.log.scheduler import monotonic_ms
 from tests.server.network.servers import (
@@ -317,3 +319,24 @@ def test_when_the_request_channel_is_full_connections_wait_and_are_served_in_the
         for number, client in enumerate(clients):
             assert client.receive() == (number, b"blocking")
             client.sock.close()
+
+
+def test_a_listener_without_a_host_is_reached_by_ipv4_and_ipv6():
+    seen = []
+
+    def handle(request):
+        seen.append(request.peer_address)
+        request.respond([bytes(request.body)])
+
+    hosts = ["127.0.0.1", "::1"] if socket.has_dualstack_ipv6() else ["127.0.0.1"]
+    server = SocketServer([Listener("TEST", "", 0)], NetworkSettings(), Calling(handle))
+    server.bind()
+    server.start()
+    try:
+        for host in hosts:
+            with socket.create_connection((host, server.port("TEST")), TIMEOUT_S) as sock:
+                sock.sendall(frame(b"x"))
+                assert sock.recv(4) == struct.pack(">i", 5)
+    finally:
+        server.stop()
+    assert seen == hosts
