@@ -420,10 +420,14 @@ class LogManager:
                 logs = [
                     log for log in (*self._logs.values(), *self._future_logs.values()) if _parent(log) == path
                 ]
+            # A log that is closed already has failed, and the news of its directory is still under way.
+            has_failed = any(log.closed for log in logs)
             try:
                 with ThreadPoolExecutor(self.settings.recovery_threads_per_directory) as pool:
                     for _ in pool.map(PartitionLog.close, logs):
                         pass
+                if has_failed:
+                    continue
                 self._checkpoint(path, _CHECKPOINTS)
                 if path in self._loaded_directories:
                     self._directories[path].write_clean_marker()

@@ -374,6 +374,27 @@ def test_what_was_written_before_the_disk_failed_is_there_after_the_next_start(
     assert len(stored(Managed(tmp_path / "a").start().get(where(0)))) == 3
 
 
+def test_a_directory_whose_failure_is_still_to_be_told_is_not_marked_as_cleanly_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed = Managed(tmp_path / "a", tmp_path / "b")
+    manager = managed.start()
+    log, other = new(manager), new(manager, 1)
+    fill(log, 3)
+    fill(other, 3)
+    with monkeypatch.context() as broken:
+        break_writes(broken)
+        with pytest.raises(OSError, match="No space"):
+            append(log, batch())
+    manager.stop()  # before the scheduler has its turn
+    assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
+    again = Managed(tmp_path / "a", tmp_path / "b").start()
+    assert [len(stored(again.get(where(n)))) for n in range(2)] == [3, 3]
+    # Its largest timestamp is what retention goes by.
+    assert again.get(where(0)).segments.active.max_timestamp.timestamp == NOW_MS
+
+
 def test_a_directory_that_cannot_be_made_is_offline_from_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     managed = Managed(tmp_path / "file" / "a", tmp_path / "b")
