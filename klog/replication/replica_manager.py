@@ -45,8 +45,8 @@ class Logs(Protocol):
     def get(self, where: TopicPartition) -> PartitionLog | None:
         """The log of a replica, if it is there."""
 
-    def delete(self, where: TopicPartition) -> None:
-        """Throw a replica's log away: renamed now, removed later."""
+    def delete(self, replicas: Iterable[TopicPartition]) -> Mapping[TopicPartition, Exception]:
+        """Throw replicas' logs away: renamed now, removed later. What failed."""
 
 
 class ReplicaManager:
@@ -166,9 +166,10 @@ class ReplicaManager:
             stopped = [state for state in request.partitions if errors[state.partition] is ErrorCode.NONE]
             gone = {state.partition for state in stopped}
             self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
-            for state in stopped:
-                if state.delete:
-                    errors[state.partition] = self._delete(state.partition)
+            failed = self._logs.delete([state.partition for state in stopped if state.delete])
+            for where, error in failed.items():
+                logger.error("%s could not be deleted: %s", where, error)
+                errors[where] = ErrorCode.KAFKA_STORAGE_ERROR
         for key in gone:
             self._role_changed(key)
         return ControlResponse(ErrorCode.NONE, errors)
@@ -182,14 +183,6 @@ class ReplicaManager:
         return (
             ErrorCode.NONE if state.leader_epoch >= partition.leader_epoch else ErrorCode.FENCED_LEADER_EPOCH
         )
-
-    def _delete(self, where: TopicPartition) -> ErrorCode:
-        try:
-            self._logs.delete(where)
-        except (KlogError, OSError) as failed:
-            logger.error("%s could not be deleted: %s", where, failed)
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
 
     # -- failing directories ---------------------------------------------------------------------------------
 

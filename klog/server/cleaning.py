@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 
 from klog.config.broker import BrokerConfig
 from klog.formats.errors import KlogError, StorageError
@@ -79,12 +80,16 @@ class ServedLogs:
         """As the log manager does."""
         return self._logs.get(where)
 
-    def delete(self, where: TopicPartition) -> None:
-        """As the log manager does, once nothing is being cleaned in it; its checkpoint goes too."""
-        log = self._logs.get(where)
-        if log is None:
-            return
-        directory = os.path.dirname(log.directory)
-        with self._cleaner.paused(where):
-            self._logs.delete(where)
-        self._cleaner.forget(where, directory)
+    def delete(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
+        """As the log manager does, once nothing is being cleaned in them; their checkpoints go too."""
+        by_directory: dict[str, list[TopicPartition]] = {}
+        with ExitStack() as pauses:
+            for where in dict.fromkeys(replicas):
+                log = self._logs.get(where)
+                if log is not None:
+                    by_directory.setdefault(os.path.dirname(log.directory), []).append(where)
+                    pauses.enter_context(self._cleaner.paused(where))
+            failed = self._logs.delete(where for each in by_directory.values() for where in each)
+        for directory, deleted in by_directory.items():
+            self._cleaner.forget([where for where in deleted if where not in failed], directory)
+        return failed

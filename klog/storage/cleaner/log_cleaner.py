@@ -305,10 +305,10 @@ class LogCleaner:
         except StorageError as error:
             self._on_directory_failure(directory, error)
 
-    def forget(self, partition: TopicPartition, log_directory: str) -> None:
-        """The log is deleted: drop its checkpoint."""
+    def forget(self, partitions: Sequence[TopicPartition], log_directory: str) -> None:
+        """The logs are deleted: drop their checkpoints."""
         with self._changed:
-            self._update_checkpoint(log_directory, {}, removed=(partition,))
+            self._update_checkpoint(log_directory, {}, removed=partitions)
 
     def truncated(self, partition: TopicPartition, log_directory: str, offset: int) -> None:
         """The log was truncated to `offset`: what will be written there is dirty."""

@@ -15,7 +15,7 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -277,27 +277,38 @@ class LogManager:
             return self._new(where, path, state, topic_id)
         raise StorageError(f"no log directory can take {where}", cure="see above why each of them failed")
 
-    def delete(self, where: TopicPartition) -> None:
-        """Throw a replica's log away: renamed now, removed later. Raises `OSError`, `StorageError`."""
-        self._set_aside(where, DirectoryState.DELETE)
+    def delete(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
+        """Throw replicas' logs away: renamed now, removed later. What failed (`OSError`, `StorageError`)."""
+        directories: set[str] = set()
+        failed: dict[TopicPartition, Exception] = {}
+        for where in replicas:
+            try:
+                directories |= self._set_aside(where, DirectoryState.DELETE)
+            except (OSError, StorageError) as error:
+                failed[where] = error
+        for directory in directories:
+            self.checkpoint(directory)  # once for all: it takes as long as there are logs
+        return failed
 
     def set_aside_stray(self, where: TopicPartition) -> None:
         """Keep a replica that is assigned here no more out of the way. Raises `OSError`, `StorageError`."""
-        self._set_aside(where, DirectoryState.STRAY)
+        for directory in self._set_aside(where, DirectoryState.STRAY):
+            self.checkpoint(directory)
 
-    def _set_aside(self, where: TopicPartition, state: DirectoryState) -> None:
+    def _set_aside(self, where: TopicPartition, state: DirectoryState) -> set[str]:
+        """Rename a log; the directory whose checkpoints are to be written, none if there is no such log."""
         with self._lock:
             log = self._logs.pop(where, None)
         if log is None:
-            return
+            return set()
         directory = _parent(log)
         name = marked_directory(where, state, secrets.token_bytes(_UNIQUE_ID_BYTES).hex())
         path = os.path.join(directory, str(name))
         log.rename_directory(path)
         log.release()
-        self.checkpoint(directory)
         if state is DirectoryState.DELETE:
             self._remove_later(directory, path)
+        return {directory}
 
     def _remove_later(self, directory: str, path: str) -> None:
         def remove() -> None:

@@ -121,8 +121,10 @@ class Logs:
     def get(self, where):
         return self.logs.get(where)
 
-    def delete(self, where) -> None:
-        self.logs.pop(where).release()
+    def delete(self, replicas) -> dict:
+        for where in replicas:
+            self.logs.pop(where).release()
+        return {}
 
     def get_or_create(self, where, topic_id, *, is_new) -> PartitionLog:
         if where not in self.logs:

@@ -230,7 +230,7 @@ def test_checkpoints_follow_truncation_moves_and_deletion(tmp_path: Path) -> Non
     assert broker.checkpoint.read() == {log.partition: 700}
     broker.cleaner.truncated(log.partition, str(tmp_path), 900)
     assert broker.checkpoint.read() == {log.partition: 700}
-    broker.cleaner.forget(log.partition, str(tmp_path))
+    broker.cleaner.forget([log.partition], str(tmp_path))
     assert broker.checkpoint.read() == {}
 
 

@@ -147,7 +147,7 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path) -> N
     manager = managed.start()
     log = new(manager)
     fill(log, 3)
-    manager.delete(where(0))
+    manager.delete([where(0)])
     (renamed,) = [name for name in os.listdir(tmp_path / "a") if name.startswith("t-0")]
     assert renamed.endswith("-delete")
     assert manager.get(where(0)) is None
@@ -161,11 +161,39 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path) -> N
     assert managed.heard.failed == []
 
 
+def test_many_logs_are_deleted_with_one_writing_of_the_checkpoints(tmp_path: Path, monkeypatch) -> None:
+    manager = Managed(tmp_path / "a").start()
+    for number in range(5):
+        fill(new(manager, number), 3)
+        manager.get(where(number)).flush()
+    written: list[FileKind] = []
+    write = DataDirectory.write_offsets
+    monkeypatch.setattr(
+        DataDirectory, "write_offsets", lambda self, kind, at: (written.append(kind), write(self, kind, at))
+    )
+    assert manager.delete([where(9), *map(where, range(4))]) == {}
+    assert len(written) == len(set(written)) > 0
+    assert checkpoint(tmp_path / "a", FileKind.RECOVERY_POINT_CHECKPOINT) == {where(4): 3}
+
+
+def test_a_log_that_cannot_be_deleted_does_not_hold_up_the_others(tmp_path: Path, monkeypatch) -> None:
+    manager = Managed(tmp_path / "a").start()
+    stuck = new(manager, 0)
+    new(manager, 1)
+
+    def fails(_path: str) -> None:
+        raise StorageError("no")
+
+    monkeypatch.setattr(stuck, "rename_directory", fails)
+    assert list(manager.delete([where(0), where(1)])) == [where(0)]
+    assert [name[:3] for name in os.listdir(tmp_path / "a") if name.endswith("-delete")] == ["t-1"]
+
+
 def test_a_deletion_that_a_crash_cut_short_is_finished_after_the_next_start(tmp_path: Path) -> None:
     first = Managed(tmp_path / "a")
     manager = first.start()
     new(manager)
-    manager.delete(where(0))
+    manager.delete([where(0)])
     first.crash()
     second = Managed(tmp_path / "a")
     assert second.start().logs() == []
