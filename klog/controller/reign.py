@@ -224,7 +224,9 @@ class Reign:
 
     def _allocate_producer_ids(self, event: AllocateProducerIds) -> None:
         broker = self.context.brokers.get(event.broker_id)
-        if broker is None or broker.epoch != event.broker_epoch:
+        if broker is None:
+            event.reply(ErrorCode.BROKER_ID_NOT_REGISTERED)
+        elif broker.epoch != event.broker_epoch:
             event.reply(ErrorCode.STALE_BROKER_EPOCH)
         else:
             event.reply(allocate_producer_ids(self._store, event.broker_id))

@@ -158,6 +158,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.ALTER_PARTITION, 2, 3, 0),
             _kio(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
             _kio(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+            _kio(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
             _kio(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }

@@ -16,7 +16,11 @@ from klog.server.handlers.alter_configs import AlterConfigsHandler
 from klog.server.handlers.api_versions import ApiVersionsHandler
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.control import ControlHandler
-from klog.server.handlers.controller_requests import AlterPartitionHandler, ControlledShutdownHandler
+from klog.server.handlers.controller_requests import (
+    AllocateProducerIdsHandler,
+    AlterPartitionHandler,
+    ControlledShutdownHandler,
+)
 from klog.server.handlers.create_partitions import CreatePartitionsHandler
 from klog.server.handlers.create_topics import CreateTopicsHandler
 from klog.server.handlers.delete_records import DeleteRecordsHandler
@@ -158,5 +162,6 @@ def _control_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.UPDATE_METADATA: Route(control.update_metadata),
         ApiKey.CONTROLLED_SHUTDOWN: Route(ControlledShutdownHandler(put).handle),
         ApiKey.ALTER_PARTITION: Route(AlterPartitionHandler(cache, put).handle),
+        ApiKey.ALLOCATE_PRODUCER_IDS: Route(AllocateProducerIdsHandler(put).handle),
         ApiKey.ELECT_LEADERS: Route(elect.handle),
     }

@@ -110,8 +110,8 @@ def test_a_controller_that_slept_through_its_session_is_a_plain_broker_when_it_w
                 lambda: is_done(klog.bootstrap, lambda to: to.create({"first": (4, {}), "gone": (4, {})}))
             )
             all_led(admin, "first", "gone")
-            # Producer ids of a Kafka broker come from its controller, and klog's does not give them out.
-            writer = Writer(f"{klog.bootstrap},{kafka.bootstrap}", written, enable_idempotence="false")
+            # Whichever broker gives it an id, the producer's comes from the controller.
+            writer = Writer(f"{kafka.bootstrap},{klog.bootstrap}", written)
             for number in range(100):
                 writer.write("first", b"%d" % number)
             writer.finish()

@@ -1,8 +1,8 @@
-"""What brokers ask of the controller: ControlledShutdown and AlterPartition. Another broker is told that it
-asks the wrong one.
+"""What brokers ask of the controller: ControlledShutdown, AlterPartition, AllocateProducerIds. One that is no
+controller says so.
 
-Rules: Kafka's KafkaApis and KafkaController; KIP-380 (broker epochs), KIP-497, KIP-704, KIP-841, KIP-903
-(epochs of the ISR's members, of which a controller on ZooKeeper's tree makes no use).
+Rules: Kafka's KafkaApis and KafkaController; KIP-380 (broker epochs), KIP-497, KIP-704, KIP-730, KIP-841,
+KIP-903 (epochs of the ISR's members, of which a controller on ZooKeeper's tree makes no use).
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from klog.controller.events import AlterPartition, ControlledShutdown
+from klog.controller.events import AllocateProducerIds, AlterPartition, ControlledShutdown
 from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
-from klog.metadata.values import LeaderAndIsr, LeaderRecoveryState
+from klog.metadata.values import LeaderAndIsr, LeaderRecoveryState, ProducerIdBlock
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
@@ -57,6 +57,26 @@ def _shut_down(request: Request, remaining: set[TopicPartition] | ErrorCode) -> 
         ),
     )
     request.respond([encode_response(answer)])
+
+
+class AllocateProducerIdsHandler:
+    """Answers AllocateProducerIds requests. `put` queues an event for the controller."""
+
+    def __init__(self, put: Callable[[AllocateProducerIds], None]) -> None:
+        self._put = put
+
+    def handle(self, request: Request) -> None:
+        """Have the broker's next block taken, and answer with it."""
+        wanted = entity_of(request)
+        self._put(AllocateProducerIds(wanted.broker_id, wanted.broker_epoch, partial(_send_block, request)))
+
+
+def _send_block(request: Request, outcome: ProducerIdBlock | ErrorCode) -> None:
+    if isinstance(outcome, ErrorCode):
+        send_answer(request, error_code=outcome, producer_id_start=0, producer_id_len=0)
+        return
+    count = outcome.last - outcome.first + 1
+    send_answer(request, error_code=ErrorCode.NONE, producer_id_start=outcome.first, producer_id_len=count)
 
 
 class AlterPartitionHandler:

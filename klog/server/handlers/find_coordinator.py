@@ -4,53 +4,73 @@ Rules: Kafka's `KafkaApis.handleFindCoordinatorRequest`; KIP-98, KIP-699 (severa
 
 It is announced, from version 0 on, before there are coordinators, because librdkafka reads a broker's
 abilities from it: without version 0 it takes the broker for one that knows no LZ4 (its feature "lz4" depends
-on it), and sends uncompressed what it was told to compress. COORDINATOR_NOT_AVAILABLE is what Kafka says
-while no broker coordinates; clients ask again.
+on it), and sends uncompressed what it was told to compress.
+
+A client should learn at once that it asks for what there is not yet. For a transactional id an error does
+that. One of a group names this broker: the client then sees that the group's requests are not announced, says
+so, and goes on where it can (a consumer of assigned partitions that would have committed), where an error
+would have it ask again, or wait when it closes. But librdkafka, which asks in versions up to 2, crashes
+when a coordinator does not announce OffsetFetch: up to there it is told COORDINATOR_NOT_AVAILABLE, and waits.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from klog.protocol.entity_fields import Entity
+from klog.metadata.cache import MetadataCache
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_response
 from klog.server.handlers.answers import answer_of, entity_of, part, send_answer
+from klog.server.handlers.topic_metadata import live_nodes
 from klog.server.network.request import Request
 
+_NAMED_FROM: Final = 3
 _SEVERAL_KEYS_FROM: Final = 4
-_NO_NODE: Final = -1
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 
 
+class _Coordinator(NamedTuple):
+    """The fields of an answer, under their names."""
+
+    error_code: ErrorCode
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+    error_message: str | None = None
+
+
 class FindCoordinatorHandler:
-    """Answers FindCoordinator requests: it needs nothing."""
+    """Answers FindCoordinator requests."""
+
+    def __init__(self, broker_id: int, cache: MetadataCache) -> None:
+        self._broker_id = broker_id
+        self._cache = cache
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
         asked = entity_of(request)
         # Version 0 knows groups alone.
-        error = _refusal(getattr(asked, "key_type", _GROUP))
+        found = self._coordinator(request, getattr(asked, "key_type", _GROUP))._asdict()
         if request.api_version < _SEVERAL_KEYS_FROM:
-            send_answer(request, **_nobody(error))
+            send_answer(request, **found)
             return
-        coordinators = tuple(
-            part(request, "Coordinator", key=key, **_nobody(error)) for key in asked.coordinator_keys
-        )
+        coordinators = tuple(part(request, "Coordinator", key=key, **found) for key in asked.coordinator_keys)
         send_answer(request, coordinators=coordinators)
+
+    def _coordinator(self, request: Request, key_type: int) -> _Coordinator:
+        if key_type == _TRANSACTION:
+            return _Coordinator(ErrorCode.UNSUPPORTED_VERSION, error_message="no transactions are served yet")
+        if key_type != _GROUP:
+            return _Coordinator(ErrorCode.INVALID_REQUEST)
+        if request.api_version >= _NAMED_FROM:
+            for node in live_nodes(self._cache.snapshot, request.listener):
+                if node.broker_id == self._broker_id:
+                    return _Coordinator(ErrorCode.NONE, node.broker_id, node.host, node.port)
+        return _Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def failed(self, request: Request, error: ErrorCode) -> list[bytes] | None:
         """What a request is answered that could not be handled; None where no key is known to answer for."""
         if request.api_version < _SEVERAL_KEYS_FROM:
-            return [encode_response(answer_of(request, **_nobody(error)))]
+            return [encode_response(answer_of(request, **_Coordinator(error)._asdict()))]
         return None
-
-
-def _nobody(error: ErrorCode) -> dict[str, Entity]:
-    return {"error_code": error, "error_message": None, "node_id": _NO_NODE, "host": "", "port": -1}
-
-
-def _refusal(key_type: int) -> ErrorCode:
-    known = key_type in (_GROUP, _TRANSACTION)
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if known else ErrorCode.INVALID_REQUEST

@@ -36,7 +36,11 @@ from klog.server.handlers.alter_configs import AlterConfigsHandler
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.control import ControlHandler
-from klog.server.handlers.controller_requests import AlterPartitionHandler, ControlledShutdownHandler
+from klog.server.handlers.controller_requests import (
+    AllocateProducerIdsHandler,
+    AlterPartitionHandler,
+    ControlledShutdownHandler,
+)
 from klog.server.handlers.create_partitions import CreatePartitionsHandler
 from klog.server.handlers.create_topics import CreateTopicsHandler
 from klog.server.handlers.delete_topics import DeleteTopicsHandler
@@ -185,6 +189,7 @@ class AdminCluster:
             ApiKey.ELECT_LEADERS: ElectLeadersHandler(cache, self.election_purgatory, self._put, self.clock),
             ApiKey.ALTER_PARTITION: AlterPartitionHandler(cache, self._put),
             ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownHandler(self._put),
+            ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(self._put),
         }
         self.topic_changes: list[tuple[str, dict[str, str]]] = []
         self.unclean: list[str | None] = []

@@ -118,6 +118,20 @@ def test_a_broker_that_is_not_controller_says_that_the_controller_has_moved() ->
     assert shut_down(cluster, 2, cluster.epochs[2]).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
 
 
+def next_ids(cluster, broker_id, epoch):
+    answer = cluster.ask(ApiKey.ALLOCATE_PRODUCER_IDS, 0, broker_id=broker_id, broker_epoch=epoch)
+    return answer.error_code, answer.producer_id_start, answer.producer_id_len
+
+
+def test_brokers_are_given_blocks_of_producer_ids_one_after_the_other(cluster) -> None:
+    assert next_ids(cluster, 2, cluster.epochs[2]) == (ErrorCode.NONE, 0, 1000)
+    assert next_ids(cluster, 3, cluster.epochs[3]) == (ErrorCode.NONE, 1000, 1000)
+    assert next_ids(cluster, 3, cluster.epochs[3] - 1) == (ErrorCode.STALE_BROKER_EPOCH, 0, 0)
+    assert next_ids(cluster, 99, 1) == (ErrorCode.BROKER_ID_NOT_REGISTERED, 0, 0)
+    other = AdminCluster(elected=False)
+    assert next_ids(other, 2, other.epochs[2]) == (ErrorCode.NOT_CONTROLLER, 0, 0)
+
+
 def alter(cluster, version, topic_id, isr, *, leader=2, epoch=None, leader_epoch=0, recovery=0):
     api = ApiKey.ALTER_PARTITION
     members = {"new_isr": isr}
