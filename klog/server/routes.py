@@ -93,7 +93,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
     fetch = FetchHandler(
         where, parts.sessions, waiting.fetch, timer_ms, config.number("fetch.max.bytes"), parts.traffic
     )
-    coordinator = FindCoordinatorHandler()
+    coordinator = FindCoordinatorHandler(parts.broker_id, parts.cache)
     producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
     return {
         ApiKey.API_VERSIONS: Route(ApiVersionsHandler().handle, may_block=False),
