@@ -45,7 +45,10 @@ def _judge(value: float, aim: float, *, at_most: bool = True) -> str:
 def _in_turns(
     brokers: Sequence[RunningBroker], rounds: int, run: Callable[[RunningBroker, int], Figures]
 ) -> list[Figures]:
-    """A B A B ...: the medians of each figure, a broker each. Round 0 warms up and does not count."""
+    """A B A B ...: the median of each figure, and as `least ...` the smallest, a broker each.
+
+    Round 0 warms up and does not count.
+    """
     taken: list[list[Figures]] = [[] for _ in brokers]
     for number in range(rounds + 1):
         for broker, figures in zip(brokers, taken, strict=True):
@@ -53,7 +56,9 @@ def _in_turns(
             if number:
                 figures.append(found)
     return [
-        {key: statistics.median(each[key] for each in figures) for key in figures[0]} for figures in taken
+        {key: statistics.median(each[key] for each in figures) for key in figures[0]}
+        | {f"least {key}": min(each[key] for each in figures) for key in figures[0]}
+        for figures in taken
     ]
 
 
@@ -157,8 +162,10 @@ def _compared(ours: Figures, peer: Figures) -> list[str]:
         values = f"klog {ours[key]:{form}}, Kafka {peer[key]:{form}}"
         return f"    {title}: {values}: {ratio:.2f} {_judge(ratio, aim, at_most=at_most)}"
 
+    least = ours["least produce"] / peer["least produce"]
     return [
-        line("broker CPU s/GiB produced", "produce", ".2f", 0.5, at_most=True),
+        line("broker CPU s/GiB produced", "produce", ".2f", 0.5, at_most=True)
+        + f"; least of the rounds {ours['least produce']:.2f} and {peer['least produce']:.2f}: {least:.2f}",
         line("records/s produced", "records", ",.0f", 1, at_most=False),
         line("broker CPU s/GiB consumed", "consume", ".2f", 1, at_most=True),
         line("records/s consumed", "read", ",.0f", 1, at_most=False),

@@ -36,6 +36,7 @@ HANDLER_FAULTS: Final = (
     KlogError,
     LookupError,
     MemoryError,
+    NameError,
     OSError,
     RuntimeError,
     TypeError,
