@@ -77,14 +77,21 @@ def all_led(admin: Admin, *topics: str) -> None:
     eventually(lambda: {(topic, number) for topic in topics for number in range(4)} <= admin.led())
 
 
+# A broker that a client was told of leaves its metadata for a moment, and with it the answer.
+ASK_AGAIN = (KafkaError.NOT_CONTROLLER, KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT)
+DONE_UNANSWERED = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+
 def is_done(bootstrap: str, ask: Callable[[Admin], None]) -> bool:
-    """Asks the controller, by a new client: an old one goes on asking whom it knew."""
+    """Asks the controller, by a new client: an old one goes on asking whom it knew. What came of it is for
+    the test to see."""
     try:
         ask(Admin(bootstrap))
     except KafkaException as error:
-        if error.args[0].code() != KafkaError.NOT_CONTROLLER:
+        if error.args[0].code() in ASK_AGAIN:
+            return False
+        if error.args[0].code() not in DONE_UNANSWERED:
             raise
-        return False
     return True
 
 
