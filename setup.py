@@ -71,9 +71,8 @@ class BuildExtensions(build_ext):
 
     def finalize_options(self) -> None:
         if self.distribution.ext_modules == KERNELS + MODULES:
-            wanted = KERNELS if self.inplace or self.editable_mode else KERNELS + MODULES
             self.distribution.ext_modules = cythonize(
-                wanted,
+                KERNELS + MODULES,
                 build_dir=str(GENERATED),
                 language_level=3,
                 # Annotations say what is meant, to readers and to mypy; compiled they would be demanded.
@@ -83,6 +82,13 @@ class BuildExtensions(build_ext):
             )
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        # Only now is it known how the install is meant: options are made final more than once.
+        if self.inplace or self.editable_mode:
+            kernels = {each.name for each in KERNELS}
+            self.extensions = [each for each in self.extensions if each.name in kernels]
+        super().run()
 
 
 setup(cmdclass={"build_ext": BuildExtensions}, ext_modules=KERNELS + MODULES)
