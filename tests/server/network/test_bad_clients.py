@@ -9,13 +9,12 @@ import resource
 import socket
 import struct
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from tests.server.network.servers import (
     CREATE_TOPICS,
-    TIMEOUT_S,
     Calling,
     Client,
     Echo,
@@ -246,23 +245,25 @@ def test_at_the_limit_of_all_connections_the_next_one_waits_until_there_is_room(
 
 
 def test_with_no_descriptors_left_accepting_waits_and_says_so_once(caplog):
-    with running(Echo()) as server, Client(server) as client:
+    with running(Echo()) as server, Client(server) as client, ExitStack() as others:
         client.ask(b"x")
+        # They have their descriptors before there are none, so what fails for want of one is accepting.
+        more = [others.enter_context(socket.socket()) for _ in range(3)]
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 12, hard))
-        others = []
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
         try:
             with suppress(OSError):
                 while True:
-                    others.append(socket.create_connection(("127.0.0.1", server.port("TEST")), TIMEOUT_S))
+                    others.callback(os.close, os.dup(client.sock.fileno()))
+            for each in more:
+                each.connect(("127.0.0.1", server.port("TEST")))
+            assert eventually(lambda: bool(caplog.records))
             before_s = time.process_time()
             time.sleep(0.6)
             assert time.process_time() - before_s < 0.3
             assert client.ask(b"still here") == b"still here"
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            for other in others:
-                other.close()
         with Client(server) as late:
             assert late.ask(b"accepted") == b"accepted"
     assert [record.getMessage()[:13] for record in caplog.records] == ["Cannot accept"]
