@@ -52,6 +52,7 @@ class Snapshots:
     `now_ms` and `expiration_ms` decide which idle producers are forgotten when a snapshot is loaded.
     `replayed` are the base offsets of the segments that were read.
     `end_bytes` says where segments will end (by base offset), for those that are to be cut.
+    `ended`, where one is given, collects the transactions that ended in them (see `ProducerState`).
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Snapshots:
         on_bad: OnBadSnapshot | None = None,
         on_unreadable: Callable[[str], None] | None = None,
         open_segment: OpenSegment = open_for_reading,
+        ended: list[tuple[int, int]] | None = None,
     ) -> None:
         self._paths = dict(paths)
         self._now_ms = now_ms
@@ -71,6 +73,7 @@ class Snapshots:
         self._on_bad = on_bad
         self._on_unreadable = on_unreadable
         self._open_segment = open_segment
+        self._ended = ended
         self._taken: dict[int, bytes] = {}
         self._present: set[int] = set(paths)
         self.replayed: set[int] = set()
@@ -111,7 +114,7 @@ class Snapshots:
         self.drop([at for at in self.offsets if at > offset or at <= log_start_offset])
         if offset == fresh_end:
             # Kafka takes a fresh state for one that is up to date.
-            state = ProducerState(max(fresh_end, log_start_offset))
+            state = ProducerState(max(fresh_end, log_start_offset), self._ended)
             state.snapshot_offset = max(self.offsets, default=log_start_offset)
         else:
             state = self._newest(log_start_offset)
@@ -131,11 +134,11 @@ class Snapshots:
                 if self._on_bad is not None:
                     self._on_bad(offset, error)
                 continue
-            state = ProducerState(offset)
+            state = ProducerState(offset, self._ended)
             state.load(entries, self._now_ms, self._expiration_ms)
             state.snapshot_offset = offset
             return state
-        state = ProducerState(log_start_offset)
+        state = ProducerState(log_start_offset, self._ended)
         state.snapshot_offset = log_start_offset
         return state
 

@@ -68,20 +68,20 @@ class AbortedTxn(NamedTuple):
 class ProducerState:
     """Producers and open transactions up to `end_offset` (exclusive).
 
-    `aborted` collects the transactions that were aborted since it was last emptied; `ended` all that have
-    ended, as offsets of their first record and marker; `complaints` what a broker would not have let into the
-    log (as offset and sentence), after which Kafka refuses to start.
+    `aborted` collects the transactions that were aborted since it was last emptied; `ended`, where one is
+    given, all that have ended, as offsets of their first record and marker; `complaints` what a broker would
+    not have let into the log (as offset and sentence), after which Kafka refuses to start.
     """
 
-    def __init__(self, end_offset: int = 0) -> None:
+    def __init__(self, end_offset: int = 0, ended: list[tuple[int, int]] | None = None) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self.open_txns: dict[int, int] = {}  # first offset -> producer id
         self.end_offset = end_offset
         self.snapshot_offset = 0  # of the newest snapshot that says no more than this state
         self.aborted: list[AbortedTxn] = []
-        self.ended: list[tuple[int, int]] = []
         self.lone_aborts: set[tuple[int, int]] = set()  # (producer, offset) of markers that closed nothing
         self.complaints: list[tuple[int, str]] = []
+        self._ended = ended
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int) -> None:
         """Take over a snapshot's entries, but for producers that were idle too long and have nothing open."""
@@ -188,7 +188,8 @@ class ProducerState:
 
     def _complete(self, entry: ProducerEntry, offset: int, *, aborted: bool) -> None:
         first_offset = entry.txn_first_offset
-        self.ended.append((first_offset, offset))
+        if self._ended is not None:
+            self._ended.append((first_offset, offset))
         if aborted:
             others = [first for first, pid in self.open_txns.items() if pid != entry.producer_id]
             stable = min(others, default=offset + 1)

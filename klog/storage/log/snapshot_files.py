@@ -76,10 +76,12 @@ class SnapshotFiles:
         Raises `OSError`, `StorageError`.
         """
         present = list_partition(self.directory).snapshots
+        ended: list[tuple[int, int]] = []
         snapshots = Snapshots(
             {offset: self.path(offset) for offset in present},
             now_ms=now_ms,
             expiration_ms=self._expiration_ms,
+            ended=ended,
         )
         if not replay and not present:
             producers = Producers((), end_offset)
@@ -93,7 +95,7 @@ class SnapshotFiles:
             with open(self.path(offset), "wb") as file:
                 file.write(data)
         self.latest = state.snapshot_offset
-        return Producers(state.producers.values(), end_offset, state.ended)
+        return Producers(state.producers.values(), end_offset, ended)
 
     def discard(self, offset: int) -> str | None:
         """Rename the snapshot of a deleted segment to `.deleted`; the new path, None where there is none."""
