@@ -2,15 +2,15 @@
 
 Rules: ApiVersionsRequest and ApiVersionsResponse of Kafka's message schemas; KIP-511: a version that the
 broker does not know is answered with a version-0 body that says UNSUPPORTED_VERSION and holds only the
-range of ApiVersions, and the response header is the oldest in any case. Written by hand: the answer is the
-same bytes for everyone.
+range of ApiVersions, and the response header is the oldest in any case. KIP-584: from version 3 on the epoch
+of the cluster's finalized features is told. Written by hand: the answer is the same bytes for everyone.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from klog.protocol.apis import SERVED, Api, ApiKey
@@ -19,6 +19,7 @@ from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import (
     INT16,
     INT32,
+    INT64,
     Buffer,
     read_int16,
     read_items,
@@ -28,7 +29,11 @@ from klog.protocol.primitives import (
 )
 
 FLEXIBLE_FROM: Final = 3
+# What a broker says that knows of no finalized features: nothing.
+UNKNOWN_FEATURES_EPOCH: Final = -1
 _RANGE: Final = struct.Struct(">hhh")
+_FEATURES_EPOCH_TAG: Final = 1
+_NO_TAGS: Final = b"\0"
 
 
 class VersionRange(NamedTuple):
@@ -62,29 +67,37 @@ def decode_api_versions_request(version: int, body: Buffer) -> ClientSoftware:
     return ClientSoftware(name, number)
 
 
-@cache
-def encode_api_versions_response(version: int) -> bytes:
+@lru_cache(maxsize=16)
+def encode_api_versions_response(version: int, features_epoch: int = UNKNOWN_FEATURES_EPOCH) -> bytes:
     """What a broker answers to a request of any version, unknown ones included."""
     own = SERVED[ApiKey.API_VERSIONS]
     if not own.has(version):
-        return _encode(0, ErrorCode.UNSUPPORTED_VERSION, (own,))
-    return _encode(version, ErrorCode.NONE, tuple(SERVED.values()))
+        return _encode(0, ErrorCode.UNSUPPORTED_VERSION, (own,), _NO_TAGS)
+    return _encode(version, ErrorCode.NONE, tuple(SERVED.values()), _tags(features_epoch))
 
 
 def encode_api_versions_refusal(version: int, error: ErrorCode) -> bytes:
     """What a broker answers to a request of a version that it serves and a content that it refuses."""
-    return _encode(version, error, ())
+    return _encode(version, error, (), _NO_TAGS)
 
 
-def _encode(version: int, error: ErrorCode, apis: tuple[Api, ...]) -> bytes:
+def _tags(features_epoch: int) -> bytes:
+    """The tagged fields of the answer; the features, which have others, are none in ZooKeeper's era."""
+    if features_epoch == UNKNOWN_FEATURES_EPOCH:
+        return _NO_TAGS
+    return bytes((1, _FEATURES_EPOCH_TAG, INT64.size)) + INT64.pack(features_epoch)
+
+
+def _encode(version: int, error: ErrorCode, apis: tuple[Api, ...], tags: bytes) -> bytes:
     flexible = version >= FLEXIBLE_FROM
-    end = b"\0" if flexible else b""
+    end = _NO_TAGS if flexible else b""
     parts = [INT16.pack(error), write_bytes_size(len(apis), flexible)]
     parts += [_RANGE.pack(api.key, api.min_version, api.max_version) + end for api in apis]
     if version >= 1:
         parts.append(INT32.pack(0))
-    # No tagged fields: a broker of the ZooKeeper era at the default configuration has no features to tell.
-    return b"".join(parts) + end
+    if flexible:
+        parts.append(tags)
+    return b"".join(parts)
 
 
 def encode_api_versions_request(version: int, software: ClientSoftware) -> bytes:

@@ -41,6 +41,7 @@ from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import ControlChannel
 from klog.server.broker_state import BrokerState
 from klog.server.cleaning import ServedLogs, open_cleaner
+from klog.server.features import FeaturesEpoch
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
 from klog.server.handlers.dispatch import Dispatcher
@@ -131,6 +132,7 @@ class Broker:
         self._register()
         self._notes = ConfigChangeNotes(self.store, self._changes.on_change, self._clock_ms)
         self._notes.follow()
+        self._features.follow()
         self.store.add_session_listener(self._session_changed)
         self.scheduler.start()
         Upkeep(self.logs, self._clock_ms, self.cleaner.retention_of_others).start()
@@ -171,6 +173,7 @@ class Broker:
         self.store = open_store(self._static, self.logs.online[0])
         closing.callback(self.store.close)
         create_persistent_nodes(self.store)
+        self._features = FeaturesEpoch(self.store)
         new_cluster_id = encode_uuid(secrets.token_bytes(16))
         self.identity = settle_identity(self._static, self.logs.identities(), self.store, new_cluster_id)
         self.logs.claim(*self.identity)
@@ -253,6 +256,7 @@ class Broker:
             timer_ms=monotonic_ms,
             hosted=self._hosted,
             broker_epoch=lambda: self.broker_epoch,
+            features_epoch=lambda: self._features.value,
             inter_broker_listener=self._listeners.inter_broker,
             allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
             elsewhere=worker.submit,
@@ -296,6 +300,7 @@ class Broker:
         if state is SessionState.CONNECTED and self._serving:
             self._changes.load()
             self._notes.follow()
+            self._features.follow()
 
     # -- changes of configs ----------------------------------------------------------------------------------
 

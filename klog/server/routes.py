@@ -52,8 +52,9 @@ class Collaborators:
     """What the handlers work with.
 
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
-    log directories, `broker_epoch` is the present one, `elsewhere` runs what a network thread must not wait
-    for. `clock_ms` is the wall clock, by which records are stamped, `timer_ms` the one of what waits.
+    log directories, `broker_epoch` and `features_epoch` are the present ones, `elsewhere` runs what a network
+    thread must not wait for. `clock_ms` is the wall clock, by which records are stamped, `timer_ms` the one
+    of what waits.
     """
 
     broker_id: int
@@ -71,6 +72,7 @@ class Collaborators:
     timer_ms: Callable[[], int]
     hosted: Callable[[], Iterable[HostedDirectory]]
     broker_epoch: Callable[[], int]
+    features_epoch: Callable[[], int]
     inter_broker_listener: str
     allocate_producer_ids: Callable[[], ProducerIdBlock]
     elsewhere: Callable[[Callable[[], None]], object]
@@ -93,10 +95,11 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
     fetch = FetchHandler(
         where, parts.sessions, waiting.fetch, timer_ms, config.number("fetch.max.bytes"), parts.traffic
     )
+    api_versions = ApiVersionsHandler(parts.features_epoch)
     coordinator = FindCoordinatorHandler(parts.broker_id, parts.cache)
     producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
     return {
-        ApiKey.API_VERSIONS: Route(ApiVersionsHandler().handle, may_block=False),
+        ApiKey.API_VERSIONS: Route(api_versions.handle, may_block=False),
         ApiKey.PRODUCE: Route(produce.handle, may_block=False, failed=produce.failed),
         ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed),
         ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(where, parts.clock_ms).handle),

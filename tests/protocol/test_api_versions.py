@@ -52,6 +52,22 @@ def test_a_cut_answer_is_malformed(version):
             decode_api_versions_response(version, raw[:size])
 
 
+@pytest.mark.parametrize(
+    ("version", "tags"), [(0, b""), (1, b""), (2, b""), (3, b"\1\1\x08"), (4, b"\1\1\x08")]
+)
+def test_the_epoch_of_finalized_features_is_told_from_version_3_on(version, tags):
+    known, unknown = encode_api_versions_response(version, 3), encode_api_versions_response(version)
+    told = tags + bytes(7) + b"\3" if tags else b""
+    assert known == (unknown[:-1] + told if tags else unknown)
+    parsed, size = entity_reader(response_class(ApiKey.API_VERSIONS, version))(known, 0)
+    assert size == len(known)
+    assert not tags or (parsed.finalized_features_epoch, parsed.finalized_features) == (3, ())
+
+
+def test_an_unknown_version_is_not_told_of_features():
+    assert encode_api_versions_response(5, 3) == encode_api_versions_response(5)
+
+
 def test_produce_is_announced_from_version_0():
     assert ANNOUNCED[ApiKey.PRODUCE] == (0, 11)
 

@@ -27,7 +27,10 @@ from klog.metadata.topics import (
     topic_names,
 )
 from klog.metadata.znodes import encode_topic
+from klog.protocol.apis import ApiKey
+from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import build, request_class
 from klog.server.broker import Broker
 from tests.waiting import eventually
 
@@ -77,6 +80,14 @@ def test_a_stop_is_clean_and_the_next_start_finds_everything(tmp_path: Path, bro
         eventually(lambda: partition.log.high_watermark == 2)
     finally:
         again.stop()
+
+
+def test_clients_are_told_that_the_cluster_s_features_are_in_force(broker: Broker) -> None:
+    with Channel("127.0.0.1", broker.network.port("PLAINTEXT")) as channel:
+        asked = build(
+            request_class(ApiKey.API_VERSIONS, 4), client_software_name="a", client_software_version="1"
+        )
+        eventually(lambda: channel.send(asked).finalized_features_epoch == 0)
 
 
 def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path, broker: Broker) -> None:

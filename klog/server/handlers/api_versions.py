@@ -7,6 +7,7 @@ answered, and from version 3 on a client says its name and version, which must l
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from klog.protocol.api_versions import (
@@ -23,12 +24,15 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
-    """Answers ApiVersions requests: it needs nothing."""
+    """Answers ApiVersions requests. `features_epoch` is that of the cluster's finalized features."""
+
+    def __init__(self, features_epoch: Callable[[], int]) -> None:
+        self._features_epoch = features_epoch
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
         version = request.api_version
-        body = encode_api_versions_response(version)
+        body = encode_api_versions_response(version, self._features_epoch())
         if version >= FLEXIBLE_FROM and SERVED[ApiKey.API_VERSIONS].has(version):
             software = decode_api_versions_request(version, request.body)
             if not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):

@@ -14,9 +14,10 @@ from uuid import UUID
 
 import pytest
 
+from klog.protocol.api_versions import encode_api_versions_response
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
-from klog.protocol.messages import build, request_class
+from klog.protocol.messages import build, decode_response, request_class
 from tests.peers.broker import ZooKeeperBroker
 from tests.peers.kafka import KafkaPeer
 from tests.server.handlers import test_alter_configs as alter
@@ -98,6 +99,21 @@ def errors(answers, *path):
     for name in path:
         answers = answers[name]
     return [each["error_code"] for each in answers]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_features_are_told_alike(twins, version) -> None:
+    asked = build(
+        request_class(ApiKey.API_VERSIONS, version), client_software_name="a", client_software_version="1"
+    )
+    kafka = twins.channel.send(asked)
+    # Kafka's controller has made the node, and nothing changes it.
+    raw = encode_api_versions_response(version, features_epoch=0)
+    klog = decode_response(ApiKey.API_VERSIONS, version, memoryview(raw))
+    for answer in (kafka, klog):
+        assert answer.supported_features == answer.finalized_features == ()
+    assert klog.finalized_features_epoch == kafka.finalized_features_epoch
+    assert klog.zk_migration_ready == kafka.zk_migration_ready
 
 
 @pytest.mark.parametrize("version", create.VERSIONS)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from klog.protocol.api_versions import (
+    UNKNOWN_FEATURES_EPOCH,
     ClientSoftware,
     decode_api_versions_response,
     encode_api_versions_request,
+    encode_api_versions_response,
 )
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
@@ -18,11 +20,15 @@ from tests.server.handlers.parts import FakeRequest
 LIBRDKAFKA = ClientSoftware("librdkafka", "2.8.0")
 
 
-def ask(version: int, software=LIBRDKAFKA, body=None):
+def answer_to(version: int, software=LIBRDKAFKA, body=None, epoch=UNKNOWN_FEATURES_EPOCH):
     raw = encode_api_versions_request(version, software) if body is None else body
     request = FakeRequest(ApiKey.API_VERSIONS, version, memoryview(raw))
-    ApiVersionsHandler().handle(request)
-    return decode_api_versions_response(version, request.answer)
+    ApiVersionsHandler(lambda: epoch).handle(request)
+    return request.answer
+
+
+def ask(version: int, software=LIBRDKAFKA, body=None):
+    return decode_api_versions_response(version, answer_to(version, software, body))
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -51,6 +57,11 @@ def test_bad_names_and_versions_are_an_invalid_request(bad: str) -> None:
     for software in (ClientSoftware(bad, "1"), ClientSoftware("a", bad)):
         response = ask(4, software)
         assert (response.error_code, response.apis) == (ErrorCode.INVALID_REQUEST, {})
+
+
+def test_the_present_epoch_of_features_is_told() -> None:
+    for epoch in (0, 7):
+        assert answer_to(4, epoch=epoch) == encode_api_versions_response(4, epoch)
 
 
 def test_before_version_3_there_are_no_names() -> None:

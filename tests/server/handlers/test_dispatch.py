@@ -53,7 +53,7 @@ def test_an_announced_api_without_a_handler_is_refused_at_once() -> None:
 
 
 def test_each_request_goes_to_the_handler_of_its_api() -> None:
-    handler, _ = dispatcher(API_VERSIONS=Route(ApiVersionsHandler().handle, may_block=False))
+    handler, _ = dispatcher(API_VERSIONS=Route(ApiVersionsHandler(lambda: 0).handle, may_block=False))
     asked = request(ApiKey.API_VERSIONS)
     handler.handle(asked)
     assert asked.answer[:2] == b"\x00\x00"
