@@ -327,12 +327,8 @@ BROKER_CHANGES = [
     [(alter.SET, "background.threads", "21")],
     [(alter.SET, "num.recovery.threads.per.data.dir", "2")],
     [(alter.SET, "listener.name.plaintext.num.network.threads", "11")],
-    [(alter.SET, "max.connections", "0")],
     [(alter.SET, "max.connections", "1000"), (alter.SET, "max.connection.creation.rate", "900")],
-    [(alter.SET, "max.connection.creation.rate", "0")],
-    [(alter.SET, "listener.name.plaintext.max.connections", "0")],
     [(alter.SET, "listener.name.plaintext.max.connections", "500")],
-    [(alter.SET, "max.connections.per.ip", "0")],
     [(alter.SET, "max.connections.per.ip", "400")],
     [(alter.SET, "max.connections.per.ip.overrides", "here")],
     [(alter.SET, "max.connections.per.ip.overrides", "127.0.0.1:300")],
@@ -341,6 +337,13 @@ BROKER_CHANGES = [
     [(alter.APPEND, "log.segment.bytes", "1")],
     [(alter.APPEND, "no.such", "1")],
     [(alter.DELETE, "log.segment.bytes", None), (alter.DELETE, "num.partitions", None)],
+]
+# With them Kafka closes the connection of whoever asks, some time later, and its controller's.
+LIMITS_OF_NOBODY = [
+    "max.connections",
+    "max.connection.creation.rate",
+    "max.connections.per.ip",
+    "listener.name.plaintext.max.connections",
 ]
 
 
@@ -363,6 +366,15 @@ def test_broker_configs_are_changed_alike(twins, name, settings) -> None:
     assert comparable(klog) == comparable(kafka)
     for described in ((alter.BROKER, str(ME)), (alter.BROKER, ""), (alter.TOPIC, "described")):
         twins.agree(ApiKey.DESCRIBE_CONFIGS, 4, **describing(described))
+
+
+@pytest.mark.parametrize("name", [str(ME), ""])
+@pytest.mark.parametrize("key", LIMITS_OF_NOBODY)
+def test_limits_that_let_nobody_in_are_checked_alike(twins, name, key) -> None:
+    api = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    resource = changed(api, 1, alter.BROKER, name, (alter.SET, key, "0"))
+    kafka, klog = twins.ask(api, 1, resources=(resource,), validate_only=True)
+    assert comparable(klog) == comparable(kafka)
 
 
 def test_configs_are_replaced_alike(twins) -> None:
