@@ -70,16 +70,6 @@ class BuildExtensions(build_ext):
     """
 
     def finalize_options(self) -> None:
-        if self.distribution.ext_modules == KERNELS + MODULES:
-            self.distribution.ext_modules = cythonize(
-                KERNELS + MODULES,
-                build_dir=str(GENERATED),
-                language_level=3,
-                # Annotations say what is meant, to readers and to mypy; compiled they would be demanded.
-                compiler_directives={"annotation_typing": False},
-                # Elsewhere a process that is to help runs this file again.
-                nthreads=os.cpu_count() if sys.platform == "linux" else 0,
-            )
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
@@ -88,6 +78,17 @@ class BuildExtensions(build_ext):
         if self.inplace or self.editable_mode:
             kernels = {each.name for each in KERNELS}
             self.extensions = [each for each in self.extensions if each.name in kernels]
+        generated = cythonize(
+            self.extensions,
+            build_dir=str(GENERATED),
+            language_level=3,
+            # Annotations say what is meant, to readers and to mypy; compiled they would be demanded.
+            compiler_directives={"annotation_typing": False},
+            # Elsewhere a process that is to help runs this file again.
+            nthreads=os.cpu_count() if sys.platform == "linux" else 0,
+        )
+        for each, made in zip(self.extensions, generated, strict=True):
+            each.sources = made.sources
         super().run()
 
 
