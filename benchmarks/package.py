@@ -32,6 +32,6 @@ def packaged_klog() -> Path:
 
 
 def _changed_s() -> Iterator[float]:
-    for path in (_CHECKOUT / "setup.py", *(_CHECKOUT / "klog").rglob("*.py*")):
-        if path.suffix in (".py", ".pyx"):
+    for path in (_CHECKOUT / "setup.py", *(_CHECKOUT / "klog").rglob("*")):
+        if path.suffix in (".py", ".pyx", ".pxi"):
             yield path.stat().st_mtime
