@@ -37,6 +37,9 @@ class Answering:
     def handle(self, request: Request) -> None:
         request.respond([ANSWER_BODY])
 
+    def failed(self, request: Request, fault: Exception) -> None:  # noqa: ARG002
+        raise fault
+
 
 def frame(records_bytes: int) -> bytes:
     """A produce request of version 7 around `records_bytes` of nothing."""

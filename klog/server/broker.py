@@ -49,7 +49,7 @@ from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.identity import settle_identity
 from klog.server.listeners import Listeners, read_listeners
 from klog.server.live_config import LiveConfig
-from klog.server.network import SocketServer
+from klog.server.network import Request, SocketServer, work_on
 from klog.server.reconfiguration import Reconfiguration
 from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
@@ -240,6 +240,10 @@ class Broker:
         broker_id, cluster_id = self.identity
         worker = ThreadPoolExecutor(1, "klog-metadata-answers")
         closing.callback(worker.shutdown)
+
+        def elsewhere(request: Request, work: Callable[[Request], None]) -> None:
+            worker.submit(work_on, request, work, dispatcher.failed)
+
         parts = Collaborators(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -259,7 +263,7 @@ class Broker:
             features_epoch=lambda: self._features.value,
             inter_broker_listener=self._listeners.inter_broker,
             allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
-            elsewhere=worker.submit,
+            elsewhere=elsewhere,
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
         settings = network_settings(self.live.broker(), self._listeners)

@@ -38,7 +38,7 @@ from klog.server.handlers.find_coordinator import FindCoordinatorHandler
 from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.loggers import Loggers
-from klog.server.handlers.metadata import MetadataHandler
+from klog.server.handlers.metadata import Elsewhere, MetadataHandler
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.topic_creation import TopicCreator
@@ -75,7 +75,7 @@ class Collaborators:
     features_epoch: Callable[[], int]
     inter_broker_listener: str
     allocate_producer_ids: Callable[[], ProducerIdBlock]
-    elsewhere: Callable[[Callable[[], None]], object]
+    elsewhere: Elsewhere
 
 
 def routes(parts: Collaborators) -> Mapping[int, Route]:

@@ -39,6 +39,9 @@ class Broker:
     def may_block(self, api_key, api_version):
         return False
 
+    def failed(self, request, fault):
+        raise fault
+
     def handle(self, request):
         if request.api_key == ApiKey.API_VERSIONS:
             request.respond([encode_api_versions_response(request.api_version)])

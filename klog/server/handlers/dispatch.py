@@ -18,7 +18,7 @@ from klog.protocol.errors import ProtocolError, UnsupportedApiError
 from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import encode_response, response_class
 from klog.server.handlers.answers import answer_of
-from klog.server.network.request import HANDLER_FAULTS, Request
+from klog.server.network.request import Request
 from klog.server.request_times import ApiCounter, RequestCounters
 
 logger = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Dispatcher:
         return route is not None and route.may_block
 
     def handle(self, request: Request) -> None:
-        """Let the API's handler have the request. Raises `KlogError` where the connection is to close."""
+        """Let the API's handler have the request. Raises what that raises."""
         api_key = request.api_key
         route = self._routes.get(api_key)
         if route is None:
@@ -75,13 +75,6 @@ class Dispatcher:
         start_ns = self._clock_ns()
         try:
             route.handle(request)
-        except ProtocolError:
-            raise
-        except HANDLER_FAULTS as fault:
-            self._counters.of(request).failures += 1
-            if request.answered:
-                raise
-            _answer_failure(request, route, fault)
         finally:
             elapsed_ns = self._clock_ns() - start_ns
             counter = self._counters.of(request)
@@ -89,6 +82,23 @@ class Dispatcher:
                 counter.direct.record(elapsed_ns)
             else:
                 self._count_slow(request, counter, start_ns, elapsed_ns)
+
+    def failed(self, request: Request, fault: Exception) -> None:
+        """Answer with UNKNOWN_SERVER_ERROR; raise `fault`, which closes the connection, where the bytes were
+        no request, there is no place for an error, or the answer is out."""
+        if isinstance(fault, ProtocolError):
+            raise fault
+        self._counters.of(request).failures += 1
+        body = None
+        if not request.answered:
+            body = self._routes[request.api_key].failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if body is None:
+            raise fault
+        # A trace for what is a bug; klog's own errors say enough.
+        logger.error(
+            "%r failed: %s", request, fault, exc_info=None if isinstance(fault, KlogError) else fault
+        )
+        request.respond(body)
 
     def _count_slow(self, request: Request, counter: ApiCounter, start_ns: int, elapsed_ns: int) -> None:
         """Count a request that has waited before its handler, or waits after it."""
@@ -101,13 +111,3 @@ class Dispatcher:
             counter.totals.record(self._clock_ns() - since_ns)
 
         request.on_answered = answered
-
-
-def _answer_failure(request: Request, route: Route, fault: Exception) -> None:
-    """Answer with UNKNOWN_SERVER_ERROR; where there is no place for it, the fault closes the connection."""
-    body = route.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-    if body is None:
-        raise fault
-    # A trace for what is a bug; klog's own errors say enough.
-    logger.error("%r failed: %s", request, fault, exc_info=None if isinstance(fault, KlogError) else fault)
-    request.respond(body)

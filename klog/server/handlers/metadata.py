@@ -6,13 +6,10 @@ Rules: Kafka's `KafkaApis.handleTopicMetadataRequest` and ZkMetadataCache; KIP-4
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 from uuid import UUID
 
-from klog.formats.errors import KlogError
 from klog.formats.names import encode_uuid, is_legal_topic
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.entity_fields import Entity
@@ -20,14 +17,15 @@ from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.metadata_answers import MetadataAnswers, Variant, refused_topic
-from klog.server.network.request import HANDLER_FAULTS, Request
-
-_log = logging.getLogger(__name__)
+from klog.server.network.request import Request
 
 _NULL_IS_ALL_FROM: Final = 1
 _CREATION_ASKED_FROM: Final = 4
 _IDS_FROM: Final = 10
 _BY_ID_FROM: Final = 12
+
+# Has work on a request done by a thread that may wait.
+Elsewhere = Callable[[Request, Callable[[Request], None]], object]
 
 
 class MetadataHandler:
@@ -43,7 +41,7 @@ class MetadataHandler:
         cluster_id: str,
         cache: MetadataCache,
         creation: AutoTopicCreation,
-        elsewhere: Callable[[Callable[[], None]], object] | None = None,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         self._cache = cache
         self._creation = creation
@@ -52,24 +50,16 @@ class MetadataHandler:
 
     def handle(self, request: Request) -> None:
         """Answer from the present snapshot."""
-        snapshot = self._cache.snapshot
-        answer = self._answers.kept(snapshot, request)
-        if answer is None:
-            if self._elsewhere is not None and not request.on_io_thread:
-                self._elsewhere(partial(self._answer_later, request))
-                return
-            answer = self._answer(snapshot, request)
-        request.respond([answer])
+        answer = self._answers.kept(self._cache.snapshot, request)
+        if answer is not None:
+            request.respond([answer])
+        elif self._elsewhere is not None and not request.on_io_thread:
+            self._elsewhere(request, self._answer_now)
+        else:
+            self._answer_now(request)
 
-    def _answer_later(self, request: Request) -> None:
-        """On another thread: whatever fails there costs the connection that asked, and no more."""
-        try:
-            request.respond([self._answer(self._cache.snapshot, request)])
-        except HANDLER_FAULTS as fault:
-            trace = None if isinstance(fault, KlogError) else fault
-            _log.warning("Closing the connection: %r: %s", request, fault, exc_info=trace)
-            if not request.answered:
-                request.close_connection()
+    def _answer_now(self, request: Request) -> None:
+        request.respond([self._answer(self._cache.snapshot, request)])
 
     def _answer(self, snapshot: ClusterSnapshot, request: Request) -> bytes:
         wanted = entity_of(request)

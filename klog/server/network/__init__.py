@@ -15,6 +15,7 @@ Rules: Kafka's SocketServer and RequestChannel for the roles and settings; the p
 for frames.
 """
 
+from klog.server.network.dispatch import work_on
 from klog.server.network.request import Handler, Request
 from klog.server.network.settings import Listener, ListenerLimits, NetworkSettings
 from klog.server.network.socket_server import BindError, SocketServer
@@ -27,4 +28,5 @@ __all__ = [
     "NetworkSettings",
     "Request",
     "SocketServer",
+    "work_on",
 ]

@@ -1,24 +1,36 @@
-"""Running the handler, so that whatever goes wrong costs one connection and one log line."""
+"""Having requests worked on, so that whatever goes wrong costs one connection and one log line."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from klog.formats.errors import KlogError
 from klog.server.network.connection import Connection
-from klog.server.network.request import HANDLER_FAULTS, Handler, Request
+from klog.server.network.request import Request
 
 _log = logging.getLogger("klog.server.network")
 
+Work = Callable[[Request], None]
+Failed = Callable[[Request, Exception], None]
 
-def run_handler(handler: Handler, request: Request) -> None:
-    """Lets the handler have the request; if it fails, the request's connection is to be closed."""
+
+def work_on(request: Request, work: Work, failed: Failed) -> None:
+    """Does `work`. Where that raises anything, `failed` may answer for it; what this raises closes the
+    connection.
+
+    This is the boundary of a thread that serves all the others: a bug, a failing machine and exhausted memory
+    end in exceptions of any kind, none of which is to end it. So all are caught, as Kafka does.
+    """
     try:
-        handler.handle(request)
+        try:
+            work(request)
+        except Exception as fault:
+            failed(request, fault)
     except KlogError as error:
         _log.warning("Closing %s: %r: %s", request.connection, request, error)
         _give_up(request)
-    except HANDLER_FAULTS:
+    except Exception:
         _log.exception("Closing %s: the handler failed at %r", request.connection, request)
         _give_up(request)
 

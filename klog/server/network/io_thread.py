@@ -20,7 +20,7 @@ from typing import Final
 from klog.formats.errors import KlogError
 from klog.protocol.primitives import INT32
 from klog.server.network.connection import Connection, LargeFrame
-from klog.server.network.dispatch import log_closing, queue_answer, run_handler
+from klog.server.network.dispatch import log_closing, queue_answer, work_on
 from klog.server.network.network_thread import NetworkThread
 from klog.server.network.request import Handler, Request
 from klog.server.network.request_channel import RequestChannel
@@ -56,7 +56,8 @@ class IoThread:
         on_end: Callable[[IoThread], None],
     ) -> None:
         self._settings = settings
-        self._handler = handler
+        self._work = handler.handle
+        self._failed = handler.failed
         self._channel = channel
         self._networks = networks
         self._clock_ms = clock_ms
@@ -105,7 +106,7 @@ class IoThread:
                 network.take_back(connection)
                 return
             request.on_io_thread = True
-            run_handler(self._handler, request)
+            work_on(request, self._work, self._failed)
             if not request.answered:
                 # The network thread must have the connection before the answer can reach it.
                 network.take_back(connection)

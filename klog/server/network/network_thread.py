@@ -22,7 +22,7 @@ from klog.formats.errors import KlogError
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import INT32
 from klog.server.network.connection import Connection, LargeFrame
-from klog.server.network.dispatch import log_closing, queue_answer, run_handler
+from klog.server.network.dispatch import log_closing, queue_answer, work_on
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.poller import BROKEN, READABLE, WRITABLE, Poller, Waker, new_poller
 from klog.server.network.request import Handler, Request
@@ -58,7 +58,9 @@ class NetworkThread:
         poller_factory: Callable[[], Poller] = new_poller,
     ) -> None:
         self._settings = settings
-        self._handler = handler
+        self._may_block = handler.may_block
+        self._work = handler.handle
+        self._failed = handler.failed
         self._channel = channel
         self._clock_ms = clock_ms
         self._on_closed = on_closed
@@ -428,10 +430,10 @@ class NetworkThread:
             connection.closing = True
             return True
         connection.in_flight = request
-        if self._handler.may_block(request.api_key, request.api_version):
+        if self._may_block(request.api_key, request.api_version):
             request.queued_ns = time.perf_counter_ns()
             return False
-        run_handler(self._handler, request)
+        work_on(request, self._work, self._failed)
         if not request.park():
             queue_answer(request)
         return True

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from klog.formats.errors import KlogError, UsageError
+from klog.formats.errors import UsageError
 from klog.protocol.apis import SERVED, ApiKey, api_name
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.file_slice import BodyPart
@@ -24,25 +24,6 @@ _FLEXIBLE: Final = {
     for api in SERVED.values()
     for version in range(api.min_version, api.max_version + 1)
 }
-
-# What a bug in a handler, a failing machine or exhausted memory ends in. It costs the connection that
-# asked, is logged with its trace, and must not end the thread that serves all the others.
-HANDLER_FAULTS: Final = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    BufferError,
-    EOFError,
-    KlogError,
-    LookupError,
-    MemoryError,
-    NameError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    struct.error,
-)
 
 
 class Request:
@@ -165,7 +146,7 @@ class Request:
 
 
 class Handler(Protocol):
-    """What the broker puts behind the network layer. Both methods are called from several threads."""
+    """What the broker puts behind the network layer. All methods are called from several threads."""
 
     def may_block(self, api_key: int, api_version: int) -> bool:
         """Whether such a request may wait for something slow, and so belongs on an I/O thread. Must be
@@ -173,6 +154,7 @@ class Handler(Protocol):
         """
 
     def handle(self, request: Request) -> None:
-        """Answers the request, or keeps it to answer later. A KlogError that it raises closes the
-        connection.
-        """
+        """Answers the request, or keeps it to answer later. `failed` is called with what it raises."""
+
+    def failed(self, request: Request, fault: Exception) -> None:
+        """Answers in place of `handle`, or raises: that closes the connection."""

@@ -37,6 +37,14 @@ def breaks(error: Exception):
     return handle
 
 
+def serve(handler: Dispatcher, asked: FakeRequest) -> None:
+    """As a thread of the server does; raises where that would close the connection."""
+    try:
+        handler.handle(asked)
+    except Exception as fault:
+        handler.failed(asked, fault)
+
+
 def request(api_key: ApiKey, version: int = 0) -> FakeRequest:
     return FakeRequest(api_key, version, memoryview(b""))
 
@@ -101,16 +109,16 @@ def test_bytes_that_are_no_request_close_the_connection() -> None:
     handler, _ = dispatcher(INIT_PRODUCER_ID=Route(breaks(MalformedMessageError("cut"))))
     asked = request(ApiKey.INIT_PRODUCER_ID)
     with pytest.raises(MalformedMessageError):
-        handler.handle(asked)
+        serve(handler, asked)
     assert not asked.answered
 
 
-@pytest.mark.parametrize("fault", [KeyError("bug"), StorageError("gone"), OSError(5, "I/O")])
+@pytest.mark.parametrize("fault", [KeyError("bug"), StorageError("gone"), OSError(5, "I/O"), Exception("?")])
 def test_a_broken_handler_is_answered_for_where_the_api_has_a_place_for_it(fault, caplog) -> None:
     handler, counters = dispatcher(INIT_PRODUCER_ID=Route(breaks(fault)))
     asked = request(ApiKey.INIT_PRODUCER_ID, 4)
     with caplog.at_level(logging.ERROR):
-        handler.handle(asked)
+        serve(handler, asked)
     assert answer_of(asked).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert counters.by_api[ApiKey.INIT_PRODUCER_ID].failures == 1
     assert len(caplog.records) == 1
@@ -120,7 +128,7 @@ def test_a_broken_handler_of_an_api_without_such_a_place_closes_the_connection()
     handler, counters = dispatcher(LIST_OFFSETS=Route(breaks(KeyError("bug"))))
     asked = request(ApiKey.LIST_OFFSETS, 5)
     with pytest.raises(KeyError):
-        handler.handle(asked)
+        serve(handler, asked)
     assert not asked.answered
     assert counters.by_api[ApiKey.LIST_OFFSETS].failures == 1
 
@@ -132,12 +140,12 @@ def test_a_handler_that_breaks_after_its_answer_closes_the_connection() -> None:
 
     handler, _ = dispatcher(INIT_PRODUCER_ID=Route(handle))
     with pytest.raises(KeyError):
-        handler.handle(request(ApiKey.INIT_PRODUCER_ID, 4))
+        serve(handler, request(ApiKey.INIT_PRODUCER_ID, 4))
 
 
 def test_a_handler_may_make_its_own_answer_of_a_failure() -> None:
     route = Route(breaks(KeyError("bug")), failed=lambda request, error: [bytes([error & 0xFF])])
     handler, _ = dispatcher(PRODUCE=route)
     asked = request(ApiKey.PRODUCE, 9)
-    handler.handle(asked)
+    serve(handler, asked)
     assert bytes(asked.answer) == b"\xff"

@@ -38,6 +38,9 @@ class Echo:
         self.threads.add(threading.current_thread().name)
         request.respond(self.answer(request))
 
+    def failed(self, request: Request, fault: Exception) -> None:
+        raise fault
+
     def answer(self, request: Request) -> Sequence[BodyPart] | None:
         return [bytes(request.body)]
 

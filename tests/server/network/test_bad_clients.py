@@ -9,10 +9,12 @@ import resource
 import socket
 import struct
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import pytest
 
+from klog.server.network import work_on
 from tests.server.network.servers import (
     CREATE_TOPICS,
     Calling,
@@ -81,11 +83,16 @@ def test_random_bytes_never_stop_the_server():
         assert eventually(lambda: server.connection_count == 0)
 
 
+class OddError(Exception):
+    """Of no kind that anybody would think of."""
+
+
+@pytest.mark.parametrize("error", [KeyError, OddError])
 @pytest.mark.parametrize("large", [False, True])
-def test_a_bug_in_the_handler_costs_the_connection_that_met_it(large, caplog):
+def test_a_bug_in_the_handler_costs_the_connection_that_met_it(large, error, caplog):
     def handle(request):
         if request.body[:4] == b"oops":
-            raise KeyError("a bug")
+            raise error("a bug")
         request.respond([bytes(request.body)])
 
     padding = bytes(200_000) if large else b""
@@ -94,7 +101,49 @@ def test_a_bug_in_the_handler_costs_the_connection_that_met_it(large, caplog):
         assert client.is_closed()
         assert other.ask(b"fine" + padding) == b"fine" + padding
     assert "the handler failed at <Produce v7 #1 from 127.0.0.1:" in caplog.text
-    assert "KeyError" in caplog.text
+    assert error.__name__ in caplog.text
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_handler_may_answer_for_its_bug_and_the_connection_goes_on(large):
+    class Apologising(Echo):
+        def answer(self, request):
+            if request.body[:4] == b"oops":
+                raise OddError
+            return super().answer(request)
+
+        def failed(self, request, fault):
+            request.respond([type(fault).__name__.encode()])
+
+    padding = bytes(200_000) if large else b""
+    with running(Apologising()) as server, Client(server) as client:
+        assert client.ask(b"oops" + padding) == b"OddError"
+        assert client.ask(b"fine" + padding) == b"fine" + padding
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_work_on_a_thread_of_somebody_elses_costs_the_connection_too(answered, caplog):
+    """The handler parked the request, and what it left to another thread fails."""
+    worker = ThreadPoolExecutor(1)
+
+    def work(request):
+        if answered:
+            request.respond([b"all is well"])
+        raise OddError
+
+    def failed(request, fault):
+        raise fault
+
+    def handle(request):
+        worker.submit(work_on, request, work, failed)
+
+    with worker, running(Calling(handle)) as server, Client(server) as client:
+        client.send(frame(b""))
+        if answered:
+            assert client.receive()[1] == b"all is well"
+        else:
+            assert client.is_closed()
+    assert "OddError" in caplog.text
 
 
 @pytest.mark.parametrize("size", [50, 100_000])
