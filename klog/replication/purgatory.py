@@ -8,11 +8,14 @@ that other keys still list are swept once they outnumber `purge_interval`: memor
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Hashable, Iterable
 from typing import Final, Generic, TypeVar
 
 from klog.replication.timing_wheel import TimerTask, TimingWheel
+
+_log = logging.getLogger(__name__)
 
 PURGE_INTERVAL: Final = 1000
 
@@ -122,7 +125,11 @@ class Timer:
             expired = self._wheel.advance(self._clock_ms())
             self._waiting -= len(expired)
         for task in expired:
-            task.run()
+            try:
+                task.run()
+            except Exception:
+                # The boundary of the one thread that ends all waiting: a bug costs the operation that met it.
+                _log.exception("%r could not be ended", task)
         return len(expired)
 
 

@@ -81,6 +81,22 @@ def test_the_timeout_completes_what_nothing_else_did(clock: Clock, timer: Timer)
     assert (operation.answers, purgatory.watched) == (1, 0)
 
 
+def test_an_operation_that_breaks_at_its_timeout_takes_no_other_with_it(clock, timer, caplog) -> None:
+    class Broken(Countdown):
+        def on_complete(self) -> None:
+            raise ArithmeticError("a bug")
+
+    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
+    kinds = (Countdown, Broken, Countdown)
+    operations = [kind(clock.now_ms + 100, {"bytes"}) for kind in kinds]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["t-0"])
+    clock.now_ms += 100
+    assert timer.advance() == len(operations)
+    assert [operation.answers for operation in operations] == [1, 0, 1]
+    assert "ArithmeticError: a bug" in caplog.text
+
+
 def test_a_timeout_of_nothing_expires_at_once(clock: Clock, timer: Timer) -> None:
     purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
     operation = Countdown(clock.now_ms, {"bytes"})
