@@ -119,7 +119,7 @@ class FetchHandler:
         if version < _TOPIC_IDS_FROM:
             # Versions below 7 have no error of the whole request.
             topics = [
-                TopicFetched(topic, None, [_without_records(each[0], error) for each in partitions])
+                TopicFetched(topic, None, [_not_served(each[0], error) for each in partitions])
                 for topic, _, partitions in fetch.topics
             ]
         return encode_fetch_response(version, FetchResponse(topics, error, fetch.session_id))
@@ -184,13 +184,13 @@ class FetchHandler:
                 # A session's topic that was unknown when it was named may be known by now.
                 name = self._whereabouts.topic_name(entry.topic_id)
                 if name is None:
-                    nameless.append((key, _unknown(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
+                    nameless.append((key, _not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
                     continue
                 entry = entry._replace(key=(name, entry.key[1]))
             if known(entry.key):
                 entries.append(entry)
             else:
-                refused.append((key, _unknown(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
+                refused.append((key, _not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)))
         return entries, nameless + refused
 
     # -- what is answered ------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class FetchHandler:
         partition = self._whereabouts.replicas.partitions.get((topic, answer.partition))
         if partition is None or partition.log.config.compression_type != "zstd":
             return answer
-        return _without_records(answer.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+        return _not_served(answer.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
 
 class _Pending:
@@ -288,22 +288,28 @@ def _forgotten(fetch: FetchRequest) -> list[SessionKey]:
     ]
 
 
-def _without_records(partition: int, error: ErrorCode) -> PartitionFetched:
-    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=())
+# An error of a partition, in Kafka's three forms: they differ in what is null and what is empty.
 
 
-def _unknown(partition: int, error: ErrorCode) -> PartitionFetched:
+def _not_served(partition: int, error: ErrorCode) -> PartitionFetched:
+    """The request failed, or is too old for the partition: no transactions, null for records."""
+    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=(), records=None)
+
+
+def _not_known(partition: int, error: ErrorCode) -> PartitionFetched:
+    """The cluster has no such partition: no transactions, no records."""
     return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=(), records=_NO_RECORDS)
 
 
-def _refusal(partition: int, error: ErrorCode) -> PartitionFetched:
-    return PartitionFetched(partition, error, _UNKNOWN, records=_NO_RECORDS)
+def _not_read(partition: int, error: ErrorCode) -> PartitionFetched:
+    """The replica could not be read: null for transactions, no records."""
+    return PartitionFetched(partition, error, _UNKNOWN, aborted_transactions=None, records=_NO_RECORDS)
 
 
 def _answer_of(found: Fetched, *, committed: bool) -> PartitionFetched:
     read, index = found.read, found.entry.key[1]
     if read is None:
-        return _refusal(index, found.error)
+        return _not_read(index, found.error)
     file = read.file
     diverging, aborted = NOT_DIVERGING, None
     if found.diverging is not None:

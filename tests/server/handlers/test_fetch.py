@@ -482,13 +482,23 @@ def test_other_isolation_levels_than_kafkas_are_refused(handler: FetchHandler, l
         fetch(handler, committed=level)
 
 
-def test_only_a_partition_that_is_known_is_told_without_transactions(
-    broker: Broker, handler: FetchHandler
-) -> None:
+def nothing_of(answer: FetchResponse) -> tuple:
+    ((_, _, (found,)),) = answer.topics
+    return found.aborted_transactions, found.records
+
+
+def test_errors_are_null_where_kafkas_are_and_empty_where_those_are(tmp_path) -> None:
+    broker = Broker(tmp_path, {TOPIC: {"compression.type": "zstd"}})
     broker.lead()
-    beyond = fetched(fetch(handler, wants(offset=9)))
-    unknown = fetched(fetch(handler, wants(8)))
-    assert (beyond.aborted_transactions, unknown.aborted_transactions) == (None, [])
+    handler = handler_of(broker)
+    not_read = fetch(handler, wants(offset=9), version=12)
+    not_known = fetch(handler, wants(8), version=12)
+    too_old = fetch(handler, version=9)
+    failed = handler.failed(fetch_request(wants(), version=12), ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert nothing_of(response(not_read)) == (None, b"")
+    assert nothing_of(response(not_known)) == ([], b"")
+    assert nothing_of(response(too_old)) == ([], None)
+    assert nothing_of(decode_fetch_response(12, b"".join(failed))) == ([], None)
 
 
 @pytest.mark.parametrize(("replica_id", "transactions"), [(-1, []), (-2, []), (OTHER_BROKER, None)])
