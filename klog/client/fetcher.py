@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from klog.client.cluster import NO_LEADER, Cluster, TopicPartition
 from klog.client.errors import ClientError, RefusedError
-from klog.client.offsets import EARLIEST, LATEST, Isolation, list_offsets
+from klog.client.offsets import Isolation, list_offsets
 from klog.client.patience import Patience
 from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
@@ -21,6 +21,7 @@ from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ChannelError, MalformedMessageError, UnexpectedResponseError
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import PartitionFetched, decode_fetch_response
+from klog.protocol.offset_times import EARLIEST, LATEST
 
 # The last version that names topics; later ones say ids, which older brokers do not have.
 _BY_NAME: Final = 12

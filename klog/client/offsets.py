@@ -14,8 +14,6 @@ from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import ChannelError
 from klog.protocol.messages import build, request_class, request_struct
 
-LATEST: Final = -1
-EARLIEST: Final = -2
 NOT_FOUND: Final = -1
 
 
@@ -31,7 +29,7 @@ def list_offsets(
     wanted: Mapping[TopicPartition, int],
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> dict[TopicPartition, int]:
-    """The offset of each partition for a time in ms, or LATEST, or EARLIEST; NOT_FOUND where no record is as
+    """The offset of each partition for a time (in ms, or of `offset_times`); NOT_FOUND where no record is as
     late.
 
     LATEST is the high watermark, for committed readers the last stable offset. Tries again while leaders

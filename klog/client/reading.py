@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from klog.client.cluster import Cluster, TopicPartition
 from klog.client.fetcher import Fetched, Fetcher, FetchSettings, Jumped
-from klog.client.offsets import EARLIEST, LATEST, NOT_FOUND, list_offsets
+from klog.client.offsets import NOT_FOUND, list_offsets
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import (
@@ -24,6 +24,7 @@ from klog.formats.columns import (
     RecordTable,
 )
 from klog.formats.errors import CorruptRecordError, KlogError
+from klog.protocol.offset_times import EARLIEST, LATEST
 from klog.storage.reader import OnProblem, SegmentReader
 from klog.storage.select import Bounds, compact
 

@@ -15,19 +15,15 @@ from typing import Final, NamedTuple
 from klog.formats.errors import CorruptRecordError, StorageError
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.offset_times import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from klog.replication.partition import ANY_EPOCH, CONSUMER, Partition, PartitionError
 from klog.server.handlers.answers import entity_of, part, send_answer
-from klog.server.handlers.segment_offsets import answer_version_0
+from klog.server.handlers.segment_offsets import as_consumers_see, newest_starts
 from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.time_lookup import TimedOffset, earliest, first_at_or_after, with_max_timestamp
 
-LATEST: Final = -1
-EARLIEST: Final = -2
-MAX_TIMESTAMP: Final = -3
-EARLIEST_LOCAL: Final = -4
-LATEST_TIERED: Final = -5
 DEBUGGING_REPLICA: Final = -2
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
@@ -37,7 +33,7 @@ _NOTHING: Final = TimedOffset(-1, -1, -1)
 
 # The version of the request that brought each special timestamp.
 _KNOWN_FROM: Final[Mapping[int, int]] = MappingProxyType(
-    {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+    {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 )
 
 _STARTS: Final = frozenset((EARLIEST, EARLIEST_LOCAL))
@@ -64,11 +60,8 @@ class ListOffsetsHandler:
 
     def handle(self, request: Request) -> None:
         """Answer at once; a time may have to be looked for in the log's files."""
-        if request.api_version == 0:
-            answer_version_0(request, self._whereabouts, self._clock_ms())
-            return
         asked = entity_of(request)
-        # Version 1 has no isolation level.
+        # Versions 0 and 1 have no isolation level.
         isolation_level = getattr(asked, "isolation_level", _READ_UNCOMMITTED)
         asker = _Asker(request.api_version, asked.replica_id, isolation_level)
         times = Counter(
@@ -92,18 +85,16 @@ class ListOffsetsHandler:
         self, request: Request, key: Key, asked: Entity, asker: _Asker, times: Mapping[Key, int]
     ) -> Entity:
         error, found = ErrorCode.NONE, _NOTHING
+        starts: tuple[int, ...] = ()
         try:
-            if times[key] > 1:
-                raise PartitionError(ErrorCode.INVALID_REQUEST)
-            timestamp = asked.timestamp
-            if timestamp < 0 and asker.version < _KNOWN_FROM.get(timestamp, asker.version + 1):
-                raise PartitionError(ErrorCode.UNSUPPORTED_VERSION)
-            if asker.replica_id == CONSUMER and asker.isolation_level not in _ISOLATION_LEVELS:
-                raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            _require_sense(asked, asker, times[key])
             partition = self._whereabouts.partition(key)
-            # Versions 1 to 3 know no leader epochs.
-            epoch = getattr(asked, "current_leader_epoch", ANY_EPOCH)
-            found = _offset(partition, timestamp, epoch, asker) or _NOTHING
+            if asker.version == 0:
+                starts = self._starts(partition, asked, asker.replica_id)
+            else:
+                # Versions 1 to 3 know no leader epochs.
+                epoch = getattr(asked, "current_leader_epoch", ANY_EPOCH)
+                found = _offset(partition, asked.timestamp, epoch, asker) or _NOTHING
         except PartitionError as refused:
             error = refused.error
             if error is ErrorCode.OFFSET_NOT_AVAILABLE and asker.version < _OFFSET_NOT_AVAILABLE_FROM:
@@ -117,10 +108,35 @@ class ListOffsetsHandler:
             "ListOffsetsPartitionResponse",
             partition_index=asked.partition_index,
             error_code=error,
+            old_style_offsets=starts,
             timestamp=found.timestamp,
             offset=found.offset,
             leader_epoch=found.leader_epoch,
         )
+
+    def _starts(self, partition: Partition, asked: Entity, replica_id: int) -> tuple[int, ...]:
+        """What version 0 asks for. Raises `PartitionError`, `OSError`, `StorageError`."""
+        if asked.max_num_offsets < 0:
+            raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        log = partition.log
+        with log.lock:
+            partition.require_epoch(ANY_EPOCH, leader_only=replica_id != DEBUGGING_REPLICA)
+            starts = newest_starts(log, asked.timestamp, asked.max_num_offsets, self._clock_ms())
+            high_watermark = log.high_watermark
+        return as_consumers_see(starts, high_watermark) if replica_id == CONSUMER else starts
+
+
+def _require_sense(asked: Entity, asker: _Asker, times: int) -> None:
+    """Raises `PartitionError` for what Kafka refuses before it looks for the partition."""
+    timestamp, version = asked.timestamp, asker.version
+    if times > 1 and version > 0:
+        raise PartitionError(ErrorCode.INVALID_REQUEST)
+    if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, version + 1):
+        raise PartitionError(ErrorCode.UNSUPPORTED_VERSION)
+    if asker.replica_id == CONSUMER and asker.isolation_level not in _ISOLATION_LEVELS:
+        raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if version == 0 and asked.max_num_offsets < 0:
+        raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def _offset(partition: Partition, timestamp: int, epoch: int, asker: _Asker) -> TimedOffset | None:
