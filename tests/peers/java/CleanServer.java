@@ -5,7 +5,6 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
-import java.util.function.Supplier;
 import kafka.log.Cleaner;
 import kafka.log.LogCleanerManager;
 import kafka.log.LogToClean;
@@ -15,7 +14,6 @@ import kafka.log.UnifiedLog$;
 import kafka.server.BrokerTopicStats;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.utils.Time;
-import org.apache.kafka.common.utils.Timer;
 import org.apache.kafka.server.util.KafkaScheduler;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.LogDirFailureChannel;
@@ -44,45 +42,6 @@ public final class CleanServer {
 
     private CleanServer() {}
 
-    /** The time that the caller chose; waiting is real. */
-    private static final class FixedTime implements Time {
-        private final long nowMs;
-
-        FixedTime(long nowMs) {
-            this.nowMs = nowMs;
-        }
-
-        @Override
-        public long milliseconds() {
-            return nowMs;
-        }
-
-        @Override
-        public long hiResClockMs() {
-            return Time.SYSTEM.hiResClockMs();
-        }
-
-        @Override
-        public long nanoseconds() {
-            return Time.SYSTEM.nanoseconds();
-        }
-
-        @Override
-        public void sleep(long ms) {
-            Time.SYSTEM.sleep(ms);
-        }
-
-        @Override
-        public void waitObject(Object watched, Supplier<Boolean> condition, long deadlineMs) throws InterruptedException {
-            Time.SYSTEM.waitObject(watched, condition, deadlineMs);
-        }
-
-        @Override
-        public Timer timer(long timeoutMs) {
-            return Time.SYSTEM.timer(timeoutMs);
-        }
-    }
-
     private static final class Unhindered extends AbstractFunction1<TopicPartition, BoxedUnit> {
         @Override
         public BoxedUnit apply(TopicPartition partition) {
@@ -106,7 +65,8 @@ public final class CleanServer {
 
     private static String answer(String[] fields, KafkaScheduler scheduler) {
         try {
-            Time time = new FixedTime(Long.parseLong(fields[1]));
+            SetTime time = new SetTime();
+            time.nowMs = Long.parseLong(fields[1]);
             UnifiedLog log = load(fields, time, scheduler);
             String outcome = clean(log, fields, time);
             settle(scheduler);

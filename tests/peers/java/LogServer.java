@@ -10,7 +10,6 @@ import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Supplier;
 import kafka.log.UnifiedLog;
 import kafka.log.UnifiedLog$;
 import kafka.server.BrokerTopicStats;
@@ -19,7 +18,6 @@ import org.apache.kafka.common.message.DescribeProducersResponseData.ProducerSta
 import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.record.FileRecords;
 import org.apache.kafka.common.record.MemoryRecords;
-import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.server.common.MetadataVersion;
 import org.apache.kafka.server.common.OffsetAndEpoch;
 import org.apache.kafka.server.util.KafkaScheduler;
@@ -217,31 +215,6 @@ public final class LogServer {
             done.await(10, TimeUnit.SECONDS);
         } catch (InterruptedException stopped) {
             Thread.currentThread().interrupt();
-        }
-    }
-
-    /** A wall clock that stands where the last request set it. */
-    private static final class SetTime implements Time {
-        private volatile long nowMs;
-
-        @Override
-        public long milliseconds() {
-            return nowMs;
-        }
-
-        @Override
-        public long nanoseconds() {
-            return Time.SYSTEM.nanoseconds();
-        }
-
-        @Override
-        public void sleep(long ms) {
-            Time.SYSTEM.sleep(ms);
-        }
-
-        @Override
-        public void waitObject(Object object, Supplier<Boolean> condition, long deadlineMs) throws InterruptedException {
-            Time.SYSTEM.waitObject(object, condition, deadlineMs);
         }
     }
 }
