@@ -172,7 +172,7 @@ def test_a_controller_that_always_fails_tries_again_and_again_but_not_hotly(
     store.delete(paths.DELETE_TOPICS)
 
     def failures() -> int:
-        return sum("the controller failed" in record.message for record in list(caplog.records))
+        return sum("the controller failed" in record.getMessage() for record in list(caplog.records))
 
     eventually(lambda: failures() >= 2)
     time.sleep(0.5)

@@ -14,7 +14,16 @@ from klog.config.keys import ConfigError
 from klog.server.listeners import read_listeners
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.settings import network_settings
-from tests.server.network.servers import CREATE_TOPICS, Calling, Client, Echo, eventually, frame, running
+from tests.server.network.servers import (
+    CREATE_TOPICS,
+    TIMEOUT_S,
+    Calling,
+    Client,
+    Echo,
+    eventually,
+    frame,
+    running,
+)
 
 HEADER_BYTES = 10
 
@@ -89,7 +98,9 @@ def test_connections_that_go_give_back_what_they_have_taken():
 def test_a_starved_connection_does_not_hold_up_the_stop():
     held = []
     with (
-        running(Calling(held.append), queued_max_request_bytes=1) as server,
+        running(
+            Calling(held.append), queued_max_request_bytes=1, stop_timeout_ms=2 * TIMEOUT_S * 1000
+        ) as server,
         Client(server) as one,
         Client(server) as two,
     ):
@@ -100,7 +111,7 @@ def test_a_starved_connection_does_not_hold_up_the_stop():
         threading.Timer(0.1, held[0].respond, [[b"done"]]).start()
         started_s = time.monotonic()
         server.stop()
-        assert time.monotonic() - started_s < 3
+        assert time.monotonic() - started_s < TIMEOUT_S
         assert one.receive() == (1, b"done")
         assert two.is_closed()
 

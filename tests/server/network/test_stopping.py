@@ -70,7 +70,8 @@ def test_a_stopped_server_has_closed_all_and_ended_its_threads():
 @pytest.mark.parametrize("body", [b"small", bytes(200_000)])
 def test_stopping_waits_for_the_answers_that_are_outstanding(body):
     waiting = []
-    server = SocketServer([Listener("TEST", "127.0.0.1", 0)], NetworkSettings(), Calling(waiting.append))
+    settings = NetworkSettings(stop_timeout_ms=TIMEOUT_S * 1000)
+    server = SocketServer([Listener("TEST", "127.0.0.1", 0)], settings, Calling(waiting.append))
     server.bind()
     server.start()
     with Client(server) as client:
@@ -100,7 +101,7 @@ def test_stopping_does_not_wait_for_ever():
 
 def test_stopping_under_load_ends():
     stop = threading.Event()
-    with running(Echo(), io_threads=2, stop_timeout_ms=60_000) as server:
+    with running(Echo(), io_threads=2, stop_timeout_ms=2 * TIMEOUT_S * 1000) as server:
         clients = [Client(server) for _ in range(8)]
 
         def load(client: Client, size: int) -> None:
