@@ -68,10 +68,9 @@ class Request:
         end = _HEAD.size
         if client_size > 0:
             end = end_of(frame, end, client_size)
-        elif client_size < -1:
-            raise MalformedMessageError(f"a client id of {client_size} bytes")
         # What ends the response header: tagged fields, none so far.
         self.header_end = b"\0" if flexible and self.api_key != ApiKey.API_VERSIONS else b""
+        # Null is -1, and any other negative size to Kafka's reader.
         self._client = frame[_HEAD.size : end] if client_size >= 0 else None
         if flexible:
             end = end + 1 if len(frame) > end and frame[end] == 0 else read_tags(frame, end)[1]

@@ -36,7 +36,6 @@ BAD_FRAMES = {
     "an unknown version": frame(b"", version=99),
     "a negative key": frame(b"", api_key=-1),
     "a client id that ends after the frame": struct.pack(">ihhih", 10, 0, 7, 1, 100),
-    "a client id of negative size": struct.pack(">ihhih", 10, 0, 7, 1, -2),
     "tagged fields that end after the frame": struct.pack(">ihhih", 12, 3, 12, 1, -1) + b"\x01\x05",
     "an HTTP request": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "a TLS client hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from contextlib import suppress
 
 import pytest
@@ -54,6 +55,14 @@ def test_a_request_reads_its_header_as_the_protocol_room_does(connection, raw):
     assert (request.api_key, request.api_version, request.correlation_id) == expected[:3]
     assert request.client_id == expected.client_id
     assert request.body == raw[expected.body_position_bytes :]
+
+
+@pytest.mark.parametrize("size", [-1, -2, -(2**15)])
+def test_every_negative_size_of_a_client_id_is_null(connection, size):
+    raw = struct.pack(">hhih", 0, 7, 3, size) + b"body"
+    request = Request(connection, bytearray(raw), 0)
+    assert (request.client_id, bytes(request.body)) == (None, b"body")
+    assert decode_request_header(raw).client_id is None
 
 
 def test_a_large_frame_makes_room_as_bytes_come():
