@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 from klog.config.broker import KEYS_BY_NAME, BrokerConfig
 from klog.config.broker_checks import check_together
 from klog.config.keys import INT64_MAX, ConfigError, ConfigKey, Dynamic, Type, at_least
+from klog.config.password_encoder import OLD_SECRET, SECRET, encoder_of
 from klog.formats.errors import UsageError
 
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
@@ -44,6 +46,11 @@ _SYNONYM_GROUPS: Final = (
 )
 _FLUSH: Final = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
+_PASSWORDS: Final = tuple(
+    name
+    for name, key in KEYS_BY_NAME.items()
+    if key.type is Type.PASSWORD and key.dynamic is not Dynamic.READ_ONLY
+)
 _LISTENER_THREADS: Final = re.compile(r"listener\.name\.([^.]*)\.num\.network\.threads")
 # Thread counts may at most be halved or doubled at a time.
 _THREADS: Final = (
@@ -153,14 +160,11 @@ def _check_threads(name: str, old: int, new: int) -> None:
         raise UsageError(f"{failed}, value should not be greater than double the current value {old}")
 
 
-def applicable(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """Of the dynamic configs that the tree holds those that can be applied, and the names of the others:
-    among them passwords, which are Kafka's, encrypted with its `password.encoder.secret`."""
+def applicable(texts: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
+    """Of dynamic configs those that can be applied, and the names of the others."""
     kept: dict[str, str] = {}
-    passed_over = passwords(stored)
-    for name, text in stored.items():
-        if name in passed_over:
-            continue
+    passed_over: list[str] = []
+    for name, text in texts.items():
         try:
             _check_value(name, text)
         except ConfigError:
@@ -174,6 +178,47 @@ def applicable(stored: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str
 
 
 def passwords(names: Iterable[str]) -> list[str]:
-    """Those of the configs that hold secrets."""
-    keys = ((name, broker_key(name)) for name in names)
-    return [name for name, key in keys if key is not None and key.sensitive]
+    """Those of the configs that hold secrets, a plugin's among them; the tree has them encrypted."""
+    return [name for name in names if name.endswith(_PASSWORDS)]
+
+
+def decoded(stored: Mapping[str, str], config: BrokerConfig) -> tuple[dict[str, str], dict[str, str]]:
+    """Dynamic configs as the tree holds them with their secrets read, and why some of them cannot be."""
+    encoder, texts, unreadable = encoder_of(config), dict(stored), {}
+    for name in passwords(stored):
+        try:
+            if encoder is None:
+                raise UsageError(f"{SECRET} is not set")
+            texts[name] = encoder.decode(stored[name])
+        except UsageError as error:
+            del texts[name]
+            unreadable[name] = str(error)
+    return texts, unreadable
+
+
+def encoded(texts: Mapping[str, str], config: BrokerConfig, *, per_broker: bool) -> dict[str, str]:
+    """Dynamic configs as the tree is to hold them. Raises `UsageError` for secrets that it cannot hold."""
+    secrets = passwords(texts)
+    encoder = encoder_of(config)
+    if secrets and not per_broker:
+        raise UsageError(f"Password config can be defined only at broker level: {', '.join(secrets)}")
+    if secrets and encoder is None:
+        raise UsageError(
+            f"Password encoder secret not configured: {', '.join(secrets)}", cure=f"set {SECRET}"
+        )
+    return {**texts, **{name: encoder.encode(texts[name]) for name in secrets if encoder is not None}}
+
+
+def encoded_anew(stored: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
+    """Dynamic configs of which those secrets that the old secret can read are encrypted with the new one.
+
+    Raises `UsageError` when there are such and no new one.
+    """
+    old, readable = encoder_of(config, OLD_SECRET), dict[str, str]()
+    if old is None:
+        return dict(stored)
+    for name in passwords(stored):
+        # What was encrypted anew before is left as it is: the old secret may stay in the file for a while.
+        with suppress(UsageError):
+            readable[name] = old.decode(stored[name])
+    return {**stored, **encoded(readable, config, per_broker=True)}

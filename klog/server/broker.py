@@ -187,6 +187,7 @@ class Broker:
             self._topic_config_changed,
             self._unclean_enabled,
         )
+        self._changes.renew_secrets()
         self._changes.load()
         self.logs.settings = ManagerSettings.of(self.live.broker(), tuple(self._directories))
         for topic, overrides in self._changes.topic_overrides().items():

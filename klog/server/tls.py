@@ -1,31 +1,33 @@
 """TLS of a listener: what its configs ask for, made ready for use, and what may take its place.
 
-Rules: `ssl.*` of Kafka's documentation, "Broker Configs"; KIP-651 (PEM files: a key and a certificate chain
-in one); KIP-226 and KIP-978 (a listener takes another certificate while the broker runs, for the same holder
-unless `ssl.allow.dn.changes`, `ssl.allow.san.changes`).
+Rules: `ssl.*` of Kafka's documentation, "Broker Configs"; KIP-651 (PEM: a key and a certificate chain in one
+file, or each in a config of its own); KIP-226 and KIP-978 (a listener takes another certificate while the
+broker runs, for the same holder unless `ssl.allow.dn.changes`, `ssl.allow.san.changes`).
 """
 
 from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError, text_of
 from klog.formats.errors import FormatError, UsageError
-from klog.server.certificates import Holder, holder_of
+from klog.server.certificates import Holder, Pem, holder_of
 
+_HIDDEN: Final = "[hidden]"
 _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
 class TlsSettings(NamedTuple):
     """What the configs say."""
 
-    keystore: str
+    keystore: Pem
     key_password: str | None
-    truststore: str | None
+    truststore: Pem | None
     client_auth: str
     checks_names: bool
     allow_dn_changes: bool
@@ -55,12 +57,12 @@ def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None) ->
         stamp = _stamp(settings)
         if present is not None and present.settings == settings and present.stamp == stamp:
             return present
-        with open(settings.keystore, encoding="ascii", errors="replace") as file:
-            holder = holder_of(file.read())
+        holder = holder_of(settings.keystore.read())
         return Tls(settings, stamp, holder, _context(settings), _to_brokers(settings))
     except (OSError, FormatError) as error:
         # What OpenSSL refuses is an OSError, too.
-        raise ConfigError("ssl.keystore.location", settings.keystore, f"cannot be used: {error}") from error
+        keystore = settings.keystore
+        raise ConfigError(keystore.config, keystore.shown, f"cannot be used: {error}") from error
 
 
 def check_between_brokers(tls: Tls) -> None:
@@ -72,9 +74,10 @@ def check_between_brokers(tls: Tls) -> None:
         client = _to_brokers(settings._replace(checks_names=False))
         _shake_hands(client, tls.context)
     except OSError as error:
+        truststore = settings.truststore
         raise ConfigError(
-            "ssl.truststore.location",
-            str(settings.truststore),
+            "ssl.truststore.location" if truststore is None else truststore.config,
+            str(None if truststore is None else truststore.shown),
             f"brokers could not connect to each other: {error}",
             cure="name a file with the certificate of who has signed those of the brokers",
         ) from error
@@ -117,18 +120,10 @@ def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
     def text(key: str) -> str | None:
         return text_of(config.of_listener(listener, key)) or None
 
-    keystore = text("ssl.keystore.location")
-    if keystore is None or text("ssl.keystore.type") != "PEM":
-        raise ConfigError(
-            "ssl.keystore.location",
-            str(keystore),
-            f"listener {listener} needs a key and a certificate chain in one PEM file",
-            cure="set ssl.keystore.type=PEM and ssl.keystore.location",
-        )
     return TlsSettings(
-        keystore,
+        _keystore(text, listener),
         text("ssl.key.password"),
-        text("ssl.truststore.location"),
+        _truststore(text),
         text("ssl.client.auth") or "none",
         text("ssl.endpoint.identification.algorithm") is not None,
         config.flag("ssl.allow.dn.changes"),
@@ -136,25 +131,65 @@ def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
     )
 
 
+def _keystore(text: Callable[[str], str | None], listener: str) -> Pem:
+    location = text("ssl.keystore.location")
+    key, chain = text("ssl.keystore.key"), text("ssl.keystore.certificate.chain")
+    if text("ssl.keystore.type") != "PEM" or location is key is chain is None:
+        raise ConfigError(
+            "ssl.keystore.location",
+            str(location),
+            f"listener {listener} needs a key and a certificate chain in one PEM file",
+            cure="set ssl.keystore.type=PEM and ssl.keystore.location",
+        )
+    if text("ssl.keystore.password") is not None:
+        why = "a PEM store has no password, only its key has one: ssl.key.password"
+        raise ConfigError("ssl.keystore.password", _HIDDEN, why)
+    if key is chain is None:
+        return Pem("ssl.keystore.location", location)
+    if key is None or chain is None:
+        why = "ssl.keystore.key and ssl.keystore.certificate.chain belong together"
+        raise ConfigError("ssl.keystore.key", _HIDDEN, why)
+    if location is not None:
+        why = "ssl.keystore.location names another key store"
+        raise ConfigError("ssl.keystore.key", _HIDDEN, why, cure="set only one of them")
+    return Pem("ssl.keystore.key", None, f"{chain}\n{key}")
+
+
+def _truststore(text: Callable[[str], str | None]) -> Pem | None:
+    location, certificates = text("ssl.truststore.location"), text("ssl.truststore.certificates")
+    if certificates is None:
+        return None if location is None else Pem("ssl.truststore.location", location)
+    if location is not None or text("ssl.truststore.type") != "PEM":
+        why = "they need ssl.truststore.type=PEM and no ssl.truststore.location"
+        raise ConfigError("ssl.truststore.certificates", _HIDDEN, why)
+    return Pem("ssl.truststore.certificates", None, certificates)
+
+
 def _stamp(settings: TlsSettings) -> tuple[tuple[int, int], ...]:
-    files = [settings.keystore] + ([] if settings.truststore is None else [settings.truststore])
-    found = [os.stat(path) for path in files]
+    stores = (settings.keystore, settings.truststore)
+    found = [os.stat(each.path) for each in stores if each is not None and each.path is not None]
     return tuple((each.st_mtime_ns, each.st_size) for each in found)
 
 
 def _context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Without a password an encrypted key would be asked for on the terminal.
-    context.load_cert_chain(settings.keystore, password=settings.key_password or "")
+    _load(context, settings)
     if settings.truststore is not None:
-        context.load_verify_locations(settings.truststore)
+        context.load_verify_locations(cadata=settings.truststore.read())
     context.verify_mode = _VERIFY[settings.client_auth]
     return context
 
 
 def _to_brokers(settings: TlsSettings) -> ssl.SSLContext:
     """With the listener's own certificate, should the other side ask for one."""
-    context = ssl.create_default_context(cafile=settings.truststore)
+    truststore = settings.truststore
+    context = ssl.create_default_context(cadata=None if truststore is None else truststore.read())
     context.check_hostname = settings.checks_names
-    context.load_cert_chain(settings.keystore, password=settings.key_password or "")
+    _load(context, settings)
     return context
+
+
+def _load(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    with settings.keystore.as_file() as path:
+        # Without a password an encrypted key would be asked for on the terminal.
+        context.load_cert_chain(path, password=settings.key_password or "")

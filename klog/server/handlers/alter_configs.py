@@ -13,7 +13,7 @@ from typing import Protocol
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
 from klog.config.broker import BrokerConfig
 from klog.config.broker_topics import check_topic_overrides
-from klog.config.dynamic import applicable, check_dynamic_configs, passwords
+from klog.config.dynamic import applicable, check_dynamic_configs, decoded, encoded
 from klog.config.keys import ConfigError, ConfigKey
 from klog.config.topic import KEYS_BY_NAME as TOPIC_KEYS
 from klog.formats.errors import KlogError, UsageError
@@ -139,27 +139,21 @@ class AlterConfigsHandler:
         if name:
             check_broker_id(name, self._broker_id)
         path = f"brokers/{self._broker_id if name else DEFAULT_ENTITY}"
-        stored = read_config(self._store, path)
-        present, _ = applicable(stored, per_broker=bool(name))
-        # Passwords that Kafka has encrypted mean nothing to this broker, and stay as they are.
-        secrets = {each: stored[each] for each in passwords(stored)}
+        stored, old = read_config(self._store, path), self._config()
+        texts, unreadable = decoded(stored, old)
+        present, _ = applicable(texts, per_broker=bool(name))
+        # Secrets that mean nothing to this broker stay as they are.
+        secrets = {each: stored[each] for each in unreadable}
         configs = change({**present, **secrets})
         readable = {each: text for each, text in configs.items() if secrets.get(each) != text}
         try:
-            check_dynamic_configs(self._config(), readable, per_broker=bool(name))
-            old = self._config()
+            check_dynamic_configs(old, readable, per_broker=bool(name))
             self._check(old.changed(per_broker=readable) if name else old.changed(cluster=readable))
         except UsageError as error:
             # A bad value is an invalid request here, and an invalid config for a topic (KAFKA-13609).
             raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        told = ", ".join(passwords(readable))
-        if told and not only_check:
-            raise RefusedError(
-                ErrorCode.INVALID_CONFIG,
-                f"{told}: secrets are not kept in the tree, they belong in the properties file",
-            )
         if not only_check:
-            change_config(self._store, path, configs)
+            change_config(self._store, path, {**configs, **encoded(readable, old, per_broker=bool(name))})
 
     def _alter_loggers(self, name: str, resource: Entity, *, only_check: bool) -> None:
         check_broker_id(name, self._broker_id)

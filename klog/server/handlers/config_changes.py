@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from klog.config.broker import BrokerConfig
-from klog.config.dynamic import applicable
+from klog.config.dynamic import applicable, decoded, encoded_anew
 from klog.formats.errors import KlogError, UsageError
-from klog.metadata.configs import read_config, read_configs
+from klog.metadata.configs import change_config, read_config, read_configs
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.paths import DEFAULT_ENTITY
 from klog.metadata.store import MetadataStore
@@ -50,6 +50,17 @@ class ConfigChanges:
         self._topic_changed = topic_changed
         self._unclean_enabled = unclean_enabled
 
+    def renew_secrets(self) -> None:
+        """Writes the secrets that were encrypted with `password.encoder.old.secret` with the new one.
+
+        Raises `UsageError` when there is no new one.
+        """
+        path = f"brokers/{self._broker_id}"
+        stored = read_config(self._store, path)
+        renewed = encoded_anew(stored, self._config())
+        if renewed != stored:
+            change_config(self._store, path, renewed)
+
     def load(self) -> None:
         """The dynamic broker configs as they are in the tree: at the start, and in a new session."""
         self._read_brokers(DEFAULT_ENTITY, set_again=False)
@@ -78,10 +89,13 @@ class ConfigChanges:
 
     def _read_brokers(self, name: str, *, set_again: bool) -> None:
         per_broker = name != DEFAULT_ENTITY
-        kept, passed_over = applicable(read_config(self._store, f"brokers/{name}"), per_broker=per_broker)
+        old = self._config()
+        texts, unreadable = decoded(read_config(self._store, f"brokers/{name}"), old)
+        for secret, why in unreadable.items():
+            _log.error("The secret in %s of brokers/%s cannot be read: %s", secret, name, why)
+        kept, passed_over = applicable(texts, per_broker=per_broker)
         if passed_over:
             _log.error("Dynamic configs of brokers/%s are ignored: %s", name, ", ".join(sorted(passed_over)))
-        old = self._config()
         try:
             new = old.changed(per_broker=kept) if per_broker else old.changed(cluster=kept)
             if new != old or set_again:
