@@ -53,7 +53,7 @@ from klog.server.network import Request, SocketServer, work_on
 from klog.server.reconfiguration import Reconfiguration
 from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
-from klog.server.settings import controller_settings, log_directories, network_settings
+from klog.server.settings import controller_settings, log_directories, network_settings, resolved
 from klog.server.stores import open_store
 from klog.server.traffic import Traffic
 from klog.server.waiting_rooms import waiting_rooms
@@ -267,10 +267,10 @@ class Broker:
             elsewhere=elsewhere,
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
-        settings = network_settings(self.live.broker(), self._listeners)
+        settings = resolved(network_settings(self.live.broker(), self._listeners))
         self.network = SocketServer(self._listeners.bound, settings, dispatcher, clock_ms=monotonic_ms)
-        self.network.bind()
         closing.callback(self.network.stop)
+        self.network.bind()
         self._reconfiguration = Reconfiguration(
             self.live, self._listeners, self.network, self.logs, self.cleaner, self._endpoints_changed
         )

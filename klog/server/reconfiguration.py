@@ -18,7 +18,7 @@ from klog.server.cleaning import cleaner_config
 from klog.server.listeners import Listeners, check_listeners, read_listeners
 from klog.server.live_config import LiveConfig
 from klog.server.network import NetworkSettings, SocketServer
-from klog.server.settings import network_settings
+from klog.server.settings import network_settings, resolved
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings
@@ -30,7 +30,7 @@ def plan(config: BrokerConfig, old: Listeners) -> tuple[Listeners, NetworkSettin
     """What a broker that has the `old` listeners goes on with. Raises `UsageError` where it cannot."""
     new = read_listeners(config, old)
     check_listeners(old, new)
-    settings = network_settings(config, new)
+    settings = resolved(network_settings(config, new))
     for limits in settings.listener_limits.values():
         for name, value in zip(("max.connections", "max.connection.creation.rate"), limits, strict=True):
             if value <= 0:
@@ -53,7 +53,7 @@ class Reconfiguration:
         self.listeners = listeners
         self._live = live
         self._network = network
-        self._settings = network_settings(live.broker(), listeners)
+        self._settings = resolved(network_settings(live.broker(), listeners))
         self._logs = logs
         self._cleaner = cleaner
         self._endpoints_changed = endpoints_changed

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -20,6 +22,7 @@ from klog.server.listeners import Listeners
 from klog.server.network import ListenerLimits, NetworkSettings
 
 _LISTEN_BACKLOG: Final = 1024
+_OVERRIDES: Final = "max.connections.per.ip.overrides"
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]+")
 
 
@@ -66,7 +69,7 @@ def _limits(config: BrokerConfig, listener: str) -> ListenerLimits:
 
 
 def _per_ip(config: BrokerConfig) -> Mapping[str, int]:
-    key = "max.connections.per.ip.overrides"
+    key = _OVERRIDES
     found = {}
     for pair in filter(None, (config.text(key) or "").split(",")):
         host, _, limit = pair.strip().rpartition(":")
@@ -76,6 +79,26 @@ def _per_ip(config: BrokerConfig) -> Mapping[str, int]:
     if config.number("max.connections.per.ip") == 0 and not found:
         raise ConfigError("max.connections.per.ip", "0", f"it can be zero only if {key} is set")
     return found
+
+
+def resolved(settings: NetworkSettings) -> NetworkSettings:
+    """The settings with addresses in the place of host names, which are looked up now, as Kafka does.
+
+    Raises `ConfigError`.
+    """
+    overrides = settings.max_connections_per_ip_overrides
+    addresses = {_address_of(host): limit for host, limit in overrides.items()}
+    return replace(settings, max_connections_per_ip_overrides=addresses)
+
+
+def _address_of(host: str) -> str:
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:  # the latter where it cannot be a name
+        raise ConfigError(_OVERRIDES, host, f"the host has no address: {error}") from error
+    # Of several the first of IPv4, as in Java.
+    found.sort(key=lambda each: each[0] != socket.AF_INET)
+    return str(found[0][4][0])
 
 
 def controller_settings(broker_id: int, config: BrokerConfig) -> ControllerSettings:

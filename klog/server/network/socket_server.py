@@ -136,7 +136,7 @@ class SocketServer:
             except OSError:
                 sock.close()
                 raise
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # the latter where the host cannot be a name
             raise BindError(
                 f"cannot listen at {listener.host}:{listener.port} ({listener.name}): {error}",
                 cure="another port, or stop what uses it",
