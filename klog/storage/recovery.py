@@ -9,6 +9,7 @@ the same.
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Final
 
@@ -123,8 +124,12 @@ def _recover_segments(work: Recovery) -> None:
         pass
 
 
-def _floor(work: Recovery, bases: list[int]) -> int:
-    return max((base for base in bases if base <= work.settings.recovery_point), default=0)
+def _floor(work: Recovery, bases: list[int]) -> float:
+    """Base offset of the first segment that may not have been flushed."""
+    recovery_point = work.settings.recovery_point
+    if recovery_point is None:
+        return math.inf
+    return max((base for base in bases if base <= recovery_point), default=0)
 
 
 def _recover_unindexed(work: Recovery) -> bool:
@@ -283,7 +288,9 @@ def _conclude(work: Recovery) -> RecoveryPlan:
     segments = work.segments
     work.snapshots.drop_strays(bases)
     log_start = max(start, bases[0])
-    work.snapshots.state_at(end, log_start_offset=log_start, segments=segments, fresh_end=fresh_end)
+    # Of a log that was closed cleanly without any, Kafka takes empty ones: the loader's matter.
+    if work.settings.recovery_point is not None or work.snapshots.offsets:
+        work.snapshots.state_at(end, log_start_offset=log_start, segments=segments, fresh_end=fresh_end)
     steps = [
         *work.leftovers.steps,
         *work.splits,

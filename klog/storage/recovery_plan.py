@@ -16,7 +16,8 @@ from klog.storage.segment_scan import IndexSettings
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """How to recover. `recovery_point` is the offset below which segments are trusted (0: none are).
+    """How to recover. `recovery_point` is the offset below which segments are trusted (0: none are; None: all
+    are, for the broker stopped cleanly).
 
     `log_start_offset` is what `log-start-offset-checkpoint` says of the partition, 0 where it says nothing.
     `now_ms` decides which producers have expired.
@@ -25,7 +26,7 @@ class RecoverySettings:
     now_ms: int
     index: IndexSettings = field(default_factory=IndexSettings)
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
-    recovery_point: int = 0
+    recovery_point: int | None = 0
     log_start_offset: int = 0
 
 

@@ -85,16 +85,52 @@ def load_log(
 
     `on_recovery` is told the directory before a recovery, which reads all that was not known to be flushed.
     """
+    loaded = _load(directory, config, settings, on_recovery)
+    loaded.state.segments[-1].activate()
+    return loaded
+
+
+def _load(
+    directory: str, config: TopicConfig, settings: LoadSettings, on_recovery: Callable[[str], None]
+) -> Loaded:
     files = _without_deleted(list_partition(directory))
-    if settings.clean and _untouched(files):
-        state = _trusted(directory, config, settings, files)
-        if state is not None:
+    recovery_point: int | None = settings.recovery_point
+    if settings.clean:
+        try:
+            return _trusted(directory, config, settings, files, on_recovery)
+        except CorruptRecordError:
+            files, recovery_point = list_partition(directory), _ALL  # not as clean as it seemed
+    on_recovery(directory)
+    return _recovered(directory, config, settings, files, recovery_point)
+
+
+def _trusted(
+    directory: str,
+    config: TopicConfig,
+    settings: LoadSettings,
+    files: PartitionFiles,
+    on_recovery: Callable[[str], None],
+) -> Loaded:
+    """The log as it is; where something is left over or missing, that is settled and no more is read."""
+    if _untouched(files):
+        state = _opened(directory, config, settings, files)
+        aborted_too_early = any(
+            txn.last_offset < segment.base_offset for segment in state.segments for txn in segment.aborted()
+        )
+        if not aborted_too_early and state.log_end_offset >= settings.log_start_offset:
             return Loaded(state)
     on_recovery(directory)
-    return _recovered(directory, config, settings, files)
+    return _recovered(directory, config, settings, files, None)
 
 
-def _recovered(directory: str, config: TopicConfig, settings: LoadSettings, files: PartitionFiles) -> Loaded:
+def _recovered(
+    directory: str,
+    config: TopicConfig,
+    settings: LoadSettings,
+    files: PartitionFiles,
+    recovery_point: int | None,
+) -> Loaded:
+    """`recovery_point` as in `RecoverySettings`."""
     # Only here: most brokers that start were stopped cleanly.
     from klog.storage.recovery import plan_recovery
     from klog.storage.recovery_plan import RecoverySettings
@@ -105,10 +141,11 @@ def _recovered(directory: str, config: TopicConfig, settings: LoadSettings, file
         settings.now_ms,
         IndexSettings(config.index_interval_bytes, config.segment_index_bytes),
         settings.producer_expiration_ms,
-        _ALL if settings.clean else settings.recovery_point,
+        recovery_point,
         settings.log_start_offset,
     )
-    _empty_indexes(files, recovery.recovery_point)
+    if recovery_point is not None:
+        _empty_indexes(files, recovery_point)
     plan = plan_recovery(directory, recovery)
     quarantine, why_lost = None, None
     try:
@@ -161,20 +198,6 @@ def _untouched(files: PartitionFiles) -> bool:
     )
 
 
-def _trusted(
-    directory: str, config: TopicConfig, settings: LoadSettings, files: PartitionFiles
-) -> LogState | None:
-    """The log as it is; None where it is not as clean as it seemed."""
-    try:
-        state = _opened(directory, config, settings, files)
-    except CorruptRecordError:
-        return None
-    aborted_too_early = any(
-        txn.last_offset < segment.base_offset for segment in state.segments for txn in segment.aborted()
-    )
-    return None if aborted_too_early or state.log_end_offset < settings.log_start_offset else state
-
-
 def _opened(directory: str, config: TopicConfig, settings: LoadSettings, files: PartitionFiles) -> LogState:
     segments = [LogSegment(directory, base, config, settings.now_ms) for base in files.segments]
     end = segments[-1].next_offset()
@@ -191,7 +214,6 @@ def _opened(directory: str, config: TopicConfig, settings: LoadSettings, files: 
         now_ms=settings.now_ms,
         replay=not settings.clean,
     )
-    segments[-1].activate()
     recovery_point = end if settings.clean else max(min(settings.recovery_point, end), start)
     return LogState(tuple(segments), producers, snapshots, epochs, start, end, recovery_point)
 

@@ -11,7 +11,7 @@ import pytest
 from klog.formats.columns import BatchTable
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.kernel import scan
-from klog.formats.names import FileKind, FileState, parse_directory
+from klog.formats.names import FileKind, FileState, parse_directory, segment_file
 from klog.storage.log.loading import Loaded, load_log
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.mutations import Disk
@@ -102,6 +102,28 @@ def test_a_clean_log_that_ends_inside_a_batch_is_not_as_clean_as_it_seemed(tmp_p
     again, loaded = reload(log, tmp_path, clean=True)
     assert again.log_end_offset == 2
     assert [finding.what for finding in loaded.findings] == ["last batch needs 71 bytes, 70 are left"]
+
+
+@pytest.mark.parametrize("leftover", ["00000000000000000003.log.cleaned", "00000000000000000099.index"])
+def test_what_is_left_over_in_a_clean_log_goes_and_no_record_is_read_for_it(
+    tmp_path: Path, leftover: str
+) -> None:
+    log = new_log(tmp_path, {"index.interval.bytes": "0"})
+    fill(log, 5)
+    log.close()
+    before = files(Path(log.directory))
+    with open(log.segments.active.path(FileKind.LOG), "r+b") as file:
+        file.seek(2 * 71 + 65)
+        file.write(b"\xff")
+    Path(log.directory, leftover).write_bytes(b"12345678")
+    again, loaded = reload(log, tmp_path, clean=True)
+    assert again.log_end_offset == 5
+    assert [finding.name for finding in loaded.findings] == [leftover]
+    again.close()
+    after = files(Path(log.directory))
+    assert {name for name in before.keys() | after if before.get(name) != after.get(name)} == {
+        segment_file(FileKind.LOG, 0)
+    }
 
 
 def test_recovery_goes_on_as_kafka_s_where_nothing_can_be_kept(tmp_path: Path) -> None:
