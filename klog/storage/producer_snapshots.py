@@ -14,6 +14,7 @@ from klog.formats.columns import STOP_BAD_SIZE, BatchTable
 from klog.formats.errors import FormatError
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
+from klog.storage.producer_history import History
 from klog.storage.producer_state import ProducerState, pack_snapshot, unpack_snapshot
 from klog.storage.segment_split import OpenSegment
 
@@ -52,7 +53,7 @@ class Snapshots:
     `now_ms` and `expiration_ms` decide which idle producers are forgotten when a snapshot is loaded.
     `replayed` are the base offsets of the segments that were read.
     `end_bytes` says where segments will end (by base offset), for those that are to be cut.
-    `ended`, where one is given, collects the transactions that ended in them (see `ProducerState`).
+    `history`, where one is given, collects what they say and no snapshot keeps.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Snapshots:
         on_bad: OnBadSnapshot | None = None,
         on_unreadable: Callable[[str], None] | None = None,
         open_segment: OpenSegment = open_for_reading,
-        ended: list[tuple[int, int]] | None = None,
+        history: History | None = None,
     ) -> None:
         self._paths = dict(paths)
         self._now_ms = now_ms
@@ -73,7 +74,7 @@ class Snapshots:
         self._on_bad = on_bad
         self._on_unreadable = on_unreadable
         self._open_segment = open_segment
-        self._ended = ended
+        self._history = history
         self._taken: dict[int, bytes] = {}
         self._present: set[int] = set(paths)
         self.replayed: set[int] = set()
@@ -114,7 +115,7 @@ class Snapshots:
         self.drop([at for at in self.offsets if at > offset or at <= log_start_offset])
         if offset == fresh_end:
             # Kafka takes a fresh state for one that is up to date.
-            state = ProducerState(max(fresh_end, log_start_offset), self._ended)
+            state = ProducerState(max(fresh_end, log_start_offset), self._history)
             state.snapshot_offset = max(self.offsets, default=log_start_offset)
         else:
             state = self._newest(log_start_offset)
@@ -134,11 +135,11 @@ class Snapshots:
                 if self._on_bad is not None:
                     self._on_bad(offset, error)
                 continue
-            state = ProducerState(offset, self._ended)
+            state = ProducerState(offset, self._history)
             state.load(entries, self._now_ms, self._expiration_ms)
             state.snapshot_offset = offset
             return state
-        state = ProducerState(log_start_offset, self._ended)
+        state = ProducerState(log_start_offset, self._history)
         state.snapshot_offset = log_start_offset
         return state
 

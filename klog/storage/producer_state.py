@@ -9,7 +9,8 @@ stores: the last batch of a producer. Time comes from outside. Which snapshot to
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats import kernel
@@ -27,6 +28,7 @@ from klog.formats.constants import (
     TXN_INDEX_VERSION,
 )
 from klog.formats.errors import FormatError
+from klog.storage.producer_history import BATCHES_REMEMBERED, History, sent_batch
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
@@ -68,12 +70,12 @@ class AbortedTxn(NamedTuple):
 class ProducerState:
     """Producers and open transactions up to `end_offset` (exclusive).
 
-    `aborted` collects the transactions that were aborted since it was last emptied; `ended`, where one is
-    given, all that have ended, as offsets of their first record and marker; `complaints` what a broker would
-    not have let into the log (as offset and sentence), after which Kafka refuses to start.
+    `aborted` collects the transactions that were aborted since it was last emptied; `history`, where one is
+    given, what no snapshot keeps; `complaints` what a broker would not have let into the log (as offset and
+    sentence), after which Kafka refuses to start.
     """
 
-    def __init__(self, end_offset: int = 0, ended: list[tuple[int, int]] | None = None) -> None:
+    def __init__(self, end_offset: int = 0, history: History | None = None) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self.open_txns: dict[int, int] = {}  # first offset -> producer id
         self.end_offset = end_offset
@@ -81,7 +83,7 @@ class ProducerState:
         self.aborted: list[AbortedTxn] = []
         self.lone_aborts: set[tuple[int, int]] = set()  # (producer, offset) of markers that closed nothing
         self.complaints: list[tuple[int, str]] = []
-        self._ended = ended
+        self._history = history
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int) -> None:
         """Take over a snapshot's entries, but for producers that were idle too long and have nothing open."""
@@ -89,6 +91,9 @@ class ProducerState:
             if entry.txn_first_offset < 0 and now_ms - entry.timestamp >= expiration_ms:
                 continue
             self.producers[entry.producer_id] = entry
+            if self._history is not None and entry.last_offset >= 0:
+                batch = sent_batch(*entry[2:6])
+                self._history.sent(entry.producer_id, entry.epoch, batch)
             if entry.txn_first_offset >= 0:
                 self.open_txns[entry.txn_first_offset] = entry.producer_id
 
@@ -108,6 +113,8 @@ class ProducerState:
             if self.open_txns or any(value & _TRANSACTION_BITS for value in attributes):
                 return self._take_each(data, table, first, last)
             self._take_last(table, {pid: row for row, pid in enumerate(producer_ids, first)})
+            if self._history is not None:
+                self._note_batches(table, producer_ids, first)
         self._advance(table, last)
         return last
 
@@ -123,6 +130,24 @@ class ProducerState:
         for producer_id, row in last_row_of.items():
             if producer_id >= 0:
                 self._append(table, row, self.producers.get(producer_id) or ProducerEntry(producer_id))
+
+    def _note_batches(self, table: BatchTable, producer_ids: Sequence[int], first: int) -> None:
+        """Tell the history the last batches of each producer."""
+        rows_of: dict[int, deque[int]] = {}
+        for row, producer_id in enumerate(producer_ids, first):
+            if producer_id >= 0:
+                rows_of.setdefault(producer_id, deque(maxlen=BATCHES_REMEMBERED)).append(row)
+        for rows in rows_of.values():
+            for row in rows:
+                self._note_batch(table, row)
+
+    def _note_batch(self, table: BatchTable, row: int) -> None:
+        if self._history is not None:
+            last_offset = table.last_offset[row]
+            delta = last_offset - table.base_offset[row]
+            last_sequence = _last_sequence(table.base_sequence[row], delta)
+            batch = sent_batch(last_sequence, last_offset, delta, table.max_timestamp[row])
+            self._history.sent(table.producer_id[row], table.producer_epoch[row], batch)
 
     def _append(self, table: BatchTable, row: int, entry: ProducerEntry) -> None:
         last_offset = table.last_offset[row]
@@ -159,6 +184,7 @@ class ProducerState:
             what = f"producer {entry.producer_id} wrote outside of its open transaction"
             self.complaints.append((base_offset, what))
         self._append(table, row, entry)
+        self._note_batch(table, row)
 
     def _take_marker(self, data: Bytes, table: BatchTable, row: int, entry: ProducerEntry) -> bool:
         """Close the producer's transaction; False where the control batch does not decode."""
@@ -188,8 +214,8 @@ class ProducerState:
 
     def _complete(self, entry: ProducerEntry, offset: int, *, aborted: bool) -> None:
         first_offset = entry.txn_first_offset
-        if self._ended is not None:
-            self._ended.append((first_offset, offset))
+        if self._history is not None:
+            self._history.ended.append((first_offset, offset))
         if aborted:
             others = [first for first, pid in self.open_txns.items() if pid != entry.producer_id]
             stable = min(others, default=offset + 1)

@@ -396,10 +396,12 @@ class PartitionLog:
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self.epochs.truncate_from_end(offset)
+        # A log that knew no producers knows none of a part of it: nothing is read to find any.
+        replayed = () if self.producers.is_empty else self.segments
         self.producers = self._snapshots.load(
             offset,
             log_start_offset=self.log_start_offset,
-            segments={segment.base_offset: segment.path(FileKind.LOG) for segment in self.segments},
+            segments={segment.base_offset: segment.path(FileKind.LOG) for segment in replayed},
             now_ms=self._clock_ms(),
         )
         self.producers.high_watermark_moved(self.high_watermark)

@@ -15,20 +15,10 @@ from typing import Final, NamedTuple
 from klog.formats.constants import INT32_MAX, NO_SEQUENCE
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin
 from klog.storage.log.markers import Marker
+from klog.storage.producer_history import BATCHES_REMEMBERED, History, SentBatch
 from klog.storage.producer_state import AbortedTxn, ProducerEntry
 
-BATCHES_REMEMBERED: Final = 5
 _NONE: Final = -1
-
-
-class SentBatch(NamedTuple):
-    """One batch that a producer has written."""
-
-    first_sequence: int
-    last_sequence: int
-    first_offset: int
-    last_offset: int
-    timestamp: int
 
 
 class Producer:
@@ -107,37 +97,34 @@ class Producers:
         self,
         entries: Iterable[ProducerEntry] = (),
         end_offset: int = 0,
-        ended: Iterable[tuple[int, int]] = (),
+        history: History | None = None,
     ) -> None:
-        """`ended` are transactions (offsets of first record and marker) that may not be replicated yet."""
+        """`history` is what the log says of the producers besides (None: there are none)."""
         self.by_id: dict[int, Producer] = {}
         self.end_offset = end_offset
         self._open: list[int] = []  # first offsets of open transactions, ascending
         # Ended, but the marker is not below the high watermark.
-        self._unreplicated = deque(EndedTxn(*txn) for txn in ended)
+        history = History() if history is None else history
+        self._unreplicated = deque(EndedTxn(*txn) for txn in history.ended)
         self.first_unstable_offset: int | None = None
         for entry in entries:
-            self._seed(entry)
+            self._seed(entry, history.batches(entry.producer_id, entry.epoch))
         self._find_first_unstable()
 
-    def _seed(self, entry: ProducerEntry) -> None:
+    def _seed(self, entry: ProducerEntry, batches: Iterable[SentBatch]) -> None:
         producer = Producer(entry.producer_id, entry.epoch)
         producer.coordinator_epoch = entry.coordinator_epoch
         producer.txn_first_offset = entry.txn_first_offset
         producer.last_timestamp = entry.timestamp
-        if entry.last_offset >= 0:
-            first_sequence = entry.last_sequence - entry.offset_delta
-            if first_sequence < 0 <= entry.last_sequence:
-                first_sequence += INT32_MAX + 1
-            first_offset = entry.last_offset - entry.offset_delta
-            producer.batches.append(
-                SentBatch(
-                    first_sequence, entry.last_sequence, first_offset, entry.last_offset, entry.timestamp
-                )
-            )
+        producer.batches.extend(batches)
         if entry.txn_first_offset >= 0:
             insort(self._open, entry.txn_first_offset)
         self.by_id[entry.producer_id] = producer
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is known: no producer, and no transaction whose marker is not replicated yet."""
+        return not self.by_id and not self._unreplicated
 
     def __len__(self) -> int:
         return len(self.by_id)

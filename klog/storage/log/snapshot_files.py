@@ -14,6 +14,7 @@ from klog.formats.names import FileKind, FileState, segment_file
 from klog.storage.log.producers import Producers
 from klog.storage.log.segment import sync_file
 from klog.storage.partition_files import list_partition
+from klog.storage.producer_history import History
 from klog.storage.producer_snapshots import Snapshots
 from klog.storage.producer_state import pack_snapshot
 
@@ -76,12 +77,12 @@ class SnapshotFiles:
         Raises `OSError`, `StorageError`.
         """
         present = list_partition(self.directory).snapshots
-        ended: list[tuple[int, int]] = []
+        history = History()
         snapshots = Snapshots(
             {offset: self.path(offset) for offset in present},
             now_ms=now_ms,
             expiration_ms=self._expiration_ms,
-            ended=ended,
+            history=history,
         )
         if not replay and not present:
             producers = Producers((), end_offset)
@@ -95,7 +96,7 @@ class SnapshotFiles:
             with open(self.path(offset), "wb") as file:
                 file.write(data)
         self.latest = state.snapshot_offset
-        return Producers(state.producers.values(), end_offset, ended)
+        return Producers(state.producers.values(), end_offset, history)
 
     def discard(self, offset: int) -> str | None:
         """Rename the snapshot of a deleted segment to `.deleted`; the new path, None where there is none."""

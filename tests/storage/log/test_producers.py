@@ -52,6 +52,31 @@ def test_the_last_five_batches_of_a_producer_are_remembered(log: PartitionLog) -
     assert refused(log, idempotent(0)) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
+def test_after_a_cut_the_batches_that_are_left_are_remembered_as_before(log: PartitionLog) -> None:
+    for sequence in range(4):
+        append(log, idempotent(sequence))
+        append(log, idempotent(sequence, producer=8, epoch=1))
+    log.roll()
+    for sequence in range(4, 8):
+        append(log, idempotent(sequence))
+    log.truncate_to(10)
+    # The snapshot that was taken when the log rolled keeps the last one of those before it.
+    assert [append(log, idempotent(sequence)).duplicate for sequence in (3, 4, 5)] == [True] * 3
+    assert append(log, idempotent(6)).duplicate is False
+    log.truncate_to(7)
+    again = [append(log, idempotent(sequence, producer=8, epoch=1)) for sequence in range(3)]
+    assert [(each.first_offset, each.duplicate) for each in again] == [(1, True), (3, True), (5, True)]
+
+
+def test_a_cut_brings_back_no_producer_where_all_were_forgotten(log: PartitionLog) -> None:
+    append(log, idempotent(0))
+    append(log, idempotent(1))
+    log.producers.remove_expired(NOW_MS + 1000, 1000)
+    log.truncate_to(1)
+    assert log.producers.is_empty
+    assert append(log, idempotent(9)).first_offset == 1
+
+
 def test_a_duplicate_has_the_same_first_and_last_sequence(log: PartitionLog) -> None:
     append(log, idempotent(0, 3))
     assert refused(log, idempotent(0, 2)) == "OUT_OF_ORDER_SEQUENCE_NUMBER"

@@ -1,0 +1,51 @@
+"""What a log that is appended to remembers of its producers beyond what a snapshot keeps.
+
+Rules: Kafka's `ProducerStateEntry` (five batches a producer, so that a retried one is recognised) and
+`ProducerStateManager` (transactions whose markers are not replicated yet). A replay of the log collects it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final, NamedTuple
+
+from klog.formats.constants import INT32_MAX
+
+BATCHES_REMEMBERED: Final = 5
+
+
+class SentBatch(NamedTuple):
+    """One batch that a producer has written."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+def sent_batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> SentBatch:
+    """The batch that ends so; sequences wrap from 2^31-1 to 0."""
+    first_sequence = last_sequence - offset_delta
+    if first_sequence < 0 <= last_sequence:
+        first_sequence += INT32_MAX + 1
+    return SentBatch(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp)
+
+
+class History:
+    """`ended` are transactions, as offsets of their first record and marker."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[int, int]] = []
+        self._batches: dict[int, deque[tuple[int, SentBatch]]] = {}
+
+    def sent(self, producer_id: int, epoch: int, batch: SentBatch) -> None:
+        """A producer's next batch, and the epoch it was written in."""
+        batches = self._batches.get(producer_id)
+        if batches is None:
+            batches = self._batches[producer_id] = deque(maxlen=BATCHES_REMEMBERED)
+        batches.append((epoch, batch))
+
+    def batches(self, producer_id: int, epoch: int) -> list[SentBatch]:
+        """The last batches that a producer has written in its epoch."""
+        return [batch for written_in, batch in self._batches.get(producer_id, ()) if written_in == epoch]
