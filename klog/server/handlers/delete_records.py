@@ -14,7 +14,7 @@ from klog.replication.deleting import DelayedDeleteRecords, Deletion
 from klog.replication.partition import PartitionError
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
-from klog.server.handlers.produce import INTERNAL_TOPICS
+from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
 

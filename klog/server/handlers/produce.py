@@ -24,13 +24,13 @@ from klog.replication.acknowledging import Awaited, DelayedProduce
 from klog.replication.partition import Partition, PartitionError
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.produce_screening import RefusedRequestError, is_usual, screen
+from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
 from klog.server.traffic import TopicTraffic, Traffic
 from klog.storage.log.append_values import AppendError
 
 ALL_IN_SYNC: Final = -1
-INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__transaction_state"))
 # The client id that Kafka's own brokers use towards each other; only it may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _HINTS_FROM: Final = 10

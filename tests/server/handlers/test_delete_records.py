@@ -9,6 +9,7 @@ import pytest
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.delete_records import DeleteRecordsHandler
+from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from tests.server.handlers.parts import (
     BROKER,
     OTHER_BROKER,
@@ -91,9 +92,10 @@ def test_a_compacted_topic_keeps_its_records(tmp_path) -> None:
         assert [error for _, error, _ in results(send(broker, {0: 1}))] == [expected]
 
 
-def test_internal_topics_are_not_touched(broker: Broker) -> None:
-    broker.lead("__consumer_offsets", topic_id=None)
-    request = send(broker, {0: 0}, topic="__consumer_offsets")
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+def test_internal_topics_are_not_touched(broker: Broker, topic: str) -> None:
+    broker.lead(topic, topic_id=None)
+    request = send(broker, {0: 0}, topic=topic)
     assert results(request) == [(0, ErrorCode.INVALID_TOPIC_EXCEPTION, -1)]
 
 

@@ -15,6 +15,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.metadata import MetadataHandler
+from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from tests.server.handlers.admin_parts import CLUSTER_ID, INNER_LISTENER, LISTENER, AdminCluster, registration
 from tests.server.handlers.parts import FakeRequest, answer_of, part_of, request_of
 
@@ -93,6 +94,7 @@ def test_internal_topics_are_marked(cluster) -> None:
     cluster.create("t", (1,))
     told = {topic.name: topic.is_internal for topic in ask(cluster, 9).topics}
     assert told == {"__consumer_offsets": True, "t": False}
+    assert {"__consumer_offsets", "__transaction_state", "__share_group_state"} == INTERNAL_TOPICS
 
 
 def test_a_partition_without_leader_is_told_with_its_error_and_its_offline_replicas(cluster) -> None:

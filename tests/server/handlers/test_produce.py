@@ -11,6 +11,7 @@ from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import PartitionProduced, decode_produce_response
 from klog.server.handlers.produce import ProduceHandler
+from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeRequest, batch
 
 LATEST = 11
@@ -144,11 +145,14 @@ def test_other_acks_than_kafkas_are_refused(broker: Broker, handler: ProduceHand
     assert log.log_end_offset == 0
 
 
-def test_clients_may_not_write_to_internal_topics(broker: Broker, handler: ProduceHandler) -> None:
-    log = broker.lead("__consumer_offsets", topic_id=None).log
-    refused = produced(send(handler, topic="__consumer_offsets"))
+@pytest.mark.parametrize("topic", sorted(INTERNAL_TOPICS))
+def test_clients_may_not_write_to_internal_topics(
+    broker: Broker, handler: ProduceHandler, topic: str
+) -> None:
+    log = broker.lead(topic, topic_id=None).log
+    refused = produced(send(handler, topic=topic))
     assert (refused.error_code, log.log_end_offset) == (ErrorCode.INVALID_TOPIC_EXCEPTION, 0)
-    allowed = produced(send(handler, topic="__consumer_offsets", client_id="__admin_client"))
+    allowed = produced(send(handler, topic=topic, client_id="__admin_client"))
     assert allowed.error_code == ErrorCode.NONE
 
 
