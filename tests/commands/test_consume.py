@@ -229,7 +229,7 @@ def test_a_reader_that_goes_away_is_no_error(klog, cluster, topic, tmp_path):
     file.write_bytes(b"some line\n" * 200_000)
     assert klog("produce", topic, "--file", file, "-z", "zstd").code == 0
     line = f"set -o pipefail; {KLOG} consume {topic} -b {cluster} | head -n 2"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, check=False, timeout=30)
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=False, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"some line\n" * 2, b"")
 
 

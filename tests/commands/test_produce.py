@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
+import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +25,7 @@ from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.input_lines import Input, LineFormat, json_parser, split_lines, text_parser
 from klog.formats.errors import FormatError
 from tests.processes import child
+from tests.waiting import eventually
 
 
 def stored(cluster, topic, partition=0, **settings):
@@ -138,10 +143,8 @@ def test_keys_go_where_kafka_sends_them_and_partitions_can_be_given(klog, cluste
 @pytest.mark.parametrize("acks", ["0", "1", "all", "-1"])
 def test_acks_are_kafkas(klog, cluster, topic, acks):
     assert klog("produce", topic, "x", "--acks", acks).code == 0
-    deadline_s = time.monotonic() + 30
-    while not (found := stored(cluster, topic)) and time.monotonic() < deadline_s:
-        time.sleep(0.05)  # acks=0 tells nobody when it is there
-    assert [record.value for record in found] == [b"x"]
+    eventually(lambda: stored(cluster, topic))  # acks=0 tells nobody when it is there
+    assert [record.value for record in stored(cluster, topic)] == [b"x"]
 
 
 def test_idempotence_goes_with_acks_all(klog, topic):
@@ -220,17 +223,24 @@ def test_options_that_make_no_sense_are_wrong_usage(klog, topic, options):
     assert klog("produce", topic, *options).code == 2
 
 
+def unread_bytes(pipe):
+    (size,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return size
+
+
 def test_lines_are_delivered_as_they_come(cluster, topic):
     command = [str(Path(sys.executable).with_name("klog")), "produce", topic, "--bootstrap-server", cluster]
     with child(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
         assert process.stdin is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
-        deadline_s = time.monotonic() + 30
-        while not (found := stored(cluster, topic)) and time.monotonic() < deadline_s:
-            time.sleep(0.05)
-        assert [record.value for record in found] == [b"first"]
-        process.send_signal(2)
+        eventually(lambda: stored(cluster, topic))
+        assert [record.value for record in stored(cluster, topic)] == [b"first"]
+        # It reads on when the broker's answer is there, and that is when it knows of the delivery.
+        process.stdin.write(b"no line yet")
+        process.stdin.flush()
+        eventually(lambda: unread_bytes(process.stdin) == 0)
+        process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert said.decode() == f"1 record delivered to {topic} (partition 0 offset 0)\n"

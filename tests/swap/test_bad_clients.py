@@ -49,7 +49,7 @@ class Bystander:
     def __init__(self, klog: KlogBroker) -> None:
         self._klog = klog
         self._acknowledged: Written = {}
-        self._writer = Writer(klog.bootstrap, self._acknowledged, message_timeout_ms=5000)
+        self._writer = Writer(klog.bootstrap, self._acknowledged)
         self.is_served()
 
     def is_served(self) -> None:
@@ -66,7 +66,7 @@ def bystander(klog: KlogBroker) -> Bystander:
 
 
 def connect(klog: KlogBroker) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", klog.port), timeout=10)
+    return socket.create_connection(("127.0.0.1", klog.port), timeout=60)
 
 
 def frame(api_key: int, version: int, body: bytes, client_id: str | None = "bad") -> bytes:
@@ -74,7 +74,7 @@ def frame(api_key: int, version: int, body: bytes, client_id: str | None = "bad"
     return struct.pack(">i", len(whole)) + whole
 
 
-def is_closed(sock: socket.socket, timeout_s: float = 5) -> bool:
+def is_closed(sock: socket.socket, timeout_s: float = 60) -> bool:
     """Whether the broker has closed the connection, whatever it said before."""
     sock.settimeout(timeout_s)
     try:
@@ -124,7 +124,7 @@ def test_random_frames_of_every_api_are_survived(klog: KlogBroker, bystander: By
         with connect(klog) as sock, suppress(ConnectionError):
             sock.sendall(frame(key, version, chance.randbytes(chance.choice((0, 3, 40, 400)))))
             sock.shutdown(socket.SHUT_WR)
-            assert is_closed(sock, 20)
+            assert is_closed(sock)
     bystander.is_served()
 
 
@@ -137,7 +137,7 @@ def test_a_request_with_any_values_is_answered(klog: KlogBroker, api_key: int, d
     request = data.draw(entities(request_class(api_key, version)))
     with connect(klog) as sock:
         sock.sendall(frame(api_key, version, encode_request(request)))
-        sock.settimeout(20)
+        sock.settimeout(60)
         assert len(sock.recv(4)) == 4
 
 
@@ -202,7 +202,7 @@ def test_thousands_of_connections_come_and_go_and_leave_nothing(
             for _ in range(400):
                 held.enter_context(connect(klog))
             # One that the system has no room for tries again after a second.
-            assert time.monotonic() - started_s < 20
+            assert time.monotonic() - started_s < 60
             bystander.is_served()
     for _ in range(2000):
         connect(klog).close()

@@ -73,11 +73,14 @@ def one_topic_in_each(klog: KlogBroker) -> tuple[str, str]:
 
 def write_until_refused(klog: KlogBroker, topic: str, acknowledged: Written) -> None:
     writer = Writer(klog.bootstrap, acknowledged, message_timeout_ms=3000, batch_size=100_000)
-    deadline_s = time.monotonic() + 30
-    while not writer.refused:
-        assert time.monotonic() < deadline_s
+
+    def refused() -> bool:
         writer.write(topic, os.urandom(20_000))
         writer.flush(0.01)
+        # On a busy machine the client may also give up records that only took long.
+        return bool(writer.refused and offline_lines(klog))
+
+    eventually(refused)
     writer.abandon()
 
 
@@ -136,7 +139,7 @@ def test_with_all_directories_failed_the_broker_ends_with_status_1(tmp_path: Pat
         (tmp_path / "broken").touch()
         writer = Writer(klog.bootstrap, {}, message_timeout_ms=1000)
         writer.write("t", b"to nowhere")
-        assert klog.ended(20) == 1
+        assert klog.ended() == 1
         writer.abandon()
         assert "all log directories have failed" in klog.complaints[-1]
         assert "Traceback" not in klog.log_text
@@ -158,7 +161,7 @@ def test_with_nothing_but_a_read_only_directory_the_broker_does_not_start(tmp_pa
     (tmp_path / "logs").mkdir(mode=0o555)
     with KlogBroker(tmp_path, before=OBEY_MODES) as klog:
         klog.spawn()
-        assert klog.ended(20) == 1
+        assert klog.ended() == 1
         assert "no log directory can be used" in klog.log_text
         assert "Traceback" not in klog.log_text
 
@@ -235,7 +238,7 @@ def test_without_descriptors_for_its_start_a_broker_says_so(tmp_path: Path) -> N
         tmp_path, before="import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))"
     ) as klog:
         klog.spawn()
-        assert klog.ended(20) == 1
+        assert klog.ended() == 1
         assert "the broker cannot start: [Errno 24] Too many open files" in klog.log_text
         assert "Traceback" not in klog.log_text
 
@@ -244,7 +247,7 @@ def test_one_directory_under_two_names_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b").symlink_to(tmp_path / "a")
     with two_directories(tmp_path) as klog:
         klog.spawn()
-        assert klog.ended(20) == 2
+        assert klog.ended() == 2
         assert "a directory is named twice, maybe by a symbolic link" in klog.log_text
 
 
@@ -254,7 +257,7 @@ def test_a_directory_whose_metadata_is_gone_is_not_taken_for_another_clusters(tm
         klog.stop()
         (tmp_path / "logs" / "klog-metadata.sqlite").unlink()
         klog.spawn()
-        assert klog.ended(20) == 1
+        assert klog.ended() == 1
         assert "was its file removed or replaced?" in klog.log_text
 
 
@@ -266,7 +269,7 @@ def test_the_directory_it_was_started_in_may_be_gone(tmp_path: Path) -> None:
         assert f"data in {tmp_path / 'logs'};" in klog.log_text
         klog.stop()
         klog.spawn(log_dirs="here")
-        assert klog.ended(20) == 2
+        assert klog.ended() == 2
         assert "Invalid value here for configuration log.dirs: the current directory is gone" in klog.log_text
 
 
@@ -280,6 +283,6 @@ def test_a_signal_during_the_start_is_a_clean_stop_or_leaves_the_marker_alone(tm
             time.sleep(delay_ms / 1000)
             klog.process.send_signal(signal.SIGTERM)
             # Before the broker has set its handlers the signal ends Python itself, which has changed nothing.
-            assert klog.ended(20) in (0, -signal.SIGTERM)
+            assert klog.ended() in (0, -signal.SIGTERM)
             assert all((each / ".kafka_cleanshutdown").exists() for each in klog.log_directories())
             assert "Traceback" not in klog.log_text

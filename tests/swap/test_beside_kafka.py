@@ -40,7 +40,8 @@ class Cluster:
             **SINGLE_BROKER,
             "broker.id": broker_id,
             "zookeeper.connect": self._zookeeper.hosts,
-            "zookeeper.session.timeout.ms": 1500,
+            # Long enough that a busy machine does not expire sessions on its own.
+            "zookeeper.session.timeout.ms": 4000,
             "log.dirs": str(self._work / f"logs-{broker_id}"),
             "auto.create.topics.enable": "false",
         }

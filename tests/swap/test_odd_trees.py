@@ -62,7 +62,7 @@ class Cluster:
             **SINGLE_BROKER,
             "broker.id": BROKER,
             "zookeeper.connect": f"{zookeeper.hosts}{self.root}",
-            "zookeeper.session.timeout.ms": 2000,
+            "zookeeper.session.timeout.ms": 6000,
             "log.dirs": str(self.logs),
         }
         self._zookeeper = zookeeper

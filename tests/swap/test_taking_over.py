@@ -139,7 +139,7 @@ def test_a_second_broker_on_the_same_directory_is_refused_and_the_first_serves_o
 @pytest.mark.kafka
 def test_an_id_that_is_in_use_is_refused_until_its_owner_is_gone(tmp_path: Path, kafka3: KafkaPeer) -> None:
     with ZooKeeperServer(tmp_path / "zookeeper", kafka3) as zookeeper:
-        config: Config = {"zookeeper.connect": zookeeper.hosts, "zookeeper.session.timeout.ms": 2000}
+        config: Config = {"zookeeper.connect": zookeeper.hosts, "zookeeper.session.timeout.ms": 6000}
         with KlogBroker(tmp_path / "one", config) as one, KlogBroker(tmp_path / "two", config) as two:
             one.start()
             two.spawn()
