@@ -32,7 +32,7 @@ from klog.metadata.cluster import (
     update_broker,
 )
 from klog.metadata.configs import ConfigChangeNotes, read_config
-from klog.metadata.errors import NoNodeError, SessionExpiredError, StoreError
+from klog.metadata.errors import ConnectionLossError, NoNodeError, SessionExpiredError, StoreError
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.topics import topic_names, topics_to_delete
@@ -334,7 +334,16 @@ class Broker:
         self.logs.reconfigure(topic)
 
     def _read_topic_config(self, topic: str) -> None:
-        self.live.set_topic(topic, read_config(self.store, f"topics/{topic}"))
+        # However long the store is away: of a partition that has got no log the controller says that its
+        # directory has failed, and asks for it no more.
+        while True:
+            try:
+                overrides = read_config(self.store, f"topics/{topic}")
+            except ConnectionLossError:
+                self.store.wait_connected()
+            else:
+                break
+        self.live.set_topic(topic, overrides)
 
     def _unclean_enabled(self, topic: str | None) -> None:
         if self._serving:

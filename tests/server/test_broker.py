@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from klog.metadata import paths
 from klog.metadata.configs import change_config, write_config
 from klog.metadata.control_requests import LeaderAndIsrPartition, LeaderAndIsrRequest
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
-from klog.metadata.store import SessionState
+from klog.metadata.errors import ConnectionLossError
+from klog.metadata.store import Node, SessionState
 from klog.metadata.topics import (
     ask_for_deletion,
     create_topic,
@@ -80,6 +81,24 @@ def test_a_stop_is_clean_and_the_next_start_finds_everything(tmp_path: Path, bro
         eventually(lambda: partition.log.high_watermark == 2)
     finally:
         again.stop()
+
+
+def test_a_new_partition_waits_for_a_store_that_is_away_and_is_led_then(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get_many = broker.store.get_many
+
+    def unreachable(wanted: Sequence[str]) -> list[Node | None]:
+        if "/config/topics/t" in wanted:
+            raise ConnectionLossError("no server could be reached")
+        return get_many(wanted)
+
+    monkeypatch.setattr(broker.store, "get_many", unreachable)
+    monkeypatch.setattr(broker.store, "wait_connected", monkeypatch.undo)
+    make_topic(broker, "t", **{"retention.ms": "1234"})
+    partition = broker.replicas.partitions["t", 0]
+    assert partition.is_leader
+    assert partition.log.config.retention_ms == 1234
 
 
 def test_clients_are_told_that_the_cluster_s_features_are_in_force(broker: Broker) -> None:
