@@ -288,8 +288,8 @@ def _conclude(work: Recovery) -> RecoveryPlan:
     segments = work.segments
     work.snapshots.drop_strays(bases)
     log_start = max(start, bases[0])
-    # Of a log that was closed cleanly without any, Kafka takes empty ones: the loader's matter.
-    if work.settings.recovery_point is not None or work.snapshots.offsets:
+    # Of a log that was closed cleanly, whoever opens it finds the producers, as always.
+    if work.settings.recovery_point is not None:
         work.snapshots.state_at(end, log_start_offset=log_start, segments=segments, fresh_end=fresh_end)
     steps = [
         *work.leftovers.steps,

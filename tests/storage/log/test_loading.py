@@ -216,6 +216,18 @@ def test_a_clean_log_does_without_what_can_be_made_anew(tmp_path: Path, missing:
     assert append(again, idempotent(6)).last_offset == 6
 
 
+def test_a_clean_log_without_an_index_knows_its_producers_from_the_records_behind_it(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    append(log, idempotent(0))
+    log.roll()
+    append(log, idempotent(1))
+    append(log, idempotent(2))
+    log.close()
+    Path(log.segments[0].path(FileKind.OFFSET_INDEX)).unlink()
+    again, _ = reload(log, tmp_path, clean=True)
+    assert [append(again, idempotent(sequence)).duplicate for sequence in (0, 1, 2)] == [True] * 3
+
+
 def test_a_clean_log_without_any_snapshot_is_taken_for_one_without_producers(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, idempotent(0, 3))
