@@ -284,7 +284,7 @@ def test_the_controller_hears_of_a_directory_that_fails_and_clients_of_replicas_
     broker.logs.directory_failed(str(tmp_path / "b"), OSError(5, "Input/output error"))
 
     def leaders() -> dict[int, tuple[int, tuple[int, ...]]]:
-        known = broker.cache.snapshot.topics["t"]
+        known = broker.cache.snapshot.topics.get("t", {})
         return {number: (state.leader, state.offline_replicas) for number, state in known.items()}
 
     eventually(lambda: leaders() == {lost: (-1, (7,)), 1 - lost: (7, ())})
