@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from klog.config.broker import BrokerConfig
-from klog.config.kafka_versions import magic_of, release_of
+from klog.config.kafka_versions import is_before, magic_of, release_of
 from klog.config.keys import ConfigError
 
 _MS_PER_MINUTE: Final = 60_000
@@ -30,6 +30,8 @@ _NOT_BELOW: Final = (
     ("replica.socket.timeout.ms", "replica.fetch.wait.max.ms"),
     ("replica.lag.time.max.ms", "replica.fetch.wait.max.ms"),
 )
+_PROTOCOL: Final = "inter.broker.protocol.version"
+_SPOKEN_FROM: Final = "3.4"
 # What somebody relies on who sets them, and klog does not do.
 _WITHOUT_EFFECT: Final = {
     "alter.config.policy.class.name": "changes of configs are not checked by it",
@@ -52,7 +54,11 @@ def without_effect(config: BrokerConfig) -> dict[str, str]:
     """Configs that somebody has set and that do nothing here though much may depend on them -> what that
     means.
     """
-    return {name: what for name, what in _WITHOUT_EFFECT.items() if config.explicit(name)}
+    found = {name: what for name, what in _WITHOUT_EFFECT.items() if config.explicit(name)}
+    protocol = config.text(_PROTOCOL) or ""
+    if is_before(protocol, _SPOKEN_FROM):
+        found[_PROTOCOL] = f"topics get ids, and brokers are spoken to as from {_SPOKEN_FROM} on"
+    return found
 
 
 def broker_id(config: BrokerConfig) -> int:
@@ -129,7 +135,7 @@ def _idle_connections(config: BrokerConfig) -> None:
 
 
 def _formats(config: BrokerConfig) -> None:
-    name, protocol = "log.message.format.version", "inter.broker.protocol.version"
+    name, protocol = "log.message.format.version", _PROTOCOL
     found, limit = (release_of(config.text(each) or "") for each in (name, protocol))
     if found is not None and limit is not None and magic_of(found) > magic_of(limit):
         raise ConfigError(name, found, f"{protocol} {limit} does not have its records")

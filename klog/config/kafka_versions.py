@@ -60,6 +60,12 @@ def release_of(text: str) -> str | None:
     return None if release == _UNRELEASED else release
 
 
+def is_before(text: str, release: str) -> bool:
+    """Whether a version is older than a release; what is no version is not."""
+    found, order = release_of(text), list(_RELEASES)
+    return found is not None and order.index(found) < order.index(release)
+
+
 def magic_of(release: str) -> int:
     """The newest format of records that a release knows."""
     at = list(_RELEASES).index(release)

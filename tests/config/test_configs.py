@@ -116,3 +116,12 @@ def test_what_klog_does_not_do_is_told_of_only_where_somebody_asks_for_it() -> N
     assert without_effect(BrokerConfig(asked)).keys() == asked.keys()
     unasked = {"authorizer.class.name": "", "process.roles": "", "zookeeper.set.acl": "false"}
     assert without_effect(BrokerConfig(unasked)) == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "told"),
+    [("2.7", True), ("2.8-IV1", True), ("0.10.2", True), ("3.4", False), ("3.9.1", False)],
+)
+def test_an_older_protocol_between_brokers_than_klog_speaks_is_told_of(version: str, told: bool) -> None:
+    name = "inter.broker.protocol.version"
+    assert (name in without_effect(BrokerConfig({name: version}))) is told
