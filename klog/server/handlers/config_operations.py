@@ -51,11 +51,11 @@ def applied(
                 configs.pop(each.name, None)
             case OperationType.APPEND:
                 members = _members(each, configs, keys)
-                members += [one for one in _split(each.value) if one not in members]
+                members += [one for one in _members_of(each.value) if one not in members]
                 configs[each.name] = _SEPARATOR.join(members)
             case OperationType.SUBTRACT:
                 members = _members(each, configs, keys)
-                for one in _split(each.value):
+                for one in _members_of(each.value):
                     if one in members:
                         members.remove(one)
                 configs[each.name] = _SEPARATOR.join(members)
@@ -73,8 +73,13 @@ def _members(each: Operation, configs: Mapping[str, str], keys: Mapping[str, Con
             ErrorCode.INVALID_CONFIG,
             f"Config value {each.type.name.lower()} is not allowed for config key: {each.name}",
         )
-    return _split(configs.get(each.name, text_of(key.default)))
+    present = configs.get(each.name, text_of(key.default))
+    return _members_of(present) if present else []
 
 
-def _split(text: str | None) -> list[str]:
-    return text.split(_SEPARATOR) if text else []
+def _members_of(text: str | None) -> list[str]:
+    """As Java splits: empty members at the end go, and no text at all is one that is empty."""
+    members = (text or "").split(_SEPARATOR)
+    while len(members) > 1 and not members[-1]:
+        members.pop()
+    return [] if members == [""] and text else members

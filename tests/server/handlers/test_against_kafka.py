@@ -297,6 +297,12 @@ TOPIC_CHANGES = [
     ],
     [(alter.APPEND, "cleanup.policy", "delete")],
     [(alter.SUBTRACT, "cleanup.policy", "compact")],
+    *(
+        [(alter.APPEND, "cleanup.policy", text)]
+        for text in ("", ",", "compact,,", ",delete", "delete,compact")
+    ),
+    *([(alter.SUBTRACT, "cleanup.policy", text)] for text in ("", ",", "compact,", "delete,delete")),
+    [(alter.SET, "cleanup.policy", "delete")],
     [(alter.DELETE, "segment.bytes", None), (alter.DELETE, "no.such", None)],
     [(alter.SET, "no.such", "1")],
     [(alter.SET, "retention.ms", "soon")],

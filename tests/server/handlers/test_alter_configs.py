@@ -82,6 +82,16 @@ def test_what_is_appended_to_a_list_that_is_not_set_joins_its_default(topic) -> 
 
 
 @pytest.mark.parametrize(
+    ("text", "kept"),
+    [("compact", "delete,compact"), ("compact,,", "delete,compact"), (",", "delete"), ("delete", "delete")],
+)
+def test_separators_at_the_end_of_what_is_appended_add_nothing(topic, text, kept) -> None:
+    topic.create("u", (1,))
+    assert increment(topic, TOPIC, "u", (APPEND, "cleanup.policy", text)) == ErrorCode.NONE
+    assert read_config(topic.store, "topics/u") == {"cleanup.policy": kept}
+
+
+@pytest.mark.parametrize(
     ("name", "configs", "error"),
     [
         ("", {"retention.ms": "1"}, ErrorCode.INVALID_REQUEST),
@@ -118,6 +128,8 @@ def test_a_config_named_twice_is_refused(topic) -> None:
         ((APPEND, "no.such.config", "1"), ErrorCode.UNKNOWN_SERVER_ERROR),
         ((9, "retention.ms", "1"), ErrorCode.UNKNOWN_SERVER_ERROR),
         ((APPEND, "cleanup.policy", None), ErrorCode.INVALID_REQUEST),
+        ((APPEND, "cleanup.policy", ""), ErrorCode.INVALID_CONFIG),
+        ((APPEND, "cleanup.policy", ",compact"), ErrorCode.INVALID_CONFIG),
     ],
 )
 def test_an_operation_that_does_not_fit_is_refused(topic, operation, error) -> None:
