@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
 from klog.controller.events import (
     Event,
@@ -17,6 +18,7 @@ from klog.controller.events import (
     Watched,
     preempt,
 )
+from klog.controller.observer import ControllerObserver, Unobserved
 from klog.controller.outbox import Outbox
 from klog.controller.reign import Reign
 from klog.controller.settings import ControllerSettings
@@ -28,6 +30,7 @@ from klog.metadata.store import MetadataStore, WatchEvent
 _log = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
+_UNOBSERVED: Final = Unobserved()
 
 
 class ControllerCore:
@@ -42,6 +45,7 @@ class ControllerCore:
         enqueue: Callable[[Event], None],
         reregister: Callable[[], None],
         now_ms: Callable[[], int],
+        observer: ControllerObserver = _UNOBSERVED,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -49,6 +53,7 @@ class ControllerCore:
         self._enqueue = enqueue
         self._reregister = reregister
         self._now_ms = now_ms
+        self._observer = observer
         self.reign: Reign | None = None
         self.active_controller_id = NO_CONTROLLER
         # The store's session in which the broker is registered.
@@ -147,7 +152,7 @@ class ControllerCore:
             self.active_controller_id = NO_CONTROLLER if winner is None else winner.broker_id
             return
         self.active_controller_id = broker_id
-        self.reign = Reign(self._settings, self._store, epoch, self._outbox, self._enqueue)
+        self.reign = Reign(self._settings, self._store, epoch, self._outbox, self._enqueue, self._observer)
         self.reign.start()
         self.failures = 0
 

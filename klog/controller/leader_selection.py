@@ -37,10 +37,14 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """The outcome for one partition: its next state, and the replicas to tell; None without a candidate."""
+    """The outcome for one partition: its next state, and the replicas to tell; None without a candidate.
+
+    `unclean`: as of `Choice`.
+    """
 
     state: LeaderAndIsr | None
     recipients: tuple[int, ...]
+    unclean: bool = False
 
 
 def for_new(assignment: Sequence[int], is_online: IsOnline) -> Choice | None:
@@ -110,4 +114,5 @@ def elect(
     recipients = tuple(each for each in replicas if is_online(each))
     if choice is None:
         return Election(None, recipients)
-    return Election(current.next_epoch(choice.leader, choice.isr, choice.unclean), recipients)
+    state = current.next_epoch(choice.leader, choice.isr, choice.unclean)
+    return Election(state, recipients, choice.unclean)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from klog.controller import leader_selection
 from klog.controller.context import ControllerContext
 from klog.controller.leader_selection import Election, Strategy
+from klog.controller.observer import ControllerObserver
 from klog.controller.request_batch import RequestBatch
 from klog.controller.states import PARTITION_MAY_COME_FROM, PartitionState, those_that_may_become
 from klog.formats.names import TopicPartition
@@ -38,11 +39,13 @@ class PartitionStateMachine:
         fenced: FencedStore,
         batch: RequestBatch,
         allows_unclean: AllowsUnclean,
+        observer: ControllerObserver,
     ) -> None:
         self._context = context
         self._fenced = fenced
         self._batch = batch
         self._allows_unclean = allows_unclean
+        self._observer = observer
 
     def startup(self) -> None:
         """States as the tree has them, then an election wherever a leader is missing."""
@@ -133,8 +136,10 @@ class PartitionStateMachine:
             for where, state in updates.updated.items():
                 results[where] = state
                 leadership = self._remember(where, state)
-                recipients = elections[where].recipients
-                self._batch.add_leader_and_isr(recipients, where, leadership, is_new=False)
+                election = elections[where]
+                self._batch.add_leader_and_isr(election.recipients, where, leadership, is_new=False)
+                if election.unclean:
+                    self._observer.elected_unclean()
             results |= {where: str(error) for where, error in updates.failed.items()}
             remaining = list(updates.outdated)
         return results

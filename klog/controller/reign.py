@@ -31,6 +31,7 @@ from klog.controller.events import (
 )
 from klog.controller.machines import Machines
 from klog.controller.notices import Notices
+from klog.controller.observer import ControllerObserver
 from klog.controller.outbox import Outbox
 from klog.controller.partition_state_machine import PartitionStateMachine
 from klog.controller.reassignments import Reassignments
@@ -68,6 +69,7 @@ class Reign:
         epoch: ControllerEpoch,
         outbox: Outbox,
         enqueue: Callable[[Event], None],
+        observer: ControllerObserver,
     ) -> None:
         self.context = ControllerContext()
         self.fenced = FencedStore(store, epoch)
@@ -83,7 +85,7 @@ class Reign:
             self.context,
             self.fenced,
             batch,
-            PartitionStateMachine(self.context, self.fenced, batch, self._allows_unclean),
+            PartitionStateMachine(self.context, self.fenced, batch, self._allows_unclean, observer),
             ReplicaStateMachine(self.context, self.fenced, batch),
         )
         self._deletion = TopicDeletion(

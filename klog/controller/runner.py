@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import NamedTuple
 
+from klog.controller.activity import state_of
 from klog.controller.core import ControllerCore
 from klog.controller.events import (
     Event,
@@ -20,18 +22,28 @@ from klog.controller.events import (
     preempt,
 )
 from klog.controller.gauges import ControllerGauges, gauges
+from klog.controller.observer import ControllerObserver, ControllerState
 from klog.controller.outbox import Outbox
 from klog.controller.settings import ControllerSettings
 from klog.metadata.store import MetadataStore, SessionState
 
-_FIRST_REBALANCE_MS = 5_000
+_NS_A_SECOND = 1_000_000_000
+_FIRST_REBALANCE_NS = 5 * _NS_A_SECOND
 _BACKOFF_MS = 25
 _MAX_BACKOFF_DOUBLINGS = 6
 
 
+class _Queued(NamedTuple):
+    """An event, and since when it waits."""
+
+    event: Event
+    since_ns: int
+
+
 class Controller:
     """Start it when the broker is registered. `reregister` is called after an expired session. `now_ms` is
-    the wall clock, `timer_ms` the one by which the next rebalance is due.
+    the wall clock, `timer_ns` the one by which the next rebalance is due and by which it tells `observer` of
+    times.
     """
 
     def __init__(
@@ -41,17 +53,20 @@ class Controller:
         outbox: Outbox,
         reregister: Callable[[], None],
         now_ms: Callable[[], int],
-        timer_ms: Callable[[], int],
+        timer_ns: Callable[[], int],
+        observer: ControllerObserver,
     ) -> None:
         self._settings = settings
-        self._timer_ms = timer_ms
-        self._queue: deque[Event] = deque()
+        self._timer_ns = timer_ns
+        self._observer = observer
+        self._queue: deque[_Queued] = deque()
         self._changed = threading.Condition()
         self._stopping = False
         # Touched by the store's callbacks only, which come one at a time.
         self._expired = False
-        self._next_rebalance_ms: int | None = None
-        self._core = ControllerCore(settings, store, outbox, self.put, reregister, now_ms)
+        self._next_rebalance_ns: int | None = None
+        self.state = ControllerState.IDLE
+        self._core = ControllerCore(settings, store, outbox, self.put, reregister, now_ms, observer)
         self._thread = threading.Thread(target=self._run, name="klog-controller", daemon=True)
         store.add_session_listener(self._on_session)
 
@@ -64,6 +79,11 @@ class Controller:
     def active_controller_id(self) -> int:
         """The broker id of the controller, or -1, as far as this broker knows."""
         return self._core.active_controller_id
+
+    @property
+    def queued_events(self) -> int:
+        """Events that wait."""
+        return len(self._queue)
 
     def gauges(self) -> ControllerGauges:
         """What it counts now, all 0 where this broker is not the controller."""
@@ -78,7 +98,7 @@ class Controller:
         """Queues an event; after the stop it is answered NOT_CONTROLLER at once."""
         with self._changed:
             if not self._stopping:
-                self._queue.append(event)
+                self._queue.append(_Queued(event, self._timer_ns()))
                 self._changed.notify()
                 return
         preempt(event)
@@ -99,7 +119,7 @@ class Controller:
         return not self._thread.is_alive()
 
     def _drain(self) -> list[Event]:
-        events = list(self._queue)
+        events = [queued.event for queued in self._queue]
         self._queue.clear()
         return events
 
@@ -119,9 +139,9 @@ class Controller:
 
     def _run(self) -> None:
         try:
-            while (event := self._next()) is not None:
+            while (queued := self._next()) is not None:
                 failures = self._core.failures
-                self._core.handle(event)
+                self._handle(queued)
                 if self._core.failures > failures:
                     self._back_off()
                 self._schedule_rebalance()
@@ -134,32 +154,40 @@ class Controller:
             for event in dropped:
                 preempt(event)
 
+    def _handle(self, queued: _Queued) -> None:
+        self.state = state_of(queued.event)
+        began_ns = self._timer_ns()
+        self._core.handle(queued.event)
+        self._observer.handled(self.state, began_ns - queued.since_ns, self._timer_ns() - began_ns)
+        self.state = ControllerState.IDLE
+
     def _back_off(self) -> None:
         """What has failed fails again at once, most likely: others get a chance to be elected first."""
         doublings = min(self._core.failures, _MAX_BACKOFF_DOUBLINGS)
         with self._changed:
             self._changed.wait_for(lambda: self._stopping, _BACKOFF_MS * 2**doublings / 1000)
 
-    def _next(self) -> Event | None:
+    def _next(self) -> _Queued | None:
         """The next event, or the rebalance when it is due; None at the stop."""
         with self._changed:
             while not self._stopping:
-                if self._next_rebalance_ms is not None and self._timer_ms() >= self._next_rebalance_ms:
-                    interval_ms = self._settings().leader_imbalance_check_interval_seconds * 1000
-                    self._next_rebalance_ms = self._timer_ms() + interval_ms
-                    return RebalanceDue()
+                now_ns = self._timer_ns()
+                if self._next_rebalance_ns is not None and now_ns >= self._next_rebalance_ns:
+                    interval_s = self._settings().leader_imbalance_check_interval_seconds
+                    self._next_rebalance_ns = now_ns + interval_s * _NS_A_SECOND
+                    return _Queued(RebalanceDue(), now_ns)
                 if self._queue:
                     return self._queue.popleft()
                 self._changed.wait(self._wait_s())
             return None
 
     def _wait_s(self) -> float | None:
-        if self._next_rebalance_ms is None:
+        if self._next_rebalance_ns is None:
             return None
-        return max(0.001, (self._next_rebalance_ms - self._timer_ms()) / 1000)
+        return max(0.001, (self._next_rebalance_ns - self._timer_ns()) / _NS_A_SECOND)
 
     def _schedule_rebalance(self) -> None:
         if not self._core.is_active or not self._settings().auto_leader_rebalance_enable:
-            self._next_rebalance_ms = None
-        elif self._next_rebalance_ms is None:
-            self._next_rebalance_ms = self._timer_ms() + _FIRST_REBALANCE_MS
+            self._next_rebalance_ns = None
+        elif self._next_rebalance_ns is None:
+            self._next_rebalance_ns = self._timer_ns() + _FIRST_REBALANCE_NS

@@ -41,6 +41,7 @@ from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import ControlChannel
 from klog.server.broker_state import BrokerState
 from klog.server.cleaning import ServedLogs, open_cleaner
+from klog.server.controller_times import ControllerTimes
 from klog.server.features import FeaturesEpoch
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
@@ -110,6 +111,7 @@ class Broker:
         self.live = LiveConfig(config, {})
         self.cache = MetadataCache()
         self.counters = RequestCounters()
+        self.controller_times = ControllerTimes()
         self.traffic = Traffic()
         self.sessions = FetchSessions(
             config.number("max.incremental.fetch.session.cache.slots"),
@@ -233,7 +235,8 @@ class Broker:
             BrokerChannels(connect, answered),
             self._register,
             self._clock_ms,
-            monotonic_ms,
+            time.monotonic_ns,
+            self.controller_times,
         )
         closing.callback(self.controller.stop, _RESIGNATION_TIMEOUT_MS)
 

@@ -49,6 +49,7 @@ from klog.metadata.values import (
 )
 from klog.metadata.watches import Delivery
 from klog.protocol.error_codes import ErrorCode
+from klog.server.controller_times import ControllerTimes
 
 
 class Fate(Enum):
@@ -109,6 +110,7 @@ class SimulatedBroker:
             self.events.append,
             self._register,
             world.now_ms,
+            world.times,
         )
         cluster.create_persistent_nodes(self.session)
         self._register()
@@ -259,6 +261,7 @@ class SimulatedCluster:
 
     def __init__(self, broker_ids: Iterable[int], settings: ControllerSettings | None = None) -> None:
         self.settings = settings or ControllerSettings(broker_id=-1)
+        self.times = ControllerTimes()
         self.time_ms = 1_000_000
         self.shared = SharedTree(NoJournal(), self.now_ms)
         self.late: deque[tuple[int, ControlRequest]] = deque()

@@ -10,6 +10,7 @@ import pytest
 
 from klog.controller.broker_channels import BrokerChannels
 from klog.controller.events import RebalanceDue, ResponseReceived, TreeChanged, Watched
+from klog.controller.observer import Unobserved
 from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
@@ -57,7 +58,8 @@ class Member:
             BrokerChannels(lambda _broker: Obedient(), self._answered),
             self.register,
             lambda: int(time.time() * 1000),
-            lambda: int(time.monotonic() * 1000),
+            time.monotonic_ns,
+            Unobserved(),
         )
         self.controller.start()
 

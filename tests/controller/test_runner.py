@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from klog.controller.broker_channels import BrokerChannels
-from klog.controller.events import ControlledShutdown, ResponseReceived
+from klog.controller.events import ControlledShutdown, ListReassignments, ResponseReceived
+from klog.controller.observer import ControllerState, Unobserved
 from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
@@ -102,6 +103,7 @@ class Node:
         self.register()
         self.settings = ControllerSettings(broker_id=broker_id)
         self.now_ms = 0
+        self.seen: list[tuple[ControllerState, int, int]] = []
         self.channels = BrokerChannels(lambda _broker: self.channel, self._answered)
         self.controller = Controller(
             lambda: self.settings,
@@ -109,12 +111,19 @@ class Node:
             self.channels,
             self.register,
             lambda: self.now_ms,
-            lambda: self.now_ms,
+            lambda: self.now_ms * 1_000_000,
+            self,
         )
         self.controller.start()
 
     def _answered(self, answer: ResponseReceived) -> None:
         self.controller.put(answer)
+
+    def handled(self, state: ControllerState, waited_ns: int, took_ns: int) -> None:
+        self.seen.append((state, waited_ns, took_ns))
+
+    def elected_unclean(self) -> None:
+        pass
 
     def register(self) -> None:
         cluster.register_broker(self.session, BrokerRegistration(self.broker_id, BROKER.endpoints))
@@ -160,6 +169,29 @@ def test_requests_after_the_stop_are_refused_at_once(nodes: list[Node]) -> None:
     answers: list[object] = []
     nodes[0].controller.put(ControlledShutdown(1, 1, answers.append))
     assert answers == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_it_tells_what_it_does_and_how_long_events_have_waited_and_taken(nodes: list[Node]) -> None:
+    active = next(each for each in nodes if each.controller.is_active)
+    controller = active.controller
+    eventually(lambda: controller.queued_events == 0 and controller.state is ControllerState.IDLE)
+    active.seen.clear()
+    in_the_midst: list[object] = []
+
+    def first(_answer: object) -> None:
+        in_the_midst.extend((controller.state, controller.queued_events))
+        controller.put(ListReassignments(lambda _answer: None))
+        in_the_midst.append(controller.queued_events)
+        active.now_ms += 30
+
+    controller.put(ControlledShutdown(99, 1, first))
+    eventually(lambda: len(active.seen) == 2)
+    assert in_the_midst == [ControllerState.CONTROLLED_SHUTDOWN, 0, 1]
+    assert active.seen == [
+        (ControllerState.CONTROLLED_SHUTDOWN, 0, 30_000_000),
+        (ControllerState.LIST_PARTITION_REASSIGNMENT, 30_000_000, 0),
+    ]
+    eventually(lambda: controller.state is ControllerState.IDLE)
 
 
 def test_a_controller_that_always_fails_tries_again_and_again_but_not_hotly(
@@ -219,7 +251,8 @@ def test_a_single_broker_is_its_own_controller_on_the_embedded_store(tmp_path: P
         channels,
         lambda: None,
         lambda: int(time.time() * 1000),
-        lambda: int(time.monotonic() * 1000),
+        time.monotonic_ns,
+        Unobserved(),
     )
     controller.start()
     eventually(lambda: controller.is_active)

@@ -405,7 +405,9 @@ def test_no_unclean_leader_unless_the_topic_allows_it(world: SimulatedCluster) -
     active = world.active()
     assert active is not None
     active.events.append(UncleanElectionEnabled("t"))
+    assert world.times.unclean_elections == 0
     world.settle()
+    assert world.times.unclean_elections == 1
     assert world.state("t").leader == 2
     assert world.state("t").isr == (2,)
     assert world.state("t").recovery_state is LeaderRecoveryState.RECOVERING
@@ -498,6 +500,7 @@ def test_unclean_leaders_on_request(world: SimulatedCluster) -> None:
     assert ask(world, ElectLeaders, [T0], ElectionType.UNCLEAN) == {T0: ErrorCode.NONE}
     assert world.state("t").leader == 2
     assert ask(world, ElectLeaders, [T0], ElectionType.UNCLEAN) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
+    assert world.times.unclean_elections == 1
 
 
 @pytest.mark.parametrize(("percentage", "leader"), [(49, 1), (50, 2)])

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from klog.controller.events import ListReassignments
 from klog.formats.batch_builder import RecordData, build_batch
 from klog.metadata.store import SessionState
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
@@ -19,8 +20,8 @@ from klog.server.handlers.whereabouts import Whereabouts
 from klog.server.metrics.broker import BrokerMetrics, idle_share
 from klog.server.metrics.exposition import Metric, Sample, render
 from klog.server.metrics.recent import Recent
-from klog.server.metrics.requests import Times, quantile_ns
 from klog.server.metrics.session import SessionCounts
+from klog.server.metrics.times import Times, quantile_ns
 from klog.server.request_times import Timing
 from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)
 from tests.server.test_broker import config, make_topic
@@ -200,6 +201,24 @@ def test_the_controller_counts_what_is_in_the_cluster(broker: Broker, metrics: B
     nothing = ("offlinepartitionscount", "preferredreplicaimbalancecount", "topicstodeletecount")
     for name, value in (expected | dict.fromkeys(nothing, 0)).items():
         assert found[prefix + name] == value
+
+
+def test_what_the_controller_has_done_is_told_by_kafkas_names(broker: Broker, metrics: BrokerMetrics) -> None:
+    before = values(list(metrics.text()))
+    answers: list[object] = []
+    broker.controller.put(ListReassignments(answers.append))
+    broker.controller_times.elected_unclean()
+    stats, events = "kafka_controller_controllerstats_", "kafka_controller_controllereventmanager_"
+    listed, waited = f"{stats}listpartitionreassignmentrateandtimems_count", f"{events}eventqueuetimems_count"
+    eventually(lambda: values(list(metrics.text()))[listed] == before[listed] + 1)
+    found = values(list(metrics.text()))
+    assert answers == [{}]
+    assert found[waited] > before[waited]
+    assert found[f"{stats}uncleanleaderelections_total"] == before[f"{stats}uncleanleaderelections_total"] + 1
+    # The only broker came, and was elected.
+    assert found[f"{stats}controllerchangerateandtimems_count"] >= 1
+    eventually(lambda: values(list(metrics.text()))["kafka_controller_kafkacontroller_controllerstate"] == 0)
+    assert values(list(metrics.text()))[f"{events}eventqueuesize"] == 0
 
 
 def test_a_failed_log_directory_is_named(broker: Broker, metrics: BrokerMetrics) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from klog.formats.constants import INT64_MAX
 from klog.replication.partition import Partition
 from klog.server.broker_state import BrokerState
+from klog.server.metrics.controller import ControllerMoment, controller_metrics
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
 from klog.server.metrics.process import build_info, process_metrics
@@ -31,6 +32,7 @@ class _Moment(NamedTuple):
 
     waited_s: tuple[float, float]  # network threads and I/O threads
     times: TimesByName
+    controller: ControllerMoment
 
 
 class BrokerMetrics:
@@ -80,7 +82,9 @@ class BrokerMetrics:
         yield from request_metrics(broker.counters, now.times, before.times)
         yield from _network_metrics(broker, now, before, seconds)
         yield from self._partition_metrics(broker)
-        yield from _controller_metrics(broker)
+        yield from controller_metrics(
+            broker.controller, broker.controller_times, now.controller, before.controller
+        )
         if broker.uses_zookeeper:
             yield from self._session.metrics()
         yield from _waiting_metrics(broker)
@@ -113,43 +117,15 @@ class BrokerMetrics:
 
 
 def _moment(broker: Broker) -> _Moment:
-    return _Moment(broker.network.waited_s, request_times(broker.counters))
+    return _Moment(
+        broker.network.waited_s, request_times(broker.counters), ControllerMoment.of(broker.controller_times)
+    )
 
 
 def _in_sync(partition: Partition) -> tuple[int, int]:
     """How many replicas are missing, and how many are there beyond those that must be."""
     in_sync = len(partition.isr)
     return len(partition.replicas) - in_sync, in_sync - partition.min_in_sync_replicas
-
-
-def _controller_metrics(broker: Broker) -> Iterator[Metric]:
-    counts = broker.controller.gauges()
-    prefix = "kafka_controller_kafkacontroller_"
-    for name, help_text, value in (
-        ("activecontrollercount", "1 where this broker is the controller", broker.controller.is_active),
-        ("activebrokercount", "live brokers", counts.active_brokers),
-        ("globaltopiccount", "topics of the cluster", counts.topics),
-        ("globalpartitioncount", "partitions of the cluster", counts.partitions),
-        ("offlinepartitionscount", "partitions without a leader", counts.offline_partitions),
-        (
-            "preferredreplicaimbalancecount",
-            "partitions led by another than their first replica",
-            counts.preferred_replica_imbalance,
-        ),
-        ("topicstodeletecount", "topics on their way out", counts.topics_to_delete),
-        ("replicastodeletecount", "replicas of theirs still to go", counts.replicas_to_delete),
-        (
-            "topicsineligibletodeletecount",
-            "topics whose deletion waits for a broker",
-            counts.topics_ineligible_to_delete,
-        ),
-        (
-            "replicasineligibletodeletecount",
-            "replicas whose deletion has failed",
-            counts.replicas_ineligible_to_delete,
-        ),
-    ):
-        yield gauge(f"{prefix}{name}", help_text, value)
 
 
 def _network_metrics(broker: Broker, now: _Moment, before: _Moment, seconds: float) -> Iterator[Metric]:

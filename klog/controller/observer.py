@@ -1,0 +1,47 @@
+"""Who watches the controller, and what is told of it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Protocol
+
+
+class ControllerState(IntEnum):
+    """What a controller can be doing. The values are those of Kafka's gauge `ControllerState`."""
+
+    IDLE = 0
+    CONTROLLER_CHANGE = 1
+    BROKER_CHANGE = 2
+    TOPIC_CHANGE = 3
+    TOPIC_DELETION = 4
+    ALTER_PARTITION_REASSIGNMENT = 5
+    AUTO_LEADER_BALANCE = 6
+    MANUAL_LEADER_BALANCE = 7
+    CONTROLLED_SHUTDOWN = 8
+    ISR_CHANGE = 9
+    LEADER_AND_ISR_RESPONSE_RECEIVED = 10
+    LOG_DIR_CHANGE = 11
+    UNCLEAN_LEADER_ELECTION_ENABLE = 13
+    TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE = 14
+    LIST_PARTITION_REASSIGNMENT = 15
+    UPDATE_METADATA_RESPONSE_RECEIVED = 16
+
+
+class ControllerObserver(Protocol):
+    """Is told what the controller has done, on the controller's thread."""
+
+    def handled(self, state: ControllerState, waited_ns: int, took_ns: int) -> None:
+        """An event of this kind has waited so long in the queue, and its handling took so long."""
+
+    def elected_unclean(self) -> None:
+        """A replica that was not in sync leads a partition now."""
+
+
+class Unobserved:
+    """Nobody watches."""
+
+    def handled(self, state: ControllerState, waited_ns: int, took_ns: int) -> None:
+        pass
+
+    def elected_unclean(self) -> None:
+        pass

@@ -1,0 +1,108 @@
+"""Metrics of the controller: what the active one counts, and what this broker's has done.
+
+Kafka's `kafka.controller:type=KafkaController`, `ControllerStats` and `ControllerEventManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from klog.controller.observer import ControllerState
+from klog.controller.runner import Controller
+from klog.server.controller_times import ControllerTimes
+from klog.server.metrics.exposition import Metric, counter, gauge
+from klog.server.metrics.times import Times, summary
+
+_STATS: Final = "kafka_controller_controllerstats_"
+_EVENTS: Final = "kafka_controller_controllereventmanager_eventqueue"
+
+# Kafka's ControllerState.rateAndTimeMetricName: most are the state's own name, two states have none.
+_OTHER_NAMES: Final[Mapping[ControllerState, str]] = MappingProxyType(
+    {
+        ControllerState.BROKER_CHANGE: "leaderelection",
+        ControllerState.ALTER_PARTITION_REASSIGNMENT: "partitionreassignment",
+    }
+)
+_UNTIMED: Final = (ControllerState.IDLE, ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED)
+_NAMES: Final[Mapping[ControllerState, str]] = MappingProxyType(
+    {
+        state: _OTHER_NAMES.get(state, state.name.lower().replace("_", ""))
+        for state in ControllerState
+        if state not in _UNTIMED
+    }
+)
+
+
+class ControllerMoment(NamedTuple):
+    """The times of one moment."""
+
+    waits: Times
+    by_state: Mapping[ControllerState, Times]
+
+    @classmethod
+    def of(cls, times: ControllerTimes) -> ControllerMoment:
+        """What has been counted so far."""
+        return cls(Times.of(times.waits), {state: Times.of(times.by_state[state]) for state in _NAMES})
+
+
+def controller_metrics(
+    controller: Controller, times: ControllerTimes, now: ControllerMoment, before: ControllerMoment
+) -> Iterator[Metric]:
+    """`before` is what the times were when the last minute began."""
+    yield from _gauges(controller)
+    yield gauge(f"{_EVENTS}size", "events that wait for the controller's thread", controller.queued_events)
+    yield Metric(
+        f"{_EVENTS}timems",
+        "summary",
+        "milliseconds that events have waited",
+        summary({}, now.waits, before.waits),
+    )
+    yield counter(
+        f"{_STATS}uncleanleaderelections_total",
+        "partitions given to a leader that was not in sync",
+        times.unclean_elections,
+    )
+    for state, name in _NAMES.items():
+        yield Metric(
+            f"{_STATS}{name}rateandtimems",
+            "summary",
+            f"milliseconds of what the controller did in state {state.value}",
+            summary({}, now.by_state[state], before.by_state[state]),
+        )
+
+
+def _gauges(controller: Controller) -> Iterator[Metric]:
+    counts = controller.gauges()
+    prefix = "kafka_controller_kafkacontroller_"
+    for name, help_text, value in (
+        ("activecontrollercount", "1 where this broker is the controller", controller.is_active),
+        (
+            "controllerstate",
+            "what it is doing (ControllerState), 0: nothing",
+            controller.state,
+        ),
+        ("activebrokercount", "live brokers", counts.active_brokers),
+        ("globaltopiccount", "topics of the cluster", counts.topics),
+        ("globalpartitioncount", "partitions of the cluster", counts.partitions),
+        ("offlinepartitionscount", "partitions without a leader", counts.offline_partitions),
+        (
+            "preferredreplicaimbalancecount",
+            "partitions led by another than their first replica",
+            counts.preferred_replica_imbalance,
+        ),
+        ("topicstodeletecount", "topics on their way out", counts.topics_to_delete),
+        ("replicastodeletecount", "replicas of theirs still to go", counts.replicas_to_delete),
+        (
+            "topicsineligibletodeletecount",
+            "topics whose deletion waits for a broker",
+            counts.topics_ineligible_to_delete,
+        ),
+        (
+            "replicasineligibletodeletecount",
+            "replicas whose deletion has failed",
+            counts.replicas_ineligible_to_delete,
+        ),
+    ):
+        yield gauge(f"{prefix}{name}", help_text, value)
