@@ -7,9 +7,9 @@ partition's keeps the broker from starting, and a log that cannot be read takes 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from klog.config.topic import TopicConfig
@@ -47,38 +47,47 @@ class LoadedLog:
     recovered: bool
 
 
-@dataclass(slots=True)
-class DirectoryContent:
-    """The partition directories of a log directory: logs to serve, and directories to be removed soon."""
+def partition_directories(path: str) -> list[DirectoryName]:
+    """The names of the partition directories of a log directory. Raises `UnknownDirectoryError`, `OSError`,
+    `StorageError`.
+    """
+    names = (
+        _parsed(entry.path)
+        for entry in list_directory(path)
+        if entry.is_dir() and entry.name != REMOTE_INDEX_CACHE
+    )
+    return [name for name in names if name.partition.topic != METADATA_TOPIC]
 
-    logs: list[LoadedLog] = field(default_factory=list)
-    deleted: list[str] = field(default_factory=list)
+
+def demand_distinct(found: Mapping[str, Sequence[DirectoryName]]) -> None:
+    """Raises `UnknownDirectoryError` where two of the partition directories (by log directory) are one's."""
+    first: dict[tuple[TopicPartition, DirectoryState | None], str] = {}
+    for path, names in found.items():
+        for name in names:
+            here = os.path.join(path, str(name))
+            is_out = name.state in (DirectoryState.DELETE, DirectoryState.STRAY)
+            if not is_out and (other := first.setdefault((name.partition, name.state), here)) != here:
+                raise UnknownDirectoryError(
+                    f"{name.partition} is also in {other}",
+                    file=here,
+                    cure="a log directory failed while a replica moved; remove the copy in that one",
+                )
 
 
 def load_directory(
     directory: DataDirectory,
+    names: Sequence[DirectoryName],
     topic_config: Callable[[str], TopicConfig],
     *,
     now_ms: int,
     producer_expiration_ms: int,
     threads: int,
     progress: Callable[[LoadedLog, int, int], None],
-) -> DirectoryContent:
-    """Load every log of a locked log directory. `progress` is told of each, how many are done, of how many.
+) -> None:
+    """Load logs of a locked log directory. `progress` is told of each, how many are done, of how many.
 
-    Raises `UnknownDirectoryError` (the broker may not start), `OSError` or another `KlogError` (the log
-    directory has failed).
+    Raises `OSError`, `KlogError` where the log directory has failed.
     """
-    content = DirectoryContent()
-    names: list[DirectoryName] = []
-    for entry in list_directory(directory.path):
-        if not entry.is_dir() or entry.name == REMOTE_INDEX_CACHE:
-            continue
-        name = _parsed(entry.path)
-        if name.state is DirectoryState.DELETE:
-            content.deleted.append(entry.path)
-        elif name.state is not DirectoryState.STRAY and name.partition.topic != METADATA_TOPIC:
-            names.append(name)
     clean = directory.take_clean_marker()
     recovery_points = directory.read_offsets(FileKind.RECOVERY_POINT_CHECKPOINT)
     log_starts = directory.read_offsets(FileKind.LOG_START_CHECKPOINT)
@@ -100,10 +109,8 @@ def load_directory(
         return LoadedLog(path, name, topic_id, high_watermarks.get(where, 0), loaded, bool(recovered))
 
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="klog-recovery") as pool:
-        for loaded_log in pool.map(load, names):
-            content.logs.append(loaded_log)
-            progress(loaded_log, len(content.logs), len(names))
-    return content
+        for done, loaded_log in enumerate(pool.map(load, names), 1):
+            progress(loaded_log, done, len(names))
 
 
 def _parsed(path: str) -> DirectoryName:
@@ -125,12 +132,3 @@ def read_topic_id(directory: str) -> str | None:
         return partition_metadata.parse(read_whole(path)).topic_id
     except FormatError as error:
         raise error.at(path) from None
-
-
-def duplicate(partition: TopicPartition, first: str, second: str) -> UnknownDirectoryError:
-    """Two log directories hold the same partition."""
-    return UnknownDirectoryError(
-        f"{partition} is also in {first}",
-        file=second,
-        cure="a log directory failed while a replica moved; remove the copy in the one that failed",
-    )

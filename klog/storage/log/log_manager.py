@@ -23,15 +23,16 @@ from klog.config.topic import TopicConfig
 from klog.formats import partition_metadata
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.meta_properties import MetaProperties
-from klog.formats.names import DirectoryState, FileKind, TopicPartition, marked_directory
+from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPartition, marked_directory
 from klog.formats.partition_metadata import PartitionMetadata
 from klog.storage.files import write_atomically
 from klog.storage.log.data_directory import DataDirectory, DirectoryLockedError
 from klog.storage.log.directory_loading import (
     LoadedLog,
     UnknownDirectoryError,
-    duplicate,
+    demand_distinct,
     load_directory,
+    partition_directories,
 )
 from klog.storage.log.disk_guard import LogClosedError
 from klog.storage.log.loading import LoadSettings, create_log
@@ -131,35 +132,53 @@ class LogManager:
 
         Raises `UnknownDirectoryError` where the broker may not start, `StorageError` where none is left.
         """
-        directories = list(self._directories.values())
-        with ThreadPoolExecutor(max_workers=max(len(directories), 1)) as pool:
-            for _ in pool.map(self._load_directory, directories):
+        found = self._partition_directories()
+        with ThreadPoolExecutor(max_workers=max(len(found), 1)) as pool:
+            for _ in pool.map(self._load_directory, found, found.values()):
                 pass
         self._demand_one()
 
-    def _load_directory(self, directory: DataDirectory) -> None:
+    def _partition_directories(self) -> dict[str, list[DirectoryName]]:
+        """What is to be loaded. A broker that may not start has touched nothing, least of all the markers of
+        a clean stop.
+        """
+        found = {}
+        for path in self.online:
+            try:
+                found[path] = partition_directories(path)
+            except UnknownDirectoryError:
+                raise
+            except (OSError, StorageError) as error:
+                self.directory_failed(path, error)
+        demand_distinct(found)
+        return found
+
+    def _load_directory(self, path: str, names: Sequence[DirectoryName]) -> None:
+        directory = self._directories[path]
+        out = (DirectoryState.DELETE, DirectoryState.STRAY)
+
         def progress(log: LoadedLog, done: int, total: int) -> None:
             self._take_in(log)
             where = log.name.partition
             self._listener.loaded(Progress(directory.path, where, done, total, log.recovered))
 
         try:
-            content = load_directory(
+            load_directory(
                 directory,
+                [name for name in names if name.state not in out],
                 self._topic_config,
                 now_ms=self._clock_ms(),
                 producer_expiration_ms=self.settings.producer_expiration_ms,
                 threads=self.settings.recovery_threads_per_directory,
                 progress=progress,
             )
-        except UnknownDirectoryError:
-            raise
         except (OSError, KlogError) as error:
-            self.directory_failed(directory.path, error)
+            self.directory_failed(path, error)
             return
-        self._loaded_directories.add(directory.path)
-        for path in content.deleted:
-            self._remove_later(directory.path, path)
+        self._loaded_directories.add(path)
+        for name in names:
+            if name.state is DirectoryState.DELETE:
+                self._remove_later(path, os.path.join(path, str(name)))
 
     def _take_in(self, found: LoadedLog) -> None:
         where = found.name.partition
@@ -173,9 +192,6 @@ class LogManager:
         log.set_high_watermark(found.high_watermark)
         logs = self._future_logs if found.name.state is DirectoryState.FUTURE else self._logs
         with self._lock:
-            other = logs.get(where)
-            if other is not None:
-                raise duplicate(where, other.directory, found.path)
             logs[where] = log
 
     def _new(self, where: TopicPartition, path: str, state: LogState, topic_id: str | None) -> PartitionLog:

@@ -337,6 +337,21 @@ def test_a_directory_that_is_no_partition_s_keeps_the_broker_from_starting(tmp_p
         Managed(tmp_path / "a").start()
 
 
+def test_a_broker_that_may_not_start_leaves_its_other_directories_cleanly_stopped(tmp_path: Path) -> None:
+    managed = Managed(tmp_path / "a")
+    new(managed.start())
+    managed.stop()
+    (tmp_path / "b" / "lost+found").mkdir(parents=True)
+    refused = Managed(tmp_path / "a", tmp_path / "b")
+    with pytest.raises(UnknownDirectoryError):
+        refused.start()
+    refused.crash()
+    (tmp_path / "b" / "lost+found").rmdir()
+    again = Managed(tmp_path / "a", tmp_path / "b")
+    again.start()
+    assert [p.recovered for p in again.heard.progress] == [False]
+
+
 def test_one_partition_in_two_directories_keeps_the_broker_from_starting(tmp_path: Path) -> None:
     for name in ("a", "b"):
         managed = Managed(tmp_path / name)
