@@ -83,13 +83,14 @@ class ServedLogs:
     def delete(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
         """As the log manager does, once nothing is being cleaned in them; their checkpoints go too."""
         by_directory: dict[str, list[TopicPartition]] = {}
+        wanted = dict.fromkeys(replicas)
         with ExitStack() as pauses:
-            for where in dict.fromkeys(replicas):
+            for where in wanted:
                 log = self._logs.get(where)
                 if log is not None:
                     by_directory.setdefault(os.path.dirname(log.directory), []).append(where)
                     pauses.enter_context(self._cleaner.paused(where))
-            failed = self._logs.delete(where for each in by_directory.values() for where in each)
+            failed = self._logs.delete(wanted)
         for directory, deleted in by_directory.items():
             self._cleaner.forget([where for where in deleted if where not in failed], directory)
         return failed

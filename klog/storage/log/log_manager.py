@@ -312,19 +312,21 @@ class LogManager:
             self.checkpoint(directory)
 
     def _set_aside(self, where: TopicPartition, state: DirectoryState) -> set[str]:
-        """Rename a log; the directory whose checkpoints are to be written, none if there is no such log."""
+        """Rename a replica's logs, the future one too; the directories whose checkpoints are to be written."""
         with self._lock:
-            log = self._logs.pop(where, None)
-        if log is None:
-            return set()
-        directory = _parent(log)
-        name = marked_directory(where, state, secrets.token_bytes(_UNIQUE_ID_BYTES).hex())
-        path = os.path.join(directory, str(name))
-        log.rename_directory(path)
-        log.release()
-        if state is DirectoryState.DELETE:
-            self._remove_later(directory, path)
-        return {directory}
+            found = (self._logs.pop(where, None), self._future_logs.pop(where, None))
+        directories: set[str] = set()
+        for log in found:
+            if log is not None:
+                directory = _parent(log)
+                name = marked_directory(where, state, secrets.token_bytes(_UNIQUE_ID_BYTES).hex())
+                path = os.path.join(directory, str(name))
+                log.rename_directory(path)
+                log.release()
+                if state is DirectoryState.DELETE:
+                    self._remove_later(directory, path)
+                directories.add(directory)
+        return directories
 
     def _remove_later(self, directory: str, path: str) -> None:
         def remove() -> None:
@@ -365,7 +367,8 @@ class LogManager:
             directory = self._directories.get(path)
             if directory is None:
                 return
-            logs = [log for log in self._logs.values() if _parent(log) == path]
+            every = (*self._logs.values(), *self._future_logs.values())
+            logs = [log for log in every if _parent(log) == path]
             for kind in kinds:
                 directory.write_offsets(
                     kind, {log.partition: at for log in logs for at in _offset(kind, log)}

@@ -222,6 +222,36 @@ def test_a_future_replica_is_loaded_but_does_not_serve(tmp_path: Path) -> None:
     assert [(p.is_future, p.log_end_offset) for p in manager.placements(str(tmp_path / "a"))] == [(True, 2)]
 
 
+def test_a_replica_that_was_moving_is_deleted_with_what_has_moved(tmp_path: Path) -> None:
+    """Else a topic of the same name would one day be given its records."""
+    directories = (tmp_path / "a", tmp_path / "b")
+    for directory in directories:
+        managed = Managed(directory)
+        fill(new(managed.start()), 2)
+        managed.stop()
+    os.rename(tmp_path / "b" / "t-0", tmp_path / "b" / f"t-0.{'ab' * 16}-future")
+    managed = Managed(*directories, directory_delete_delay_ms=10)
+    assert managed.start().delete([where(0)]) == {}
+    managed.pass_ms(10)
+    assert [name for directory in directories for name in os.listdir(directory) if "t-0" in name] == []
+
+
+def test_checkpoints_speak_of_future_replicas_too(tmp_path: Path) -> None:
+    managed = Managed(tmp_path / "a")
+    log = new(managed.start())
+    fill(log, 2)
+    log.set_high_watermark(2)
+    log.advance_log_start(1)
+    managed.stop()
+    os.rename(tmp_path / "a" / "t-0", tmp_path / "a" / f"t-0.{'ab' * 16}-future")
+    for _ in range(2):
+        managed = Managed(tmp_path / "a")
+        managed.start()
+        managed.stop()
+    text = (tmp_path / "a" / "log-start-offset-checkpoint").read_text()
+    assert text == "0\n1\nt 0 1\n"
+
+
 def test_files_of_deleted_segments_go_after_their_delay(tmp_path: Path) -> None:
     managed = Managed(tmp_path / "a", topics={"t": {"retention.ms": "1000", "file.delete.delay.ms": "500"}})
     log = new(managed.start())
