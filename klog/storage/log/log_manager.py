@@ -312,7 +312,7 @@ class LogManager:
             self.checkpoint(directory)
 
     def _set_aside(self, where: TopicPartition, state: DirectoryState) -> set[str]:
-        """Rename a replica's logs, the future one too; the directories whose checkpoints are to be written."""
+        """Rename a replica's logs, the future one too; tells whose checkpoints are to be written."""
         with self._lock:
             found = (self._logs.pop(where, None), self._future_logs.pop(where, None))
         directories: set[str] = set()
