@@ -12,7 +12,12 @@ from klog.controller.machines import Machines
 from klog.controller.reassignments import Reassignments
 from klog.formats.names import TopicPartition
 from klog.metadata.fenced_writes import update_partition_states
-from klog.metadata.values import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState
+from klog.metadata.values import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    LeaderRecoveryState,
+    TopicIdPartition,
+)
 from klog.protocol.error_codes import ErrorCode
 
 # From this version of the request on, dead replicas in the ISR have an error code of their own.
@@ -50,35 +55,49 @@ class AlterPartitions:
         self._reassignments = reassignments
 
     def alter(
-        self, broker_id: int, broker_epoch: int, wanted: Mapping[TopicPartition, LeaderAndIsr], version: int
-    ) -> dict[TopicPartition, LeaderAndIsr | ErrorCode] | ErrorCode:
+        self,
+        broker_id: int,
+        broker_epoch: int,
+        wanted: Mapping[TopicIdPartition, LeaderAndIsr],
+        version: int,
+    ) -> dict[TopicIdPartition, LeaderAndIsr | ErrorCode] | ErrorCode:
         """For each partition its state now (with the new partition epoch), or why not; or an error for all.
 
-        `wanted` has the sender as leader; topic ids are resolved already.
+        `wanted` has the sender as leader.
         """
         known = self._context.brokers.get(broker_id)
         if known is None or known.epoch != broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
-        results: dict[TopicPartition, LeaderAndIsr | ErrorCode] = {}
+        # By the controller's own knowledge: the metadata that its broker tells clients of may be behind, and
+        # a leader that is told of an unknown topic does not ask again.
+        names = {topic_id: topic for topic, topic_id in self._context.topic_ids.items()}
+        ids: dict[TopicPartition, TopicIdPartition] = {}
+        results: dict[TopicIdPartition, LeaderAndIsr | ErrorCode] = {}
         accepted: dict[TopicPartition, LeaderAndIsr] = {}
-        for where, state in wanted.items():
+        for asked, state in wanted.items():
+            topic = names.get(asked.topic_id)
+            if topic is None:
+                results[asked] = ErrorCode.UNKNOWN_TOPIC_ID
+                continue
+            where = TopicPartition(topic, asked.partition)
+            ids[where] = asked
             leadership = self._context.leadership.get(where)
             if leadership is None:
-                results[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results[asked] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             current = leadership.leader_and_isr
             verdict = judge(current, state, self._context.is_alive, version)
             if verdict is None:
                 accepted[where] = state
             else:
-                results[where] = current if verdict is ErrorCode.NONE else verdict
+                results[asked] = current if verdict is ErrorCode.NONE else verdict
         updates = update_partition_states(self._machines.fenced, accepted)
         for where, state in updates.updated.items():
             epoch = self._machines.fenced.reign.epoch
             self._context.leadership[where] = LeaderIsrAndControllerEpoch(state, epoch)
-            results[where] = state
-        results |= dict.fromkeys(updates.outdated, ErrorCode.INVALID_UPDATE_VERSION)
-        results |= dict.fromkeys(updates.failed, ErrorCode.UNKNOWN_SERVER_ERROR)
-        self._machines.tell_all(list(wanted))
+            results[ids[where]] = state
+        results |= {ids[where]: ErrorCode.INVALID_UPDATE_VERSION for where in updates.outdated}
+        results |= {ids[where]: ErrorCode.UNKNOWN_SERVER_ERROR for where in updates.failed}
+        self._machines.tell_all(list(ids))
         self._reassignments.isr_changed(list(updates.updated))
         return results

@@ -14,7 +14,7 @@ from klog.controller.elections import ElectionType
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
 from klog.metadata.control_requests import ControlRequest, ControlResponse
-from klog.metadata.values import LeaderAndIsr, ProducerIdBlock, ReplicaAssignment
+from klog.metadata.values import LeaderAndIsr, ProducerIdBlock, ReplicaAssignment, TopicIdPartition
 from klog.protocol.error_codes import ErrorCode
 
 
@@ -112,9 +112,9 @@ class AlterPartition:
 
     broker_id: int
     broker_epoch: int
-    wanted: Mapping[TopicPartition, LeaderAndIsr]
+    wanted: Mapping[TopicIdPartition, LeaderAndIsr]
     version: int
-    reply: Callable[[dict[TopicPartition, LeaderAndIsr | ErrorCode] | ErrorCode], None]
+    reply: Callable[[dict[TopicIdPartition, LeaderAndIsr | ErrorCode] | ErrorCode], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,13 @@ INITIAL_PARTITION_EPOCH = 0
 ZERO_TOPIC_ID = "A" * 22
 
 
+class TopicIdPartition(NamedTuple):
+    """A partition as brokers name it to the controller: a topic of the same name may be another by then."""
+
+    topic_id: str
+    partition: int
+
+
 class Endpoint(NamedTuple):
     """Where a broker listens, as it wants to be reached."""
 

@@ -164,7 +164,7 @@ def _control_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.STOP_REPLICA: Route(control.stop_replica),
         ApiKey.UPDATE_METADATA: Route(control.update_metadata),
         ApiKey.CONTROLLED_SHUTDOWN: Route(ControlledShutdownHandler(put).handle),
-        ApiKey.ALTER_PARTITION: Route(AlterPartitionHandler(cache, put).handle),
+        ApiKey.ALTER_PARTITION: Route(AlterPartitionHandler(put).handle),
         ApiKey.ALLOCATE_PRODUCER_IDS: Route(AllocateProducerIdsHandler(put).handle),
         ApiKey.ELECT_LEADERS: Route(elect.handle),
     }

@@ -46,6 +46,7 @@ from klog.metadata.values import (
     LeaderIsrAndControllerEpoch,
     LeaderRecoveryState,
     TopicAssignment,
+    TopicIdPartition,
 )
 from klog.metadata.watches import Delivery
 from klog.protocol.error_codes import ErrorCode
@@ -237,8 +238,13 @@ class SimulatedBroker:
             self.broker_id, known.leader_epoch, isr, LeaderRecoveryState.RECOVERED, known.partition_epoch
         )
 
-        def reply(answer: dict[TopicPartition, LeaderAndIsr | ErrorCode] | ErrorCode) -> None:
-            outcome = answer.get(where) if isinstance(answer, dict) else answer
+        topic = topics.read_topics(self.session, [where.topic]).get(where.topic)
+        if topic is None:
+            return False
+        asked = TopicIdPartition(topic.topic_id or "", where.partition)
+
+        def reply(answer: dict[TopicIdPartition, LeaderAndIsr | ErrorCode] | ErrorCode) -> None:
+            outcome = answer.get(asked) if isinstance(answer, dict) else answer
             current = self.hosted.get(where)
             if isinstance(outcome, LeaderAndIsr) and current is not None:
                 newer = outcome.partition_epoch >= current.partition_epoch
@@ -247,7 +253,7 @@ class SimulatedBroker:
                         current, isr=outcome.isr, partition_epoch=outcome.partition_epoch
                     )
 
-        active.events.append(AlterPartition(self.broker_id, self.epoch, {where: wanted}, 3, reply))
+        active.events.append(AlterPartition(self.broker_id, self.epoch, {asked: wanted}, 3, reply))
         return True
 
     def fail_dir(self, partitions: Iterable[TopicPartition]) -> None:

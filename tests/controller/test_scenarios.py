@@ -40,6 +40,7 @@ from klog.metadata.values import (
     ProducerIdBlock,
     ReplicaAssignment,
     TopicAssignment,
+    TopicIdPartition,
 )
 from klog.protocol.error_codes import ErrorCode
 from tests.controller.simulation import SimulatedCluster
@@ -545,7 +546,13 @@ def alter(
     epoch: int | None = None,
 ) -> Any:
     own = world.brokers[broker_id].epoch if epoch is None else epoch
-    return ask(world, AlterPartition, broker_id, own, wanted, 3)
+    ids = {each.topic: world.topic(each.topic).topic_id or "" for each in wanted}
+    by_id = {TopicIdPartition(ids[each.topic], each.partition): state for each, state in wanted.items()}
+    answer = ask(world, AlterPartition, broker_id, own, by_id, 3)
+    if not isinstance(answer, dict):
+        return answer
+    names = {topic_id: topic for topic, topic_id in ids.items()}
+    return {TopicPartition(names[each.topic_id], each.partition): found for each, found in answer.items()}
 
 
 def test_a_leader_changes_its_isr_without_a_new_leader_epoch(world: SimulatedCluster) -> None:

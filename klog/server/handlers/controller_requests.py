@@ -13,9 +13,8 @@ from typing import Final
 from uuid import UUID
 
 from klog.controller.events import AllocateProducerIds, AlterPartition, ControlledShutdown
-from klog.formats.names import TopicPartition, encode_uuid
-from klog.metadata.cache import MetadataCache
-from klog.metadata.values import LeaderAndIsr, LeaderRecoveryState, ProducerIdBlock
+from klog.formats.names import TopicPartition, decode_uuid, encode_uuid
+from klog.metadata.values import LeaderAndIsr, LeaderRecoveryState, ProducerIdBlock, TopicIdPartition
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.controlled_shutdown import ControlledShutdownResponse, RemainingPartition
@@ -82,37 +81,31 @@ def _send_block(request: Request, outcome: ProducerIdBlock | ErrorCode) -> None:
 class AlterPartitionHandler:
     """Answers AlterPartition requests. `put` queues an event for the controller."""
 
-    def __init__(self, cache: MetadataCache, put: Callable[[AlterPartition], None]) -> None:
-        self._cache = cache
+    def __init__(self, put: Callable[[AlterPartition], None]) -> None:
         self._put = put
 
     def handle(self, request: Request) -> None:
         """Have the in-sync replicas written, and answer with what is in force."""
         wanted = entity_of(request)
-        names = self._cache.snapshot.topic_names
-        states: dict[TopicPartition, LeaderAndIsr] = {}
-        ids: dict[str, UUID] = {}
+        states: dict[TopicIdPartition, LeaderAndIsr] = {}
         refused: Outcomes = {}
         for topic in wanted.topics:
-            name = None if topic.topic_id is None else names.get(encode_uuid(topic.topic_id.bytes))
             for each in topic.partitions:
-                if name is None:
-                    refused[topic.topic_id, each.partition_index] = ErrorCode.UNKNOWN_TOPIC_ID
+                if topic.topic_id is None:
+                    refused[None, each.partition_index] = ErrorCode.UNKNOWN_TOPIC_ID
                 elif each.leader_recovery_state not in list(LeaderRecoveryState):
                     refused[topic.topic_id, each.partition_index] = ErrorCode.INVALID_REQUEST
                 else:
-                    ids[name] = topic.topic_id
-                    states[TopicPartition(name, each.partition_index)] = _state(
-                        request, wanted.broker_id, each
-                    )
+                    where = TopicIdPartition(encode_uuid(topic.topic_id.bytes), each.partition_index)
+                    states[where] = _state(request, wanted.broker_id, each)
 
-        def answer(results: dict[TopicPartition, Outcome] | ErrorCode) -> None:
+        def answer(results: dict[TopicIdPartition, Outcome] | ErrorCode) -> None:
             if isinstance(results, ErrorCode):
                 send_answer(request, error_code=results, topics=())
                 return
             outcomes: Outcomes = dict(refused)
             for where, outcome in results.items():
-                outcomes[ids[where.topic], where.partition] = outcome
+                outcomes[UUID(bytes=decode_uuid(where.topic_id)), where.partition] = outcome
             _send_outcomes(request, outcomes)
 
         event = AlterPartition(wanted.broker_id, wanted.broker_epoch, states, request.api_version, answer)

@@ -27,7 +27,7 @@ from klog.metadata.control_requests import (
 )
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.topics import create_topic, new_topic_id
-from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr
+from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr, TopicIdPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request
@@ -187,7 +187,7 @@ class AdminCluster:
             ApiKey.ALTER_CONFIGS: alter,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: alter,
             ApiKey.ELECT_LEADERS: ElectLeadersHandler(cache, self.election_purgatory, self._put, self.clock),
-            ApiKey.ALTER_PARTITION: AlterPartitionHandler(cache, self._put),
+            ApiKey.ALTER_PARTITION: AlterPartitionHandler(self._put),
             ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownHandler(self._put),
             ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(self._put),
         }
@@ -238,7 +238,7 @@ class AdminCluster:
 
     def join_isr(self, topic: str, number: int, isr: tuple[int, ...]) -> None:
         """The leader has the partition's in-sync replicas changed."""
-        where = TopicPartition(topic, number)
+        where = TopicIdPartition(self.cache.snapshot.topic_ids[topic], number)
         now = self.cache.snapshot.topics[topic][number]
         state = LeaderAndIsr(now.leader, now.leader_epoch, isr, partition_epoch=now.partition_epoch)
         results = []

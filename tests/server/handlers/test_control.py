@@ -17,6 +17,7 @@ from klog.metadata.control_requests import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+from klog.metadata.values import LEADER_DURING_DELETE
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request
@@ -167,6 +168,17 @@ def test_a_leader_has_its_in_sync_replicas_changed(cluster, version) -> None:
     assert (answer.error_code, topic.topic_id, partition.error_code) == (0, topic_id, 0)
     assert (partition.leader_id, partition.isr, partition.partition_epoch) == (2, (2,), 1)
     assert cluster.cache.snapshot.topics["t"][0].isr == (2,)
+
+
+def test_a_leader_is_heard_though_this_broker_s_own_metadata_does_not_know_the_topic_yet(cluster) -> None:
+    # As after an election: other brokers can be quicker than what the controller tells its own.
+    topic_id = cluster.create("t", (2, 3))
+    known = cluster.cache.snapshot.topics["t"][0]
+    forgotten = replace(known, leader=LEADER_DURING_DELETE)
+    cluster.cache.update(replace(update(1, -1), partitions=(forgotten,)))
+    assert "t" not in cluster.cache.snapshot.topics
+    (topic,) = alter(cluster, 3, UUID(bytes=decode_uuid(topic_id)), (2,)).topics
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.NONE]
 
 
 def test_refusals_stand_at_the_partition_they_concern(cluster) -> None:
