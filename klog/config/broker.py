@@ -38,9 +38,9 @@ KEYS_BY_NAME: Final[Mapping[str, ConfigKey]] = {
 }
 
 
-# What Kafka's own authorizers and tiered storage read beside the configs of the broker.
-_OF_PLUGINS: Final = ("allow.everyone.if.no.acl.found", "super.users")
-_PREFIXES_OF_PLUGINS: Final = ("authorizer.zookeeper.", "rlmm.config.", "rsm.config.")
+# What Kafka's own authorizers, tiered storage and providers of configs read beside the configs of the broker.
+_OF_PLUGINS: Final = ("allow.everyone.if.no.acl.found", "config.providers", "super.users")
+_PREFIXES_OF_PLUGINS: Final = ("authorizer.zookeeper.", "config.providers.", "rlmm.config.", "rsm.config.")
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
 
 

@@ -28,7 +28,12 @@ class PropertyLine(NamedTuple):
 
 def parse(data: bytes) -> tuple[PropertyLine, ...]:
     """The logical lines. Raises `FormatError` for a malformed `\\uxxxx`."""
-    return tuple(_lines(str(data, "latin-1")))
+    return parse_text(str(data, "latin-1"))
+
+
+def parse_text(text: str) -> tuple[PropertyLine, ...]:
+    """The logical lines of a text that was in another encoding. Raises `FormatError` as `parse` does."""
+    return tuple(_lines(text))
 
 
 def build(lines: tuple[PropertyLine, ...]) -> bytes:

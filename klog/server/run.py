@@ -22,6 +22,7 @@ from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
 from klog.server.broker import Broker
 from klog.server.broker_state import BrokerState
+from klog.server.config_providers import with_variables_replaced
 from klog.server.log_output import configure_logging
 from klog.storage.files import read_whole
 from klog.storage.log.manager_values import Progress
@@ -57,7 +58,7 @@ class Launch:
 
 
 def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig:
-    """The configs of a properties file and of `key=value` options over it.
+    """The configs of a properties file and of `key=value` options over it, variables replaced.
 
     Raises `UsageError` for what is no option, `ConfigError` for a bad value, `StorageError` for a file that
     cannot be read.
@@ -73,7 +74,7 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
         if not equals or not name.strip():
             raise UsageError(f"-o {option}: an option is written key=value")
         texts[name.strip()] = value.strip()
-    return BrokerConfig(texts)
+    return BrokerConfig(with_variables_replaced(texts))
 
 
 def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: None) -> None:  # noqa: ARG005

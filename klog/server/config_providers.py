@@ -1,0 +1,124 @@
+"""Values that a properties file leaves to be looked up elsewhere: `${provider:path:key}`.
+
+Rules: KIP-421 and KIP-297, Kafka's AbstractConfig, ConfigTransformer and the providers that it brings along:
+of files (KIP-297), directories (KIP-632) and environment variables (KIP-887), with the paths and names that
+they may look at (KIP-993). What no provider knows stays as it is written. Kafka looks variables up in dynamic
+configs, too; here only the broker's own properties may have them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from klog.config.keys import ConfigError
+from klog.formats import java_properties
+from klog.formats.errors import KlogError
+from klog.storage.files import read_whole
+
+_PROVIDERS: Final = "config.providers"
+_CLASSES: Final = "org.apache.kafka.common.config.provider."
+_VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
+
+
+class _Settings(NamedTuple):
+    """A provider's own configs: what their names begin with, and its parameters."""
+
+    prefix: str
+    parameters: Mapping[str, str]
+
+    def unusable(self, value: str, why: str) -> ConfigError:
+        """What to raise of the provider."""
+        return ConfigError(self.prefix, value, why)
+
+
+# The value of a key at a path, or None. Raises `ConfigError`.
+_LookUp = Callable[[_Settings, str, str], str | None]
+
+
+def with_variables_replaced(texts: Mapping[str, str]) -> dict[str, str]:
+    """The configs with what their providers know. Raises `ConfigError`."""
+    providers = _providers(texts)
+    if not providers:
+        return dict(texts)
+
+    def value(variable: re.Match[str]) -> str:
+        name, path, key = variable.groups()
+        provider = providers.get(name)
+        found = None if provider is None else provider(path or "", key)
+        return variable[0] if found is None else found
+
+    return {name: _VARIABLE.sub(value, text) for name, text in texts.items()}
+
+
+def _providers(texts: Mapping[str, str]) -> dict[str, Callable[[str, str], str | None]]:
+    """Raises `ConfigError`."""
+    found = {}
+    for name in filter(None, texts.get(_PROVIDERS, "").split(",")):
+        key = f"{_PROVIDERS}.{name}.class"
+        if key not in texts:
+            continue
+        look_up = _LOOK_UPS.get(texts[key].removeprefix(_CLASSES))
+        if look_up is None:
+            known = ", ".join(_CLASSES + each for each in _LOOK_UPS)
+            raise ConfigError(key, texts[key], "there is no such provider here", cure=f"one of {known}")
+        prefix = f"{_PROVIDERS}.{name}.param."
+        parameters = {
+            each.removeprefix(prefix): text for each, text in texts.items() if each.startswith(prefix)
+        }
+        found[name] = partial(look_up, _Settings(f"{_PROVIDERS}.{name}", parameters))
+    return found
+
+
+def _in_file(settings: _Settings, path: str, key: str) -> str | None:
+    if not path or not _allowed(settings, path):
+        return None
+    try:
+        lines = java_properties.parse_text(read_whole(path).decode())
+    except (KlogError, OSError, UnicodeDecodeError) as error:
+        raise settings.unusable(path, f"its properties cannot be read: {error}") from error
+    return java_properties.entries(lines).get(key)
+
+
+def _in_directory(settings: _Settings, path: str, key: str) -> str | None:
+    file = os.path.join(path, key)
+    if not path or not _allowed(settings, path) or "/" in key or not os.path.isfile(file):
+        return None
+    try:
+        return read_whole(file).decode("utf-8", "replace")
+    except (KlogError, OSError) as error:
+        raise settings.unusable(file, f"it cannot be read: {error}") from error
+
+
+def _in_environment(settings: _Settings, path: str, key: str) -> str | None:
+    if path:
+        raise settings.unusable(path, "environment variables have no path")
+    pattern = settings.parameters.get("allowlist.pattern", ".*")
+    try:
+        return os.environ.get(key) if re.fullmatch(pattern, key) else None
+    except re.error as error:
+        raise settings.unusable(pattern, f"it is no pattern: {error}") from error
+
+
+def _allowed(settings: _Settings, path: str) -> bool:
+    """Whether a path is in `allowed.paths`, if that is set. Raises `ConfigError`."""
+    allowed = settings.parameters.get("allowed.paths")
+    if not allowed:
+        return True
+    wanted = os.path.normpath(path)
+    found = False
+    for root in map(os.path.normpath, allowed.split(",")):
+        if not os.path.isabs(root) or not os.path.exists(root):
+            raise settings.unusable(root, "allowed.paths must be absolute, and be there")
+        found = found or wanted == root or wanted.startswith(root.rstrip("/") + "/")
+    return found
+
+
+_LOOK_UPS: Final[Mapping[str, _LookUp]] = {
+    "FileConfigProvider": _in_file,
+    "DirectoryConfigProvider": _in_directory,
+    "EnvVarConfigProvider": _in_environment,
+}
