@@ -56,7 +56,7 @@ def with_variables_replaced(texts: Mapping[str, str]) -> dict[str, str]:
 
 def _providers(texts: Mapping[str, str]) -> dict[str, Callable[[str, str], str | None]]:
     """Raises `ConfigError`."""
-    found = {}
+    found: dict[str, Callable[[str, str], str | None]] = {}
     for name in filter(None, texts.get(_PROVIDERS, "").split(",")):
         key = f"{_PROVIDERS}.{name}.class"
         if key not in texts:
