@@ -47,7 +47,7 @@ from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
 from klog.server.handlers.dispatch import Dispatcher
 from klog.server.handlers.fetch_sessions import FetchSessions
-from klog.server.identity import settle_identity
+from klog.server.identity import demand_own_endpoints, settle_identity
 from klog.server.listeners import Listeners, read_listeners
 from klog.server.live_config import LiveConfig
 from klog.server.network import Request, SocketServer, work_on
@@ -131,6 +131,7 @@ class Broker:
         self._open_waiting(closing)
         self._open_controller(closing)
         self._open_network(closing)
+        demand_own_endpoints(self.registration(), live_brokers(self.store))
         self._register()
         self._notes = ConfigChangeNotes(self.store, self._changes.on_change, self._clock_ms)
         self._notes.follow()

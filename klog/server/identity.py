@@ -1,7 +1,8 @@
 """Who a broker is: the id of its cluster and its own, out of configs, directories and the cluster's tree.
 
-Rules: Kafka's `KafkaServer.getOrGenerateBrokerId` and `MetaPropertiesEnsemble`: all directories must agree
-with each other, with `broker.id` and with the cluster; a generated id is kept in `meta.properties`.
+Rules: Kafka's `KafkaServer.getOrGenerateBrokerId`, `createBrokerInfo` and `MetaPropertiesEnsemble`: all
+directories must agree with each other, with `broker.id` and with the cluster; a generated id is kept in
+`meta.properties`.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import broker_id
-from klog.formats.errors import StorageError
+from klog.formats.errors import StorageError, UsageError
 from klog.formats.meta_properties import MetaProperties
 from klog.metadata.cluster import generate_broker_id, get_or_create_cluster_id
 from klog.metadata.store import MetadataStore
+from klog.metadata.values import BrokerRegistration
 
 GENERATED: Final = -1
 
@@ -75,3 +77,15 @@ def _broker_id(
     if kept is not None:
         return kept
     return generate_broker_id(store, config.number("reserved.broker.max.id"))
+
+
+def demand_own_endpoints(broker: BrokerRegistration, registered: Mapping[int, BrokerRegistration]) -> None:
+    """Raises `UsageError` where clients would take another live broker for this one, or this one for it."""
+    own = {(each.host, each.port) for each in broker.endpoints}
+    for other in registered.values():
+        taken = [f"{each.host}:{each.port}" for each in other.endpoints if (each.host, each.port) in own]
+        if taken and other.broker_id != broker.broker_id:
+            raise UsageError(
+                f"{', '.join(taken)} in advertised.listeners is registered by broker {other.broker_id}",
+                cure="advertise an address of this broker's own",
+            )

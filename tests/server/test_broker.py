@@ -27,7 +27,8 @@ from klog.metadata.topics import (
     read_topics,
     topic_names,
 )
-from klog.metadata.znodes import encode_topic
+from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.metadata.znodes import encode_broker, encode_topic
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
@@ -126,6 +127,25 @@ def test_a_directory_of_another_broker_is_refused(tmp_path: Path, broker: Broker
     broker.stop()
     with pytest.raises(StorageError, match=r"belongs to broker 7, broker\.id is 8"):
         Broker(config(tmp_path / "a", broker_id="8"))
+
+
+@pytest.mark.parametrize(("port", "refused"), [(9092, True), (9093, False)])
+def test_an_address_that_another_broker_advertises_is_refused(
+    tmp_path: Path, port: int, refused: bool
+) -> None:
+    (tmp_path / "a").mkdir()
+    store = EmbeddedStore(tmp_path / "a" / FILE_NAME)
+    endpoint = Endpoint("EXTERNAL", "PLAINTEXT", "there", 9092)
+    store.create(paths.broker(8), encode_broker(BrokerRegistration(8, (endpoint,))), make_parents=True)
+    store.close()
+    advertised = config(tmp_path / "a", advertised_listeners=f"PLAINTEXT://there:{port}")
+    if refused:
+        with pytest.raises(
+            UsageError, match=r"there:9092 in advertised\.listeners is registered by broker 8"
+        ):
+            Broker(advertised)
+    else:
+        Broker(advertised).stop()
 
 
 def test_a_deleted_topic_leaves_the_tree_and_the_disk(tmp_path: Path, broker: Broker) -> None:
