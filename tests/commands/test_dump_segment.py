@@ -133,7 +133,7 @@ def test_output_appears_whole_in_a_file(klog: Run, tmp_path: Path) -> None:
     target = tmp_path / "out.jsonl"
     done = klog("dump-segment", "-o", target, SEGMENT)
     assert (done.code, done.out) == (0, "")
-    assert offsets_of(target.read_text()) == list(range(40))
+    assert offsets_of(target.read_text("utf-8")) == list(range(40))
     assert os.listdir(tmp_path) == ["out.jsonl"]
 
 

@@ -6,7 +6,9 @@ import io
 import json
 import os
 import shutil
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -41,8 +43,12 @@ def shown(wanted: DumpPlan) -> tuple[int, list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
+def _utc() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 def test_a_table_has_a_row_a_record_and_says_what_matters() -> None:

@@ -43,9 +43,12 @@ class PeerUnavailableError(Exception):
 
 
 def cache_directory() -> Path:
-    """Where jars and compiled helper programs are kept between runs."""
+    """Where jars and compiled helper programs are kept between runs. Raises PeerUnavailableError."""
     configured = os.environ.get("KLOG_PEER_CACHE")
-    return Path(configured) if configured else Path.home() / ".cache" / "klog-peers"
+    try:
+        return Path(configured) if configured else Path.home() / ".cache" / "klog-peers"
+    except RuntimeError as error:  # no HOME, and a user id that nobody has
+        raise PeerUnavailableError(f"no place for its jars: {error} KLOG_PEER_CACHE names one") from error
 
 
 def require_program(name: str) -> str:
@@ -58,9 +61,18 @@ def require_program(name: str) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lets one process at a time fill the cache: parallel test workers all ask for it at their start."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
+    """Lets one process at a time fill the cache: parallel test workers all ask for it at their start.
+
+    Raises PeerUnavailableError where nothing can be written there.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("w")
+    except OSError as error:
+        raise PeerUnavailableError(
+            f"no place for its jars: {error}; KLOG_PEER_CACHE names another"
+        ) from error
+    with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -133,7 +133,7 @@ def test_one_whose_starter_was_gone_before_it_began_leaves_nothing(tmp_path: Pat
         work.mkdir()
         command = [sys.executable, "-m", "klog.testing.child", str(work), f"log.dirs={work / 'logs'}"]
         options = ["listeners=PLAINTEXT://127.0.0.1:0"]
-        done = subprocess.run([*command, *options], stdin=subprocess.DEVNULL, timeout=30, check=False)
+        done = subprocess.run([*command, *options], stdin=subprocess.DEVNULL, timeout=120, check=False)
         assert done.returncode == 0
         assert not work.exists()
 
@@ -163,6 +163,8 @@ with klog.testing.broker() as broker:
 
 def test_a_broker_starts_where_many_files_are_open(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 1100:
+        pytest.skip(f"no more than {hard} files may be open here")
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     with ExitStack() as held:
         held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
