@@ -7,6 +7,7 @@ import kafka
 import pytest
 
 import klog
+from tests.clients.python_clients import TIMEOUT_S
 
 COUNT = 20
 NO_TIMESTAMP = -1
@@ -28,13 +29,13 @@ def test_message_sets_are_stored_as_batches(broker, new_topic, version, codec):
             "broker.version.fallback": version,
             "compression.type": codec,
             "linger.ms": 20,
-            "delivery.timeout.ms": 10_000,
+            "delivery.timeout.ms": TIMEOUT_S * 1000,
             "log_level": 0,
         }
     )
     for number in range(COUNT):
         producer.produce(topic, b"value %d" % number * 10, b"key", timestamp=1_600_000_000_000)
-    assert producer.flush(10) == 0
+    assert producer.flush(TIMEOUT_S) == 0
     kinds, records = stored(broker, topic)
     assert kinds == {(2, codec)}
     assert [record.offset for record in records] == list(range(COUNT))
@@ -56,10 +57,10 @@ def test_kafka_python_of_any_age_of_broker(broker, new_topic, version):
     )
     try:
         futures = [producer.send(topic, b"value %d" % number, b"key") for number in range(COUNT)]
-        producer.flush(10)
-        assert [future.get(10).offset for future in futures] == list(range(COUNT))
+        producer.flush(TIMEOUT_S)
+        assert [future.get(TIMEOUT_S).offset for future in futures] == list(range(COUNT))
     finally:
-        producer.close(timeout=10)
+        producer.close(timeout=TIMEOUT_S)
     kinds, records = stored(broker, topic)
     assert kinds == {(2, "gzip")}
     assert [record.value for record in records] == [b"value %d" % number for number in range(COUNT)]

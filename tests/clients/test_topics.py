@@ -22,7 +22,7 @@ import klog.testing
 from tests.clients.python_clients import ConfluentKafka, Refused, Sent
 from tests.waiting import eventually
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
