@@ -187,9 +187,12 @@ class _Broker:
         self._services.append(JavaService(command, log, ready_text))
 
     def stop(self) -> None:
-        """Clean shutdown, last started first."""
-        while self._services:
-            self._services.pop().stop()
+        """Clean shutdown, last started first. None is left, also where one does not stop in time."""
+        try:
+            while self._services:
+                self._services.pop().stop()
+        finally:
+            self.kill()
 
     def kill(self) -> None:
         """Unclean stop of the broker, then of what it used."""
