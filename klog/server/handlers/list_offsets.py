@@ -116,11 +116,11 @@ class ListOffsetsHandler:
 
     def _starts(self, partition: Partition, asked: Entity, replica_id: int) -> tuple[int, ...]:
         """What version 0 asks for. Raises `PartitionError`, `OSError`, `StorageError`."""
-        if asked.max_num_offsets < 0:
-            raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
         log = partition.log
         with log.lock:
             partition.require_epoch(ANY_EPOCH, leader_only=replica_id != DEBUGGING_REPLICA)
+            if asked.max_num_offsets < 0:
+                raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
             starts = newest_starts(log, asked.timestamp, asked.max_num_offsets, self._clock_ms())
             high_watermark = log.high_watermark
         return as_consumers_see(starts, high_watermark) if replica_id == CONSUMER else starts
@@ -134,8 +134,6 @@ def _require_sense(asked: Entity, asker: _Asker, times: int) -> None:
     if timestamp < 0 and version < _KNOWN_FROM.get(timestamp, version + 1):
         raise PartitionError(ErrorCode.UNSUPPORTED_VERSION)
     if asker.replica_id == CONSUMER and asker.isolation_level not in _ISOLATION_LEVELS:
-        raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
-    if version == 0 and asked.max_num_offsets < 0:
         raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

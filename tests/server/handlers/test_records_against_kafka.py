@@ -272,7 +272,7 @@ def test_offsets_are_found_alike(twins: Twins, version: int) -> None:
                 partition_index=index,
                 current_leader_epoch=chance.choice([ANY, ANY, 0, 5]),
                 timestamp=chance.choice(times),
-                max_num_offsets=chance.randint(0, 3),
+                max_num_offsets=chance.randint(-1, 3),
             )
             for index in chance.choices([0, 1, 7], k=2)
         )

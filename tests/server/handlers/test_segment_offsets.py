@@ -85,5 +85,6 @@ def test_fewer_than_no_offsets_cannot_be_told(segments) -> None:
     assert ask(segments, LATEST, -1) == (ErrorCode.UNKNOWN_SERVER_ERROR, ())
 
 
-def test_a_partition_that_is_not_there_is_told(segments) -> None:
-    assert ask(segments, LATEST, partition=7) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())
+@pytest.mark.parametrize("count", [1, -1])
+def test_a_partition_that_is_not_there_is_told(segments, count) -> None:
+    assert ask(segments, LATEST, count, partition=7) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())
