@@ -118,6 +118,9 @@ def _trusted(
             txn.last_offset < segment.base_offset for segment in state.segments for txn in segment.aborted()
         )
         if not aborted_too_early and state.log_end_offset >= settings.log_start_offset:
+            # As recovery does, and once only: where nothing is left of a log it would forget its last epoch.
+            state.epochs.truncate_from_end(state.log_end_offset)
+            state.epochs.truncate_from_start(settings.log_start_offset)
             return Loaded(state)
     on_recovery(directory)
     return _recovered(directory, config, settings, files, None)
@@ -203,8 +206,6 @@ def _opened(directory: str, config: TopicConfig, settings: LoadSettings, files: 
     end = segments[-1].next_offset()
     start = max(settings.log_start_offset, segments[0].base_offset)
     epochs = EpochFile(directory, _epochs(files))
-    epochs.truncate_from_end(end)
-    epochs.truncate_from_start(start)
     snapshots = SnapshotFiles(directory, expiration_ms=settings.producer_expiration_ms)
     snapshots.drop_strays(files.segments)
     producers = snapshots.load(

@@ -269,6 +269,15 @@ def test_epochs_outside_of_the_log_are_forgotten(tmp_path: Path) -> None:
     assert [tuple(entry) for entry in again.epochs.entries] == [(1, 3), (2, 4)]
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_whose_records_are_all_deleted_knows_its_last_epoch(tmp_path: Path, clean: bool) -> None:
+    log = new_log(tmp_path)
+    append(log, batch(2), epoch=3)
+    log.close()
+    again, _ = reload(log, tmp_path, clean=clean, log_start_offset=2)
+    assert [tuple(entry) for entry in again.epochs.entries] == [(3, 2)]
+
+
 def test_an_epoch_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.close()
