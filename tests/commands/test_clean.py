@@ -139,6 +139,14 @@ def test_retention_by_time_deletes_whole_segments_and_moves_the_log_start(
     assert offset_in(log_directory, "log-start-offset-checkpoint") == 601
 
 
+def test_retention_forgets_the_epochs_of_what_it_deletes(log_directory: Path, run: Any) -> None:
+    epochs = log_directory / str(USERS) / "leader-epoch-checkpoint"
+    epochs.write_text("0\n3\n1 0\n2 300\n5 610\n")
+    result = run("--policy", "delete", "--retention-ms", "1000", "--yes", log_directory)
+    assert result.exit_code == 0
+    assert epochs.read_text() == "0\n2\n2 601\n5 610\n"
+
+
 def test_retention_by_size_leaves_at_least_that_much(log_directory: Path, run: Any) -> None:
     directory = log_directory / str(USERS)
     sizes = {path.name: path.stat().st_size for path in directory.glob("*.log")}

@@ -11,7 +11,13 @@ import os
 from dataclasses import dataclass
 
 from klog.config.topic import TopicConfig
-from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
+from klog.formats.checkpoints import (
+    OffsetCheckpoint,
+    OffsetEntry,
+    build_offsets,
+    parse_epochs,
+    parse_offsets,
+)
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, TopicPartition, segment_file
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
@@ -23,6 +29,8 @@ from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove, sw
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
 from klog.storage.cleaner.view import SegmentView
 from klog.storage.files import read_small, storage_error, write_atomically
+from klog.storage.leader_epochs import LeaderEpochs
+from klog.storage.log.epoch_file import EpochFile
 from klog.storage.log.retention import Extent, deletable
 from klog.storage.walk import partition_of
 
@@ -162,6 +170,7 @@ class OfflineDirectory:
             if not kept:
                 self._make_segment(directory, start)
             self._raise_log_start(view.partition, start)
+            _forget_epochs(directory, start)
             gone = mark_deleted(
                 directory, [segment.base_offset for segment in judgement.deletable], self._changes
             )
@@ -184,6 +193,17 @@ class OfflineDirectory:
         self._starts[partition] = offset
         entries = tuple(OffsetEntry(*entry) for entry in self._starts.items())
         write_atomically(path, build_offsets(OffsetCheckpoint(entries)))
+
+
+def _forget_epochs(directory: str, start_offset: int) -> None:
+    """Leader epochs below the log's start are forgotten. Raises `FormatError`, `StorageError`."""
+    path = os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT)
+    if os.path.exists(path):
+        try:
+            epochs = LeaderEpochs(parse_epochs(read_small(path)).entries)
+        except FormatError as error:
+            raise error.at(path) from None
+        EpochFile(directory, epochs).truncate_from_start(start_offset)
 
 
 def _offsets(path: str) -> dict[TopicPartition, int] | None:
