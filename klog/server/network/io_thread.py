@@ -95,7 +95,14 @@ class IoThread:
                 return
             for network in tuple(self._networks):
                 network.retry_backlog()
-            self._serve(connection)
+            try:
+                self._serve(connection)
+            except Exception:
+                # Of whatever kind: it costs the connection, not the thread.
+                _log.exception("Closing %s", connection)
+                connection.in_flight = None
+                connection.closing = True
+                connection.network.take_back(connection)
 
     def _serve(self, connection: Connection) -> None:
         """Works on a connection until it is somebody else's."""

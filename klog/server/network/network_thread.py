@@ -72,7 +72,7 @@ class NetworkThread:
         self._connections: dict[int, Connection] = {}
         self._backlog: deque[Connection] = deque()
         self._starved: deque[Connection] = deque()
-        self._mail: deque[Callable[[], None]] = deque()
+        self._mail: deque[tuple[Callable[[], None], Connection | None]] = deque()
         self._buffer = bytearray(settings.inline_request_max_bytes + 4 + _READ_BYTES)
         self._view = memoryview(self._buffer)
         self._now_ms = clock_ms()
@@ -90,15 +90,15 @@ class NetworkThread:
 
     def adopt_new(self, connection: Connection) -> None:
         """Takes a connection that the acceptor accepted."""
-        self._post(lambda: self._register(connection))
+        self._post(lambda: self._register(connection), connection)
 
     def take_back(self, connection: Connection) -> None:
         """Takes a connection back from an I/O thread that is done with it."""
-        self._post(lambda: self._take_back(connection))
+        self._post(lambda: self._take_back(connection), connection)
 
     def complete(self, request: Request) -> None:
         """Sends the answer of a request that was parked."""
-        self._post(lambda: self._complete(request))
+        self._post(lambda: self._complete(request), request.connection)
 
     def retry_backlog(self) -> None:
         """The request channel has room again."""
@@ -158,8 +158,8 @@ class NetworkThread:
         """Whether the server is being stopped."""
         return self._drain_until_s is not None
 
-    def _post(self, job: Callable[[], None]) -> None:
-        self._mail.append(job)
+    def _post(self, job: Callable[[], None], connection: Connection | None = None) -> None:
+        self._mail.append((job, connection))
         if threading.get_ident() != self._thread.ident:
             self._waker.wake()
 
@@ -175,11 +175,18 @@ class NetworkThread:
             for fd, mask in events:
                 connection = self._connections.get(fd)
                 if connection is not None:
-                    self._on_event(connection, mask)
+                    try:
+                        self._on_event(connection, mask)
+                    except Exception:
+                        self._lose(connection)
                 elif fd == self._waker.fd:
                     self._waker.reset()
             for _ in range(len(self._mail)):
-                self._mail.popleft()()
+                job, connection = self._mail.popleft()
+                try:
+                    job()
+                except Exception:
+                    self._lose(connection)
             if self._now_ms >= self._next_check_ms:
                 self._next_check_ms = self._now_ms + _TICK_MS
                 self._close_idle()
@@ -277,6 +284,14 @@ class NetworkThread:
         if connection.in_flight is None:
             connection.give_back_memory()
         self._on_closed(connection)
+
+    def _lose(self, connection: Connection | None) -> None:
+        """For an exception of whatever kind: it costs the connection, not the thread of all the others."""
+        _log.exception("Closing %s", connection)
+        if connection is not None:
+            if connection.in_flight is not None and not connection.in_flight.parked:
+                connection.in_flight = None
+            self._break(connection)
 
     def _break(self, connection: Connection) -> None:
         """Closes a connection, or lets the I/O thread that has it find it broken."""

@@ -8,6 +8,7 @@ import random
 import resource
 import socket
 import struct
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -15,6 +16,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from klog.server.network import work_on
+from klog.server.network.connection import LargeFrame
 from tests.server.network.servers import (
     CREATE_TOPICS,
     Calling,
@@ -25,6 +27,8 @@ from tests.server.network.servers import (
     running,
 )
 from tests.threads import join, started
+
+LARGE = 1_000_000
 
 BAD_FRAMES = {
     "a negative size": struct.pack(">i", -5),
@@ -118,6 +122,51 @@ def test_the_handler_may_answer_for_its_bug_and_the_connection_goes_on(large):
     with running(Apologising()) as server, Client(server) as client:
         assert client.ask(b"oops" + padding) == b"OddError"
         assert client.ask(b"fine" + padding) == b"fine" + padding
+
+
+@pytest.mark.parametrize("thread", ["klog-network-0", "klog-io-0"])
+def test_memory_that_is_short_for_a_frame_costs_its_connection_and_no_thread(thread, monkeypatch, caplog):
+    """A frame that trickles in is read by its network thread, one that flows by an I/O thread."""
+    room = LargeFrame.room
+
+    def short(frame):
+        if threading.current_thread().name == thread and frame.size_bytes > LARGE:
+            raise MemoryError
+        return room(frame)
+
+    monkeypatch.setattr(LargeFrame, "room", short)
+    with running(Echo(), io_threads=1) as server, Client(server) as client, Client(server) as other:
+        for _ in range(2):
+            with Client(server) as greedy, suppress(OSError):
+                rest = iter(lambda: bytes(10) if thread == "klog-network-0" else bytes(LARGE), None)
+                greedy.send(struct.pack(">i", 50_000_000))
+                for piece in rest:
+                    greedy.send(piece)
+        assert client.ask(bytes(LARGE - 100)) == bytes(LARGE - 100)
+        assert other.ask(b"fine") == b"fine"
+    assert "MemoryError" in caplog.text
+
+
+def test_an_answer_that_cannot_be_sent_costs_its_connection_and_no_thread(caplog):
+    parked = []
+
+    def handle(request):
+        if request.body == b"later":
+            parked.append(request)
+        else:
+            request.respond([bytes(request.body)])
+
+    def broken():
+        raise OddError
+
+    with running(Calling(handle)) as server, Client(server) as client, Client(server) as other:
+        client.send(frame(b"later"))
+        assert eventually(lambda: len(parked) == 1)
+        parked[0].on_answered = broken
+        parked[0].respond([b"never"])
+        assert client.is_closed()
+        assert other.ask(b"fine") == b"fine"
+    assert "OddError" in caplog.text
 
 
 @pytest.mark.parametrize("answered", [False, True])
