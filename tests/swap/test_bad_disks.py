@@ -177,7 +177,8 @@ def tiny_disk(tmp_path: Path):
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode()}")
     yield place
-    subprocess.run(["umount", str(place)], check=True)
+    # Lazily: a worker of a broker that was killed may take a moment to see it.
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def test_a_file_system_without_space_takes_its_directory_offline(tiny_disk: Path, tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+"""`python -m tests.peers`: real Kafka is fetched and our programs for it compiled, before a test, whose time is
+limited, has to wait for that. What cannot be had is said; the tests that need it say so again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer
+from tests.peers.maven import PeerUnavailableError
+from tests.peers.spark_kafka import spark_kafka_jars
+
+PEERS: Final[Mapping[str, Callable[[], object]]] = {
+    f"Kafka {KAFKA_3}": lambda: KafkaPeer(KAFKA_3).classpath,
+    f"Kafka {KAFKA_4}": lambda: KafkaPeer(KAFKA_4).classpath,
+    "Spark's Kafka source": spark_kafka_jars,
+}
+
+
+def main() -> None:
+    """Gets each of them, one after the other."""
+    for name, get in PEERS.items():
+        try:
+            get()
+        except PeerUnavailableError as missing:
+            sys.stderr.write(f"{name}: {missing}\n")
+        else:
+            sys.stdout.write(f"{name} is there\n")
+
+
+if __name__ == "__main__":
+    main()
