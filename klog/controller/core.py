@@ -108,6 +108,9 @@ class ControllerCore:
         except ControllerMovedError as error:
             _log.info("%s", error)
             self._end_reign()
+            # It may be the epoch alone that was changed: then `/controller` is still ours, and nothing that
+            # happens to it would tell.
+            self._enqueue(TreeChanged(Watched.CONTROLLER))
         except SessionExpiredError as error:
             # The session's listener brings SessionExpired, unless the store was closed.
             _log.info("%s", error)

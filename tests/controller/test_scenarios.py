@@ -163,6 +163,17 @@ def test_a_controller_that_lost_its_office_unseen_writes_nothing(world: Simulate
     assert world.admin.children(paths.topic("t")) == before == []
 
 
+def test_an_epoch_that_somebody_has_written_does_not_leave_the_cluster_without_a_controller(
+    world: SimulatedCluster,
+) -> None:
+    # The office is still this broker's: nobody will hear of its end.
+    world.admin.set(paths.CONTROLLER_EPOCH, b"7")
+    with_topic(world, [0])
+    assert world.active() is not None
+    assert world.state("t").leader == 0
+    assert znodes.decode_epoch(world.admin.get(paths.CONTROLLER_EPOCH).data) == 8
+
+
 def test_requests_to_a_broker_that_is_not_controller_are_refused(world: SimulatedCluster) -> None:
     answers: list[object] = []
     world.brokers[1].events.append(ControlledShutdown(1, world.brokers[1].epoch, answers.append))
