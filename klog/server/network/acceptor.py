@@ -219,16 +219,17 @@ class Acceptor:
             _log.warning("Closing %s:%d on %s: too many connections from there", *peer, listener.name)
             sock.close()
             return
+        network = self._networks[self._turn % len(self._networks)]
         try:
-            sock = self._configure(listener, sock)
-        except OSError as error:
-            _log.info("Closing %s:%d on %s: %s", *peer, listener.name, error)
+            connection = Connection(self._configure(listener, sock), listener, peer, network)
+        except Exception as error:
+            # Of whatever kind: it costs this one, not all that are still to be accepted.
+            _log.info("Closing %s:%d on %s: %r", *peer, listener.name, error)
             sock.close()
             self._counts.remove(listener.name, peer[0])
             return
-        network = self._networks[self._turn % len(self._networks)]
         self._turn += 1
-        network.adopt_new(Connection(sock, listener, peer, network))
+        network.adopt_new(connection)
 
     def _configure(self, listener: Listener, sock: socket.socket) -> socket.socket:
         sock.setblocking(False)

@@ -15,7 +15,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from klog.server.network import work_on
+from klog.server.network import Listener, NetworkSettings, SocketServer, work_on
 from klog.server.network.connection import LargeFrame
 from tests.server.network.servers import (
     CREATE_TOPICS,
@@ -145,6 +145,31 @@ def test_memory_that_is_short_for_a_frame_costs_its_connection_and_no_thread(thr
         assert client.ask(bytes(LARGE - 100)) == bytes(LARGE - 100)
         assert other.ask(b"fine") == b"fine"
     assert "MemoryError" in caplog.text
+
+
+def test_a_connection_that_cannot_be_set_up_does_not_end_the_accepting():
+    class Odd:
+        refused = 0
+
+        def wrap_socket(self, sock, **_options):
+            self.refused += 1
+            raise OddError
+
+    odd = Odd()
+    listeners = [Listener("ODD", "127.0.0.1", 0, odd), Listener("TEST", "127.0.0.1", 0)]
+    server = SocketServer(listeners, NetworkSettings(), Echo())
+    server.bind()
+    server.start()
+    try:
+        for _ in range(2):
+            with Client(server, listener="ODD") as refused:
+                assert refused.is_closed()
+        with Client(server) as client:
+            assert client.ask(b"fine") == b"fine"
+            assert server.connection_count == 1
+        assert odd.refused == 2
+    finally:
+        server.stop()
 
 
 def test_an_answer_that_cannot_be_sent_costs_its_connection_and_no_thread(caplog):
