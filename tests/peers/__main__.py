@@ -1,5 +1,5 @@
-"""`python -m tests.peers`: real Kafka is fetched and our programs for it compiled, before a test whose time is
-limited has to wait for that. What cannot be had is said; the tests that need it say so again."""
+"""`python -m tests.peers`: real Kafka is fetched and our programs for it compiled, before a test whose time
+is limited has to wait for that. What cannot be had is said; the tests that need it say so again."""
 
 from __future__ import annotations
 
