@@ -95,3 +95,6 @@ class Dispatcher:
             except KlogError as error:
                 # One watch that fails must not silence all others.
                 _log.error("a watch failed: %s", error)
+            except Exception:
+                # Neither must one with a bug, for the broker would hear of nothing any more.
+                _log.exception("a watch failed")
