@@ -13,6 +13,7 @@ from klog.server.broker import Broker
 from klog.server.listeners import read_listeners
 from klog.server.network import BindError, NetworkSettings
 from klog.server.settings import network_settings, resolved
+from tests.waiting import eventually
 
 LIMITS = "max.connections.per.ip.overrides"
 
@@ -44,7 +45,7 @@ def test_a_broker_counts_by_the_addresses_of_hosts(tmp_path) -> None:
     running = broker(tmp_path, **{"max.connections.per.ip": "0", LIMITS: "localhost:5"})
     try:
         # Its controller's: without the limit of its own it would not be let in.
-        assert running.network.connection_count == 1
+        eventually(lambda: running.network.connection_count == 1)
     finally:
         running.stop()
 
@@ -53,4 +54,5 @@ def test_a_listener_at_what_cannot_be_a_name_is_refused(tmp_path) -> None:
     before = os.listdir("/proc/self/fd")
     with pytest.raises(BindError, match=r"a\.\.b"):
         broker(tmp_path, listeners="PLAINTEXT://a..b:0")
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    # What other tests left behind may go meanwhile.
+    assert len(os.listdir("/proc/self/fd")) <= len(before)

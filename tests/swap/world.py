@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 # Long enough that a busy machine does not expire sessions on its own.
-SESSION_MS: Final = 6000
+SESSION_MS: Final = 4000
 
 # What Kafka 3.9.1 itself warns of at each start on ZooKeeper: its controller is quicker than its own socket
 # server, and nobody has told it of metadata versions.

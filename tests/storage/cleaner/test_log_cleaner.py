@@ -369,5 +369,7 @@ def test_without_a_limit_nobody_waits() -> None:
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
     yield
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("log-cleaner")]
+    new = set(threading.enumerate()) - before
+    assert not [thread for thread in new if thread.name.startswith("log-cleaner")]
