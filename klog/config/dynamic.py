@@ -20,6 +20,21 @@ from klog.formats.errors import UsageError
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
 # Of a listener's configs these may be set for the whole cluster.
 _LISTENER_CLUSTER_WIDE: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+# Of these each listener has its own while brokers run.
+_PER_LISTENER: Final = frozenset(
+    (
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    )
+)
 # In this form `<listener prefix><mechanism>.<config>`.
 _OF_A_MECHANISM: Final = (
     "sasl.jaas.config",
@@ -107,7 +122,7 @@ def _name_problem(name: str, *, per_broker: bool) -> str | None:
     key, base = KEYS_BY_NAME.get(name), base_name(name)
     if key is not None and key.dynamic is Dynamic.READ_ONLY:
         return "Cannot update these configs dynamically"
-    if key is not None and name.startswith("ssl."):
+    if name in _PER_LISTENER:
         return "These security configs can be dynamically updated only per-listener using the listener prefix"
     if per_broker:
         return None

@@ -327,6 +327,7 @@ BROKER_CHANGES = [
     [(alter.SET, "num.io.threads", "100")],
     [(alter.SET, "log.cleaner.threads", "7")],
     [(alter.SET, "ssl.keystore.location", "x")],
+    [(alter.SET, "ssl.client.auth", "required"), (alter.SET, "ssl.enabled.protocols", "TLSv1.2")],
     [(alter.SET, "advertised.listeners", "nonsense")],
     [(alter.SET, "advertised.listeners", "SSL://localhost:1")],
     [(alter.SET, "listeners", "OUTER://127.0.0.1:0")],
