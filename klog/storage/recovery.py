@@ -288,8 +288,7 @@ def _conclude(work: Recovery) -> RecoveryPlan:
     segments = work.segments
     work.snapshots.drop_strays(bases)
     log_start = max(start, bases[0])
-    # Of a log that was closed cleanly, whoever opens it finds the producers, as always.
-    if work.settings.recovery_point is not None:
+    if work.settings.finds_producers:
         work.snapshots.state_at(end, log_start_offset=log_start, segments=segments, fresh_end=fresh_end)
     steps = [
         *work.leftovers.steps,

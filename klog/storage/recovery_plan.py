@@ -20,7 +20,8 @@ class RecoverySettings:
     are, for the broker stopped cleanly).
 
     `log_start_offset` is what `log-start-offset-checkpoint` says of the partition, 0 where it says nothing.
-    `now_ms` decides which producers have expired.
+    `now_ms` decides which producers have expired. `finds_producers` is false where whoever opens the log then
+    finds out what they are at its end.
     """
 
     now_ms: int
@@ -28,6 +29,7 @@ class RecoverySettings:
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
     recovery_point: int | None = 0
     log_start_offset: int = 0
+    finds_producers: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ def _recovered(
         settings.producer_expiration_ms,
         recovery_point,
         settings.log_start_offset,
+        finds_producers=False,
     )
     if recovery_point is not None:
         _empty_indexes(files, recovery_point)

@@ -228,6 +228,20 @@ def test_a_clean_log_without_an_index_knows_its_producers_from_the_records_behin
     assert [append(again, idempotent(sequence)).duplicate for sequence in (0, 1, 2)] == [True] * 3
 
 
+def test_where_a_segment_is_lost_the_producers_are_known_from_the_records_before_it(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for sequence in range(3):
+        append(log, idempotent(sequence))
+    log.roll()
+    append(log, idempotent(3))
+    log.release()
+    with open(log.segments[0].path(FileKind.LOG), "ab") as file:
+        file.write(bytes(20))
+    again, _ = reload(log, tmp_path)
+    assert again.log_end_offset == 3
+    assert [append(again, idempotent(sequence)).duplicate for sequence in (0, 1, 2)] == [True] * 3
+
+
 def test_a_clean_log_without_any_snapshot_is_taken_for_one_without_producers(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, idempotent(0, 3))
