@@ -17,6 +17,8 @@ from klog.protocol.errors import MalformedMessageError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 UVARINT_MAX_BYTES: Final = 5
+# What a string may have in its classic form; Kafka's readers take no more in the compact one either.
+STRING_MAX_BYTES: Final = 2**15 - 1
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
 INT64: Final = struct.Struct(">q")
@@ -86,6 +88,8 @@ def read_string(buffer: Buffer, position: int, compact: bool) -> tuple[str | Non
     if compact:
         size, start = read_uvarint(buffer, position)
         size -= 1
+        if size > STRING_MAX_BYTES:
+            raise MalformedMessageError(f"a string of {size} bytes", position_bytes=position)
     else:
         size, start = read_int16(buffer, position)
     if size < 0:

@@ -20,7 +20,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 from klog.protocol.messages import build, request_class, request_struct, response_class, response_struct
-from klog.protocol.primitives import read_bytes, read_string, read_tags, read_uvarint
+from klog.protocol.primitives import read_bytes, read_string, read_tags, read_uvarint, write_string
 from tests.protocol.entities import entities
 
 EMPTY_UPDATE = UpdateMetadataRequest(controller_id=1, controller_epoch=2, topic_states=(), live_brokers=())
@@ -90,6 +90,14 @@ def test_every_negative_length_is_null():
     assert read_entity(request_class(ApiKey.METADATA, 1), b"\xff\xff\xff\xfe").topics is None
     with pytest.raises(MalformedMessageError, match="null where an array must be"):
         read_entity(request_class(ApiKey.METADATA, 0), b"\xff\xff\xff\xfe")
+
+
+def test_a_string_may_be_as_long_in_its_compact_form_as_in_its_classic_one():
+    largest = "x" * (2**15 - 1)
+    for compact in (False, True):
+        assert read_string(write_string(largest, compact), 0, compact)[0] == largest
+    with pytest.raises(MalformedMessageError):
+        read_string(write_string(largest + "x", True), 0, True)
 
 
 def test_a_tagged_field_at_its_default_is_not_written():
