@@ -157,7 +157,9 @@ class TwoLogs:
 
     def _follower(self, epoch: int, data: bytes) -> str:
         self.is_follower = True
-        return _appended(self.log.append_as_follower(memoryview(data), epoch, self.now_ms))
+        info = self.log.append_as_follower(memoryview(data), epoch, self.now_ms)
+        # Kafka does not say where messages older than magic 2 begin.
+        return _appended(info._replace(first_offset=-1) if data[16] < 2 else info)
 
     def _configure(self, _: str) -> None:
         self.log.reconfigure(self._topic)
