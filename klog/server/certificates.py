@@ -46,12 +46,12 @@ class Pem:
 
     @contextmanager
     def as_file(self) -> Iterator[str]:
-        """A file with them: OpenSSL takes keys from files only. Raises `OSError`."""
+        """A file with them, which is what OpenSSL reads best: keys from nothing else. Raises `OSError`."""
         if self.path is not None:
             yield self.path
             return
         # Nobody else may read it, and it is gone at once.
-        with NamedTemporaryFile("w", suffix=".pem") as file:
+        with NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
             file.write(self.read())
             file.flush()
             yield file.name

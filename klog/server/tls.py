@@ -59,8 +59,9 @@ def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None) ->
             return present
         holder = holder_of(settings.keystore.read())
         return Tls(settings, stamp, holder, _context(settings), _to_brokers(settings))
-    except (OSError, FormatError) as error:
-        # What OpenSSL refuses is an OSError, too.
+    except (OSError, ValueError, FormatError) as error:
+        # What OpenSSL refuses is an OSError, too; what cannot even be given to it (as a very long password) a
+        # ValueError.
         keystore = settings.keystore
         raise ConfigError(keystore.config, keystore.shown, f"cannot be used: {error}") from error
 
@@ -175,15 +176,19 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, settings)
     if settings.truststore is not None:
-        context.load_verify_locations(cadata=settings.truststore.read())
+        with settings.truststore.as_file() as path:
+            context.load_verify_locations(path)
     context.verify_mode = _VERIFY[settings.client_auth]
     return context
 
 
 def _to_brokers(settings: TlsSettings) -> ssl.SSLContext:
     """With the listener's own certificate, should the other side ask for one."""
-    truststore = settings.truststore
-    context = ssl.create_default_context(cadata=None if truststore is None else truststore.read())
+    if settings.truststore is None:
+        context = ssl.create_default_context()
+    else:
+        with settings.truststore.as_file() as path:
+            context = ssl.create_default_context(cafile=path)
     context.check_hostname = settings.checks_names
     _load(context, settings)
     return context

@@ -106,6 +106,7 @@ def test_a_secret_is_refused_where_nothing_can_encrypt_it(tmp_path: Path) -> Non
     ("changes", "why"),
     [
         ({KEY: "no key"}, "ssl.keystore.key: cannot be used"),
+        ({KEY: "no key, no \ud800 text"}, "ssl.keystore.key: cannot be used"),
         ({CHAIN: "no certificate"}, "there is no certificate"),
         ({CHAIN: ""}, "belong together"),
         ({KEY: ""}, "belong together"),
@@ -124,6 +125,20 @@ def test_stores_that_do_not_fit_are_refused_and_no_secret_is_shown(changes: dict
         read_tls(BrokerConfig({**PROPERTIES, **changes}), "SSL")
     assert why in str(refused.value)
     assert not any(secret in str(refused.value) for secret in ("BEGIN", "s3cret", "no key"))
+
+
+@pytest.mark.parametrize("in_file", [True, False])
+def test_what_stands_beside_the_certificates_of_a_trust_store_is_passed_over(
+    tmp_path: Path, in_file: bool
+) -> None:
+    text = "# Zertifikat für Prüfungen\n" + first_certificate("first.pem")
+    trusted = {"ssl.truststore.certificates": text}
+    if in_file:
+        (tmp_path / "trust.pem").write_text(text, encoding="utf-8")
+        trusted = {"ssl.truststore.certificates": "", "ssl.truststore.location": str(tmp_path / "trust.pem")}
+    tls = read_tls(BrokerConfig({**PROPERTIES, **trusted}), "SSL")
+    for context in (tls.context, tls.to_brokers):
+        assert [each["subject"] for each in context.get_ca_certs()] == [((("commonName", "localhost"),),)]
 
 
 def test_a_file_for_openssl_is_nobody_elses_and_is_gone_at_once() -> None:
