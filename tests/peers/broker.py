@@ -151,6 +151,27 @@ class JavaService:
         self._process.wait(STOP_TIMEOUT_S)
 
 
+def wait_for_zookeeper(port: int) -> None:
+    """Until the server at `port` of 127.0.0.1 answers: it is bound before it serves, on a busy machine long
+    before. Raises BrokerFailedError."""
+    deadline_s = time.monotonic() + START_TIMEOUT_S
+    while not _serves_sessions(port):
+        if time.monotonic() > deadline_s:
+            raise BrokerFailedError(f"ZooKeeper at port {port} does not answer after {START_TIMEOUT_S} s")
+        time.sleep(0.02)
+
+
+def _serves_sessions(port: int) -> bool:
+    try:
+        # Of connections that come while it starts it forgets some for good.
+        with socket.create_connection(("127.0.0.1", port), 2) as sock:
+            sock.sendall(b"srvr")
+            with sock.makefile("rb") as answer:
+                return b"Mode: standalone" in answer.read()
+    except OSError:
+        return False
+
+
 class _Broker:
     """What both kinds share: `bootstrap`, stop or kill, and being a context manager that stops."""
 
@@ -303,6 +324,7 @@ class ZooKeeperBroker(_Broker):
             log=self.work / "zookeeper.log",
             ready_text="binding to port",
         )
+        wait_for_zookeeper(self.zookeeper_port)
 
     def _create(self, znodes: Mapping[str, str]) -> None:
         from kazoo.client import KazooClient

@@ -9,7 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.peers.broker import JavaService, free_port, properties_text
+from tests.peers.broker import (
+    BrokerFailedError,
+    JavaService,
+    free_port,
+    properties_text,
+    wait_for_zookeeper,
+)
 from tests.peers.kafka import KAFKA_3, KafkaPeer
 
 _FLAGS = (
@@ -60,6 +66,11 @@ class ZooKeeperServer:
             "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(self._config), jvm_flags=_FLAGS
         )
         self._service = JavaService(command, self._work / "zookeeper.log", "binding to port")
+        try:
+            wait_for_zookeeper(self.port)
+        except BrokerFailedError:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """The server is gone at once; what it acknowledged is on disk."""
