@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klog.config.broker import BrokerConfig
+from klog.config.keys import INT32_MAX
 from klog.formats.errors import UsageError
 
 SECRET: Final = "password.encoder.secret"  # noqa: S105 (a config's name)
@@ -26,6 +27,7 @@ _KEY_FACTORIES: Final[Mapping[str, str]] = {
 _DEFAULT_KEY_FACTORY: Final = "PBKDF2WithHmacSHA512"
 _CBC: Final = "AES/CBC/PKCS5Padding"
 _GCM: Final = "AES/GCM/NoPadding"
+_KEY_BITS: Final = (128, 192, 256)
 _BLOCK_BITS: Final = 128
 _SALT_BYTES: Final = 256
 _CBC_VECTOR_BYTES: Final = 16
@@ -87,6 +89,10 @@ class PasswordEncoder:
         digest = _KEY_FACTORIES.get(key_factory)
         if digest is None:
             raise UsageError(f"password.encoder.keyfactory.algorithm {key_factory} is not known here")
+        if bits not in _KEY_BITS:
+            raise UsageError(f"password.encoder.key.length {bits} is none that AES has: 128, 192 or 256")
+        if not 0 < iterations <= INT32_MAX:
+            raise UsageError(f"password.encoder.iterations {iterations} is too few or too many")
         return hashlib.pbkdf2_hmac(digest, self.secret.encode(), salt, iterations, bits // 8)
 
 
@@ -121,15 +127,12 @@ def _encrypt(cipher: str, key: bytes, vector: bytes, data: bytes) -> bytes:
         from cryptography.hazmat.primitives.padding import PKCS7
     except ImportError as error:
         raise _missing() from error
-    try:
-        if cipher == _GCM:
-            return AESGCM(key).encrypt(vector, data, None)
-        if cipher == _CBC:
-            padder = PKCS7(_BLOCK_BITS).padder()
-            encryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
-            return encryptor.update(padder.update(data) + padder.finalize()) + encryptor.finalize()
-    except ValueError as error:
-        raise UsageError(f"password.encoder.key.length does not fit {cipher}: {error}") from error
+    if cipher == _GCM:
+        return AESGCM(key).encrypt(vector, data, None)
+    if cipher == _CBC:
+        padder = PKCS7(_BLOCK_BITS).padder()
+        encryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).encryptor()
+        return encryptor.update(padder.update(data) + padder.finalize()) + encryptor.finalize()
     raise _unknown(cipher)
 
 
