@@ -213,10 +213,10 @@ class LogCleaner:
 
         def on_bytes(advanced_bytes: int) -> None:
             self._throttle.take(advanced_bytes)
-            self._demand_wanted(partition)
+            self._demand_wanted(log)
 
         def on_group(group: CleanedGroup) -> None:
-            self._demand_wanted(partition)
+            self._demand_wanted(log)
             log.replace_segments(group)
 
         try:
@@ -233,10 +233,10 @@ class LogCleaner:
                 self._changed.notify_all()
         return result is not None
 
-    def _demand_wanted(self, partition: TopicPartition) -> None:
+    def _demand_wanted(self, log: CleanableLog) -> None:
         with self._changed:
-            if self._stop.is_set() or self._manager.aborted(partition):
-                raise CleaningAbortedError(f"cleaning of {partition} was aborted")
+            if self._stop.is_set() or self._manager.aborted(log.partition) or not log.config.compact:
+                raise CleaningAbortedError(f"cleaning of {log.partition} was aborted")
 
     def _delete_old_segments(self, logs: Iterable[CleanableLog]) -> None:
         with self._changed:

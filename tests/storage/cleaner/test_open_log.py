@@ -75,7 +75,7 @@ def test_readers_and_writers_go_on_with_the_cleaned_log(tmp_path: Path, worker: 
     assert all(path.endswith(".deleted") and os.path.exists(path) for path in background.deletions)
 
 
-def test_a_log_that_is_compacted_no_more_keeps_its_segments_until_its_cleaning_has_ended(
+def test_a_log_that_is_compacted_no_more_keeps_its_segments_until_its_cleaning_has_been_given_up(
     tmp_path: Path,
 ) -> None:
     where = TopicPartition("t", 0)
@@ -104,8 +104,11 @@ def test_a_log_that_is_compacted_no_more_keeps_its_segments_until_its_cleaning_h
         clean=clean_while_others_work,
     )
     upkeep = Upkeep(manager, broker.clock, cleaner.retention_of_others)
-    assert cleaner.clean_dirtiest()
+    segments = list(log.segments.bases)
+    assert not cleaner.clean_dirtiest()
     assert deleted == [0]
+    assert list(log.segments.bases) == segments
+    assert not list(Path(log.directory).glob("*.cleaned"))
     assert log.segments.bases[0] == 0
     assert upkeep.retain() > 0
     assert log.segments.bases[0] == log.log_start_offset == log.log_end_offset
