@@ -107,10 +107,14 @@ class _Sender:
         while not self._stopped.is_set():
             try:
                 return self._channel.send(request)
-            except KlogError as error:
+            except Exception as error:
+                # Of whatever kind: the broker must hear of what comes after this request, too.
                 if failures == 0 and not self._stopped.is_set():
+                    trace = None if isinstance(error, KlogError) else error
                     kind = type(request).__name__
-                    _log.warning("%s to broker %d is sent again: %s", kind, self._broker_id, error)
+                    _log.warning(
+                        "%s to broker %d is sent again: %s", kind, self._broker_id, error, exc_info=trace
+                    )
                 failures += 1
                 self._stopped.wait(self._retry_backoff_s)
         return None

@@ -119,6 +119,11 @@ class ControllerCore:
             _log.error("the controller failed: %s", error)
             self.failures += 1
             self.resign()
+        except Exception:
+            # A defect. Without its thread this broker would be no controller any more until it starts again.
+            _log.exception("the controller failed")
+            self.failures += 1
+            self.resign()
         if event is not None:
             preempt(event)
 

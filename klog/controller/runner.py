@@ -6,6 +6,7 @@ block there.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from klog.controller.observer import ControllerObserver, ControllerState
 from klog.controller.outbox import Outbox
 from klog.controller.settings import ControllerSettings
 from klog.metadata.store import MetadataStore, SessionState
+
+_log = logging.getLogger(__name__)
 
 _NS_A_SECOND = 1_000_000_000
 _FIRST_REBALANCE_NS = 5 * _NS_A_SECOND
@@ -157,7 +160,11 @@ class Controller:
     def _handle(self, queued: _Queued) -> None:
         self.state = state_of(queued.event)
         began_ns = self._timer_ns()
-        self._core.handle(queued.event)
+        try:
+            self._core.handle(queued.event)
+        except Exception:
+            # Whoever asked could not be answered, say: a defect, but nobody else's matter.
+            _log.exception("the controller could not end %r", queued.event)
         self._observer.handled(self.state, began_ns - queued.since_ns, self._timer_ns() - began_ns)
         self.state = ControllerState.IDLE
 

@@ -30,18 +30,22 @@ from tests.waiting import eventually
 SOON_S = 30
 
 
+LOST = ConnectionLostError("lost")
+
+
 class FakeChannel:
     """Answers everything with NONE, after as many failures as it is told."""
 
-    def __init__(self, failures: int = 0) -> None:
+    def __init__(self, failures: int = 0, failure: Exception = LOST) -> None:
         self.failures = failures
+        self.failure = failure
         self.seen: list[ControlRequest] = []
         self.closed = threading.Event()
 
     def send(self, request: ControlRequest) -> ControlResponse:
         if self.failures > 0:
             self.failures -= 1
-            raise ConnectionLostError("lost")
+            raise self.failure
         self.seen.append(request)
         return ControlResponse()
 
@@ -57,6 +61,16 @@ BROKER = BrokerRegistration(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1),))
 
 
 # --- channels to brokers ---
+
+
+def test_what_nobody_expects_of_a_channel_is_tried_again_too() -> None:
+    channel = FakeChannel(failures=2, failure=KeyError("a defect"))
+    answers: queue.SimpleQueue[ResponseReceived] = queue.SimpleQueue()
+    channels = BrokerChannels(lambda _broker: channel, answers.put, retry_backoff_ms=1)
+    channels.add_broker(BROKER)
+    channels.send(1, request(7))
+    assert answers.get(timeout=SOON_S).request == request(7)
+    channels.close()
 
 
 def test_requests_are_sent_in_order_again_until_they_are_answered() -> None:
@@ -211,6 +225,34 @@ def test_a_controller_that_always_fails_tries_again_and_again_but_not_hotly(
     assert failures() < 10
     store.create(paths.DELETE_TOPICS)
     eventually(lambda: nodes[0].controller.is_active)
+
+
+def broken(*_: object) -> None:
+    raise KeyError("a defect")
+
+
+def test_a_defect_costs_the_reign_and_not_the_thread(
+    nodes: list[Node], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    active = next(each for each in nodes if each.controller.is_active)
+    for each in nodes:
+        if each is not active:
+            each.stop()
+    reign = active.controller._core.reign
+    answers: queue.SimpleQueue[object] = queue.SimpleQueue()
+    monkeypatch.setattr(reign, "handle", broken)
+    active.controller.put(ListReassignments(answers.put))
+    assert answers.get(timeout=SOON_S) is ErrorCode.NOT_CONTROLLER
+    eventually(lambda: active.controller.is_active and active.controller._core.reign is not reign)
+    # Nor does an answer that cannot be given.
+    active.controller.put(ListReassignments(broken))
+    eventually(lambda: any("could not end" in record.getMessage() for record in list(caplog.records)))
+
+    def answer() -> object:
+        active.controller.put(ListReassignments(answers.put))
+        return answers.get(timeout=SOON_S)
+
+    eventually(lambda: answer() == {})
 
 
 def test_the_balance_of_leaders_is_looked_at_when_it_is_due(nodes: list[Node]) -> None:

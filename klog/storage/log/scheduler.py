@@ -1,18 +1,21 @@
 """One thread that does what is due: a broker's periodic tasks and what its logs leave for later.
 
 Rules: Kafka's `KafkaScheduler`, with one thread, for tasks are short and disks do not get faster by more.
-A task that fails with an error of the disk has told its log directory; any other error ends the thread and is
-reported by `threading.excepthook`, for going on would hide a defect.
+A task that fails with an error of the disk has told its log directory. Any other error is a defect: it is
+logged, and costs that run of that task, for without the thread nothing would be retained or flushed any more.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable
 from typing import Final
+
+_log = logging.getLogger(__name__)
 
 _MS_PER_S: Final = 1000
 
@@ -47,8 +50,10 @@ class Scheduler:
         """Do `task` again and again, `period_ms` after it has ended."""
 
         def repeat() -> None:
-            task()
-            self.after(period_ms, repeat)
+            try:
+                task()
+            finally:
+                self.after(period_ms, repeat)
 
         self.after(period_ms if first_after_ms is None else first_after_ms, repeat)
 
@@ -62,7 +67,10 @@ class Scheduler:
                 if wait_ms > 0:
                     return wait_ms
                 task = heapq.heappop(self._due)[2]
-            task()
+            try:
+                task()
+            except Exception:
+                _log.exception("a task of the scheduler failed")
 
     def stop(self) -> None:
         """End when the task at hand has ended; what is not due yet is not done."""

@@ -39,6 +39,22 @@ def test_the_thread_wakes_for_a_task_that_is_due_before_what_it_waits_for() -> N
     scheduler.stop()
 
 
+def test_a_task_with_a_defect_costs_no_other_and_is_tried_again(caplog) -> None:
+    clock, times = Clock(0), []
+    scheduler = Scheduler(clock)
+
+    def broken() -> None:
+        times.append(clock.now_ms)
+        raise KeyError("a defect")
+
+    scheduler.every(10, broken)
+    scheduler.after(10, lambda: times.append("other"))
+    for clock.now_ms in range(25):
+        scheduler.run_due()
+    assert times == [10, "other", 20]
+    assert [record.exc_info[0] for record in caplog.records] == [KeyError, KeyError]
+
+
 def test_a_stopped_scheduler_does_nothing_more() -> None:
     clock, done = Clock(0), []
     scheduler = Scheduler(clock)
