@@ -188,24 +188,25 @@ def test_requests_after_the_stop_are_refused_at_once(nodes: list[Node]) -> None:
 def test_it_tells_what_it_does_and_how_long_events_have_waited_and_taken(nodes: list[Node]) -> None:
     active = next(each for each in nodes if each.controller.is_active)
     controller = active.controller
-    eventually(lambda: controller.queued_events == 0 and controller.state is ControllerState.IDLE)
-    active.seen.clear()
+    done = threading.Event()
     in_the_midst: list[object] = []
 
     def first(_answer: object) -> None:
-        in_the_midst.extend((controller.state, controller.queued_events))
-        controller.put(ListReassignments(lambda _answer: None))
-        in_the_midst.append(controller.queued_events)
+        # Other events may come at any time, but none is handled before this one has ended.
+        controller.put(ListReassignments(lambda _answer: done.set()))
+        in_the_midst.extend((controller.state, controller.queued_events > 0))
         active.now_ms += 30
 
     controller.put(ControlledShutdown(99, 1, first))
-    eventually(lambda: len(active.seen) == 2)
-    assert in_the_midst == [ControllerState.CONTROLLED_SHUTDOWN, 0, 1]
-    assert active.seen == [
+    assert done.wait(SOON_S)
+    asked = (ControllerState.CONTROLLED_SHUTDOWN, ControllerState.LIST_PARTITION_REASSIGNMENT)
+    eventually(lambda: sum(state in asked for state, _, _ in list(active.seen)) == 2)
+    assert in_the_midst == [ControllerState.CONTROLLED_SHUTDOWN, True]
+    assert [each for each in active.seen if each[0] in asked] == [
         (ControllerState.CONTROLLED_SHUTDOWN, 0, 30_000_000),
         (ControllerState.LIST_PARTITION_REASSIGNMENT, 30_000_000, 0),
     ]
-    eventually(lambda: controller.state is ControllerState.IDLE)
+    eventually(lambda: controller.queued_events == 0 and controller.state is ControllerState.IDLE)
 
 
 def test_a_controller_that_always_fails_tries_again_and_again_but_not_hotly(
@@ -242,7 +243,8 @@ def test_a_defect_costs_the_reign_and_not_the_thread(
     answers: queue.SimpleQueue[object] = queue.SimpleQueue()
     monkeypatch.setattr(reign, "handle", broken)
     active.controller.put(ListReassignments(answers.put))
-    assert answers.get(timeout=SOON_S) is ErrorCode.NOT_CONTROLLER
+    # Another event may have met the defect before, and another reign may have begun.
+    assert answers.get(timeout=SOON_S) in (ErrorCode.NOT_CONTROLLER, {})
     eventually(lambda: active.controller.is_active and active.controller._core.reign is not reign)
     # Nor does an answer that cannot be given.
     active.controller.put(ListReassignments(broken))

@@ -217,8 +217,8 @@ def test_what_the_controller_has_done_is_told_by_kafkas_names(broker: Broker, me
     assert found[f"{stats}uncleanleaderelections_total"] == before[f"{stats}uncleanleaderelections_total"] + 1
     # The only broker came, and was elected.
     assert found[f"{stats}controllerchangerateandtimems_count"] >= 1
-    eventually(lambda: values(list(metrics.text()))["kafka_controller_kafkacontroller_controllerstate"] == 0)
-    assert values(list(metrics.text()))[f"{events}eventqueuesize"] == 0
+    state, queued = "kafka_controller_kafkacontroller_controllerstate", f"{events}eventqueuesize"
+    eventually(lambda: [values(list(metrics.text()))[name] for name in (state, queued)] == [0, 0])
 
 
 def test_a_failed_log_directory_is_named(broker: Broker, metrics: BrokerMetrics) -> None:
