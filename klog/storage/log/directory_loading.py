@@ -47,6 +47,10 @@ class LoadedLog:
     recovered: bool
 
 
+# Directories of no replica any more: any number of them may have been one's.
+OUT_OF_USE: Final = frozenset((DirectoryState.DELETE, DirectoryState.STRAY))
+
+
 def partition_directories(path: str) -> list[DirectoryName]:
     """The names of the partition directories of a log directory. Raises `UnknownDirectoryError`, `OSError`,
     `StorageError`.
@@ -64,9 +68,11 @@ def demand_distinct(found: Mapping[str, Sequence[DirectoryName]]) -> None:
     first: dict[tuple[TopicPartition, DirectoryState | None], str] = {}
     for path, names in found.items():
         for name in names:
+            if name.state in OUT_OF_USE:
+                continue
             here = os.path.join(path, str(name))
-            is_out = name.state in (DirectoryState.DELETE, DirectoryState.STRAY)
-            if not is_out and (other := first.setdefault((name.partition, name.state), here)) != here:
+            other = first.setdefault((name.partition, name.state), here)
+            if other != here:
                 raise UnknownDirectoryError(
                     f"{name.partition} is also in {other}",
                     file=here,

@@ -28,6 +28,7 @@ from klog.formats.partition_metadata import PartitionMetadata
 from klog.storage.files import write_atomically
 from klog.storage.log.data_directory import DataDirectory, DirectoryLockedError
 from klog.storage.log.directory_loading import (
+    OUT_OF_USE,
     LoadedLog,
     UnknownDirectoryError,
     demand_distinct,
@@ -155,7 +156,6 @@ class LogManager:
 
     def _load_directory(self, path: str, names: Sequence[DirectoryName]) -> None:
         directory = self._directories[path]
-        out = (DirectoryState.DELETE, DirectoryState.STRAY)
 
         def progress(log: LoadedLog, done: int, total: int) -> None:
             self._take_in(log)
@@ -165,7 +165,7 @@ class LogManager:
         try:
             load_directory(
                 directory,
-                [name for name in names if name.state not in out],
+                [name for name in names if name.state not in OUT_OF_USE],
                 self._topic_config,
                 now_ms=self._clock_ms(),
                 producer_expiration_ms=self.settings.producer_expiration_ms,
