@@ -276,7 +276,13 @@ class Broker:
         closing.callback(self.network.stop)
         self.network.bind()
         self._reconfiguration = Reconfiguration(
-            self.live, self._listeners, self.network, self.logs, self.cleaner, self._endpoints_changed
+            self.live,
+            self._listeners,
+            settings,
+            self.network,
+            self.logs,
+            self.cleaner,
+            self._endpoints_changed,
         )
         closing.callback(self._reconfiguration.close)
 

@@ -39,12 +39,15 @@ def plan(config: BrokerConfig, old: Listeners) -> tuple[Listeners, NetworkSettin
 
 
 class Reconfiguration:
-    """Safe for threads. `endpoints_changed` is told when what the broker registers is another now."""
+    """Safe for threads. `settings` are those that `network` has; `endpoints_changed` is told when what the
+    broker registers is another now.
+    """
 
     def __init__(
         self,
         live: LiveConfig,
         listeners: Listeners,
+        settings: NetworkSettings,
         network: SocketServer,
         logs: LogManager,
         cleaner: LogCleaner,
@@ -53,7 +56,7 @@ class Reconfiguration:
         self.listeners = listeners
         self._live = live
         self._network = network
-        self._settings = resolved(network_settings(live.broker(), listeners))
+        self._settings = settings
         self._logs = logs
         self._cleaner = cleaner
         self._endpoints_changed = endpoints_changed
