@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final
 
 from klog.controller.events import (
     Event,
@@ -18,7 +17,7 @@ from klog.controller.events import (
     Watched,
     preempt,
 )
-from klog.controller.observer import ControllerObserver, Unobserved
+from klog.controller.observer import ControllerObserver
 from klog.controller.outbox import Outbox
 from klog.controller.reign import Reign
 from klog.controller.settings import ControllerSettings
@@ -30,7 +29,6 @@ from klog.metadata.store import MetadataStore, WatchEvent
 _log = logging.getLogger(__name__)
 
 NO_CONTROLLER = -1
-_UNOBSERVED: Final = Unobserved()
 
 
 class ControllerCore:
@@ -45,7 +43,7 @@ class ControllerCore:
         enqueue: Callable[[Event], None],
         reregister: Callable[[], None],
         now_ms: Callable[[], int],
-        observer: ControllerObserver = _UNOBSERVED,
+        observer: ControllerObserver,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -115,13 +113,10 @@ class ControllerCore:
             # The session's listener brings SessionExpired, unless the store was closed.
             _log.info("%s", error)
             self._end_reign()
-        except KlogError as error:
-            _log.error("the controller failed: %s", error)
-            self.failures += 1
-            self.resign()
-        except Exception:
-            # A defect. Without its thread this broker would be no controller any more until it starts again.
-            _log.exception("the controller failed")
+        except Exception as error:
+            # A defect, too: without its thread this broker would be no controller any more.
+            trace = None if isinstance(error, KlogError) else error
+            _log.error("the controller failed: %s", error, exc_info=trace)
             self.failures += 1
             self.resign()
         if event is not None:

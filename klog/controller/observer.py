@@ -35,13 +35,3 @@ class ControllerObserver(Protocol):
 
     def elected_unclean(self) -> None:
         """A replica that was not in sync leads a partition now."""
-
-
-class Unobserved:
-    """Nobody watches."""
-
-    def handled(self, state: ControllerState, waited_ns: int, took_ns: int) -> None:
-        pass
-
-    def elected_unclean(self) -> None:
-        pass

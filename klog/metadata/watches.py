@@ -92,9 +92,8 @@ class Dispatcher:
         while (delivery := self._queue.get()) is not None:
             try:
                 delivery()
-            except KlogError as error:
-                # One watch that fails must not silence all others.
-                _log.error("a watch failed: %s", error)
-            except Exception:
-                # Neither must one with a bug, for the broker would hear of nothing any more.
-                _log.exception("a watch failed")
+            except Exception as error:
+                # One watch that fails, or has a bug, must not silence all others: the broker would hear of
+                # nothing any more.
+                trace = None if isinstance(error, KlogError) else error
+                _log.error("a watch failed: %s", error, exc_info=trace)

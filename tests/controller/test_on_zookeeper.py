@@ -10,7 +10,6 @@ import pytest
 
 from klog.controller.broker_channels import BrokerChannels
 from klog.controller.events import RebalanceDue, ResponseReceived, TreeChanged, Watched
-from klog.controller.observer import Unobserved
 from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
@@ -19,6 +18,7 @@ from klog.metadata.control_requests import ControlRequest, ControlResponse
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.metadata.zookeeper import ZooKeeperStore
+from klog.server.controller_times import ControllerTimes
 from tests.metadata.proxy import Proxy
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.waiting import eventually
@@ -60,7 +60,7 @@ class Member:
             self.register,
             lambda: int(time.time() * 1000),
             time.monotonic_ns,
-            Unobserved(),
+            ControllerTimes(),
         )
         self.controller.start()
 

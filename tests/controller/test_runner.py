@@ -13,7 +13,7 @@ import pytest
 
 from klog.controller.broker_channels import BrokerChannels
 from klog.controller.events import ControlledShutdown, ListReassignments, ResponseReceived
-from klog.controller.observer import ControllerState, Unobserved
+from klog.controller.observer import ControllerState
 from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
@@ -24,6 +24,7 @@ from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError
+from klog.server.controller_times import ControllerTimes
 from tests.metadata.conftest import call_at_once
 from tests.waiting import eventually
 
@@ -296,7 +297,7 @@ def test_a_single_broker_is_its_own_controller_on_the_embedded_store(tmp_path: P
         lambda: None,
         lambda: int(time.time() * 1000),
         time.monotonic_ns,
-        Unobserved(),
+        ControllerTimes(),
     )
     controller.start()
     eventually(lambda: controller.is_active)

@@ -18,6 +18,7 @@ from klog.metadata.election import read_controller
 from klog.metadata.errors import BrokerIdInUseError
 from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr
 from klog.metadata.zookeeper import ZooKeeperStore
+from klog.server.controller_times import ControllerTimes
 from tests.peers import KafkaPeer, ZooKeeperBroker
 from tests.waiting import eventually
 
@@ -89,7 +90,13 @@ def test_the_office_goes_from_kafka_to_klog_and_back(broker: ZooKeeperBroker, st
     outbox, events = Silence(), list[Event]()
     settings = ControllerSettings(broker_id=7)
     core = ControllerCore(
-        lambda: settings, store, outbox, events.append, lambda: None, lambda: int(time.time() * 1000)
+        lambda: settings,
+        store,
+        outbox,
+        events.append,
+        lambda: None,
+        lambda: int(time.time() * 1000),
+        ControllerTimes(),
     )
     core.handle(Startup())
     assert not core.is_active

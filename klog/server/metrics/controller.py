@@ -78,11 +78,7 @@ def _gauges(controller: Controller) -> Iterator[Metric]:
     prefix = "kafka_controller_kafkacontroller_"
     for name, help_text, value in (
         ("activecontrollercount", "1 where this broker is the controller", controller.is_active),
-        (
-            "controllerstate",
-            "what it is doing (ControllerState), 0: nothing",
-            controller.state,
-        ),
+        ("controllerstate", "what it is doing (ControllerState), 0: nothing", controller.state),
         ("activebrokercount", "live brokers", counts.active_brokers),
         ("globaltopiccount", "topics of the cluster", counts.topics),
         ("globalpartitioncount", "partitions of the cluster", counts.partitions),

@@ -32,6 +32,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_request
 from klog.replication.purgatory import Purgatory, Timer
+from klog.server.controller_times import ControllerTimes
 from klog.server.handlers.alter_configs import AlterConfigsHandler
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.config_changes import ConfigChanges
@@ -141,6 +142,7 @@ class AdminCluster:
             self._events.append,
             lambda: None,
             self.clock,
+            ControllerTimes(),
         )
         self._make_handlers()
         if elected:
