@@ -20,11 +20,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from klog.commands.exporting.lines import Lines
-from klog.spark.engine import ExportJob
-from klog.spark.options import ReadOptions
-from klog.spark.run_export import RunOptions, run_export
-from klog.spark.spark_job import SparkRunner
-from klog.spark.spark_source import register
+from klog.export.engine import ExportJob
+from klog.export.options import ReadOptions
+from klog.export.run_export import RunOptions, run_export
+from klog.spark.job import SparkRunner
+from klog.spark.source import register
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 LEVELS = ("topic", "partition")

@@ -2,6 +2,6 @@
 its `DefaultSource`, so that `spark.read.format("klog")` works without another word.
 """
 
-from klog.spark.spark_source import KlogDataSource as DefaultSource
+from klog.spark.source import KlogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

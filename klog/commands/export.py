@@ -1,6 +1,6 @@
 """`klog export`: segments to Parquet, ORC or JSON Lines on this machine, without a broker and without a JVM.
 
-Options become an `ExportJob`; `klog.spark.run_export` does it with a pool of processes. What is shown on the
+Options become an `ExportJob`; `klog.export.run_export` does it with a pool of processes. What is shown on the
 way and at the end goes to stderr.
 """
 
@@ -17,17 +17,17 @@ from klog.commands._terminal import Progress, progress
 from klog.commands.exporting import options
 from klog.commands.exporting.lines import Lines
 from klog.commands.exporting.options import InternalTopicsChoice
-from klog.spark.decoders.decoding import Encoding, Wish
-from klog.spark.deserialise import BadRecords
-from klog.spark.files import is_remote, local_path
-from klog.spark.layout import parse_partition_by
-from klog.spark.writers import Format as OutputFormat
-from klog.spark.writers import compression_of
+from klog.export.decoders.decoding import Encoding, Wish
+from klog.export.deserialise import BadRecords
+from klog.export.files import is_remote, local_path
+from klog.export.layout import parse_partition_by
+from klog.export.writers import Format as OutputFormat
+from klog.export.writers import compression_of
 
 if TYPE_CHECKING:
-    from klog.spark.engine import ExportJob
-    from klog.spark.run_export import Runner, RunOptions, Watcher
-    from klog.spark.splits import Plan
+    from klog.export.engine import ExportJob
+    from klog.export.run_export import Runner, RunOptions, Watcher
+    from klog.export.splits import Plan
 
 
 class Elsewhere(Protocol):
@@ -130,7 +130,7 @@ def export(
     if dry_run:
         _show_plan(job)
         return
-    from klog.spark.run_export import RunOptions
+    from klog.export.run_export import RunOptions
 
     run = RunOptions(jobs or _cores(), resume=resume, verify=verify)
     _run(job, run, report=report, quiet=quiet, elsewhere=context.obj)
@@ -138,9 +138,9 @@ def export(
 
 def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None, **how: Any) -> ExportJob:  # noqa: ANN401 (fields of ExportJob)
     """What the options mean. Raises `UsageError`."""
-    from klog.spark.engine import ExportJob
-    from klog.spark.options_parsing import read_options
-    from klog.spark.schema import check_columns, column_names
+    from klog.export.engine import ExportJob
+    from klog.export.options_parsing import read_options
+    from klog.export.schema import check_columns, column_names
 
     # Books are read again from wherever a job is resumed, and tasks run wherever Spark does.
     *absolute, output = (_absolute(path) for path in (*paths, output))
@@ -167,8 +167,8 @@ def _run(
     import json
 
     from klog.commands.exporting.report_text import report_text
-    from klog.spark.report import report_json
-    from klog.spark.run_export import run_export
+    from klog.export.report import report_json
+    from klog.export.run_export import run_export
     from klog.storage.files import write_atomically
 
     with ExitStack() as stack:
@@ -186,7 +186,7 @@ def _run(
 
 def _show_plan(job: ExportJob) -> None:
     from klog.commands.exporting.plan_text import plan_lines
-    from klog.spark.planner import plan
+    from klog.export.planner import plan
 
     planned = plan(job.options)
     for line in plan_lines(planned):

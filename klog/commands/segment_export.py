@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from klog.spark.engine import ExportJob
-    from klog.spark.run_export import Runner
+    from klog.export.engine import ExportJob
+    from klog.export.run_export import Runner
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ class OnSpark:
     @contextmanager
     def __call__(self, job: ExportJob) -> Iterator[Runner]:
         """A runner of tasks on the executors."""
-        from klog.spark.spark_job import SparkRunner, started
+        from klog.spark.job import SparkRunner, started
 
         with started("klog segment export", self._checkout) as context:
             yield SparkRunner(context, job.options.target_split_bytes)

@@ -1,5 +1,4 @@
-"""Segments to tables: a planner makes splits, a reader makes Arrow of a split, writers make files of that.
+"""Adapts `klog.export` to Spark: a data source for batches and streams, and a runner for export jobs.
 
-The one room for `klog export` (a pool of processes), `spark-submit commands/segment_export.py` (tasks that
-write themselves) and `spark.read.format("klog")`. Only the modules named after Spark import pyspark.
+The only package that imports pyspark.
 """

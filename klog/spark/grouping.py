@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from klog.spark.splits import Split
+from klog.export.splits import Split
 
 OPENING_BYTES: Final = 1 << 20
 """What opening one more file counts for: a task of thousands of tiny segments would not be even."""

@@ -18,7 +18,7 @@ from benchmarks.generate import segment
 from tests import corpora
 from tests.commands.running import Run, runner
 from tests.corpora import REPOSITORY
-from tests.spark.export_support import data_files, in_order, table_rows, tree
+from tests.export.export_support import data_files, in_order, table_rows, tree
 
 LOGS = corpora.corpora("k39-txn")[0].log_dir().path
 GZIP = corpora.corpora("k39-codecs")[0].log_dir().partition("t-gzip-0").path

@@ -10,7 +10,7 @@ from typing import Any
 
 from klog.formats import names
 from tests import corpora
-from tests.spark.expected import log_starts
+from tests.export.expected import log_starts
 
 
 @dataclass(frozen=True)

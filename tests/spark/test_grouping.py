@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from klog.export.splits import Split
 from klog.spark.grouping import OPENING_BYTES, cost_bytes, group_splits
-from klog.spark.splits import Split
 
 TARGET_BYTES = 64 << 20
 

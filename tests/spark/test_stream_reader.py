@@ -13,9 +13,9 @@ pytest.importorskip("pyspark.sql.streaming.datasource")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
+from klog.export.options_parsing import read_options
 from klog.formats.errors import KlogError, StorageError, UsageError
-from klog.spark.options_parsing import read_options
-from klog.spark.spark_stream import KlogStreamReader
+from klog.spark.stream import KlogStreamReader
 from tests import corpora
 
 SCHEMA = StructType([StructField("offset", LongType())])

@@ -7,7 +7,7 @@ import time
 from typing import Final, Self
 
 from klog.commands.dump.cells import human_bytes
-from klog.spark.splits import Plan
+from klog.export.splits import Plan
 
 INTERVAL_S: Final = 10.0
 

@@ -1,6 +1,6 @@
 """The options of `klog export`: names, types and help, one alias an option.
 
-What to read has the names of Spark's Kafka source, in kebab-case; `klog.spark.options_parsing` judges the
+What to read has the names of Spark's Kafka source, in kebab-case; `klog.export.options_parsing` judges the
 values, so that they mean the same here and there.
 """
 
@@ -11,9 +11,9 @@ from typing import Annotated, Final
 
 import typer
 
-from klog.spark.decoders.decoding import Encoding
-from klog.spark.deserialise import BadRecords
-from klog.spark.writers import Format as OutputFormat
+from klog.export.decoders.decoding import Encoding
+from klog.export.deserialise import BadRecords
+from klog.export.writers import Format as OutputFormat
 
 _READ: Final = "What to read (as Spark's Kafka source)"
 _WRITE: Final = "What to write"

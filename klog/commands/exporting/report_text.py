@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from klog.commands.dump.cells import human_bytes
-from klog.spark.report import Report
-from klog.spark.splits import Divergence, LostRange, Plan
+from klog.export.report import Report
+from klog.export.splits import Divergence, LostRange, Plan
 
 _SHOWN: Final = 20
 

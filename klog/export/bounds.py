@@ -1,0 +1,179 @@
+"""Where reading of a partition starts and ends: by offset, by time, or at the log's own ends.
+
+Rules: Kafka's ListOffsets. The offset for a time is that of the first record, in the order of the log, whose
+timestamp is that or later; segments are left out by the last entry of their time index, and within one the
+time index says where to begin. Entries are held against the batches that they speak of.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from klog.export.files import is_remote, read_at
+from klog.export.index_lookup import TimeEntry, TimeIndex
+from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
+from klog.export.requests import REQUESTS_AT_ONCE
+from klog.export.seek import sound_batch, walk
+from klog.export.segments import OpenSegment, Place
+from klog.export.survey import Extent, each
+from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
+from klog.formats.errors import KlogError, StorageError, UsageError
+from klog.formats.names import TopicPartition
+from klog.storage.reader import SegmentReader
+from klog.storage.select import Bounds
+
+
+def resolve(
+    options: ReadOptions,
+    partition: TopicPartition,
+    extents: Sequence[Extent],
+    log_start_offset: int,
+    log_end_offset: int,
+    problems: list[KlogError],
+) -> tuple[int, int]:
+    """The first offset to read and the one before which to end; both within the log, the start first.
+
+    Raises `UsageError` where no record is young enough to start at, unless `options.timestamp_latest`, and
+    with `options.fail_on_data_loss` for a start outside of the log.
+    """
+
+    def of(edge: Edge) -> int | None:
+        timestamp = _timestamp(edge, partition)
+        if timestamp is not None:
+            return offset_at(extents, timestamp, problems, options.max_decompressed_bytes)
+        offset = edge.offsets.get(partition.topic, {}).get(partition.partition, edge.default)
+        return {EARLIEST: log_start_offset, LATEST: log_end_offset}.get(offset, offset)
+
+    start, end = of(options.starting), of(options.ending)
+    if start is None:
+        if not options.timestamp_latest:
+            raise UsageError(
+                f"{partition} has no record as young as {_timestamp(options.starting, partition)}",
+                cure="with startingOffsetsByTimestampStrategy=latest such partitions are read from their end",
+            )
+        start = log_end_offset
+    end = log_end_offset if end is None else end
+    if options.fail_on_data_loss and not log_start_offset <= start <= log_end_offset:
+        raise UsageError(
+            f"{partition} is asked for from offset {start}, it holds {log_start_offset} to {log_end_offset}",
+            cure="leave failOnDataLoss out to read what is there",
+        )
+    start = min(max(start, log_start_offset), log_end_offset)
+    return start, max(start, min(end, log_end_offset))
+
+
+def first_offset_asked_for(edge: Edge, partition: TopicPartition) -> int:
+    """An offset below which nothing is wanted, whatever the log holds."""
+    if _timestamp(edge, partition) is not None:
+        return 0
+    return max(0, edge.offsets.get(partition.topic, {}).get(partition.partition, 0))
+
+
+def _timestamp(edge: Edge, partition: TopicPartition) -> int | None:
+    if edge.timestamp_ms is not None:
+        return edge.timestamp_ms
+    return edge.timestamps.get(partition.topic, {}).get(partition.partition)
+
+
+def offset_at(
+    extents: Sequence[Extent], timestamp_ms: int, problems: list[KlogError], limit_bytes: int
+) -> int | None:
+    """The offset of the first record that is as young as `timestamp_ms`, None where there is none.
+
+    What cannot be read is added to `problems`, and what is behind it is looked at.
+    """
+
+    def look(extent: Extent) -> int | KlogError | None:
+        try:
+            return _offset_in(extent, timestamp_ms, extent is extents[-1], limit_bytes)
+        except KlogError as error:
+            return error.at(extent.segment.log)
+
+    remote = any(is_remote(extent.segment.log) for extent in extents)
+    step = REQUESTS_AT_ONCE if remote else 1
+    for row in range(0, len(extents), step):
+        for found in each(look, extents[row : row + step]):
+            if isinstance(found, KlogError):
+                problems.append(found)
+            elif found is not None:
+                return found
+    return None
+
+
+def _offset_in(extent: Extent, timestamp_ms: int, is_last: bool, limit_bytes: int) -> int | None:
+    with OpenSegment(extent.segment) as opened:
+        start = Place(0, extent.segment.base_offset)
+        index = None if opened.segment.gzipped else opened.segment.time_index
+        if index is not None:
+            try:
+                with TimeIndex(index) as times:
+                    # A broker adds the last entry when it closes a segment: of the last one it is not final.
+                    final = None if is_last else times.last()
+                    if final is not None and _ends_with(opened, extent, final, timestamp_ms):
+                        return None
+                    before = times.before(timestamp_ms)
+            except StorageError:
+                before = None  # an index only saves reading
+            if before is not None:
+                start = _holds(opened, before) or start
+        return _first_as_young(opened, extent, start, timestamp_ms, limit_bytes)
+
+
+def _ends_with(opened: OpenSegment, extent: Extent, final: TimeEntry, timestamp_ms: int) -> bool:
+    """Whether all records of a segment are older than `timestamp_ms`, by the last entry of its time index.
+
+    One that was cut tells of less than the last batches do, and zeros tell nothing.
+    """
+    known_ms = max(1, extent.end.max_timestamp_ms)
+    return known_ms <= final.timestamp_ms < timestamp_ms and _holds(opened, final) is not None
+
+
+def _holds(opened: OpenSegment, entry: TimeEntry) -> Place | None:
+    """The place of a batch at or before a time entry's, None where that batch has another timestamp."""
+    offset = opened.segment.base_offset + entry.relative_offset
+    place = opened.place_by_offset(offset)
+    for _, table in walk(opened.file, place.position_bytes, opened.size_bytes, opened.segment.base_offset):
+        for row, last in enumerate(table.last_offset):
+            if last >= offset:
+                return place if table.max_timestamp[row] == entry.timestamp_ms else None
+    return None
+
+
+def _first_as_young(
+    opened: OpenSegment, extent: Extent, start: Place, timestamp_ms: int, limit_bytes: int
+) -> int | None:
+    for _, table in walk(opened.file, start.position_bytes, extent.end.end_bytes, opened.segment.base_offset):
+        if max(table.max_timestamp) < timestamp_ms:
+            continue
+        for row, largest in enumerate(table.max_timestamp):
+            base = table.base_offset[row]
+            if base != OFFSET_UNKNOWN and base >= extent.end_offset:
+                return None
+            if largest < timestamp_ms or table.last_offset[row] < extent.first_offset:
+                continue
+            batch = sound_batch(opened.file, table.position[row])
+            found = None if batch is None else _record(opened, extent, batch, timestamp_ms, limit_bytes)
+            if found is not None:
+                return found
+    return None
+
+
+def _record(
+    opened: OpenSegment, extent: Extent, batch: BatchTable, timestamp_ms: int, limit_bytes: int
+) -> int | None:
+    """The first record of a batch that counts and is as young."""
+    data = read_at(opened.file, batch.position[0], batch.size[0])
+    unreadable: list[KlogError] = []
+    reader = SegmentReader(
+        io.BytesIO(data),
+        opened.segment.log,
+        bounds=Bounds(extent.first_offset, extent.end_offset - 1, timestamp_ms),
+        verify=False,
+        on_problem=unreadable.append,
+        max_decompressed_bytes=limit_bytes,
+    )
+    reader.batches = batch
+    for _ in reader.decode(data):
+        return reader.records.offset[0]
+    return None

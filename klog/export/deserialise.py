@@ -1,0 +1,157 @@
+"""Keys and values as typed columns: a stage between reading and writing that works batch by batch.
+
+A `Decoding` says how one column's bytes become values; it is plain text, so that all tasks of a job do the
+same. What a user asks for (a file, a directory of schemas, a schema to be inferred) becomes one by
+`klog.export.decoders.choose.settle`, once a job. Bad values are never dropped: their rows stay, or go to the
+rejects, with the reason and the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from klog.export.decoders.choose import decoder_of
+from klog.export.decoders.decoder import Decoder
+from klog.export.decoders.decoding import RAW, Decoding
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ERROR_COLUMN: Final = "_error"
+
+
+class BadRecords(StrEnum):
+    """What becomes of a record whose key or value cannot be decoded."""
+
+    COLUMN = "column"
+    """It stays among the others, with what is bad as null and `_error` filled."""
+    REJECT = "reject"
+    """It goes to the rejects, with its bytes as they are."""
+
+
+class BadRows:
+    """What comes of rows that could not be decoded: the one place that both ways are made."""
+
+    def __init__(self, bad_records: BadRecords) -> None:
+        self._bad_records = bad_records
+
+    def schema(self, decoded: pa.Schema) -> pa.Schema:
+        """The schema with the errors, if they have a column."""
+        import pyarrow as pa
+
+        if self._bad_records is BadRecords.REJECT:
+            return decoded
+        return decoded.append(pa.field(ERROR_COLUMN, _error_kind()))
+
+    def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """What rejected rows of `input_schema` come out as: as they were read, and why."""
+        import pyarrow as pa
+
+        return input_schema.append(pa.field(ERROR_COLUMN, pa.string()))
+
+    def told(
+        self,
+        batch: pa.RecordBatch,
+        columns: Sequence[pa.Array],
+        schema: pa.Schema,
+        reasons: Mapping[int, str],
+        blamed: Sequence[str] | Mapping[int, Sequence[str]],
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """The decoded `columns` as `schema` has them, and the rejected rows of `batch`.
+
+        `reasons` tell of each bad row what is wrong, `blamed` which columns' bytes are (of all bad rows,
+        or of each).
+        """
+        import pyarrow as pa
+
+        if self._bad_records is BadRecords.COLUMN:
+            errors = _error_column(batch, reasons, blamed)
+            return pa.RecordBatch.from_arrays([*columns, errors], schema=schema), None
+        good = pa.RecordBatch.from_arrays(list(columns), schema=schema)
+        if not reasons:
+            return good, None
+        rows = sorted(reasons)
+        rejected = batch.take(pa.array(rows))
+        why = pa.array([reasons[row] for row in rows], pa.string())
+        kept = pa.array([row for row in range(batch.num_rows) if row not in reasons], pa.int64())
+        rejects = pa.RecordBatch.from_arrays(
+            [*rejected.columns, why], schema=self.rejects_schema(batch.schema)
+        )
+        return good.take(kept), rejects
+
+
+def _error_kind() -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.struct(
+        [pa.field("reason", pa.string()), pa.field("key", pa.binary()), pa.field("value", pa.binary())]
+    )
+
+
+def _error_column(
+    batch: pa.RecordBatch, reasons: Mapping[int, str], blamed: Sequence[str] | Mapping[int, Sequence[str]]
+) -> pa.Array:
+    """For each bad row the reason, and the bytes of what is bad."""
+    import pyarrow as pa
+
+    if not reasons:
+        return pa.nulls(batch.num_rows, _error_kind())
+    values: list[dict[str, Any] | None] = [None] * batch.num_rows
+    for row, why in reasons.items():
+        names = blamed[row] if isinstance(blamed, Mapping) else blamed
+        values[row] = {"reason": why, **{name: batch.column(name)[row].as_py() for name in names}}
+    return pa.array(values, _error_kind())
+
+
+class Deserialiser:
+    """Decodes the keys and values of record batches. Raises UsageError for a schema that is none.
+
+    Not for two threads at a time.
+    """
+
+    def __init__(
+        self, key: Decoding = RAW, value: Decoding = RAW, bad_records: BadRecords = BadRecords.COLUMN
+    ) -> None:
+        self._bad_rows = BadRows(bad_records)
+        found = {"key": decoder_of(key), "value": decoder_of(value)}
+        self._decoders: dict[str, Decoder] = {
+            name: decoder for name, decoder in found.items() if decoder is not None
+        }
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is decoded at all."""
+        return not self._decoders
+
+    def schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """What batches of `input_schema` come out as."""
+        import pyarrow as pa
+
+        if self.idle:
+            return input_schema
+        fields = [
+            field.with_type(self._decoders[field.name].kind) if field.name in self._decoders else field
+            for field in input_schema
+        ]
+        return self._bad_rows.schema(pa.schema(fields))
+
+    def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
+        """What rejected rows of `input_schema` come out as: as they were read, and why."""
+        return self._bad_rows.rejects_schema(input_schema)
+
+    def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+        """The batch with its columns decoded, and the rows that are rejected (None: none are)."""
+        if self.idle:
+            return batch, None
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        reasons: dict[int, str] = {}
+        blamed: dict[int, list[str]] = {}
+        for name in [name for name in self._decoders if name in columns]:
+            columns[name], errors = self._decoders[name].decode(columns[name])
+            for row, why in errors.items():
+                reasons[row] = f"{reasons[row]}; {name}: {why}" if row in reasons else f"{name}: {why}"
+                blamed.setdefault(row, []).append(name)
+        schema = self.schema(batch.schema)
+        return self._bad_rows.told(batch, list(columns.values()), schema, reasons, blamed)

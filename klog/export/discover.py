@@ -1,0 +1,250 @@
+"""Replicas of partitions found below the paths of a job, with what stands beside their segments.
+
+Rules: the names of `klog.formats.names`; what a suffix means is what Kafka's `LogLoader` and `LogManager`
+make of it at a start. `.cleaned` is half written and passed over; a complete `.swap` takes the place of the
+segments that it covers (`klog.export.swaps`); `.deleted` has left the log; `-future` and `-stray` directories
+count only where a partition has no current replica here, `-delete` ones only with `include_deleted`. Only
+listings and small files are read. Which replica wins is the matter of `klog.export.replicas`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from klog.export.files import Entry, base_name, entry_of, expand, is_remote, join, list_directory, parent
+from klog.export.replica_files import (
+    Found,
+    Replica,
+    SegmentFile,
+    directory_name,
+    file_name,
+    parsed,
+    read_replica,
+    segment_by_another_name,
+)
+from klog.export.requests import side_by_side
+from klog.export.tiered_names import tiered_partition
+from klog.formats import checkpoints
+from klog.formats.errors import KlogError, StorageError
+from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPartition
+from klog.storage.files import GZIP_SUFFIX
+
+_DEEPEST: Final = 4
+"""How far below a given path log directories are looked for: a backup may be of hosts, those of disks."""
+_CHECKPOINTS: Final = (
+    FileKind.REPLICATION_CHECKPOINT,
+    FileKind.LOG_START_CHECKPOINT,
+    FileKind.RECOVERY_POINT_CHECKPOINT,
+    FileKind.CLEANER_CHECKPOINT,
+)
+_OF_LOG_DIRECTORIES: Final = frozenset((*_CHECKPOINTS, FileKind.META_PROPERTIES))
+
+
+def discover(paths: Iterable[str], *, include_deleted: bool = False) -> Found:
+    """All replicas below `paths`: log directories, partition directories, segments, patterns of such, or what
+    holds them.
+
+    What cannot be read becomes a problem and the rest is found all the same; a path at which there is
+    nothing is such a problem too. Each directory counts once, however many paths lead to it.
+    """
+    search = _Search(include_deleted)
+    for path in paths:
+        search.tolerantly(lambda path=path: search.path(path))  # type: ignore[misc]
+    search.loose_segments()
+    found = search.found
+    found.replicas.sort(key=lambda replica: (replica.partition, replica.directory))
+    found.skipped.sort()
+    found.problems.sort(key=str)
+    return found
+
+
+class _Child(NamedTuple):
+    """A directory with a partition's name, and what is in it; `found` holds the replica if it is one."""
+
+    entry: Entry
+    entries: list[Entry]
+    found: Found
+
+
+class _Search:
+    def __init__(self, include_deleted: bool) -> None:
+        self.found = Found()
+        self._include_deleted = include_deleted
+        self._visited: set[str] = set()
+        self._loose: dict[str, list[Entry]] = {}
+        self._books: dict[str, _LogDirectory] = {}
+
+    def tolerantly(self, look: Callable[[], None]) -> None:
+        try:
+            look()
+        except KlogError as error:
+            self.found.problems.append(error)
+
+    def path(self, path: str) -> None:
+        entries = [entry_of(one) for one in expand(path)]
+        if entries in ([], [None]):
+            raise StorageError("there is nothing", file=path, cure="check the path")
+        for entry in filter(None, entries):
+            if entry.is_directory:
+                self._directory(entry.path, list_directory(entry.path), 0)
+            else:
+                self._loose.setdefault(parent(entry.path), []).append(entry)
+
+    def _directory(self, path: str, entries: list[Entry], depth: int) -> None:
+        if not self._first_visit(path):
+            return
+        if not _is_log_directory(entries):
+            own = _own_name(path)
+            below = any(directory_name(entry.name) for entry in entries if entry.is_directory)
+            if _holds_segments(entries) and (own is not None or not below):
+                own = own or DirectoryName(TopicPartition(base_name(path), 0))
+                self._take(_read(path, own, entries, self._include_deleted))
+                return
+        named = [entry for entry in entries if entry.is_directory and directory_name(entry.name)]
+        for child in side_by_side(self._look, named, remote=is_remote(path)):
+            if isinstance(child, KlogError):
+                self.found.problems.append(child)
+            else:
+                self.tolerantly(lambda child=child: self._child(child, depth))  # type: ignore[misc]
+        if depth < _DEEPEST and not _is_log_directory(entries):
+            for entry in entries:
+                if entry.is_directory and not directory_name(entry.name):
+                    self.tolerantly(  # the next line is run at once
+                        lambda entry=entry: self._directory(entry.path, list_directory(entry.path), depth + 1)  # type: ignore[misc]
+                    )
+
+    def _look(self, entry: Entry) -> _Child | KlogError:
+        """A directory with a partition's name: a partition, or a log directory that is called kafka-1."""
+        try:
+            entries = list_directory(entry.path)
+        except KlogError as error:
+            return error
+        name = directory_name(entry.name)
+        is_partition = any(map(file_name, entries)) or not any(one.is_directory for one in entries)
+        if name is None or _is_log_directory(entries) or not is_partition:
+            return _Child(entry, entries, Found())
+        return _Child(entry, entries, _read(entry.path, name, entries, self._include_deleted))
+
+    def _child(self, child: _Child, depth: int) -> None:
+        if child.found.replicas or child.found.skipped:
+            if self._first_visit(child.entry.path):
+                self._take(child.found)
+        elif depth < _DEEPEST:
+            self._directory(child.entry.path, child.entries, depth + 1)
+
+    def _first_visit(self, path: str) -> bool:
+        real = path if is_remote(path) else os.path.realpath(path)
+        if real in self._visited:
+            return False
+        self._visited.add(real)
+        return True
+
+    def loose_segments(self) -> None:
+        """Segments that were named one by one, a replica for each directory."""
+        for directory, entries in sorted(self._loose.items()):
+            self.tolerantly(lambda directory=directory, entries=entries: self._loose_in(directory, entries))  # type: ignore[misc]
+
+    def _loose_in(self, directory: str, named: list[Entry]) -> None:
+        if not self._first_visit(directory):
+            return  # the whole directory was named too
+        wanted = set()
+        others: list[SegmentFile] = []
+        for entry in named:
+            name = file_name(entry)
+            if name is not None and name.kind is FileKind.LOG:
+                wanted.add(entry.name)
+            elif name is None and entry.name.removesuffix(GZIP_SUFFIX).endswith(".log"):
+                self.tolerantly(lambda entry=entry: others.append(segment_by_another_name(entry)))  # type: ignore[misc]
+            else:
+                cure = "name a log directory, a partition directory or a .log file"
+                self.found.problems.append(
+                    StorageError("is no segment by its name", file=entry.path, cure=cure)
+                )
+        if not wanted and not others:
+            return
+        entries = [
+            entry
+            for entry in list_directory(directory)
+            if entry.name in wanted or (name := file_name(entry)) is None or name.kind is not FileKind.LOG
+        ]
+        own = _own_name(directory) or DirectoryName(TopicPartition(base_name(directory), 0))
+        own = own._replace(state=DirectoryState.CURRENT)
+        self._take(_read(directory, own, entries, self._include_deleted, others))
+
+    def _take(self, part: Found) -> None:
+        """Add what is in one partition directory, with what the checkpoints beside it say."""
+        self.found.skipped += part.skipped
+        self.found.problems += part.problems
+        for replica in part.replicas:
+            directory = parent(replica.directory)
+            if directory not in self._books:
+                self._books[directory] = _LogDirectory(directory, self.found.problems)
+            self.found.replicas.append(self._books[directory].annotated(replica))
+
+
+class _LogDirectory:
+    """The checkpoints of one log directory. One that cannot be read counts as empty, as it does for Kafka,
+    but is a problem."""
+
+    def __init__(self, path: str, problems: list[KlogError]) -> None:
+        self._offsets: dict[FileKind, dict[TopicPartition, int]] = {}
+        try:
+            names = {entry.name for entry in list_directory(path)}
+        except StorageError as error:
+            problems.append(error)
+            names = set()
+        for kind in _CHECKPOINTS:
+            read = None
+            if kind in names:
+                read = parsed(join(path, kind), checkpoints.parse_offsets, problems)
+            entries = () if read is None else read.entries
+            self._offsets[kind] = {entry.partition: entry.offset for entry in entries}
+
+    def annotated(self, replica: Replica) -> Replica:
+        """The replica with what the checkpoints say of it."""
+        partition = replica.partition
+        return replace(
+            replica,
+            high_watermark=self._offsets[FileKind.REPLICATION_CHECKPOINT].get(partition),
+            log_start_offset=self._offsets[FileKind.LOG_START_CHECKPOINT].get(partition),
+            recovery_point=self._offsets[FileKind.RECOVERY_POINT_CHECKPOINT].get(partition),
+            cleaned_to=self._offsets[FileKind.CLEANER_CHECKPOINT].get(partition),
+        )
+
+
+def _is_log_directory(entries: Iterable[Entry]) -> bool:
+    return any(name is not None and name.kind in _OF_LOG_DIRECTORIES for name in map(file_name, entries))
+
+
+def _holds_segments(entries: Iterable[Entry]) -> bool:
+    return any(name is not None and name.kind is FileKind.LOG for name in map(file_name, entries))
+
+
+def _own_name(path: str) -> DirectoryName | None:
+    """The partition that a directory is of, by its name or as tiered stores have it."""
+    tiered = tiered_partition(base_name(parent(path)), base_name(path))
+    return directory_name(base_name(path)) if tiered is None else DirectoryName(tiered[0])
+
+
+def _read(
+    path: str,
+    name: DirectoryName,
+    entries: list[Entry],
+    include_deleted: bool,
+    others: Sequence[SegmentFile] = (),
+) -> Found:
+    """The replica in one directory; `others` are segments of other names that were named one by one."""
+    found = Found()
+    if name.state is DirectoryState.DELETE and not include_deleted:
+        found.skipped.append((path, "a topic or replica that was being deleted (includeDeleted reads it)"))
+        return found
+    replica = read_replica(path, name, entries, found)
+    segments = {segment.base_offset: segment for segment in replica.segments}
+    for other in others:
+        if segments.setdefault(other.base_offset, other) is not other:
+            found.skipped.append((other.log, f"starts where {segments[other.base_offset].log} does"))
+    found.replicas.append(replace(replica, segments=tuple(segments[base] for base in sorted(segments))))
+    return found

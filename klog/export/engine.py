@@ -1,0 +1,83 @@
+"""The work of an export: one split read, decoded and written, by whichever process, in any order.
+
+`export_split` is what a process of `klog export` and a task of Spark both run. Its files appear complete,
+and last of all the split's record in the job's books (`klog.export.manifest`): that is the split's commit. A
+split that was not committed is exported again, under the same names, to the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from klog.export.deserialise import ERROR_COLUMN
+from klog.export.jobs import ExportJob, SplitResult
+from klog.export.manifest import commit_split
+from klog.export.outputs import Output, open_output
+from klog.export.splits import LostRange, Split
+from klog.export.table_files import RejectFile, TableFiles
+from klog.export.tables import table_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ExportJob", "SplitResult", "export_split", "frugal_allocator"]
+
+
+def export_split(
+    split: Split, job: ExportJob, *, on_progress: Callable[[int], None] = lambda _: None
+) -> SplitResult:
+    """Export one split and commit it.
+
+    `on_progress` is told how many bytes of the segment are done, now and then. What cannot be read is in
+    the result, or raised with `fail_on_data_loss`. Raises `StorageError` where the output cannot be written.
+    """
+    output = open_output(job.output)
+    with frugal_allocator():
+        result = _written(split, job, output, on_progress)
+    commit_split(output, result)
+    return result
+
+
+def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable[[int], None]) -> SplitResult:
+    from klog.export.reader import read_split
+
+    lost: list[LostRange] = []
+    mended: list[LostRange] = []
+    misfits = 0
+    table = table_of(split, job)
+    tables = TableFiles(output, split, table, job.format, job.compression)
+    with tables, RejectFile(output, split) as rejects:
+        rows = read_split(
+            split, job.options, columns=table.read_columns, on_lost=lost.append, on_mended=mended.append
+        )
+        for batch in rows:
+            good, bad = table.decode.apply(batch)
+            if good.num_rows:
+                tables.write(good)
+                misfits += _misfits(good)
+            if bad is not None and bad.num_rows:
+                rejects.write(bad)
+        result = SplitResult(split, tables.commit(), rejects.commit(), tuple(lost), misfits, tuple(mended))
+    on_progress(split.length_bytes)
+    return result
+
+
+def _misfits(rows: pa.RecordBatch) -> int:
+    """Rows that say that they do not fit their schema."""
+    at = rows.schema.get_field_index(ERROR_COLUMN)
+    return 0 if at < 0 else rows.num_rows - int(rows.column(at).null_count)
+
+
+@contextlib.contextmanager
+def frugal_allocator() -> Iterator[None]:
+    """Arrow on the system's allocator, which gives memory back where Arrow's own keeps it."""
+    import pyarrow as pa
+
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)

@@ -1,0 +1,191 @@
+"""Files that an export reads, wherever they are: local paths and URIs, every failure a `StorageError`.
+
+Local files go through `klog.storage.files`, all others through `klog.export.remote`. A name that ends in
+`.gz` is decompressed while it is read.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import os
+import re
+from dataclasses import dataclass
+from typing import BinaryIO, Final
+from urllib.parse import unquote
+
+from klog.formats.errors import StorageError
+from klog.storage import files as local
+from klog.storage.files import GZIP_SUFFIX, MAX_SMALL_BYTES, read_exactly
+from klog.storage.gzipped import GzippedFile
+
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_FILE_URI: Final = re.compile(r"file:/", re.IGNORECASE)
+_GZIP_MAGIC: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One name in a directory; `path` opens or lists it. `size_bytes` is 0 for directories."""
+
+    name: str
+    path: str
+    is_directory: bool
+    size_bytes: int
+
+
+def is_remote(path: str) -> bool:
+    """Whether `path` is a URI of anything but the local file system."""
+    return _FILE_URI.match(path) is None and _SCHEME.match(path) is not None
+
+
+def local_path(path: str) -> str:
+    """The path of a local file, also of a `file:` URI."""
+    return unquote("/" + path[5:].lstrip("/")) if _FILE_URI.match(path) else path
+
+
+def join(base: str, *names: str) -> str:
+    """The path of something below `base`. Options of a URI (`?endpoint_override=...`) stay at its end."""
+    if not is_remote(base):
+        return os.path.join(local_path(base), *names)
+    place, mark, options = base.partition("?")
+    return "/".join([place.rstrip("/"), *names]) + mark + options
+
+
+def parent(path: str) -> str:
+    """The directory that holds `path`."""
+    if not is_remote(path):
+        return os.path.dirname(os.path.abspath(local_path(path)))
+    place, mark, options = path.partition("?")
+    return place.rstrip("/").rpartition("/")[0] + mark + options
+
+
+def base_name(path: str) -> str:
+    """The last name of `path`."""
+    if not is_remote(path):
+        return os.path.basename(os.path.abspath(local_path(path)))
+    return path.partition("?")[0].rstrip("/").rpartition("/")[2]
+
+
+def open_input(path: str) -> BinaryIO:
+    """The file at `path` as a seekable stream of plain bytes with `readinto`. Raises `StorageError`.
+
+    The stream's own reads raise nothing else either. A `.gz` that is not gzipped is read as it is.
+    """
+    if not is_remote(path):
+        return local.open_for_reading(local_path(path))
+    from klog.export.remote import RemoteFile
+
+    file = RemoteFile(path)
+    gzipped = base_name(path).endswith(GZIP_SUFFIX) and file.read(2) == _GZIP_MAGIC
+    file.seek(0)
+    return GzippedFile(file, path) if gzipped else file  # type: ignore[return-value,arg-type]
+
+
+def list_directory(path: str) -> list[Entry]:
+    """What is right in a directory, by name; links that lead nowhere and devices are left out.
+
+    Raises `StorageError`.
+    """
+    if is_remote(path):
+        return _list_remote(path)
+    found = []
+    directory = local_path(path)
+    for entry in local.list_directory(directory):
+        is_directory = local.is_directory(entry)
+        if not is_directory and not local.is_regular_file(entry):
+            continue
+        try:
+            size_bytes = 0 if is_directory else entry.stat().st_size
+        except FileNotFoundError:
+            continue  # a broker removed it meanwhile
+        found.append(Entry(entry.name, os.path.join(directory, entry.name), is_directory, size_bytes))
+    return found
+
+
+def entry_of(path: str) -> Entry | None:
+    """What is at `path`, None where there is nothing. Raises `StorageError` where that cannot be told."""
+    if is_remote(path):
+        return _remote_entry(path)
+    name = local_path(path)
+    if os.path.isdir(name):
+        return Entry(base_name(name), name, True, 0)
+    return Entry(base_name(name), name, False, local.size_bytes(name)) if os.path.exists(name) else None
+
+
+def expand(path: str) -> list[str]:
+    """The paths that a pattern matches, by name; any other path as it is. Raises `StorageError`.
+
+    Patterns have `*`, `?` or `[...]` in any of their names; those of URIs have no `?`, which begins options.
+    """
+    if not is_remote(path):
+        name = local_path(path)
+        return sorted(glob.glob(name)) if glob.has_magic(name) and not os.path.exists(name) else [path]
+    place, mark, options = path.partition("?")
+    above, _, last = place.rstrip("/").rpartition("/")
+    if not glob.has_magic(place) or above.endswith(":/"):
+        return [path]
+    return [
+        entry.path
+        for directory in expand(above + mark + options)
+        for entry in list_directory(directory)
+        if fnmatch.fnmatchcase(entry.name, last)
+    ]
+
+
+def exists(path: str) -> bool:
+    """Whether there is something at `path`. Raises `StorageError` where that cannot be told."""
+    return entry_of(path) is not None
+
+
+def read_small(path: str) -> bytes:
+    """All bytes of a file that no broker makes large. Raises `StorageError`, also where it is large."""
+    if not is_remote(path):
+        return local.read_small(local_path(path))
+    with open_input(path) as file:
+        data = file.read(MAX_SMALL_BYTES + 1)
+    if len(data) > MAX_SMALL_BYTES:
+        raise StorageError(
+            f"is larger than {MAX_SMALL_BYTES >> 20} MiB, which no sound file of its kind is",
+            file=path,
+            cure="it is damaged or none of Kafka's: put a copy of the right one in its place",
+        )
+    return data
+
+
+def read_at(file: BinaryIO, position_bytes: int, wanted_bytes: int) -> bytes:
+    """The bytes of an open file from a position on, fewer only where it ends."""
+    file.seek(position_bytes)
+    return read_exactly(file, wanted_bytes)
+
+
+def _list_remote(path: str) -> list[Entry]:
+    import pyarrow.fs as pafs
+
+    from klog.export.remote import guarded, resolve
+
+    system, place = resolve(path)
+    infos = guarded(path, "cannot be listed", lambda: system.get_file_info(pafs.FileSelector(place)))
+    entries = [
+        Entry(
+            info.base_name,
+            join(path, info.base_name),
+            info.type == pafs.FileType.Directory,
+            info.size or 0,
+        )
+        for info in infos
+        if info.base_name
+    ]
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+def _remote_entry(path: str) -> Entry | None:
+    import pyarrow.fs as pafs
+
+    from klog.export.remote import guarded, resolve
+
+    system, place = resolve(path)
+    info = guarded(path, "cannot be looked at", lambda: system.get_file_info(place))
+    if info.type == pafs.FileType.NotFound:
+        return None
+    return Entry(base_name(path), path, info.type == pafs.FileType.Directory, info.size or 0)

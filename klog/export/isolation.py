@@ -1,0 +1,50 @@
+"""What a consumer never sees: control batches, and with read_committed the data of aborted transactions.
+
+Rules: KIP-98 and Kafka's consumer. A batch of magic 2 is wholly of one producer, so whole batches are
+dropped by their headers. A batch is of an aborted transaction if it is transactional, its producer is the one
+that aborted, and it lies between the transaction's first offset and its marker.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import Final
+
+from klog.export.splits import AbortedRange
+from klog.formats.columns import CONTROL_BIT, TRANSACTIONAL_BIT, BatchTable
+
+_FIRST_MAGIC: Final = 2  # with producers; the bits mean nothing before
+
+
+class HiddenBatches:
+    """Decides which batches of a split a consumer would see; `aborted` is empty for read_uncommitted."""
+
+    def __init__(self, aborted: Iterable[AbortedRange]) -> None:
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        for one in sorted(aborted, key=lambda one: one.first_offset):
+            self._ranges.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
+
+    def rows(self, table: BatchTable) -> set[int]:
+        """The rows of `table` that no consumer sees."""
+        if not any(attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) for attributes in set(table.attributes)):
+            return set()
+        return {row for row in range(len(table)) if self._is_hidden(table, row)}
+
+    def _is_hidden(self, table: BatchTable, row: int) -> bool:
+        attributes = table.attributes[row]
+        if table.magic[row] < _FIRST_MAGIC:
+            return False
+        if attributes & CONTROL_BIT:
+            return True
+        return bool(attributes & TRANSACTIONAL_BIT) and self._is_aborted(
+            table.producer_id[row], table.base_offset[row], table.last_offset[row]
+        )
+
+    def _is_aborted(self, producer_id: int, base_offset: int, last_offset: int) -> bool:
+        ranges = self._ranges.get(producer_id)
+        if ranges is None:
+            return False
+        # Transactions of one producer follow each other: the last that starts before the batch ends decides.
+        at = bisect_right(ranges, last_offset, key=lambda one: one[0])
+        return at > 0 and base_offset <= ranges[at - 1][1]

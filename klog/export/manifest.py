@@ -1,0 +1,270 @@
+"""A job's books: what it was to do, which splits it has done, and in the end the manifest of all.
+
+In `_klog` below the output, all JSON, each file written atomically:
+
+- `job.json`: options, plan and a fingerprint of each segment, before the first split.
+- `splits/00000012.json`: what became of split 12. Written after its files, it is the split's commit.
+- `manifest.json`: all of that in one. It is the job's commit; the others go when it is there.
+
+Nothing in them depends on when or how often the job ran. A job that was killed goes on from its books: with
+the plan that it had, which must be for the same options and the same segments. A log that has only grown
+since is the same as far as it was planned.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from klog.export.decoders.decoding import Encoding
+from klog.export.fingerprints import changed, fingerprints
+from klog.export.jobs import Decodings, ExportJob, SplitResult
+from klog.export.layout import is_data
+from klog.export.outputs import BOOKS, LOCK, TEMPORARY, Output, open_output, read_whole, write_whole
+from klog.export.plan_json import (
+    JsonObject,
+    decodings_from_json,
+    plan_from_json,
+    result_from_json,
+    to_json,
+)
+from klog.export.requests import side_by_side
+from klog.export.splits import Plan, Split
+from klog.formats.errors import StorageError, UsageError
+
+JOB: Final = f"{BOOKS}/job.json"
+MANIFEST: Final = f"{BOOKS}/manifest.json"
+_SPLITS: Final = f"{BOOKS}/splits"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a job has planned, and what of it is done. `complete`: its manifest is written."""
+
+    job: ExportJob
+    plan: Plan
+    fingerprints: Mapping[str, str | None]
+    done: Mapping[int, SplitResult] = field(default_factory=dict)
+    complete: bool = False
+
+    @property
+    def pending(self) -> tuple[Split, ...]:
+        """The splits still to do, longest first."""
+        return tuple(split for split in self.plan.splits if split.number not in self.done)
+
+
+def begin(job: ExportJob, make_plan: Callable[[], Plan], *, resume: bool = False) -> Progress:
+    """Open the books of a job: new ones in an empty output, or with `resume` those of a job cut short.
+
+    The caller holds the output's lock. Raises `UsageError` where the output holds something else, or a job
+    with other options, or where segments have changed since it was planned; `StorageError`.
+    """
+    _require_apart(job)
+    output = open_output(job.output)
+    present = output.names()
+    if MANIFEST in present or JOB in present:
+        if not resume:
+            what, how = (
+                ("a complete export", "export into another directory")
+                if MANIFEST in present
+                else ("an unfinished export", "--resume goes on with it; or choose another directory")
+            )
+            raise UsageError(f"holds {what}", file=job.output, cure=how)
+        return _resumed(job, output, MANIFEST in present)
+    foreign = [name for name in present if name != LOCK and not name.startswith(f"{TEMPORARY}/")]
+    if foreign:
+        raise UsageError(
+            f"holds something else ({foreign[0]})", file=job.output, cure="choose an empty or a new directory"
+        )
+    plan = make_plan()
+    job = replace(job, decodings=_settled(job, plan))
+    output.remove_directory(TEMPORARY)
+    progress = Progress(job, plan, fingerprints(plan.splits))
+    write_whole(output, JOB, _encoded(_job_json(progress)))
+    return progress
+
+
+def _require_apart(job: ExportJob) -> None:
+    """A broker takes no directory for its own whose name it cannot read, and does not start with one."""
+    output = job.output.rstrip("/")
+    for path in job.options.paths:
+        if f"{output}/".startswith(f"{path.rstrip('/')}/"):
+            raise UsageError("is inside of what is exported", file=job.output, cure="choose a place outside")
+
+
+def _settled(job: ExportJob, plan: Plan) -> Decodings:
+    """How this job decodes keys and values: the same in all its tasks, and when it is resumed."""
+    if Encoding.RAW == job.key.encoding == job.value.encoding:
+        return Decodings()
+    from klog.export.decoders.choose import settle
+    from klog.export.sampling import sample
+
+    return Decodings(
+        settle(job.key, lambda: sample(plan, job.options, "key")),
+        settle(job.value, lambda: sample(plan, job.options, "value")),
+    )
+
+
+def commit_split(output: Output, result: SplitResult) -> None:
+    """Write a split's record, which is its commit. Raises `StorageError`."""
+    write_whole(output, _split_name(result.split), _encoded(to_json(result)))
+
+
+def finish(progress: Progress, results: Iterable[SplitResult]) -> Progress:
+    """Write the manifest of a job whose splits are all done, which is its commit. Raises `StorageError`."""
+    done = {**progress.done, **{result.split.number: result for result in results}}
+    finished = replace(progress, done=done, complete=True)
+    if progress.complete:
+        return finished
+    output = open_output(progress.job.output)
+    _remove_strays(output, finished)
+    write_whole(output, MANIFEST, _encoded(_manifest_json(finished)))
+    _tidy(output)
+    return finished
+
+
+def load(output: Output) -> JsonObject | None:
+    """The manifest of a complete export, None where there is none. Raises `StorageError`."""
+    return _decoded(output, MANIFEST) if MANIFEST in output.names(BOOKS) else None
+
+
+def _resumed(job: ExportJob, output: Output, complete: bool) -> Progress:
+    books = _decoded(output, MANIFEST if complete else JOB)
+    _require_same_options(job, books)
+    output.remove_directory(TEMPORARY)
+    results = books["splits"] if complete else _committed(output)
+    done = {result.split.number: result for result in map(result_from_json, results)}
+    if complete:
+        books["plan"]["splits"] = [record["split"] for record in books["splits"]]
+        _tidy(output)
+    plan = plan_from_json(books["plan"])
+    job = replace(job, decodings=decodings_from_json(books["decodings"]))
+    sizes = output.names()
+    whole = {
+        number: result
+        for number, result in done.items()
+        if all(sizes.get(file.name) == file.size_bytes for file in result.all_files)
+    }
+    progress = Progress(job, plan, books["fingerprints"], whole, complete and len(whole) == len(done))
+    _require_same_segments(progress)
+    _remove_strays(output, progress)
+    return progress
+
+
+def _committed(output: Output) -> list[JsonObject]:
+    # There may be many thousands, each a request.
+    return side_by_side(lambda name: _decoded(output, name), sorted(output.names(_SPLITS)), remote=True)
+
+
+def _require_same_options(job: ExportJob, books: JsonObject) -> None:
+    if books["version"] != _VERSION:
+        raise UsageError(
+            f"was written by another version of klog (books of version {books['version']})",
+            file=job.output,
+            cure="resume with that one, or export into another directory",
+        )
+    before, now = _flat(books["options"]), _flat(options_json(job))
+    names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
+    if names:
+        told = "; ".join(f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names[:3])
+        raise UsageError(
+            f"holds an export with other options: {told}",
+            file=job.output,
+            cure="resume with the same options, or export into another directory",
+        )
+
+
+def _require_same_segments(progress: Progress) -> None:
+    files = changed(progress.pending, progress.fingerprints, progress.plan.splits)
+    if files:
+        more = f", and {len(files) - 1} more" if len(files) > 1 else ""
+        raise UsageError(
+            f"has changed since the export in {progress.job.output} was planned{more}",
+            file=files[0],
+            cure="bring the segments back as they were, or export anew into another directory",
+        )
+
+
+def options_json(job: ExportJob) -> JsonObject:
+    """What an export does, wherever it writes to."""
+    options: JsonObject = to_json(job)
+    del options["output"], options["decodings"]
+    return options
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 (any JSON)
+    """Nested objects as one, the names joined by dots: `options.starting.default`."""
+    if not isinstance(value, dict):
+        return {prefix: value}
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        found |= _flat(inner, f"{prefix}.{name}" if prefix else name)
+    return found
+
+
+def _job_json(progress: Progress) -> JsonObject:
+    return {
+        "version": _VERSION,
+        "options": options_json(progress.job),
+        "plan": to_json(progress.plan),
+        "decodings": to_json(progress.job.decodings),
+        "fingerprints": dict(progress.fingerprints),
+    }
+
+
+def _manifest_json(progress: Progress) -> JsonObject:
+    results = [progress.done[number] for number in sorted(progress.done)]
+    manifest = _job_json(progress)
+    del manifest["plan"]["splits"]  # each is in its result
+    manifest["rows"] = sum(result.rows for result in results)
+    manifest["rejected"] = sum(result.rejected for result in results)
+    manifest["misfits"] = sum(result.misfits for result in results)
+    manifest["sizeBytes"] = sum(result.size_bytes for result in results)
+    manifest["splits"] = [to_json(result) for result in results]
+    return manifest
+
+
+def strays(output: Output, results: Iterable[SplitResult]) -> list[str]:
+    """Files of rows that no split has made, by name."""
+    known = {file.name for result in results for file in result.all_files}
+    names = output.names()
+    return [
+        name for name in names if name not in known and is_data(name) and not name.startswith(f"{BOOKS}/")
+    ]
+
+
+def _remove_strays(output: Output, progress: Progress) -> None:
+    """Remove files of rows that no split has committed: those of a run that was killed just before."""
+    for name in strays(output, progress.done.values()):
+        output.remove(name)
+
+
+def _tidy(output: Output) -> None:
+    """Remove what the manifest has replaced."""
+    output.remove_directory(_SPLITS)
+    output.remove(JOB)
+    output.remove_directory(TEMPORARY)
+
+
+def _split_name(split: Split) -> str:
+    return f"{_SPLITS}/{split.number:08d}.json"
+
+
+def _encoded(value: JsonObject) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode("ascii")
+
+
+def _decoded(output: Output, name: str) -> JsonObject:
+    try:
+        value = json.loads(read_whole(output, name))
+    except ValueError as error:
+        raise StorageError(
+            f"is no book of an export: {error}",
+            file=f"{output.root}/{name}",
+            cure="somebody else wrote it: export into another directory",
+        ) from error
+    decoded: JsonObject = value
+    return decoded

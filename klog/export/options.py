@@ -1,0 +1,90 @@
+"""What to read of which log directories: the options that all three ways of exporting share.
+
+Names and meanings are those of Spark's Kafka source (Structured Streaming + Kafka Integration Guide,
+"Creating a Kafka Source for Batch Queries") where it has them; `docs/export.md` lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+EARLIEST: Final = -2
+"""In offsets given by JSON: the partition's first offset."""
+LATEST: Final = -1
+"""In offsets given by JSON: the end of what may be read."""
+
+TARGET_SPLIT_BYTES: Final = 64 << 20
+
+MAX_BATCH_BYTES: Final = 128 << 20
+"""What a batch may hold, in the file and decompressed, unless a job says otherwise: a record of 100 MiB fits,
+and a task that meets one takes 300 MiB to read it, up to 700 to write it as Parquet where it does not
+compress."""
+
+
+class Isolation(StrEnum):
+    """Which records of transactions are read (KIP-98)."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions are wanted; all fields None: every partition that is found.
+
+    Topics named (`topics`), matched whole by a regular expression (`pattern`), or single partitions
+    (`partitions`: topic to numbers). At most one is given, as in Spark.
+    """
+
+    topics: frozenset[str] | None = None
+    pattern: str | None = None
+    partitions: Mapping[str, frozenset[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Where reading starts or ends, per partition: by offset or by time, never both for one partition.
+
+    `default` is `EARLIEST` or `LATEST` for partitions that are not named. `offsets[topic][partition]` is an
+    offset, `EARLIEST` or `LATEST`. `timestamps[topic][partition]`, or `timestamp_ms` for all, is ms since
+    the epoch and means the first offset whose record is that old or younger (ListOffsets), not a filter.
+    """
+
+    default: int
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    timestamps: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    timestamp_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What a job reads. Values are checked by `klog.export.options_parsing`, which makes this of strings.
+
+    `metadata_columns` are the names of `klog.export.schema.METADATA_COLUMNS` that are wanted after Spark's.
+    `since_ms` (inclusive) and `until_ms` (exclusive) filter records by timestamp; they come from filters that
+    a query pushed down. `min_partitions` asks for at least so many splits. `max_decompressed_bytes` bounds
+    what one batch may hold, in the file and decompressed. `fail_on_data_loss` stops a job at the first thing
+    it cannot read. `timestamp_latest` is Spark's `startingOffsetsByTimestampStrategy=latest`: where no record
+    is young enough, start at the end instead of failing.
+    """
+
+    paths: tuple[str, ...]
+    subscription: Subscription = field(default_factory=Subscription)
+    starting: Edge = field(default_factory=lambda: Edge(EARLIEST))
+    ending: Edge = field(default_factory=lambda: Edge(LATEST))
+    timestamp_latest: bool = False
+    since_ms: int | None = None
+    until_ms: int | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    include_headers: bool = False
+    metadata_columns: tuple[str, ...] = ()
+    fail_on_data_loss: bool = False
+    min_partitions: int | None = None
+    target_split_bytes: int = TARGET_SPLIT_BYTES
+    max_decompressed_bytes: int = MAX_BATCH_BYTES
+    include_deleted: bool = False
+    """Whether what a broker had not yet removed is read too: `-delete` directories, `.deleted` files, and
+    records below the log start."""

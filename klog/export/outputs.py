@@ -1,0 +1,280 @@
+"""Where an export's files go: what an output is, and the one in a local directory.
+
+A file appears under its name when it is complete, and never half: written below `_klog/unfinished` (a name
+that Spark, Hive and DuckDB pass over), fsync, rename into its place, fsync of the directory. Object stores
+are `klog.export.remote_output`'s. What the files are called is `klog.export.layout`'s matter, what is in them
+the writers'.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, Protocol
+
+from klog.export.early_sync import EarlySyncedFile
+from klog.export.files import is_remote, local_path
+from klog.formats.errors import UsageError
+from klog.storage.files import open_for_reading, storage_error, sync_directory
+
+BOOKS: Final = "_klog"
+"""The directory of the job's own books in an output: readers of tables skip names with an underscore."""
+
+TEMPORARY: Final = f"{BOOKS}/unfinished"
+"""Files that are being written, or that were when their writer was killed."""
+LOCK: Final = f"{BOOKS}/lock"
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A complete file of an output: its name below the output's root, rows and the lowest and highest of
+    their offsets, size, and XXH128 in hex.
+    """
+
+    name: str
+    rows: int
+    first_offset: int
+    last_offset: int
+    size_bytes: int
+    checksum: str
+
+
+class Writable(Protocol):
+    """Where a sink's bytes go."""
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 (any buffer)
+        """Take some bytes. Raises OSError."""
+
+
+class Sink(io.RawIOBase):
+    """What writers write into: counts and checksums the bytes on their way to `file`."""
+
+    def __init__(self, file: Writable) -> None:
+        import xxhash
+
+        super().__init__()
+        self._file: Writable | None = file
+        self._hash = xxhash.xxh3_128()
+        self.size_bytes = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def mute(self) -> None:
+        """Swallow what still comes: a writer that is given up wants to write its footer all the same."""
+        self._file = None
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 (any buffer)
+        if self._file is not None:
+            self._hash.update(data)
+            self._file.write(data)
+        size_bytes = memoryview(data).nbytes
+        self.size_bytes += size_bytes
+        return size_bytes
+
+    def tell(self) -> int:
+        return self.size_bytes
+
+    @property
+    def checksum(self) -> str:
+        """XXH128 of what was written so far, in hex."""
+        return str(self._hash.hexdigest())
+
+
+class PendingFile(Protocol):
+    """A file being written: `sink` takes its bytes, `commit` makes it appear, `discard` forgets it."""
+
+    sink: Sink
+
+    def commit(self, name: str) -> None:
+        """Make the file appear as `name`, complete and durable, in place of an older one. Raises
+        `StorageError`."""
+
+    def discard(self) -> None:
+        """Leave nothing behind, and swallow what is still written; after `commit` nothing is undone."""
+
+
+class Output(Protocol):
+    """A tree of files, named by `/`-separated paths below its root. Every failure is a `StorageError`."""
+
+    root: str
+
+    def create(self) -> PendingFile:
+        """A new file, which gets its name when it is committed. Raises `StorageError`."""
+
+    def open(self, name: str) -> BinaryIO:
+        """The file as a seekable stream."""
+
+    def names(self, below: str = "") -> dict[str, int]:
+        """Every file below the directory `below`, by its name below the root, with its size in bytes."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file; one that is not there is no error."""
+
+    def remove_directory(self, name: str) -> None:
+        """Remove a directory with all that is in it; one that is not there is no error."""
+
+    def locked(self) -> contextlib.AbstractContextManager[None]:
+        """Hold the output for one job, where the place has locks (a local one). Raises `UsageError`."""
+
+
+def open_output(place: str) -> Output:
+    """The output at a path or URI; touches nothing yet."""
+    if is_remote(place):
+        from klog.export.remote_output import RemoteOutput
+
+        return RemoteOutput(place)
+    return _LocalOutput(local_path(place))
+
+
+def write_whole(output: Output, name: str, data: bytes) -> None:
+    """Make `data` the content of the file `name`, atomically."""
+    pending = output.create()
+    try:
+        with writing(f"{output.root}/{name}"):
+            pending.sink.write(data)
+        pending.commit(name)
+    finally:
+        pending.discard()
+
+
+def read_whole(output: Output, name: str) -> bytes:
+    """All bytes of a (small) file."""
+    with output.open(name) as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Failures of the block as `StorageError`s that name `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error("cannot be written", path, error) from error
+
+
+class _LocalOutput:
+    """An `Output` in a local directory."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def path_of(self, name: str) -> str:
+        """The path of a name, or of the root."""
+        return os.path.join(self.root, *name.split("/")) if name else self.root
+
+    def create(self) -> PendingFile:
+        return _LocalFile(self)
+
+    def open(self, name: str) -> BinaryIO:
+        return open_for_reading(self.path_of(name))
+
+    def names(self, below: str = "") -> dict[str, int]:
+        found: dict[str, int] = {}
+        try:
+            for directory, _, files in os.walk(self.path_of(below), onerror=_unless_missing):
+                for file in files:
+                    path = os.path.join(directory, file)
+                    found[os.path.relpath(path, self.root).replace(os.sep, "/")] = os.lstat(path).st_size
+        except OSError as error:
+            raise storage_error("cannot be listed", self.path_of(below), error) from error
+        return found
+
+    def remove(self, name: str) -> None:
+        with writing(self.path_of(name)), contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path_of(name))
+            with contextlib.suppress(OSError):  # not empty: others are still in it
+                os.rmdir(os.path.dirname(self.path_of(name)))
+
+    def remove_directory(self, name: str) -> None:
+        with writing(self.path_of(name)), contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.path_of(name))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        path = self.path_of(LOCK)
+        _make_directories(os.path.dirname(path))
+        with writing(path):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            with writing(path):
+                held = _lock(descriptor, path)
+            if not held:
+                raise UsageError(
+                    "another export is writing here", file=self.root, cure="wait for it, or choose another"
+                )
+            try:
+                yield
+            finally:
+                self.remove(LOCK)
+                with contextlib.suppress(OSError):  # it holds something, as it should
+                    os.rmdir(self.root)
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int, path: str) -> bool:
+    """Whether we have the lock, of the file that is there: its last holder may just have removed it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+class _LocalFile:
+    """A `PendingFile` of a local directory."""
+
+    def __init__(self, output: _LocalOutput) -> None:
+        self._output = output
+        self._temporary = output.path_of(f"{TEMPORARY}/{uuid.uuid4().hex}.tmp")
+        _make_directories(os.path.dirname(self._temporary))
+        with writing(output.root):
+            # Writers of tables bring large pieces, but footers in small ones.
+            self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 (see discard)
+        self._synced = EarlySyncedFile(self._file)
+        self.sink = Sink(self._synced)
+        self._committed = False
+
+    def commit(self, name: str) -> None:
+        target = self._output.path_of(name)
+        with writing(target):
+            self._synced.sync()
+            self._file.close()
+            _make_directories(os.path.dirname(target))
+            os.replace(self._temporary, target)
+            self._committed = True
+            sync_directory(os.path.dirname(target))
+
+    def discard(self) -> None:
+        self.sink.mute()
+        if self._committed:
+            return
+        self._synced.settle()
+        with contextlib.suppress(OSError):  # a full disk, while closing flushes once more
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _make_directories(path: str) -> None:
+    """Make a directory and those above it, each entry on disk before anything is put into it."""
+    if os.path.isdir(path):
+        return
+    above = os.path.dirname(os.path.abspath(path))
+    _make_directories(above)
+    with writing(path), contextlib.suppress(FileExistsError):  # another process was faster
+        os.mkdir(path)
+    with writing(above):
+        sync_directory(above)

@@ -1,0 +1,102 @@
+"""Plans and results as JSON, and back: what a job's books hold. Names are in camelCase, as all of klog's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+from typing import Any
+
+from klog.export.decoders.decoding import Decoding, Encoding
+from klog.export.decoders.wire import RegisteredSchema
+from klog.export.jobs import Decodings, SplitResult
+from klog.export.outputs import WrittenFile
+from klog.export.splits import AbortedRange, Divergence, LostRange, PartitionPlan, Plan, Spare, Split
+from klog.formats.errors import KlogError
+
+JsonObject = dict[str, Any]
+
+
+def to_json(value: Any) -> Any:  # noqa: ANN401 (any value of ours)
+    """A value made of dataclasses, mappings, sets and sequences, as JSON has them."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {_camel(field.name): to_json(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, KlogError):
+        return {
+            "what": value.what,
+            "file": value.file,
+            "positionBytes": value.position_bytes,
+            "cure": value.cure,
+        }
+    if isinstance(value, Mapping):
+        return {str(key): to_json(inner) for key, inner in sorted(value.items())}
+    if isinstance(value, Set):
+        return sorted(to_json(inner) for inner in value)
+    if isinstance(value, (tuple, list)):
+        return [to_json(inner) for inner in value]
+    return str(value) if isinstance(value, StrEnum) else value
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _arguments(value: JsonObject) -> dict[str, Any]:
+    """The fields of a dataclass that `to_json` wrote."""
+    return {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): value[name] for name in value}
+
+
+def split_from_json(value: JsonObject) -> Split:
+    """The split of `to_json`."""
+    aborted = tuple(AbortedRange(**_arguments(inner)) for inner in value["aborted"])
+    spares = tuple(Spare(**_arguments(inner)) for inner in value["spares"])
+    return Split(**{**_arguments(value), "aborted": aborted, "spares": spares})
+
+
+def plan_from_json(value: JsonObject) -> Plan:
+    """The plan of `to_json`."""
+    return Plan(
+        splits=tuple(map(split_from_json, value["splits"])),
+        partitions=tuple(
+            PartitionPlan(**{**_arguments(inner), "directories": tuple(inner["directories"])})
+            for inner in value["partitions"]
+        ),
+        divergences=tuple(Divergence(**_arguments(inner)) for inner in value["divergences"]),
+        lost=tuple(LostRange(**_arguments(inner)) for inner in value["lost"]),
+        problems=tuple(map(_problem, value["problems"])),
+        skipped=tuple((path, reason) for path, reason in value["skipped"]),
+    )
+
+
+def _problem(value: JsonObject) -> KlogError:
+    arguments = _arguments(value)
+    return KlogError(arguments.pop("what"), **arguments)
+
+
+def decodings_from_json(value: JsonObject) -> Decodings:
+    """The decodings of `to_json`."""
+    return Decodings(_decoding(value["key"]), _decoding(value["value"]))
+
+
+def _decoding(value: JsonObject) -> Decoding:
+    registered = tuple(RegisteredSchema(**_arguments(inner)) for inner in value["registered"])
+    return Decoding(
+        **{**_arguments(value), "encoding": Encoding(value["encoding"]), "registered": registered}
+    )
+
+
+def result_from_json(value: JsonObject) -> SplitResult:
+    """The result of `to_json`."""
+    reject_file = value["rejectFile"]
+    return SplitResult(
+        **{
+            **_arguments(value),
+            "split": split_from_json(value["split"]),
+            "files": tuple(WrittenFile(**_arguments(inner)) for inner in value["files"]),
+            "reject_file": None if reject_file is None else WrittenFile(**_arguments(reject_file)),
+            "lost": tuple(LostRange(**_arguments(inner)) for inner in value["lost"]),
+            "mended": tuple(LostRange(**_arguments(inner)) for inner in value["mended"]),
+        }
+    )

@@ -1,0 +1,190 @@
+"""The plan of a job: which offsets of which partitions, from which segments, in splits that can be read on
+their own.
+
+Deterministic: the same files and options give the same plan. Data is not read, but for a few batches where
+segments are cut and where logs end, and, read_committed, the batches behind the newest producer snapshot.
+
+What is past the high watermark is planned too, up to the end of the log. Consumers never see it, but the high
+watermark on a disk is what a checkpoint said up to five seconds before the broker died (and 0 where the
+checkpoint is lost), and who reads that disk wants what is on it; what a new leader had not is a `Divergence`
+once its replica is read as well. With read_committed the end is the last stable offset by the same log: where
+the first transaction begins that is open at its end.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
+
+from klog.export.bounds import first_offset_asked_for, resolve
+from klog.export.discover import discover
+from klog.export.files import is_remote
+from klog.export.options import Isolation, ReadOptions, Subscription
+from klog.export.replica_files import Found, Replica
+from klog.export.replicas import PartitionLog, merge
+from klog.export.requests import side_by_side
+from klog.export.splits import Divergence, LostRange, PartitionPlan, Plan
+from klog.export.splitting import Piece, split_up
+from klog.export.survey import Extent
+from klog.export.transactions import Transactions, transactions
+from klog.formats.errors import CorruptRecordError, KlogError, StorageError, UsageError
+from klog.formats.names import TopicPartition
+
+_PARTITIONS_AT_ONCE: Final = 8
+"""Partitions looked at side by side, each with requests of its own for its segments."""
+
+
+class _Part(NamedTuple):
+    plan: PartitionPlan
+    pieces: tuple[Piece, ...]
+    lost: tuple[LostRange, ...]
+    divergences: tuple[Divergence, ...]
+
+
+def plan(options: ReadOptions) -> Plan:
+    """What to read for `options`.
+
+    Raises `UsageError` where nothing is found or a bound makes no sense, and with `fail_on_data_loss`
+    `KlogError` for the first thing that cannot be read.
+    """
+    found = discover(options.paths, include_deleted=options.include_deleted)
+    groups: dict[TopicPartition, list[Replica]] = {}
+    for replica in found.replicas:
+        if _is_wanted(options.subscription, replica.partition):
+            groups.setdefault(replica.partition, []).append(replica)
+    if not groups:
+        raise _nothing(found, options)
+    parts = _parts(groups, options, found)
+    pieces = [piece for part in parts for piece in part.pieces]
+    splits = split_up(pieces, options.target_split_bytes, options.min_partitions, found.problems)
+    made = Plan(
+        splits=tuple(splits),
+        partitions=tuple(part.plan for part in parts),
+        divergences=tuple(divergence for part in parts for divergence in part.divergences),
+        lost=tuple(lost for part in parts for lost in part.lost),
+        problems=tuple(found.problems),
+        skipped=tuple(sorted(set(found.skipped))),
+    )
+    if options.fail_on_data_loss:
+        _demand_all(made)
+    return made
+
+
+def _parts(
+    groups: Mapping[TopicPartition, Sequence[Replica]], options: ReadOptions, found: Found
+) -> list[_Part]:
+    """What is read of each partition, in their order; those in object stores are looked at side by side."""
+
+    def look(partition: TopicPartition) -> tuple[_Part, Found]:
+        own = Found()
+        return _part(partition, groups[partition], options, own), own
+
+    remote = any(is_remote(replica.directory) for replicas in groups.values() for replica in replicas)
+    parts = []
+    for part, own in side_by_side(look, sorted(groups), remote=remote, at_once=_PARTITIONS_AT_ONCE):
+        found.problems += own.problems
+        found.skipped += own.skipped
+        parts.append(part)
+    return parts
+
+
+def _is_wanted(subscription: Subscription, partition: TopicPartition) -> bool:
+    if subscription.topics is not None:
+        return partition.topic in subscription.topics
+    if subscription.pattern is not None:
+        return re.fullmatch(subscription.pattern, partition.topic) is not None
+    if subscription.partitions is not None:
+        return partition.partition in subscription.partitions.get(partition.topic, ())
+    return True
+
+
+def _nothing(found: Found, options: ReadOptions) -> UsageError:
+    topics = sorted({replica.partition.topic for replica in found.replicas})
+    if topics:
+        shown = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
+        return UsageError("no partition that was found is asked for", cure=f"topics found are {shown}")
+    reasons = [str(problem) for problem in found.problems[:3]]
+    reasons += [f"{path}: {reason}" for path, reason in found.skipped[:3]]
+    return UsageError(
+        f"no partition is found in {', '.join(options.paths)}" + "".join(f"; {why}" for why in reasons),
+        cure="name log directories, partition directories or segments",
+    )
+
+
+def _part(
+    partition: TopicPartition, replicas: Sequence[Replica], options: ReadOptions, found: Found
+) -> _Part:
+    log = merge(
+        replicas,
+        found,
+        include_deleted=options.include_deleted,
+        from_offset=first_offset_asked_for(options.starting, partition),
+    )
+    committed = None
+    readable_end = log.log_end_offset
+    if options.isolation is Isolation.READ_COMMITTED:
+        replica = log.surveys[0].replica
+        committed = transactions(replica, log.extents, log.log_end_offset, found.problems)
+        readable_end = max(committed.last_stable_offset, log.log_start_offset)
+    start, end = resolve(options, partition, log.extents, log.log_start_offset, readable_end, found.problems)
+    to_the_end = end == readable_end
+    return _Part(
+        _partition_plan(partition, log, start, end, committed),
+        tuple(_pieces(partition, log, start, end, committed)),
+        tuple(one for one in log.lost if _touches(one, start, end, to_the_end)),
+        tuple(one for one in log.divergences if _touches(one, start, end, to_the_end)),
+    )
+
+
+def _partition_plan(
+    partition: TopicPartition, log: PartitionLog, start: int, end: int, committed: Transactions | None
+) -> PartitionPlan:
+    replicas = [survey.replica for survey in log.surveys]
+    return PartitionPlan(
+        topic=partition.topic,
+        partition=partition.partition,
+        start_offset=start,
+        end_offset=end,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        high_watermark=replicas[0].high_watermark,
+        last_stable_offset=None if committed is None else committed.last_stable_offset,
+        directories=tuple(replica.directory for replica in replicas),
+    )
+
+
+def _pieces(
+    partition: TopicPartition, log: PartitionLog, start: int, end: int, committed: Transactions | None
+) -> Iterator[Piece]:
+    for extent in log.extents:
+        first, last = max(start, extent.first_offset), min(end, extent.end_offset)
+        if first < last:
+            spares = [one for source in log.spares for one in _overlapping(source, first, last)]
+            yield Piece(partition, extent, first, last, committed, tuple(spares))
+
+
+def _overlapping(extents: Sequence[Extent], first_offset: int, end_offset: int) -> Sequence[Extent]:
+    """Those of ascending extents that hold some of these offsets."""
+    low = bisect_right(extents, first_offset, key=attrgetter("end_offset"))
+    return extents[low : bisect_left(extents, end_offset, key=attrgetter("first_offset"))]
+
+
+def _touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool) -> bool:
+    """Whether a range concerns the offsets that are wanted; what is behind the log's end does where that is
+    asked for."""
+    first = start if one.first_offset is None else one.first_offset
+    last = first + 1 if one.end_offset is None else one.end_offset
+    return (first < end or to_the_end) and last > start
+
+
+def _demand_all(made: Plan) -> None:
+    """Raise the first loss. A checkpoint or index that is broken is none: they are done without."""
+    errors: list[KlogError] = [problem for problem in made.problems if isinstance(problem, StorageError)]
+    errors += [
+        CorruptRecordError(lost.reason, file=lost.file, position_bytes=lost.start_bytes) for lost in made.lost
+    ]
+    if errors:
+        raise errors[0]

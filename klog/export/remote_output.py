@@ -1,0 +1,115 @@
+"""An export's output in an object store or a distributed file system, through pyarrow's file systems.
+
+A file is spooled on the local disk until it is complete, then put. A put to an object store is atomic: who
+looks sees all of it or nothing. HDFS and what comes through fsspec show a file while it grows, so there it
+is put below `_klog/unfinished` and moved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from klog.export.files import join, open_input
+from klog.export.outputs import TEMPORARY, PendingFile, Sink, writing
+from klog.export.remote import guarded, resolve
+
+if TYPE_CHECKING:
+    import pyarrow.fs as pafs
+
+_PIECE_BYTES: Final = 8 << 20
+_ATOMIC_PUT: Final = {"s3", "gcs", "abfs"}
+"""Names that pyarrow gives to file systems where a file appears when its writer is closed."""
+
+
+class RemoteOutput:
+    """An `Output` at a URI."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root.rstrip("/")
+        self.system, self._place = resolve(self.root)
+
+    def place_of(self, name: str) -> str:
+        """The path of a name in the file system."""
+        return f"{self._place.rstrip('/')}/{name}" if name else self._place
+
+    def create(self) -> PendingFile:
+        return _SpooledFile(self)
+
+    def open(self, name: str) -> BinaryIO:
+        return open_input(join(self.root, *name.split("/")))
+
+    def names(self, below: str = "") -> dict[str, int]:
+        import pyarrow.fs as pafs
+
+        selector = pafs.FileSelector(self.place_of(below), recursive=True, allow_not_found=True)
+        infos = guarded(self.root, "cannot be listed", lambda: self.system.get_file_info(selector))
+        start = self._place.strip("/") + "/"
+        return {
+            info.path.strip("/").removeprefix(start): info.size
+            for info in infos
+            if info.type == pafs.FileType.File
+        }
+
+    def remove(self, name: str) -> None:
+        self._removed(name, lambda: self.system.delete_file(self.place_of(name)))
+
+    def remove_directory(self, name: str) -> None:
+        self._removed(name, lambda: self.system.delete_dir(self.place_of(name)))
+
+    def _removed(self, name: str, remove: Callable[[], None]) -> None:
+        import pyarrow.fs as pafs
+
+        def remove_if_there() -> None:
+            # File systems say in different words that there is nothing to remove.
+            if self.system.get_file_info(self.place_of(name)).type != pafs.FileType.NotFound:
+                remove()
+
+        guarded(f"{self.root}/{name}", "cannot be removed", remove_if_there)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        # There is no lock to take. Two jobs that write the same plan write the same bytes to the same names.
+        yield
+
+
+class _SpooledFile:
+    """A `PendingFile` that is on the local disk until it is complete."""
+
+    def __init__(self, output: RemoteOutput) -> None:
+        self._output = output
+        with writing(tempfile.gettempdir()):
+            self._spool = tempfile.TemporaryFile(prefix="klog-export-")  # noqa: SIM115 (see discard)
+        self.sink = Sink(self._spool)
+
+    def commit(self, name: str) -> None:
+        output = self._output
+        uri = f"{output.root}/{name}"
+        with writing(uri):
+            self._spool.seek(0)
+        guarded(uri, "cannot be written", lambda: self._put(output.system, name))
+        self.discard()
+
+    def _put(self, system: pafs.FileSystem, name: str) -> None:
+        target = self._output.place_of(name)
+        if system.type_name in _ATOMIC_PUT:
+            self._copy(system, target)
+            return
+        temporary = self._output.place_of(f"{TEMPORARY}/{uuid.uuid4().hex}")
+        for place in (temporary, target):
+            system.create_dir(place.rpartition("/")[0], recursive=True)
+        self._copy(system, temporary)
+        system.move(temporary, target)
+
+    def _copy(self, system: pafs.FileSystem, place: str) -> None:
+        with system.open_output_stream(place) as stream:
+            while piece := self._spool.read(_PIECE_BYTES):
+                stream.write(piece)
+
+    def discard(self) -> None:
+        self.sink.mute()
+        with contextlib.suppress(OSError):
+            self._spool.close()

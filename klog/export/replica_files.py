@@ -1,0 +1,192 @@
+"""The files of one partition directory as an export sees them: segments, and what stands beside them.
+
+Names are read by `klog.formats.names` and `klog.export.tiered_names`. Only small files are read; what the
+segments hold is the matter of `klog.export.survey`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from klog.export.files import Entry, base_name, open_input, read_small
+from klog.export.seek import header_at
+from klog.export.tiered_names import tiered_file
+from klog.formats import checkpoints, partition_metadata
+from klog.formats.checkpoints import EpochEntry
+from klog.formats.errors import FormatError, KlogError
+from klog.formats.names import (
+    DirectoryName,
+    DirectoryState,
+    FileKind,
+    FileName,
+    FileState,
+    TopicPartition,
+    parse_directory,
+    parse_file,
+)
+from klog.storage.files import GZIP_SUFFIX
+
+_Parsed = TypeVar("_Parsed")
+_PASSED_OVER: Final = {
+    FileState.CLEANED: "output of a cleaning or split that did not end",
+    FileState.TEMPORARY: "a write that did not end",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """One segment on disk. `size_bytes` is the file's (of a gzipped copy: compressed). Paths of indexes are
+    None where there is none. `state` NORMAL, SWAP or DELETED.
+    """
+
+    base_offset: int
+    log: str
+    size_bytes: int
+    offset_index: str | None = None
+    time_index: str | None = None
+    txn_index: str | None = None
+    state: FileState = FileState.NORMAL
+
+    @property
+    def gzipped(self) -> bool:
+        """Whether it is a gzipped copy: no index leads into it, and its plain size is not known."""
+        return base_name(self.log).endswith(GZIP_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One copy of a partition: its segments by base offset, and what the checkpoints say of it (None: they
+    do not). `snapshots` are (offset, path) of producer snapshots, ascending. `cleaned_to` is the first
+    offset that the cleaner has not been at. `segments` are those of ordinary names; `swaps` may replace some
+    (`klog.export.swaps`), `deleted` have left the log. `first_cleaned` is the lowest base offset of a
+    `.cleaned` file.
+    """
+
+    partition: TopicPartition
+    directory: str
+    segments: tuple[SegmentFile, ...]
+    state: DirectoryState = DirectoryState.CURRENT
+    epochs: tuple[EpochEntry, ...] = ()
+    topic_id: str | None = None
+    snapshots: tuple[tuple[int, str], ...] = ()
+    log_start_offset: int | None = None
+    high_watermark: int | None = None
+    recovery_point: int | None = None
+    cleaned_to: int | None = None
+    swaps: tuple[SegmentFile, ...] = ()
+    first_cleaned: int | None = None
+    deleted: tuple[SegmentFile, ...] = ()
+
+
+@dataclass(slots=True)
+class Found:
+    """What is below the paths. `skipped` is (path, reason), `problems` what could not be read."""
+
+    replicas: list[Replica] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    problems: list[KlogError] = field(default_factory=list)
+
+
+def parsed(path: str, parse: Callable[[bytes], _Parsed], problems: list[KlogError]) -> _Parsed | None:
+    """A small file by its parser; None, and a problem more, where it cannot be read."""
+    try:
+        return parse(read_small(path))
+    except KlogError as error:
+        problems.append(error.at(path))
+        return None
+
+
+def directory_name(name: str) -> DirectoryName | None:
+    """What a directory's name says, None where it is no partition's."""
+    try:
+        return parse_directory(name)
+    except FormatError:
+        return None
+
+
+def file_name(entry: Entry) -> FileName | None:
+    """What a file's name says, None for directories and where it is none of Kafka's."""
+    if entry.is_directory:
+        return None
+    name = entry.name.removesuffix(GZIP_SUFFIX)
+    try:
+        return parse_file(name)
+    except FormatError:
+        return tiered_file(name)
+
+
+def segment_by_another_name(entry: Entry) -> SegmentFile:
+    """A segment that is not called after its base offset: that is read from its first batch."""
+    with open_input(entry.path) as file:
+        table = header_at(file, 0)
+    offsets = [*table.base_offset[:1], *table.last_offset[:1], 0]
+    return SegmentFile(next(offset for offset in offsets if offset >= 0), entry.path, entry.size_bytes)
+
+
+def read_replica(path: str, name: DirectoryName, entries: Sequence[Entry], found: Found) -> Replica:
+    """The replica in a directory with these entries; what is passed over or unreadable goes to `found`."""
+    named: dict[tuple[FileKind, int | None, FileState], Entry] = {}
+    for listed in entries:
+        entry, known = listed, file_name(listed)
+        if known is None:
+            continue
+        key = (known.kind, known.offset, known.state)
+        other = named.setdefault(key, entry)  # by name a plain file comes before its gzipped copy
+        if other is entry or known.kind is not FileKind.LOG:
+            continue
+        if other.size_bytes < entry.size_bytes and not entry.name.endswith(GZIP_SUFFIX):
+            named[key], entry = entry, other  # of several uploads to a tiered store the longest
+        found.skipped.append((entry.path, f"starts where {named[key].path} does"))
+    plain = {entry.name.removesuffix(GZIP_SUFFIX): entry.path for entry in entries}
+    for (kind, _, state), entry in named.items():
+        if kind is FileKind.LOG and state in _PASSED_OVER:
+            found.skipped.append((entry.path, _PASSED_OVER[state]))
+    epochs = topic = None
+    if FileKind.LEADER_EPOCH_CHECKPOINT in plain:
+        file = plain[FileKind.LEADER_EPOCH_CHECKPOINT]
+        epochs = parsed(file, checkpoints.parse_epochs, found.problems)
+    if FileKind.PARTITION_METADATA in plain:
+        topic = parsed(plain[FileKind.PARTITION_METADATA], partition_metadata.parse, found.problems)
+    return Replica(
+        partition=name.partition,
+        directory=path,
+        segments=_segments(named, FileState.NORMAL),
+        state=name.state,
+        epochs=() if epochs is None else epochs.entries,
+        topic_id=None if topic is None else topic.topic_id,
+        snapshots=tuple(
+            (offset, entry.path)
+            for (kind, offset, state), entry in sorted(named.items(), key=lambda item: item[1].name)
+            if kind is FileKind.PRODUCER_SNAPSHOT and state is FileState.NORMAL and offset is not None
+        ),
+        swaps=_segments(named, FileState.SWAP),
+        first_cleaned=min(
+            (offset for _, offset, state in named if state is FileState.CLEANED and offset is not None),
+            default=None,
+        ),
+        deleted=_segments(named, FileState.DELETED),
+    )
+
+
+def _segments(
+    named: dict[tuple[FileKind, int | None, FileState], Entry], state: FileState
+) -> tuple[SegmentFile, ...]:
+    def path_of(kind: FileKind, offset: int) -> str | None:
+        entry = named.get((kind, offset, state))
+        return None if entry is None else entry.path
+
+    return tuple(
+        SegmentFile(
+            offset,
+            entry.path,
+            entry.size_bytes,
+            path_of(FileKind.OFFSET_INDEX, offset),
+            path_of(FileKind.TIME_INDEX, offset),
+            path_of(FileKind.TXN_INDEX, offset),
+            state,
+        )
+        for (kind, offset, found_state), entry in sorted(named.items(), key=lambda item: item[1].name)
+        if kind is FileKind.LOG and found_state is state and offset is not None
+    )

@@ -1,0 +1,238 @@
+"""One log of several replicas of a partition: which one counts, what others add, where they disagree.
+
+The replica with the highest leader epoch counts, among those the longest log: that is whom the others would
+follow, cutting what they have beyond it. Where it lacks offsets (a lost or unreadable file, a log that ends
+early) they come from others as far as those agree with it. What others hold instead is a `Divergence`.
+Offsets below the counting replica's log start are deleted, whoever still has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+
+from klog.export.lineage import common_end, first_difference
+from klog.export.replica_files import Found, Replica
+from klog.export.splits import Divergence, LostRange
+from klog.export.survey import Extent, Survey, survey
+from klog.formats.constants import INT64_MAX
+from klog.formats.errors import StorageError
+from klog.formats.names import DirectoryState
+
+_SET_ASIDE = {
+    DirectoryState.FUTURE: "a copy that a move between log directories has not finished",
+    DirectoryState.STRAY: "a replica that the broker was no longer assigned",
+    DirectoryState.DELETE: "a topic or replica that was being deleted",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """The log of a partition: `extents` ascend and do not overlap, the first starts at or above the log
+    start. `surveys` are the replicas, the one that counts first. `spares` is what each of the others holds
+    that agrees with it: what is damaged there may be sound here."""
+
+    surveys: tuple[Survey, ...]
+    extents: tuple[Extent, ...]
+    log_start_offset: int
+    log_end_offset: int
+    lost: tuple[LostRange, ...]
+    divergences: tuple[Divergence, ...]
+    spares: tuple[tuple[Extent, ...], ...]
+
+
+def merge(
+    replicas: Sequence[Replica], found: Found, *, include_deleted: bool, from_offset: int = 0
+) -> PartitionLog:
+    """The log of a partition that at least one replica was found of.
+
+    What is passed over or cannot be read is added to `found`. With `include_deleted` offsets below the log
+    start and segments that have left the log count as well. What is below `from_offset` is of no interest: if
+    there is one replica only, it is not looked at.
+    """
+    current = _current(replicas, found)
+    surveys = [survey(replica, found, from_offset if len(current) == 1 else 0) for replica in current]
+    surveys.sort(key=lambda one: one.replica.directory)
+    surveys.sort(key=lambda one: (one.leader_epoch, one.end_offset, -one.first_offset), reverse=True)
+    chosen = surveys[0]
+    divergences: list[Divergence] = []
+    sources: list[tuple[Survey, int]] = []
+    for other in surveys[1:]:
+        agreed, differences = _against(chosen, other, found)
+        divergences += differences
+        sources.append((other, agreed))
+    spares = tuple(tuple(_before(other.extents, agreed)) for other, agreed in sources)
+    log_start = chosen.log_start_offset
+    for one in surveys:
+        removed = replace(one.replica, segments=one.replica.deleted, swaps=(), deleted=())
+        if include_deleted and removed.segments:
+            sources.append((survey(removed, found), INT64_MAX))
+        else:
+            reason = "has left the log, its deletion was under way"
+            found.skipped += [(segment.log, reason) for segment in removed.segments]
+    if include_deleted:
+        firsts = [one.first_offset for one, _ in [(chosen, 0), *sources] if one.extents]
+        log_start = min(firsts, default=log_start)
+    extents = _from(chosen.extents, log_start)
+    for source, agreed in sources:
+        extents = _filled(chosen, extents, source.extents, log_start, agreed)
+    log_end = max(log_start, chosen.end_offset, *(extent.end_offset for extent in extents[-1:]))
+    lost = _missing(chosen, extents, log_start, log_end)
+    return PartitionLog(
+        tuple(surveys),
+        tuple(extents),
+        min(log_start, log_end),
+        log_end,
+        tuple(lost),
+        tuple(divergences),
+        spares,
+    )
+
+
+def _current(replicas: Sequence[Replica], found: Found) -> list[Replica]:
+    """The replicas in use; where there is none those that were set aside."""
+    for states in (
+        (DirectoryState.CURRENT,),
+        (DirectoryState.FUTURE, DirectoryState.STRAY),
+        (DirectoryState.DELETE,),
+    ):
+        current = [replica for replica in replicas if replica.state in states and _has_files(replica)]
+        if current:
+            break
+    else:
+        return list(replicas)
+    for replica in replicas:
+        if replica not in current and replica.state in _SET_ASIDE:
+            found.skipped.append((replica.directory, _SET_ASIDE[replica.state]))
+    return current
+
+
+def _has_files(replica: Replica) -> bool:
+    return bool(replica.segments or replica.swaps or replica.deleted)
+
+
+def _against(chosen: Survey, other: Survey, found: Found) -> tuple[int, list[Divergence]]:
+    """The offset up to which `other` agrees with `chosen`, and where it does not."""
+    ids = chosen.replica.topic_id, other.replica.topic_id
+    if None not in ids and ids[0] != ids[1]:
+        reason = f"it is another topic of the same name (topic id {ids[1]}, chosen is {ids[0]})"
+        return 0, _divergences(chosen, other, other.first_offset, reason)
+    agreed = common_end(chosen.replica.epochs, other.replica.epochs)
+    unknown = not chosen.replica.epochs or not other.replica.epochs
+    if unknown and other.leader_epoch < chosen.leader_epoch:
+        agreed = chosen.end_offset  # what a leader of another epoch wrote beyond that is anybody's guess
+    try:
+        agreed = first_difference(chosen, other, agreed)
+    except StorageError as error:
+        found.problems.append(error)
+    reason = _reason(chosen, other)
+    return agreed, _divergences(chosen, other, max(agreed, other.first_offset), reason)
+
+
+def _reason(chosen: Survey, other: Survey) -> str:
+    if chosen.leader_epoch > other.leader_epoch:
+        return f"leader epoch {chosen.leader_epoch} is above {other.leader_epoch}"
+    if chosen.end_offset > other.end_offset:
+        return f"in the same leader epoch its log is longer: to {chosen.end_offset}, not {other.end_offset}"
+    return "epoch and length are the same: the first by its path was taken"
+
+
+def _divergences(chosen: Survey, other: Survey, first_offset: int, reason: str) -> list[Divergence]:
+    """What `other` holds from an offset on: against the chosen log, and beyond its end."""
+    partition = chosen.replica.partition
+    first = max(first_offset, chosen.replica.log_start_offset or 0)
+    middle = min(max(first, chosen.end_offset), other.end_offset)
+    ranges = ((first, middle, reason), (middle, other.end_offset, f"{reason}, and it ends there"))
+    return [
+        Divergence(*partition, start, end, chosen.replica.directory, other.replica.directory, why)
+        for start, end, why in ranges
+        if start < end
+    ]
+
+
+def _before(extents: Iterable[Extent], end_offset: int) -> list[Extent]:
+    """The parts of extents before an offset."""
+    return [
+        extent._replace(end_offset=min(extent.end_offset, end_offset))
+        for extent in extents
+        if extent.first_offset < end_offset
+    ]
+
+
+def _from(extents: Iterable[Extent], first_offset: int) -> list[Extent]:
+    """The parts of extents from an offset on."""
+    return [
+        extent._replace(first_offset=max(extent.first_offset, first_offset))
+        for extent in extents
+        if extent.end_offset > first_offset
+    ]
+
+
+def _filled(
+    chosen: Survey, extents: list[Extent], source: Sequence[Extent], log_start: int, agreed_end: int
+) -> list[Extent]:
+    """`extents`, with what a source has of the offsets that they lack, before `agreed_end`."""
+    added = []
+    for first, end in _holes(chosen, extents, log_start):
+        low, high = first, min(end, agreed_end)
+        added += [
+            extent._replace(
+                first_offset=max(extent.first_offset, low), end_offset=min(extent.end_offset, high)
+            )
+            for extent in source
+            if max(extent.first_offset, low) < min(extent.end_offset, high)
+        ]
+    return sorted([*extents, *added], key=attrgetter("first_offset"))
+
+
+def _holes(chosen: Survey, extents: Sequence[Extent], log_start: int) -> list[tuple[int, int]]:
+    """Offsets that are missing, the last without an end.
+
+    Behind cleaned batches none is: the cleaner leaves gaps.
+    """
+    holes = []
+    at = log_start
+    dense = True
+    cleaned_to = chosen.replica.cleaned_to or 0
+    unreadable = [(lost.first_offset, lost.end_offset) for lost in chosen.lost]
+    for extent in extents:
+        first = extent.first_offset
+        lost = any(
+            low is not None and high is not None and low < first and at < high for low, high in unreadable
+        )
+        if at < first and (lost or (dense and first > cleaned_to)):
+            holes.append((at, first))
+        at, dense = extent.end_offset, extent.end.dense
+    if at < chosen.end_offset and dense:
+        holes.append((at, chosen.end_offset))  # the last segment starts behind what is there, and is empty
+        at = chosen.end_offset
+    holes.append((at, INT64_MAX))
+    return holes
+
+
+def _missing(chosen: Survey, extents: Sequence[Extent], log_start: int, log_end: int) -> list[LostRange]:
+    """What no replica makes up for, each range once, with the unreadable file that it was in where there is
+    one."""
+    lost = []
+    partition, directory = chosen.replica.partition, chosen.replica.directory
+    for first, end in _holes(chosen, extents, log_start):
+        if end == INT64_MAX:
+            continue
+        causes = [one for one in chosen.lost if _overlap(one, first, end)]
+        if not causes:
+            reason = "no segment holds these offsets: a file is missing, or the topic is compacted"
+            lost.append(LostRange(*partition, directory, None, None, first, end, reason))
+        for cause in causes:
+            low, high = max(first, cause.first_offset or 0), min(end, cause.end_offset or end)
+            lost.append(replace(cause, first_offset=low, end_offset=high))
+    lost += [one for one in chosen.lost if one.first_offset is not None and one.first_offset >= log_end]
+    known_end = chosen.replica.high_watermark or 0
+    if known_end > log_end and not any(one.first_offset == log_end for one in lost):
+        reason = f"the log ends at {log_end}, but the broker's checkpoint has a high watermark of {known_end}"
+        lost.append(LostRange(*partition, directory, None, None, log_end, known_end, reason))
+    return lost
+
+
+def _overlap(lost: LostRange, first: int, end: int) -> bool:
+    return (lost.first_offset or 0) < end and first < (lost.end_offset or INT64_MAX)

@@ -1,0 +1,96 @@
+"""The final report of an export: what was read and written, and all that was not.
+
+A value, and JSON for programs; the text for people is `klog.commands.exporting.report_text`. Whether
+anything was lost decides the exit code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from klog.export.manifest import Progress
+from klog.export.plan_json import JsonObject, to_json
+from klog.export.splits import LostRange, Plan
+from klog.export.verify_export import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a job did.
+
+    `seconds` and `exported_bytes` (of segments) are those of this run, which may have gone on from an
+    earlier one; all else is of the whole job. `findings` are what `--verify` found wrong, None where
+    nothing was verified.
+    """
+
+    plan: Plan
+    rows: int
+    rejected: int
+    misfits: int
+    files: int
+    written_bytes: int
+    read_bytes: int
+    lost: tuple[LostRange, ...]
+    mended: tuple[LostRange, ...]
+    seconds: float
+    exported_bytes: int
+    resumed_splits: int
+    findings: tuple[Finding, ...] | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything is in the tables."""
+        return not (self.lost or self.plan.problems or self.rejected or self.misfits or self.findings)
+
+    @property
+    def rate_bytes_per_second(self) -> float:
+        """Bytes of segments a second in this run."""
+        return self.exported_bytes / self.seconds if self.seconds > 0 else 0.0
+
+
+def make_report(
+    progress: Progress, before: Progress, seconds: float, findings: tuple[Finding, ...] | None
+) -> Report:
+    """The report of a finished job that stood at `before` when this run began."""
+    results = [progress.done[number] for number in sorted(progress.done)]
+    exported = [result for result in results if result.split.number not in before.done]
+    return Report(
+        progress.plan,
+        rows=sum(result.rows for result in results),
+        rejected=sum(result.rejected for result in results),
+        misfits=sum(result.misfits for result in results),
+        files=sum(len(result.all_files) for result in results),
+        written_bytes=sum(result.size_bytes for result in results),
+        read_bytes=sum(result.split.length_bytes for result in results),
+        lost=(*progress.plan.lost, *(lost for result in results for lost in result.lost)),
+        mended=tuple(mended for result in results for mended in result.mended),
+        seconds=seconds,
+        exported_bytes=sum(result.split.length_bytes for result in exported),
+        resumed_splits=len(before.done),
+        findings=findings,
+    )
+
+
+def report_json(report: Report) -> JsonObject:
+    """The report for programs."""
+    return {
+        "records": report.rows,
+        "rejectedRecords": report.rejected,
+        "recordsWithError": report.misfits,
+        "files": report.files,
+        "bytesRead": report.read_bytes,
+        "bytesWritten": report.written_bytes,
+        "splits": len(report.plan.splits),
+        "splitsOfEarlierRuns": report.resumed_splits,
+        "seconds": round(report.seconds, 3),
+        "bytesPerSecond": round(report.rate_bytes_per_second),
+        "clean": report.clean,
+        "lost": to_json(report.lost),
+        "mended": to_json(report.mended),
+        "problems": to_json(report.plan.problems),
+        "divergences": to_json(report.plan.divergences),
+        "skipped": [{"path": path, "reason": reason} for path, reason in report.plan.skipped],
+        "partitions": to_json(report.plan.partitions),
+        "verified": report.findings is not None,
+        "findings": to_json(report.findings or ()),
+    }

@@ -1,0 +1,161 @@
+"""Extents of segments made splits of about the wanted size, cut where sound batches start.
+
+A cut is a batch whose whole bytes have a good checksum, found through the offset index. Segments without a
+sound index are walked by their headers where they are local and few; else each is one split.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from klog.export.files import is_remote
+from klog.export.replica_files import SegmentFile
+from klog.export.segments import OpenSegment, Place
+from klog.export.splits import Spare, Split
+from klog.export.survey import Extent, each
+from klog.export.transactions import Transactions
+from klog.formats.errors import KlogError
+from klog.formats.names import TopicPartition
+
+MOST_WALKED: Final = 64
+"""Segments to be cut, up to which those without a sound index are read for it: more are splits enough."""
+
+
+class Piece(NamedTuple):
+    """Offsets `first_offset` to before `end_offset` of a partition's extent that are wanted, and where in the
+    segment they are; `transactions` None: all data is wanted. `spares` hold the same offsets elsewhere.
+    """
+
+    partition: TopicPartition
+    extent: Extent
+    first_offset: int
+    end_offset: int
+    transactions: Transactions | None
+    spares: tuple[Extent, ...] = ()
+    start: Place = Place(0, 0)
+    end_bytes: int = 0
+
+    @property
+    def segment(self) -> SegmentFile:
+        """The segment that it is of."""
+        return self.extent.segment
+
+    @property
+    def length_bytes(self) -> int:
+        """Bytes to read; of a gzipped copy its own."""
+        if self.segment.gzipped:
+            return self.segment.size_bytes
+        return self.end_bytes - self.start.position_bytes
+
+
+class _Cut(NamedTuple):
+    piece: Piece
+    parts: int
+    may_walk: bool
+
+    @property
+    def segment(self) -> SegmentFile:
+        return self.piece.segment
+
+
+def split_up(
+    pieces: Sequence[Piece], target_bytes: int, min_partitions: int | None, problems: list[KlogError]
+) -> list[Split]:
+    """The splits of all pieces, numbered in order of topic, partition and offset; longest first.
+
+    `min_partitions` splits at least, as far as batches can be told apart. A segment that cannot be read is
+    added to `problems` and is one split, whose reader will report it.
+    """
+    placed = each(_placed, pieces)
+    total_bytes = max(1, sum(piece.length_bytes for piece in placed))
+    wanted = [_parts(piece, target_bytes, (min_partitions or 1) / total_bytes) for piece in placed]
+    few = sum(parts > 1 for parts in wanted) <= MOST_WALKED
+    cuts = [
+        _Cut(piece, parts, may_walk=few and not is_remote(piece.segment.log))
+        for piece, parts in zip(placed, wanted, strict=True)
+    ]
+    splits: list[Split] = []
+    for cut, places in zip(cuts, each(_places, cuts), strict=True):
+        if isinstance(places, KlogError):
+            problems.append(places)
+        splits += _splits(cut.piece, () if isinstance(places, KlogError) else places)
+    numbered = [replace(split, number=number) for number, split in enumerate(splits)]
+    return sorted(numbered, key=lambda split: (-split.length_bytes, split.number))
+
+
+def _parts(piece: Piece, target_bytes: int, splits_per_byte: float) -> int:
+    if piece.segment.gzipped:
+        return 1
+    least = piece.length_bytes * splits_per_byte
+    return max(1, round(piece.length_bytes / target_bytes), int(least) + (least > int(least)))
+
+
+def _placed(piece: Piece) -> Piece:
+    """The piece with the part of the segment that holds it, as narrow as the index knows."""
+    start = Place(0, piece.segment.base_offset)
+    end_bytes = piece.extent.end.end_bytes
+    past_start = piece.first_offset > piece.segment.base_offset
+    before_end = piece.end_offset < piece.extent.end.end_offset
+    if not piece.segment.gzipped and (past_start or before_end):
+        try:
+            with OpenSegment(piece.segment) as opened:
+                start = opened.place_by_offset(piece.first_offset) if past_start else start
+                behind = opened.place_from_offset(piece.end_offset) if before_end else None
+        except KlogError:
+            behind = None  # the whole segment will do; whoever reads it reports what is wrong
+        end_bytes = end_bytes if behind is None else min(end_bytes, behind.position_bytes)
+    return piece._replace(start=start, end_bytes=max(end_bytes, start.position_bytes))
+
+
+def _places(cut: _Cut) -> list[Place] | KlogError:
+    """Where a piece is cut."""
+    piece = cut.piece
+    if cut.parts < 2:
+        return []
+    try:
+        with OpenSegment(piece.segment) as opened:
+            if not opened.indexed and not cut.may_walk:
+                return []
+            places = opened.cuts(piece.start, piece.end_bytes, cut.parts)
+    except KlogError as error:
+        return error.at(piece.segment.log)
+    return [place for place in places if piece.first_offset < place.offset < piece.end_offset]
+
+
+def _splits(piece: Piece, places: Sequence[Place]) -> list[Split]:
+    starts = [Place(piece.start.position_bytes, piece.first_offset), *places]
+    ends = [*starts[1:], Place(piece.end_bytes, piece.end_offset)]
+    return [
+        Split(
+            number=0,
+            topic=piece.partition.topic,
+            partition=piece.partition.partition,
+            file=piece.segment.log,
+            base_offset=piece.segment.base_offset,
+            start_bytes=start.position_bytes,
+            end_bytes=end.position_bytes,
+            first_offset=start.offset,
+            end_offset=end.offset,
+            aborted=()
+            if piece.transactions is None
+            else piece.transactions.aborted_in(start.offset, end.offset),
+            spares=tuple(_spares(piece, start.offset, end.offset)),
+        )
+        for start, end in zip(starts, ends, strict=True)
+    ]
+
+
+def _spares(piece: Piece, first_offset: int, end_offset: int) -> Iterator[Spare]:
+    """The segments of other replicas that hold some of these offsets."""
+    for extent in piece.spares:
+        overlaps = extent.first_offset < end_offset and first_offset < extent.end_offset
+        if overlaps and extent.segment.log != piece.segment.log:
+            yield Spare(
+                extent.segment.log,
+                extent.segment.base_offset,
+                extent.end.end_bytes,
+                extent.first_offset,
+                extent.end_offset,
+            )

@@ -1,0 +1,133 @@
+"""What a replica really holds: each of its segments with the offsets up to its last sound batch.
+
+Each segment costs one small read. One that cannot be opened is a loss, as are bytes behind the last sound
+batch; whether another replica makes up for it is the matter of `klog.export.replicas`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, TypeVar
+
+from klog.export.files import is_remote
+from klog.export.replica_files import Found, Replica, SegmentFile
+from klog.export.requests import side_by_side
+from klog.export.segments import End, OpenSegment
+from klog.export.splits import LostRange
+from klog.export.swaps import settled
+from klog.formats.errors import KlogError, StorageError
+from klog.formats.names import TopicPartition
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class Extent(NamedTuple):
+    """Offsets from `first_offset` to before `end_offset` of one segment of the replica in `directory`."""
+
+    segment: SegmentFile
+    end: End
+    first_offset: int
+    end_offset: int
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """A replica with the extents of its segments (ascending, apart) and what of it is lost if no other
+    replica has it: `end_offset` None for bytes behind the log's end."""
+
+    replica: Replica
+    extents: tuple[Extent, ...]
+    lost: tuple[LostRange, ...] = ()
+
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the first segment, 0 where there is none."""
+        return self.extents[0].first_offset if self.extents else 0
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record; a last segment without any starts there."""
+        ends = [extent.end_offset for extent in self.extents[-1:]]
+        return max([*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0)
+
+    @property
+    def leader_epoch(self) -> int:
+        """The highest leader epoch that the replica knows of, -1 for none.
+
+        That of a leader that wrote nothing counts: followers cut their logs to its end.
+        """
+        epochs = [entry.epoch for entry in self.replica.epochs[-1:]]
+        return max([*epochs, *(extent.end.leader_epoch for extent in self.extents[-1:])], default=-1)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is not deleted."""
+        first = min((segment.base_offset for segment in self.replica.segments[:1]), default=0)
+        return max(first, self.replica.log_start_offset or 0)
+
+
+def survey(replica: Replica, found: Found, from_offset: int = 0) -> Survey:
+    """Look at the segments of a replica. What is passed over or cannot be read is added to `found`.
+
+    Segments that end before `from_offset` are not looked at: they are taken to be whole.
+    """
+    try:
+        segments = settled(replica, found.skipped)
+    except StorageError as error:
+        found.problems.append(error)
+        segments = replica.segments
+    followers = [*(segment.base_offset for segment in segments[1:]), None][: len(segments)]
+    with_followers = list(zip(segments, followers, strict=True))
+    wanted = [one for one, following in with_followers if following is None or following > from_offset]
+    ends = dict(zip(wanted, each(_end, wanted), strict=True))
+    extents: list[Extent] = []
+    lost: list[LostRange] = []
+    for segment, following in with_followers:
+        size = segment.size_bytes
+        end = ends.get(segment) or End(following or segment.base_offset, size, size)
+        base = segment.base_offset
+        if isinstance(end, KlogError):
+            found.problems.append(end)
+            lost.append(_lost(replica.partition, segment.log, None, base, following, end.what))
+            continue
+        # Where segments overlap, offsets are read from where a broker would look for them: the later one.
+        end_offset = end.end_offset if following is None else min(end.end_offset, following)
+        if end.rest_bytes > end.end_bytes and (following is None or end_offset < following):
+            lost.append(_lost(replica.partition, segment.log, end, end_offset, following, end.rest_problem))
+        if base < end_offset:
+            extents.append(Extent(segment, end, base, end_offset, replica.directory))
+    return Survey(replace(replica, segments=segments), tuple(extents), tuple(lost))
+
+
+def _end(segment: SegmentFile) -> End | KlogError:
+    try:
+        with OpenSegment(segment) as opened:
+            return opened.end()
+    except KlogError as error:
+        return error.at(segment.log)
+
+
+def _lost(
+    partition: TopicPartition,
+    file: str,
+    end: End | None,
+    first_offset: int,
+    end_offset: int | None,
+    reason: str,
+) -> LostRange:
+    start_bytes = None if end is None else end.end_bytes
+    end_bytes = None if end is None else end.rest_bytes
+    return LostRange(*partition, file, start_bytes, end_bytes, first_offset, end_offset, reason)
+
+
+def each(look: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """`look` at each of the items (segments, or what has one), in their order; remote ones side by side."""
+    return side_by_side(look, items, remote=any(is_remote(_path(item)) for item in items))
+
+
+def _path(item: object) -> str:
+    segment = getattr(item, "segment", item)
+    return segment.log if isinstance(segment, SegmentFile) else ""

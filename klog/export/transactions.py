@@ -1,0 +1,165 @@
+"""What read_committed leaves out of a log: aborted transactions, and all from the first open one on.
+
+Rules: KIP-98, Kafka's `TransactionIndex` and `ProducerStateManager`. A segment's aborted transactions are
+those whose ABORT marker is in it; its `.txnindex` lists them. A broker makes that file at the first abort:
+where it is not there, but the segment's other indexes are, nothing was aborted. Where only the `.log` was
+copied, or the index is broken, the segment's producers are followed instead. The last stable offset is where
+the first transaction begins that is open at the log's end; open ones are known from the newest producer
+snapshot and the batches after it. The high watermark bounds it no more than it bounds read_uncommitted here
+(`klog.export.planner`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from klog.export.files import read_small
+from klog.export.replica_files import Replica, SegmentFile
+from klog.export.seek import sound_batch, walk
+from klog.export.segments import OpenSegment
+from klog.export.splits import AbortedRange
+from klog.export.survey import Extent, each
+from klog.formats import kernel
+from klog.formats.columns import CONTROL_BIT, BatchTable
+from klog.formats.constants import TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
+from klog.formats.errors import FormatError, KlogError
+from klog.storage.producer_state import ABORTED_TXN, ProducerState, unpack_snapshot
+
+_NEVER_EXPIRED: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """Aborted transactions by the offsets of their markers, and the last stable offset."""
+
+    aborted: tuple[AbortedRange, ...]
+    last_stable_offset: int
+
+    def aborted_in(self, first_offset: int, end_offset: int) -> tuple[AbortedRange, ...]:
+        """Those that reach into the offsets from `first_offset` to before `end_offset`."""
+        after = bisect_right(self.aborted, first_offset - 1, key=lambda one: one.last_offset)
+        return tuple(one for one in self.aborted[after:] if one.first_offset < end_offset)
+
+
+def transactions(
+    replica: Replica, extents: Sequence[Extent], log_end_offset: int, problems: list[KlogError]
+) -> Transactions:
+    """The transactions in a log of `extents`; `replica` is the one that counts, its snapshots are used.
+
+    What cannot be read is added to `problems`.
+    """
+    listed = each(_listed, extents)
+    aborted = [one for found in listed if not isinstance(found, KlogError) and found for one in found]
+    problems += [found for found in listed if isinstance(found, KlogError)]
+    unlisted = [row for row, found in enumerate(listed) if isinstance(found, KlogError) or found is None]
+    state = _state_before(
+        replica, extents[unlisted[0]].first_offset if unlisted else log_end_offset, problems
+    )
+    for row, extent in enumerate(extents):
+        if extent.end_offset <= state.end_offset:
+            continue
+        try:
+            _follow(state, extent)
+        except KlogError as error:
+            problems.append(error.at(extent.segment.log))
+        state.end_offset = extent.end_offset
+        if row in unlisted:
+            aborted += [AbortedRange(*txn[:3]) for txn in state.aborted]
+        state.aborted.clear()
+    stable = min((first for first in state.open_txns if _is_sound(extents, first)), default=log_end_offset)
+    return Transactions(tuple(sorted(aborted, key=lambda one: one.last_offset)), min(stable, log_end_offset))
+
+
+def _listed(extent: Extent) -> list[AbortedRange] | KlogError | None:
+    """The aborted transactions that a segment's index lists; None where nothing can be told without reading
+    the segment; the error where the index is broken."""
+    segment = extent.segment
+    if segment.txn_index is None:
+        return None if segment.offset_index is None and segment.time_index is None else []
+    try:
+        data = read_small(segment.txn_index)
+        return _entries(data, segment)
+    except KlogError as error:
+        return error.at(segment.txn_index)
+
+
+def _entries(data: bytes, segment: SegmentFile) -> list[AbortedRange]:
+    if len(data) % TXN_INDEX_ENTRY_BYTES:
+        raise FormatError(f"{len(data)} bytes are no whole number of {TXN_INDEX_ENTRY_BYTES}-byte entries")
+    entries: list[AbortedRange] = []
+    last = segment.base_offset - 1
+    for version, producer_id, first, end, _ in ABORTED_TXN.iter_unpack(data):
+        if version != TXN_INDEX_VERSION or not last < end or not 0 <= first <= end:
+            raise FormatError(
+                f"entry {len(entries)} does not fit the ones before it",
+                position_bytes=len(entries) * TXN_INDEX_ENTRY_BYTES,
+                cure="the segment was read instead; `klog rebuild-index` makes the index anew",
+            )
+        last = end
+        entries.append(AbortedRange(producer_id, first, end))
+    return entries
+
+
+def _state_before(replica: Replica, offset: int, problems: list[KlogError]) -> ProducerState:
+    """The producers at the newest snapshot that is not behind `offset`; none known where there is no sound
+    one."""
+    for at, path in reversed(replica.snapshots):
+        if at > offset:
+            continue
+        try:
+            entries = unpack_snapshot(read_small(path))
+        except KlogError as error:
+            problems.append(error.at(path))
+            continue
+        state = ProducerState(at)
+        state.load(entries, 0, _NEVER_EXPIRED)
+        return state
+    return ProducerState(0)
+
+
+def _follow(state: ProducerState, extent: Extent) -> None:
+    """Take the batches of an extent from the state's end on."""
+    base = extent.segment.base_offset
+    first = max(state.end_offset, extent.first_offset)
+    with OpenSegment(extent.segment) as opened:
+        start = opened.place_by_offset(first)
+        for data, table in walk(opened.file, start.position_bytes, extent.end.end_bytes, base):
+            row = 0
+            while row < len(table) and table.last_offset[row] < first:
+                row += 1
+            end = len(table)
+            while end > row and table.base_offset[end - 1] >= extent.end_offset:
+                end -= 1
+            for damaged in [*_damaged_markers(data, table, row, end), end]:
+                while row < damaged:
+                    # A control batch that does not decode is passed over.
+                    row = state.take(data, table, row, damaged) + 1
+                row = damaged + 1
+
+
+def _damaged_markers(data: bytes, table: BatchTable, first: int, end: int) -> list[int]:
+    """The rows of control batches with a bad checksum: what those say closes no transaction."""
+    if not any(attributes & CONTROL_BIT for attributes in set(table.attributes[first:end])):
+        return []
+    view, one, damaged = memoryview(data), BatchTable(), []
+    for row in range(first, end):
+        if table.attributes[row] & CONTROL_BIT:
+            at = table.position[row] - table.origin
+            kernel.scan(view[at : at + table.size[row]], table.position[row], True, one)
+            if not len(one) or kernel.verify(view[at : at + table.size[row]], one):
+                damaged.append(row)
+    return damaged
+
+
+def _is_sound(extents: Sequence[Extent], offset: int) -> bool:
+    """Whether the batch at an offset is what it says, or there is none: a damaged one may claim to be of any
+    producer, and would hold up all that follows."""
+    row = bisect_right(extents, offset, key=lambda extent: extent.first_offset) - 1
+    if row < 0 or offset >= extents[row].end_offset:
+        return True
+    with OpenSegment(extents[row].segment) as opened:
+        table = opened.batch_at(offset, extents[row].end.end_bytes)
+        return table is not None and sound_batch(opened.file, table.position[0]) is not None

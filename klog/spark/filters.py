@@ -1,0 +1,205 @@
+"""Filters of a query on topic, partition, offset and timestamp, as the bounds of what is read.
+
+Spark hands them over where `spark.sql.python.filterPushdown.enabled` is set (PySpark 4.1 or newer) and the
+option `pushFilters` asks for it. What cannot be answered exactly here stays with Spark: a bound that is too
+wide is right, one that is too narrow would lose rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from klog.export.options import ReadOptions
+from klog.export.splits import Split
+from klog.spark.rows import planned_groups
+from klog.spark.source import KlogReader
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Whole numbers from `first` (None: any) to before `end` (None: any)."""
+
+    first: int | None = None
+    end: int | None = None
+
+    def meet(self, other: Bounds) -> Bounds:
+        """What both allow."""
+        firsts = [bound for bound in (self.first, other.first) if bound is not None]
+        ends = [bound for bound in (self.end, other.end) if bound is not None]
+        return Bounds(max(firsts, default=None), min(ends, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What is left to read when filters were taken over: `topic` and `partition` as they are (tested once a
+    split), offsets and timestamps (in ms) as bounds.
+    """
+
+    topic: tuple[Filter, ...] = ()
+    partition: tuple[Filter, ...] = ()
+    offset: Bounds = Bounds()
+    timestamp_ms: Bounds = Bounds()
+
+    def options(self, options: ReadOptions) -> ReadOptions:
+        """The options with the bounds of time added, which the reader applies record by record."""
+        bounds = self.timestamp_ms.meet(Bounds(options.since_ms, options.until_ms))
+        return replace(options, since_ms=bounds.first, until_ms=bounds.end)
+
+    def splits(self, splits: Iterable[Split]) -> list[Split]:
+        """The splits that hold wanted records, with their offsets narrowed."""
+        return [narrowed for split in splits if (narrowed := self._narrowed(split)) is not None]
+
+    def _narrowed(self, split: Split) -> Split | None:
+        wanted = all(_holds(each, split.topic) for each in self.topic)
+        wanted = wanted and all(_holds(each, split.partition) for each in self.partition)
+        bounds = self.offset.meet(Bounds(split.first_offset, split.end_offset))
+        if not wanted or bounds.first is None or bounds.end is None or bounds.first >= bounds.end:
+            return None
+        return replace(split, first_offset=bounds.first, end_offset=bounds.end)
+
+
+class FilteringReader(KlogReader):
+    """A batch read that leaves out what the query's filters leave out."""
+
+    _pushed = Pushed()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        """Take over what can be; the rest goes back to Spark."""
+        self._pushed, rest = push(filters)
+        self._source = replace(self._source, options=self._pushed.options(self._source.options))
+        return rest
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks that are left."""
+        return list(planned_groups(self._source.options, self._pushed.splits))
+
+
+def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
+    """What the filters (all of which must hold) leave to read, and those that Spark still has to apply."""
+    pushed = Pushed()
+    rest: list[Filter] = []
+    for each in filters:
+        column = _column(each)
+        if isinstance(each, IsNotNull) and column in _NEVER_NULL:
+            continue
+        if column == "topic" and _is_answerable(each, str):
+            pushed = replace(pushed, topic=(*pushed.topic, each))
+        elif column == "partition" and _is_answerable(each, int):
+            pushed = replace(pushed, partition=(*pushed.partition, each))
+        elif column == "offset" and (bounds := _offset_bounds(each)) is not None:
+            pushed = replace(pushed, offset=pushed.offset.meet(bounds))
+        elif column == "timestamp" and (bounds := _time_bounds(each)) is not None:
+            pushed = replace(pushed, timestamp_ms=pushed.timestamp_ms.meet(bounds))
+        else:
+            rest.append(each)
+            pushed = _roughly(pushed, each, column)
+    return pushed, rest
+
+
+def _column(each: Filter) -> str | None:
+    inner = each.child if isinstance(each, Not) else each
+    path: tuple[str, ...] = getattr(inner, "attribute", ())
+    return path[0] if len(path) == 1 else None
+
+
+def _is_answerable(each: Filter, kind: type) -> bool:
+    """Whether `_holds` says of a value what SQL says: comparisons with values of its type (and no null)."""
+    if isinstance(each, Not):
+        return _is_answerable(each.child, kind)
+    if isinstance(each, (IsNull, IsNotNull)):
+        return True
+    if isinstance(each, In):
+        return all(_is_of(value, kind) for value in each.value)
+    return _is_of(getattr(each, "value", None), kind)
+
+
+def _is_of(value: object, kind: type) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _holds(each: Filter, actual: str | int) -> bool:
+    match each:
+        case Not(child):
+            return not _holds(child, actual)
+        case EqualTo(_, value) | EqualNullSafe(_, value):
+            return bool(actual == value)
+        case In(_, values):
+            return actual in values
+        case GreaterThan(_, value):
+            return bool(actual > value)
+        case GreaterThanOrEqual(_, value):
+            return bool(actual >= value)
+        case LessThan(_, value):
+            return bool(actual < value)
+        case LessThanOrEqual(_, value):
+            return bool(actual <= value)
+        case StringStartsWith(_, value):
+            return str(actual).startswith(value)
+        case StringEndsWith(_, value):
+            return str(actual).endswith(value)
+        case StringContains(_, value):
+            return value in str(actual)
+        case _:
+            return isinstance(each, IsNotNull)
+
+
+def _offset_bounds(each: Filter) -> Bounds | None:
+    """The offsets for which a comparison holds, or None when they are no one range."""
+    value = getattr(each, "value", None)
+    return _range(each, value, value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _time_bounds(each: Filter) -> Bounds | None:
+    """The timestamps in ms for which a comparison holds. Those of records are whole ms, SQL's are µs."""
+    value = getattr(each, "value", None)
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return None
+    floor_ms, rest_us = divmod((value - _EPOCH) // timedelta(microseconds=1), 1000)
+    return _range(each, floor_ms, floor_ms + (rest_us > 0))
+
+
+def _range(each: Filter, floor: int, ceiling: int) -> Bounds | None:
+    """Whole numbers beside a value that lies between `floor` and `ceiling` (or on both)."""
+    match each:
+        case EqualTo() | EqualNullSafe():
+            return Bounds(ceiling, floor + 1)
+        case GreaterThan():
+            return Bounds(first=floor + 1)
+        case GreaterThanOrEqual():
+            return Bounds(first=ceiling)
+        case LessThan():
+            return Bounds(end=ceiling)
+        case LessThanOrEqual():
+            return Bounds(end=floor + 1)
+        case _:
+            return None
+
+
+def _roughly(pushed: Pushed, each: Filter, column: str | None) -> Pushed:
+    """Of a list of offsets the range from the least to the greatest: Spark picks those that are in it."""
+    if isinstance(each, In) and column == "offset" and each.value and _is_answerable(each, int):
+        return replace(pushed, offset=pushed.offset.meet(Bounds(min(each.value), max(each.value) + 1)))
+    return pushed

@@ -1,0 +1,154 @@
+"""Rows for Spark: what the readers of a batch and of a stream share, the driver's side and the tasks'.
+
+On the driver splits are planned and grouped to tasks; a task reads its group to Arrow in the columns of the
+schema that Spark asks for. What is lost on the way is logged, or raised with `failOnDataLoss`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import InputPartition
+
+from klog.export.options import ReadOptions
+from klog.export.splits import LostRange, Plan, Split
+from klog.formats.errors import KlogError, UsageError
+from klog.spark.grouping import group_splits
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_log = logging.getLogger("klog.spark")
+
+
+@dataclass(frozen=True)
+class SplitGroup(InputPartition):
+    """What one task reads."""
+
+    splits: tuple[Split, ...]
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Rows of splits in the columns of a schema: what the readers of a batch and of a stream share."""
+
+    options: ReadOptions
+    schema: StructType
+
+    @classmethod
+    def of(cls, options: ReadOptions, schema: StructType) -> RowSource:
+        """Raises `UsageError` where the schema has a column that klog does not."""
+        from klog.export.schema import METADATA_COLUMNS
+
+        names = schema.fieldNames()
+        if "headers" in names:
+            options = replace(options, include_headers=True)
+        wanted = [name for name in names if name in METADATA_COLUMNS and name not in options.metadata_columns]
+        options = replace(options, metadata_columns=(*options.metadata_columns, *wanted))
+        source = cls(options, schema)
+        source._check()
+        return source
+
+    def _check(self) -> None:
+        from klog.export.schema import arrow_schema
+
+        known = arrow_schema(self.options)
+        for field in self.arrow_schema:
+            if field.name not in known.names:
+                raise UsageError(
+                    f"the schema given has a column {field.name}, which klog has not",
+                    cure=f"choose among {', '.join(known.names)}",
+                )
+            if not _same_type(field.type, known.field(field.name).type):
+                raise UsageError(
+                    f"the schema given says that column {field.name} is {field.type}",
+                    cure=f"it is {known.field(field.name).type}: say so, and cast in the query",
+                )
+
+    @cached_property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema as Spark compares it with that of every batch."""
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        return to_arrow_schema(self.schema, timezone="UTC")
+
+    def rows(self, group: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a task. Raises the first `KlogError` with `failOnDataLoss`, else logs what is lost."""
+        from klog.export.reader import read_split
+
+        # Without any partition Spark makes one of its own.
+        for split in group.splits if isinstance(group, SplitGroup) else ():
+            columns = self.arrow_schema.names
+            for batch in read_split(split, self.options, columns=columns, on_lost=log_lost):
+                yield self._fitted(batch)
+
+    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        import pyarrow as pa
+
+        schema = self.arrow_schema
+        if batch.schema.equals(schema):
+            return batch
+        arrays = [batch.column(field.name) for field in schema]
+        pairs = zip(arrays, schema, strict=True)
+        arrays = [
+            array if array.type.equals(field.type) else array.cast(field.type) for array, field in pairs
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _same_type(left: pa.DataType, right: pa.DataType) -> bool:
+    """Whether two types differ in nothing but the names that Arrow gives to the elements of lists."""
+    from pyarrow import types
+
+    if types.is_list(left) and types.is_list(right):
+        return _same_type(left.value_type, right.value_type)
+    if types.is_struct(left) and types.is_struct(right):
+        names = [field.name for field in left] == [field.name for field in right]
+        return names and all(_same_type(one.type, other.type) for one, other in zip(left, right, strict=True))
+    return bool(left.equals(right))
+
+
+def planned_groups(
+    options: ReadOptions, narrow: Callable[[Sequence[Split]], Sequence[Split]] = lambda splits: splits
+) -> Iterator[SplitGroup]:
+    """What is there now, as tasks; `narrow` leaves splits out.
+
+    Raises `UsageError` where nothing is found, and with `failOnDataLoss` the first thing that is wrong.
+    """
+    from klog.export.planner import plan
+
+    planned = plan(options)
+    check_loss(planned, options)
+    for group in group_splits(narrow(planned.splits), options.target_split_bytes, options.min_partitions):
+        yield SplitGroup(group)
+
+
+def check_loss(planned: Plan, options: ReadOptions) -> None:
+    """Log what the planner could not read. Raises the first of it as a `KlogError` with `failOnDataLoss`."""
+    if options.fail_on_data_loss:
+        for problem in planned.problems:
+            raise problem
+        for lost in planned.lost:
+            raise KlogError(described(lost), cure="leave failOnDataLoss out to read what is sound")
+    for problem in planned.problems:
+        _log.warning("%s", problem)
+    for lost in planned.lost:
+        log_lost(lost)
+
+
+def log_lost(lost: LostRange) -> None:
+    """One line in the log of the executor (or of the driver's planner)."""
+    _log.warning("%s", described(lost))
+
+
+def described(lost: LostRange) -> str:
+    """A lost range in words: where, which offsets, why."""
+    first, end = (("?" if offset is None else str(offset)) for offset in (lost.first_offset, lost.end_offset))
+    position = "" if lost.start_bytes is None else f" at byte {lost.start_bytes}"
+    where = f"{lost.topic}-{lost.partition} ({lost.file}{position})"
+    return f"{where}: offsets {first} to before {end} are not read: {lost.reason}"

@@ -1,0 +1,125 @@
+"""`spark.read.format("klog")`: log directories as rows, with the schema of Spark's Kafka source.
+
+PySpark's Python Data Source API (4.0 and newer). Spark finds the source by itself where klog is installed
+(package `pyspark_klog`); a job that ships klog with `--py-files` calls `register(spark)` once. The planner
+runs in a Python worker beside the driver, each task reads its splits to Arrow in a worker of its executor.
+
+The API hands over no list of wanted columns, so all columns cross to the JVM, unless the reader is given a
+schema with fewer: `spark.read.format("klog").schema("topic STRING, offset BIGINT")`. What klog reads is up to
+`klog.export.planner` and `klog.export.reader`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from klog.export.options import LATEST, Edge, ReadOptions
+from klog.export.options_parsing import read_options
+from klog.formats.errors import UsageError
+from klog.spark.rows import RowSource, planned_groups
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.types import StructType
+
+NAME: Final = "klog"
+PUSH_FILTERS: Final = "pushFilters"
+MAX_OFFSETS: Final = "maxOffsetsPerTrigger"
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("klog")` known to a session; needed where klog is not installed but shipped."""
+    spark.dataSource.register(KlogDataSource)
+
+
+class KlogDataSource(DataSource):
+    """The data source `klog`: batch and streaming reads."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name to give to `format`."""
+        return NAME
+
+    def schema(self) -> str:
+        """The columns of Spark's Kafka source, headers and metadata columns as the options ask for them."""
+        from klog.export.schema import spark_schema_ddl
+
+        return spark_schema_ddl(self._options(own=(PUSH_FILTERS, MAX_OFFSETS)))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads what is there now."""
+        reader = _filtering_reader() if _is_true(self.options, PUSH_FILTERS) else KlogReader
+        return reader(self._options(own=(PUSH_FILTERS,)), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """Follows directories as they grow."""
+        return _stream_reader(self._options(own=(MAX_OFFSETS,)), schema, self.options)
+
+    def _options(self, own: Sequence[str]) -> ReadOptions:
+        """What to read; `own` are options of the source itself."""
+        passed_over = {"paths", *(name.lower() for name in own)}
+        given = {name: value for name, value in self.options.items() if name.lower() not in passed_over}
+        # `load(["a", "b"])` comes as one option, in JSON.
+        return read_options(given, json.loads(self.options.get("paths", "[]")))
+
+
+def _stream_reader(
+    options: ReadOptions, schema: StructType, given: Mapping[str, str]
+) -> DataSourceStreamReader:
+    try:
+        from klog.spark.stream import KlogStreamReader
+    except ImportError:
+        raise UsageError(
+            "this PySpark has no admission control for streams", cure="use PySpark 4.2 or newer"
+        ) from None
+    if not any(name.lower().startswith("starting") for name in given):
+        # As in Spark's Kafka source: a batch reads all there is, a stream what is to come.
+        options = replace(options, starting=Edge(LATEST))
+    text = given.get(MAX_OFFSETS)
+    if text is not None and not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise UsageError(f"option {MAX_OFFSETS} is {text!r}", cure="give a number from 1 on")
+    return KlogStreamReader(options, schema, None if text is None else int(text))
+
+
+def _is_true(options: Mapping[str, str], name: str) -> bool:
+    text = options.get(name, "false").strip().lower()
+    if text not in {"true", "false"}:
+        raise UsageError(f"option {name} is {text!r}", cure="say true or false")
+    return text == "true"
+
+
+class KlogReader(DataSourceReader):
+    """A batch read: planned once, in even tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._source = RowSource.of(options, schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """The tasks. Raises `UsageError` where nothing is found, `KlogError` with `failOnDataLoss`."""
+        return list(planned_groups(self._source.options))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return self._source.rows(partition)
+
+
+def _filtering_reader() -> type[KlogReader]:
+    """The reader that takes filters over; where Spark's setting for that is off, Spark says so.
+
+    A class of its own, for Spark refuses every reader that could take filters while the setting is off.
+    """
+    try:
+        from klog.spark.filters import FilteringReader
+    except ImportError:
+        raise UsageError(
+            f"this PySpark hands no filters to data sources, and {PUSH_FILTERS} is set",
+            cure="use PySpark 4.1 or newer, or leave the option out",
+        ) from None
+    return FilteringReader

@@ -1,0 +1,184 @@
+"""`spark.readStream.format("klog")`: follows log directories that a live broker, or a copy job, appends to.
+
+Offsets, options and guarantees are those of Spark's Kafka source: the checkpoint holds the next offset of
+every partition, so each record is in exactly one batch, over restarts too. `klog.export.planner` plans each
+batch from the end of the last one: rolled segments and new partitions are found, and records that were
+deleted before they were read are a data loss (logged, or an error with `failOnDataLoss`). A plan ends before
+a batch of records that is not completely written yet; the next batch reads it.
+
+One thing is the reader's own to know: a broker's directory holds records that its followers may not have
+yet, while Kafka's consumers only see those below the high watermark.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
+from klog.export.planner import plan
+from klog.export.splits import PartitionPlan, Plan, Split
+from klog.formats.errors import StorageError, UsageError
+from klog.formats.names import TopicPartition
+from klog.spark.grouping import group_splits
+from klog.spark.rows import RowSource, SplitGroup
+from klog.spark.stream_offsets import (
+    Available,
+    JsonOffsets,
+    batch_end,
+    bounded,
+    from_json,
+    losses,
+    ranges,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+LOOK_INTERVAL_S: Final = 0.1
+"""Spark asks an idle stream every 10 ms whether there is more; directories are looked at no oftener."""
+
+_log = logging.getLogger("klog.spark")
+
+
+class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream: batches from where the last one ended to where the logs end now.
+
+    `max_offsets` bounds a batch, None: all there is. Raises `UsageError` for ending offsets or times.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType, max_offsets: int | None = None) -> None:
+        if options.ending != Edge(LATEST):
+            raise UsageError("a stream has no end, and ending offsets or times are given")
+        self._source = RowSource.of(options, schema)
+        self._max_offsets = max_offsets
+        self._target: Mapping[TopicPartition, Available] | None = None
+        self._newest: JsonOffsets | None = None
+        self._last_plan: tuple[JsonOffsets, Plan] | None = None
+        self._idle_since_s: float | None = None
+        self._told: set[str] = set()
+
+    # -- what Spark asks for, in its names -------------------------------------------------------------------
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802
+        """Where a new query starts: at the options' starting offsets of what is there now."""
+        planned = plan(replace(self._source.options, fail_on_data_loss=False))
+        return to_json({_name(one): one.start_offset for one in planned.partitions})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """How much a batch takes, unless a trigger says otherwise."""
+        return ReadAllAvailable() if self._max_offsets is None else ReadMaxRows(self._max_offsets)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From here on nothing counts but what is there now."""
+        planned = plan(replace(self._source.options, starting=Edge(EARLIEST), fail_on_data_loss=False))
+        self._target = _available(planned)
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
+        """Where the next batch ends; `start` where there is nothing new.
+
+        Raises `KlogError` with `failOnDataLoss` for what can no longer be read.
+        """
+        self._rest()
+        begun = from_json(start)
+        available = self._look(start)
+        limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        ends = to_json(batch_end(begun, available, limit_rows))
+        self._idle_since_s = time.monotonic() if ends == start else None
+        return ends
+
+    def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
+        """Where the logs ended when they were last looked at, for the query's progress report."""
+        return self._newest
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
+        """The tasks of the batch between two offsets. The same two give the same records."""
+        wanted = ranges(from_json(start), from_json(end))
+        if not wanted:
+            return []
+        splits = _within(self._plan_from(start).splits, wanted)
+        options = self._source.options
+        groups = group_splits(splits, options.target_split_bytes, options.min_partitions)
+        return [SplitGroup(group) for group in groups]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one task."""
+        return self._source.rows(partition)
+
+    # -- how it is done --------------------------------------------------------------------------------------
+
+    def _rest(self) -> None:
+        """Wait a little after a look that found nothing new."""
+        if self._idle_since_s is not None:
+            time.sleep(max(0.0, self._idle_since_s + LOOK_INTERVAL_S - time.monotonic()))
+
+    def _look(self, start: JsonOffsets) -> Mapping[TopicPartition, Available]:
+        """What is there now, as far as it counts."""
+        self._last_plan = None
+        there = _available(self._plan_from(start))
+        self._newest = to_json({partition: one.end for partition, one in there.items()})
+        return there if self._target is None else bounded(there, self._target)
+
+    def _plan_from(self, start: JsonOffsets) -> Plan:
+        """The plan of all that follows `start`; partitions that are not in it are new, and taken whole.
+
+        What was lost since `start` is told.
+        """
+        if self._last_plan is not None and self._last_plan[0] == start:
+            return self._last_plan[1]
+        begun = from_json(start)
+        offsets: dict[str, dict[int, int]] = {}
+        for partition, offset in begun.items():
+            offsets.setdefault(partition.topic, {})[partition.partition] = offset
+        options = replace(self._source.options, starting=Edge(EARLIEST, offsets=offsets))
+        # What is half written at a log's end is no loss yet: what is one is told apart here.
+        planned = plan(replace(options, fail_on_data_loss=False))
+        self._tell(losses(begun, _available(planned)))
+        self._tell(str(problem) for problem in planned.problems)
+        self._tell(
+            f"{one.topic}-{one.partition} from offset {one.first_offset} to {one.end_offset}: {one.reason}"
+            for one in planned.lost
+            if one.end_offset is not None
+        )
+        self._last_plan = start, planned
+        return planned
+
+    def _tell(self, messages: Iterable[str]) -> None:
+        for message in messages:
+            if self._source.options.fail_on_data_loss:
+                raise StorageError(message, cure="leave failOnDataLoss out to go on with what is there")
+            if message not in self._told:
+                self._told.add(message)
+                _log.warning("%s", message)
+
+
+def _name(one: PartitionPlan) -> TopicPartition:
+    return TopicPartition(one.topic, one.partition)
+
+
+def _available(planned: Plan) -> dict[TopicPartition, Available]:
+    return {_name(one): Available(one.log_start_offset, one.end_offset) for one in planned.partitions}
+
+
+def _within(splits: Iterable[Split], wanted: Mapping[TopicPartition, tuple[int, int]]) -> list[Split]:
+    """The splits cut to the offsets wanted of each partition."""
+    cut = []
+    for split in splits:
+        first, end = wanted.get(split.topic_partition, (0, 0))
+        first, end = max(first, split.first_offset), min(end, split.end_offset)
+        if first < end:
+            cut.append(replace(split, first_offset=first, end_offset=end))
+    return cut
