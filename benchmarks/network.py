@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection
 
-from klog.server.network import Listener, NetworkSettings, Request, SocketServer
+from klog.server.network import Handler, Listener, NetworkSettings, Request, SocketServer
 
 SECONDS = 4.0
 ANSWER_BODY = b"\0\0\0\1\0\5topic\0\0\0\1\0\0\0\0\0\0" + bytes(24)
@@ -28,7 +28,7 @@ ADDRESS = "127.0.0.1"
 _context = multiprocessing.get_context("spawn")
 
 
-class Answering:
+class Answering(Handler):
     """Answers every request with the same bytes, as soon as it is there."""
 
     def may_block(self, api_key: int, api_version: int) -> bool:  # noqa: ARG002

@@ -27,13 +27,13 @@ from klog.protocol.messages import (
     encode_response,
     encode_response_header,
 )
-from klog.server.network import Listener, NetworkSettings, SocketServer
+from klog.server.network import Handler, Listener, NetworkSettings, SocketServer
 from tests.server.network.servers import client_tls, server_tls
 
 UPDATE = UpdateMetadataRequest(controller_id=1, controller_epoch=2, topic_states=(), live_brokers=())
 
 
-class Broker:
+class Broker(Handler):
     """Answers ApiVersions, and UpdateMetadata with the controller's id as its error code."""
 
     def may_block(self, api_key, api_version):

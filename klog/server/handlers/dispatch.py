@@ -18,6 +18,7 @@ from klog.protocol.errors import ProtocolError, UnsupportedApiError
 from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import encode_response, response_class
 from klog.server.handlers.answers import answer_of
+from klog.server.network.connection import Connection
 from klog.server.network.request import Request
 from klog.server.request_times import ApiCounter, RequestCounters
 
@@ -65,6 +66,10 @@ class Dispatcher:
         """Whether such a request belongs on an I/O thread."""
         route = self._routes.get(api_key)
         return route is not None and route.may_block
+
+    def handle_run(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:  # noqa: ARG002
+        """Answer frames in place: none, so far."""
+        return start
 
     def handle(self, request: Request) -> None:
         """Let the API's handler have the request. Raises what that raises."""

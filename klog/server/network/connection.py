@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from klog.protocol.file_slice import FileSlice
 from klog.server.network.outbound import Outbound
+from klog.server.network.principal import ANONYMOUS
 from klog.server.network.settings import Listener
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class LargeFrame:
 class Connection:
     """See the module. `in_flight` is the request whose answer is outstanding; nothing is read meanwhile, and
     while it is `starved` of memory neither. `taken_bytes` is what its request has of the memory pool.
+    `principal` is who the client is: User:ANONYMOUS until it has authenticated.
     """
 
     __slots__ = (
@@ -87,6 +89,7 @@ class Connection:
         "outbound",
         "peer",
         "pending",
+        "principal",
         "socket",
         "starved",
         "taken_bytes",
@@ -111,6 +114,7 @@ class Connection:
         self.closed = False
         self.starved = False
         self.taken_bytes = 0
+        self.principal = ANONYMOUS
         self.last_active_ms = 0
 
     @property

@@ -13,6 +13,7 @@ _log = logging.getLogger("klog.server.network")
 
 Work = Callable[[Request], None]
 Failed = Callable[[Request, Exception], None]
+Run = Callable[[Connection, bytearray, int, int], int]
 
 
 def work_on(request: Request, work: Work, failed: Failed) -> None:
@@ -33,6 +34,20 @@ def work_on(request: Request, work: Work, failed: Failed) -> None:
     except Exception:
         _log.exception("Closing %s: the handler failed at %r", request.connection, request)
         _give_up(request)
+
+
+def run_on(connection: Connection, run: Run, buffer: bytearray, start: int, end: int) -> int:
+    """The position after the frames that `run` has answered. What it raises closes the connection, as for
+    `work_on`; the answers that were added before are still sent.
+    """
+    try:
+        return run(connection, buffer, start, end)
+    except KlogError as error:
+        log_closing(connection, error)
+    except Exception:
+        _log.exception("Closing %s: the handler failed", connection)
+    connection.closing = True
+    return start
 
 
 def _give_up(request: Request) -> None:

@@ -22,7 +22,7 @@ from klog.formats.errors import KlogError
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.primitives import INT32
 from klog.server.network.connection import Connection, LargeFrame
-from klog.server.network.dispatch import log_closing, queue_answer, work_on
+from klog.server.network.dispatch import log_closing, queue_answer, run_on, work_on
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.poller import BROKEN, READABLE, WRITABLE, Poller, Waker, new_poller
 from klog.server.network.request import Handler, Request
@@ -60,6 +60,7 @@ class NetworkThread:
         self._settings = settings
         self._may_block = handler.may_block
         self._work = handler.handle
+        self._run_frames = handler.handle_run
         self._failed = handler.failed
         self._channel = channel
         self._clock_ms = clock_ms
@@ -378,6 +379,15 @@ class NetworkThread:
         position = 0
         hand_over = blocked = False
         while size - position >= 4 and not connection.closing:
+            if self.memory is None:
+                position = run_on(connection, self._run_frames, buffer, position, size)
+                if connection.outbound.size_bytes >= _FLUSH_BYTES:
+                    if self._send(connection):
+                        continue
+                    blocked = True
+                    break
+                if size - position < 4 or connection.closing:
+                    break
             frame_bytes = INT32.unpack_from(buffer, position)[0]
             if not 0 < frame_bytes <= self._settings.request_max_bytes:
                 self._refuse_frame(connection, frame_bytes)

@@ -15,6 +15,7 @@ from klog.protocol.primitives import end_of, read_tags
 
 if TYPE_CHECKING:
     from klog.server.network.connection import Connection
+    from klog.server.network.principal import KafkaPrincipal
 
 _HEAD: Final = struct.Struct(">iih")  # key and version as one number, correlation id, length of the client id
 
@@ -33,7 +34,8 @@ class Request:
     as it is kept. `received_ms` is when the frame was read, by the server's clock. `on_io_thread` says that
     the handler may take its time. `queued_ns` is since when it has waited for an I/O thread, by the
     performance counter, 0 where it has not. `from_follower` and `on_answered` are the handler's to set: who
-    asks, and what is called when the answer is about to be sent.
+    asks, and what is called when the answer is about to be sent. `throttle_ms` is the handler's to set,
+    too: how long the connection is not read after the answer (KIP-219).
     """
 
     __slots__ = (
@@ -53,6 +55,7 @@ class Request:
         "parts",
         "queued_ns",
         "received_ms",
+        "throttle_ms",
     )
 
     def __init__(self, connection: Connection, frame: bytearray, received_ms: int) -> None:
@@ -84,6 +87,7 @@ class Request:
         self.from_follower = False
         self.parts: Sequence[BodyPart] | None = None
         self.queued_ns = 0
+        self.throttle_ms = 0
         self.on_answered: Callable[[], None] | None = None
 
     @property
@@ -95,6 +99,11 @@ class Request:
     def listener(self) -> str:
         """The name of the listener that the client came through."""
         return self.connection.listener.name
+
+    @property
+    def principal(self) -> KafkaPrincipal:
+        """Who the client is, as its connection knows."""
+        return self.connection.principal
 
     @property
     def peer_address(self) -> str:
@@ -154,6 +163,17 @@ class Handler(Protocol):
 
     def handle(self, request: Request) -> None:
         """Answers the request, or keeps it to answer later. `failed` is called with what it raises."""
+
+    def handle_run(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:  # noqa: ARG002
+        """Answers as many whole frames as need no general treatment, and returns the position after the last
+        of them: `start` if the first frame needs it or is incomplete.
+
+        The frames begin at `start`, each with its size in front; what was read ends at `end`. The answers go
+        to `connection.outbound`, in the order of the frames; it is sent after the return, so a handler that
+        has added some hundred KiB returns. The handler may write to the buffer and must not keep a view of
+        it: the next read overwrites it. An exception closes the connection after the answers that were added.
+        """
+        return start
 
     def failed(self, request: Request, fault: Exception) -> None:
         """Answers in place of `handle`, or raises: that closes the connection."""

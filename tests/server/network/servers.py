@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from klog.protocol.file_slice import BodyPart
-from klog.server.network import Listener, NetworkSettings, Request, SocketServer
+from klog.server.network import Handler, Listener, NetworkSettings, Request, SocketServer
 
 TLS_FILES = Path(__file__).parent / "tls"
 # Only a test that fails waits so long, however busy the machine is.
@@ -23,7 +23,7 @@ METADATA = 3
 CREATE_TOPICS = 19
 
 
-class Echo:
+class Echo(Handler):
     """Answers a request with its own body; requests of a `blocking` key go to an I/O thread."""
 
     def __init__(self, blocking: Sequence[int] = (CREATE_TOPICS,)) -> None:
