@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from klog.protocol.file_slice import FileSlice
+from klog.server.network.large_frame import LargeFrame
 from klog.server.network.outbound import Outbound
 from klog.server.network.principal import ANONYMOUS
 from klog.server.network.settings import Listener
@@ -24,48 +25,6 @@ if TYPE_CHECKING:
 
 _FRAME_HEAD: Final = struct.Struct(">ii")
 _JOIN_MAX_BYTES: Final = 16 * 1024
-_GROW_FACTOR: Final = 4
-_FIRST_BYTES: Final = 64 * 1024
-
-
-class LargeFrame:
-    """A frame that is read bit by bit into a buffer of its own, which grows with what has really come."""
-
-    __slots__ = ("_expected_bytes", "buffer", "filled_bytes", "size_bytes")
-
-    def __init__(self, size_bytes: int, begin: bytes | bytearray, expected_bytes: int = _FIRST_BYTES) -> None:
-        """`expected_bytes` is how much to make room for at once."""
-        self.size_bytes = size_bytes
-        self.buffer = bytearray(begin)
-        self.filled_bytes = len(begin)
-        self._expected_bytes = expected_bytes
-
-    @property
-    def complete(self) -> bool:
-        """Whether all of it is there."""
-        return self.filled_bytes == self.size_bytes
-
-    def move_into(self, spare: bytearray) -> bool:
-        """Goes on in a buffer that is there already, so that no memory need be had for the frame; False, and
-        nothing is changed, where the buffer is still looked at.
-        """
-        room_bytes = min(len(spare), self.size_bytes)
-        try:
-            # Any change of length is refused while there are views.
-            spare.append(0)
-        except BufferError:
-            return False
-        del spare[max(room_bytes, self.filled_bytes) :]
-        spare[: self.filled_bytes] = memoryview(self.buffer)[: self.filled_bytes]
-        self.buffer = spare
-        return True
-
-    def room(self) -> memoryview:
-        """Where the next bytes go; never empty unless the frame is complete."""
-        if self.filled_bytes == len(self.buffer):
-            wanted = max(self.filled_bytes * _GROW_FACTOR, self._expected_bytes)
-            self.buffer += bytes(min(wanted, self.size_bytes) - len(self.buffer))
-        return memoryview(self.buffer)[self.filled_bytes :]
 
 
 class Connection:
@@ -125,6 +84,10 @@ class Connection:
     def is_busy(self) -> bool:
         """Whether it is with an I/O thread, waits for an answer, or has something left to send."""
         return self.handed_over or self.in_flight is not None or self.outbound.size_bytes > 0
+
+    def waits_for_broker(self) -> bool:
+        """Whether the client can do nothing but wait: for an I/O thread, an answer or memory."""
+        return self.handed_over or self.in_flight is not None or self.starved
 
     def holds_decrypted(self) -> bool:
         """Whether the TLS layer holds bytes that no poller will report."""

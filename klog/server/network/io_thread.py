@@ -19,8 +19,9 @@ from typing import Final
 
 from klog.formats.errors import KlogError
 from klog.protocol.primitives import INT32
-from klog.server.network.connection import Connection, LargeFrame
+from klog.server.network.connection import Connection
 from klog.server.network.dispatch import log_closing, queue_answer, work_on
+from klog.server.network.large_frame import LargeFrame
 from klog.server.network.network_thread import NetworkThread
 from klog.server.network.request import Handler, Request
 from klog.server.network.request_channel import RequestChannel
@@ -219,9 +220,9 @@ def _fill_plain(connection: Connection, frame: LargeFrame) -> bool:
     sock.setblocking(True)
     try:
         while not frame.complete:
-            with frame.room() as room:
-                wanted = len(room)
-                size = sock.recv_into(room, 0, socket.MSG_WAITALL)
+            with frame.unfilled() as view:
+                wanted = len(view)
+                size = sock.recv_into(view, 0, socket.MSG_WAITALL)
             if size == 0:
                 connection.closing = True
                 return False
@@ -237,9 +238,9 @@ def _fill_plain(connection: Connection, frame: LargeFrame) -> bool:
 
 def _fill_tls(connection: Connection, frame: LargeFrame, sock: ssl.SSLSocket) -> bool:
     while not frame.complete:
-        with frame.room() as room:
+        with frame.unfilled() as view:
             try:
-                size = sock.recv_into(room)
+                size = sock.recv_into(view)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 if not _readable(connection, _STALL_MS):
                     return False

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from klog.server.network import Listener, NetworkSettings, SocketServer, work_on
-from klog.server.network.connection import LargeFrame
+from klog.server.network.large_frame import LargeFrame
 from tests.server.network.servers import (
     CREATE_TOPICS,
     Calling,
@@ -127,14 +127,14 @@ def test_the_handler_may_answer_for_its_bug_and_the_connection_goes_on(large):
 @pytest.mark.parametrize("thread", ["klog-network-0", "klog-io-0"])
 def test_memory_that_is_short_for_a_frame_costs_its_connection_and_no_thread(thread, monkeypatch, caplog):
     """A frame that trickles in is read by its network thread, one that flows by an I/O thread."""
-    room = LargeFrame.room
+    unfilled = LargeFrame.unfilled
 
     def short(frame):
         if threading.current_thread().name == thread and frame.size_bytes > LARGE:
             raise MemoryError
-        return room(frame)
+        return unfilled(frame)
 
-    monkeypatch.setattr(LargeFrame, "room", short)
+    monkeypatch.setattr(LargeFrame, "unfilled", short)
     with running(Echo(), io_threads=1) as server, Client(server) as client, Client(server) as other:
         for _ in range(2):
             with Client(server) as greedy, suppress(OSError):

@@ -14,7 +14,8 @@ from klog.formats.errors import KlogError
 from klog.protocol.errors import MalformedMessageError, UnsupportedApiError
 from klog.protocol.file_slice import FileSlice
 from klog.protocol.messages import decode_request_header, encode_request_header
-from klog.server.network.connection import Connection, LargeFrame
+from klog.server.network.connection import Connection
+from klog.server.network.large_frame import LargeFrame
 from klog.server.network.outbound import Outbound
 from klog.server.network.request import Request
 from klog.server.network.settings import Listener
@@ -65,11 +66,11 @@ def test_every_negative_size_of_a_client_id_is_null(connection, size):
     assert decode_request_header(raw).client_id is None
 
 
-def test_a_large_frame_makes_room_as_bytes_come():
+def test_a_large_frame_grows_as_bytes_come():
     frame = LargeFrame(10_000_000, b"x" * 70_000)
     sizes = []
     while not frame.complete:
-        with frame.room() as room:
+        with frame.unfilled() as room:
             sizes.append(len(frame.buffer))
             frame.filled_bytes += len(room)
     assert sizes == [280_000, 1_120_000, 4_480_000, 10_000_000]
@@ -84,7 +85,7 @@ def test_a_large_frame_goes_on_in_a_spare_buffer_with_what_it_has(spare_bytes):
     assert frame.move_into(spare)
     assert frame.buffer is spare
     while not frame.complete:
-        with frame.room() as room:
+        with frame.unfilled() as room:
             room[:] = content[frame.filled_bytes : frame.filled_bytes + len(room)]
             frame.filled_bytes += len(room)
     assert frame.buffer == content

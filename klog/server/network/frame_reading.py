@@ -1,0 +1,206 @@
+"""Reads connections, cuts what was read into frames and has the requests in them handled.
+
+All that one read brought is handled before the next read, and its answers are sent together. A frame that is
+too large to be read here, or whose request may block, goes to an I/O thread with its connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from klog.formats.errors import KlogError
+from klog.protocol.errors import MalformedMessageError
+from klog.protocol.primitives import INT32
+from klog.server.network.connection import Connection
+from klog.server.network.connection_registry import ConnectionRegistry
+from klog.server.network.dispatch import log_closing, queue_answer, run_on, work_on
+from klog.server.network.large_frame import LargeFrame
+from klog.server.network.memory_pool import MemoryPool
+from klog.server.network.poller import READABLE
+from klog.server.network.request import Handler, Request
+from klog.server.network.sending import Sender
+from klog.server.network.settings import NetworkSettings
+
+_log = logging.getLogger("klog.server.network")
+
+# How much is read at once beside the rest of the read before, and how much is collected before it is sent.
+_READ_BYTES: Final = 64 * 1024
+_FLUSH_BYTES: Final = 256 * 1024
+_NOTHING_TO_READ: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class FrameReader:
+    """Used by its network thread only, which sets `now_ms` in each turn of its loop. While `paused` nothing
+    is read. `hand_over` gives a connection to the I/O threads.
+    """
+
+    def __init__(
+        self,
+        settings: NetworkSettings,
+        handler: Handler,
+        memory: MemoryPool | None,
+        registry: ConnectionRegistry,
+        sender: Sender,
+        hand_over: Callable[[Connection], None],
+    ) -> None:
+        self._settings = settings
+        self._may_block = handler.may_block
+        self._work = handler.handle
+        self._run_frames = handler.handle_run
+        self._failed = handler.failed
+        self._memory = memory
+        self._registry = registry
+        self._send = sender.send
+        self._hand_over = hand_over
+        self._starved: deque[Connection] = deque()
+        self._buffer = bytearray(settings.inline_request_max_bytes + 4 + _READ_BYTES)
+        self._view = memoryview(self._buffer)
+        self.now_ms = 0
+        self.paused = False
+
+    def may_read(self, connection: Connection) -> bool:
+        """Whether a connection may be read now: it is this thread's, and waits for nothing."""
+        return not (self.paused or connection.closed or connection.is_busy() or connection.starved)
+
+    def read(self, connection: Connection) -> None:
+        """Reads once. With TLS it reads until the TLS layer holds nothing, which no poller would report."""
+        while self._read_once(connection) and self.may_read(connection) and connection.holds_decrypted():
+            pass
+
+    def resume(self, connection: Connection) -> None:
+        """Goes on after all answers are sent: first with what was read already, then with what comes."""
+        if connection.starved:
+            return
+        if pending := connection.pending:
+            self._buffer[: len(pending)] = pending
+            self._process(connection, len(pending))
+        if not self.may_read(connection):
+            return
+        self._registry.watch(connection, READABLE)
+        if connection.holds_decrypted():
+            self.read(connection)
+
+    def feed_starved(self) -> None:
+        """Goes on with the connections that waited for memory, in the order in which they came."""
+        for _ in range(len(self._starved)):
+            connection = self._starved.popleft()
+            connection.starved = False
+            if not connection.closed and not connection.is_busy():
+                self.resume(connection)
+
+    def _read_once(self, connection: Connection) -> bool:
+        """Reads at most one buffer; False if there was nothing, or the connection is closed."""
+        frame = connection.frame
+        kept = len(connection.pending)
+        if frame is not None:
+            view = frame.unfilled()[:_READ_BYTES]
+        elif kept:
+            self._buffer[:kept] = connection.pending
+            view = self._view[kept:]
+        else:
+            view = self._view
+        try:
+            size = connection.socket.recv_into(view)
+        except _NOTHING_TO_READ:
+            return False
+        except OSError as error:
+            _log.debug("Closing %s: %s", connection, error)
+            size = 0
+        if size == 0:
+            self._registry.close(connection)
+            return False
+        if frame is None:
+            self._process(connection, kept + size)
+            return True
+        frame.filled_bytes += size
+        # A frame that comes in small pieces is read here. One that comes fast is worth an I/O thread.
+        if frame.complete or size == _READ_BYTES:
+            view.release()
+            self._hand_over(connection)
+        return True
+
+    def _process(self, connection: Connection, size: int) -> None:
+        """Handles the whole frames in the buffer's first `size` bytes, and sends their answers."""
+        buffer = self._buffer
+        position = 0
+        hand_over = blocked = False
+        while size - position >= 4 and not connection.closing:
+            if self._memory is None:
+                position = run_on(connection, self._run_frames, buffer, position, size)
+                if connection.outbound.size_bytes >= _FLUSH_BYTES:
+                    if self._send(connection):
+                        continue
+                    blocked = True
+                    break
+                if size - position < 4 or connection.closing:
+                    break
+            frame_bytes = INT32.unpack_from(buffer, position)[0]
+            if not 0 < frame_bytes <= self._settings.request_max_bytes:
+                self._refuse_frame(connection, frame_bytes)
+                break
+            end = position + 4 + frame_bytes
+            large = frame_bytes > self._settings.inline_request_max_bytes
+            if end > size and not large:
+                break
+            if self._memory is not None and not self._take_memory(connection, self._memory, frame_bytes):
+                break
+            if large:
+                connection.frame = LargeFrame(frame_bytes, buffer[position + 4 : min(end, size)])
+                position = min(end, size)
+                hand_over = True
+                break
+            frame = buffer[position + 4 : end]
+            position = end
+            hand_over = not self._handle(connection, frame)
+            if hand_over or connection.in_flight is not None:
+                break
+            if connection.outbound.size_bytes >= _FLUSH_BYTES and not self._send(connection):
+                blocked = True
+                break
+        if connection.closed:
+            return
+        connection.pending = buffer[position:size] if position < size else b""
+        # If the socket is full, the event that it takes more goes on with what is pending; nothing else does.
+        if (connection.outbound.size_bytes or connection.closing) and not blocked:
+            self._send(connection)
+        # An I/O thread sends what could not be sent here, before its own answer.
+        if hand_over and not connection.closed:
+            self._hand_over(connection)
+
+    def _take_memory(self, connection: Connection, memory: MemoryPool, frame_bytes: int) -> bool:
+        """False if the frame has to wait for memory; the connection is not read meanwhile."""
+        if memory.take(frame_bytes):
+            connection.taken_bytes = frame_bytes
+            return True
+        connection.starved = True
+        self._starved.append(connection)
+        self._registry.watch(connection, 0)
+        return False
+
+    def _refuse_frame(self, connection: Connection, frame_bytes: int) -> None:
+        limit = self._settings.request_max_bytes
+        what = f"a frame of {frame_bytes} bytes, allowed are 1 to {limit} (socket.request.max.bytes)"
+        log_closing(connection, MalformedMessageError(what))
+        connection.closing = True
+
+    def _handle(self, connection: Connection, frame: bytearray) -> bool:
+        """Has one small request handled; False if it belongs on an I/O thread."""
+        try:
+            request = Request(connection, frame, self.now_ms)
+        except KlogError as error:
+            log_closing(connection, error)
+            connection.closing = True
+            return True
+        connection.in_flight = request
+        if self._may_block(request.api_key, request.api_version):
+            request.queued_ns = time.perf_counter_ns()
+            return False
+        work_on(request, self._work, self._failed)
+        if not request.park():
+            queue_answer(request)
+        return True

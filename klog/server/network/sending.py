@@ -1,0 +1,46 @@
+"""Sends what connections have queued, from their network thread."""
+
+from __future__ import annotations
+
+import logging
+
+from klog.formats.errors import KlogError
+from klog.server.network.connection import Connection
+from klog.server.network.connection_registry import ConnectionRegistry
+from klog.server.network.dispatch import log_closing
+from klog.server.network.poller import READABLE, WRITABLE
+
+_log = logging.getLogger("klog.server.network")
+
+
+class Sender:
+    """Used by its network thread only."""
+
+    def __init__(self, registry: ConnectionRegistry) -> None:
+        self._registry = registry
+
+    def send(self, connection: Connection) -> bool:
+        """Sends what the socket takes; True if nothing is left and the next request may be handled.
+
+        A connection that breaks, or that was to close after its last answer, is closed.
+        """
+        registry = self._registry
+        try:
+            sent_all = connection.outbound.flush(connection.socket)
+        except KlogError as error:
+            log_closing(connection, error)
+            registry.close(connection)
+            return False
+        except OSError as error:
+            _log.debug("Closing %s: %s", connection, error)
+            registry.close(connection)
+            return False
+        if not sent_all:
+            registry.watch(connection, WRITABLE)
+            return False
+        if connection.closing:
+            registry.close(connection)
+            return False
+        if connection.mask == WRITABLE:
+            registry.watch(connection, READABLE)
+        return connection.in_flight is None
