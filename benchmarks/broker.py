@@ -23,7 +23,7 @@ from benchmarks.broker_loads import (
     run_load,
 )
 from benchmarks.brokers import RunningBroker, both, mib, start_kafka, start_klog
-from benchmarks.measure import MIB
+from benchmarks.measure import MIB, judge
 from tests.peers.zookeeper import ZooKeeperServer
 
 GIB = 1024 * MIB
@@ -35,11 +35,6 @@ PACED_S = 6
 IDLE_CONNECTIONS = 1000
 
 Figures = dict[str, float]
-
-
-def _judge(value: float, aim: float, *, at_most: bool = True) -> str:
-    met = value <= aim if at_most else value >= aim
-    return f"(aim: {'at most' if at_most else 'at least'} {aim:g}, {'met' if met else 'MISSED'})"
 
 
 def _in_turns(
@@ -91,10 +86,10 @@ def start(scratch: Path, rounds: int) -> str:
         (
             f"start to the first ApiVersions answer (medians of {rounds})",
             f"  klog {ours * 1000:.0f} ms, Kafka {peer * 1000:.0f} ms: {peer / ours:.1f} times faster "
-            + _judge(peer / ours, 4, at_most=False),
+            + judge(peer / ours, 4, at_most=False),
             f"  CPU to be up: klog {my_cpu:.2f} s, Kafka {its_cpu:.2f} s",
             f"  idle memory: klog {mib(mine)}, Kafka {mib(its)}: {mine / its:.2f} of it "
-            + _judge(mine / its, 0.25),
+            + judge(mine / its, 0.25),
         )
     )
 
@@ -160,7 +155,7 @@ def _compared(ours: Figures, peer: Figures) -> list[str]:
     def line(title: str, key: str, form: str, aim: float, *, at_most: bool) -> str:
         ratio = ours[key] / peer[key] if peer[key] else 0.0
         values = f"klog {ours[key]:{form}}, Kafka {peer[key]:{form}}"
-        return f"    {title}: {values}: {ratio:.2f} {_judge(ratio, aim, at_most=at_most)}"
+        return f"    {title}: {values}: {ratio:.2f} {judge(ratio, aim, at_most=at_most)}"
 
     least = ours["least produce"] / peer["least produce"]
     return [
@@ -182,7 +177,7 @@ def latency(scratch: Path, rounds: int) -> str:
             ratio = ours["p99"] / peer["p99"]
             lines.append(
                 f"  {record_bytes} bytes: p50 klog {ours['p50']:.2f} ms, Kafka {peer['p50']:.2f} ms; "
-                f"p99 klog {ours['p99']:.2f} ms, Kafka {peer['p99']:.2f} ms: {ratio:.2f} {_judge(ratio, 1)}; "
+                f"p99 klog {ours['p99']:.2f} ms, Kafka {peer['p99']:.2f} ms: {ratio:.2f} {judge(ratio, 1)}; "
                 f"CPU {ours['cpu']:.1%} and {peer['cpu']:.1%} of a core"
             )
     return "\n".join(lines)
@@ -200,7 +195,7 @@ def connections(scratch: Path, rounds: int) -> str:  # noqa: ARG001 (one round s
             grown = broker.rss_bytes() - before_bytes
             busy_s = _cpu_over(broker, SMALL_S)
             load.result()
-            verdict = _judge(grown / MIB, 50) if broker.name == "klog" else ""
+            verdict = judge(grown / MIB, 50) if broker.name == "klog" else ""
             lines.append(
                 f"  {broker.name}: {grown / MIB:.1f} MiB {verdict}, CPU {busy_s / SMALL_S:.1%} of a core, "
                 f"without them {idle_s / SMALL_S:.1%}"
@@ -238,10 +233,9 @@ def small(scratch: Path, rounds: int) -> str:
             lines += (
                 f"  {title}",
                 f"    requests/s: klog {ours['per_s']:,.0f}, Kafka {peer['per_s']:,.0f}: {rate:.2f} "
-                + _judge(rate, 1, at_most=False),
+                + judge(rate, 1, at_most=False),
                 f"    CPU us each: klog {ours['cpu']:.0f}, Kafka {peer['cpu']:.0f}",
-                f"    p99: klog {ours['p99']:.2f} ms, Kafka {peer['p99']:.2f} ms: {p99:.2f} "
-                + _judge(p99, 1),
+                f"    p99: klog {ours['p99']:.2f} ms, Kafka {peer['p99']:.2f} ms: {p99:.2f} " + judge(p99, 1),
                 f"    p50: klog {ours['p50']:.2f} ms, Kafka {peer['p50']:.2f} ms",
             )
         kept = [_size_of(broker.logs / "compacted-0") for broker in brokers]
@@ -309,7 +303,7 @@ def partitions(scratch: Path, rounds: int) -> str:
             values = zip(counts, cost[kind, name], strict=True)
             lines.append(f"    {name}: " + ", ".join(f"{count:,}: {value:.0f}" for count, value in values))
     growth = cost["produce", "klog"][-1] / cost["produce", "klog"][0]
-    lines.append(f"  Produce of klog at 1,000 beside 1: {growth:.2f} {_judge(growth, 1.25)}")
+    lines.append(f"  Produce of klog at 1,000 beside 1: {growth:.2f} {judge(growth, 1.25)}")
     ratio = cost["fetch", "klog"][-1] / cost["fetch", "Kafka"][-1]
-    lines.append(f"  Fetch at 1,000 beside Kafka's: {ratio:.2f} {_judge(ratio, 1)}")
+    lines.append(f"  Fetch at 1,000 beside Kafka's: {ratio:.2f} {judge(ratio, 1)}")
     return "\n".join(lines)

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from benchmarks.contestants import KAFKA
 from benchmarks.measure import MIB, BenchmarkError
-from benchmarks.package import packaged_klog
+from benchmarks.package import CHECKOUT, packaged_klog, require_compiled
+from benchmarks.processes import tree_cpu_s, tree_rss_bytes
 from tests.peers import STOCK_TOOL_FLAGS
 from tests.peers.broker import free_port, properties_text
 from tests.peers.kafka import java_environment
@@ -27,7 +28,6 @@ from tests.peers.zookeeper import ZooKeeperServer
 
 _START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 120
-_TICKS = os.sysconf("SC_CLK_TCK")
 # kafka-server-start.sh: its heap, then what kafka-run-class.sh gives to every program, then its log of
 # garbage collections.
 _SERVER_FLAGS = (
@@ -84,18 +84,11 @@ class RunningBroker:
 
     def cpu_s(self) -> float:
         """CPU time so far, worker processes included."""
-        return sum(map(_cpu_of, self._pids()))
+        return tree_cpu_s(self.pid)
 
     def rss_bytes(self) -> int:
         """Resident memory now, worker processes included."""
-        return sum(map(_rss_of, self._pids()))
-
-    def _pids(self) -> list[int]:
-        pids = [self._process.pid]
-        for pid in pids:
-            for children in Path(f"/proc/{pid}/task").glob("*/children"):
-                pids += map(int, children.read_text().split())
-        return pids
+        return tree_rss_bytes(self.pid)
 
     def stop(self) -> None:
         self._process.terminate()
@@ -106,25 +99,18 @@ class RunningBroker:
             self._process.wait()
 
 
-def _cpu_of(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    # utime, stime, and those of children that have ended.
-    return sum(map(int, fields[11:15])) / _TICKS
-
-
-def _rss_of(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def start_klog(work: Path, config: Mapping[str, str | int] | None = None) -> RunningBroker:
+def start_klog(
+    work: Path, config: Mapping[str, str | int] | None = None, *, checkout: bool = False
+) -> RunningBroker:
+    """The package that is built from this checkout, or with `checkout` its modules as they stand."""
     work.mkdir(parents=True, exist_ok=True)
     port = free_port()
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    env |= {"PYTHONPATH": str(packaged_klog()), "PYTHONPYCACHEPREFIX": str(work.parent / "pycache")}
-    command = [sys.executable, "-P", "-m", "klog", "serve", "--config", "server.properties"]
+    env["PYTHONPATH"] = str(CHECKOUT if checkout else packaged_klog())
+    env["PYTHONPYCACHEPREFIX"] = str(work.parent / "pycache")
+    klog = [sys.executable, "-P", "-m", "klog"]
+    require_compiled([*klog, "--version"], env, broker=not checkout)
+    command = [*klog, "serve", "--config", "server.properties"]
     return RunningBroker("klog", command, _configured(work, port, config or {}), work, env)
 
 

@@ -157,6 +157,12 @@ def table(title: str, results: Sequence[Medians], notes: Mapping[str, str]) -> s
     return "\n".join(lines)
 
 
+def judge(value: float, aim: float, *, at_most: bool = True) -> str:
+    """`(aim: at most 0.5, met)`."""
+    met = value <= aim if at_most else value >= aim
+    return f"(aim: {'at most' if at_most else 'at least'} {aim:g}, {'met' if met else 'MISSED'})"
+
+
 def ratio_note(klog: Medians, peer: Medians, wanted: float) -> str:
     """`12.3 times faster (aim: 10, met)`."""
     ratio = klog.ratio_to(peer)

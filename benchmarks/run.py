@@ -29,12 +29,30 @@ def main() -> int:
         "--scratch", type=Path, help="keep generated files here (default: a temporary directory)"
     )
     parser.add_argument("--mib", type=int, default=256, help="size of the segment in MiB (default 256)")
+    requests = parser.add_argument_group("broker-requests only")
+    requests.add_argument("--loads", nargs="+", default=(), metavar="LOAD", help="these, or beginning so")
+    requests.add_argument("--seconds", type=float, default=3.0, help="of one run of a load (default 3)")
+    requests.add_argument("--klog-only", action="store_true", help="without Kafka")
+    requests.add_argument(
+        "--checkout", action="store_true", help="without Kafka, klog's modules as they stand, not compiled"
+    )
+    requests.add_argument("--running", metavar="PORT:PID", help="a broker that already runs on 127.0.0.1")
     chosen = parser.parse_args()
+    running = tuple(map(int, chosen.running.split(":"))) if chosen.running else None
+    request_options = {
+        "loads": chosen.loads,
+        "seconds": chosen.seconds,
+        "klog_only": chosen.klog_only,
+        "checkout": chosen.checkout,
+        "running": running,
+    }
+    needs_kafka = not (chosen.klog_only or chosen.checkout or running)
     unknown = sorted(set(chosen.names) - set(SUITE))
     if unknown:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {names}")
     try:
-        assert KAFKA.classpath
+        if needs_kafka:
+            assert KAFKA.classpath
     except PeerUnavailableError as missing:
         sys.stderr.write(f"no peer to compare with: {missing}\n")
         return 1
@@ -44,7 +62,8 @@ def main() -> int:
         scratch: Path = chosen.scratch or Path(temporary)
         scratch.mkdir(parents=True, exist_ok=True)
         sizes = {"segment_bytes": chosen.mib * MIB, "large_segment_bytes": 4 * chosen.mib * MIB}
-        return run_all(chosen.names or list(SUITE), Bench(scratch.resolve(), chosen.rounds, **sizes))
+        bench = Bench(scratch.resolve(), chosen.rounds, **sizes, request_options=request_options)
+        return run_all(chosen.names or list(SUITE), bench)
 
 
 def run_all(names: list[str], bench: Bench) -> int:

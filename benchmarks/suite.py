@@ -6,10 +6,11 @@ Each returns the text it prints; what they must show is in `aim`, and is judged 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from benchmarks.contestants import kafka_dump, kafka_recover, klog, program
 from benchmarks.measure import (
@@ -42,6 +43,7 @@ class Bench:
     rounds: int
     segment_bytes: int = 256 * MIB
     large_segment_bytes: int = 1024 * MIB
+    request_options: Mapping[str, Any] = field(default_factory=dict)
 
     def segment(self, codec: str = "none") -> Path:
         return self._made(f"segment-{codec}", self.segment_bytes, codec)
@@ -254,6 +256,14 @@ def _of_brokers(name: str) -> Callable[[Bench], str]:
     return run
 
 
+def broker_requests(bench: Bench) -> str:
+    """Ready-made requests on klog and Kafka, and what no broker at all costs."""
+    # Here, for the process that measures the others must stay small.
+    from benchmarks.broker_requests import Options, compare  # noqa: PLC0415
+
+    return compare(bench.scratch, bench.rounds, Options(**bench.request_options))
+
+
 _BROKERS = ("start", "throughput", "latency", "connections", "small", "partitions")
 
 SUITE: dict[str, Callable[[Bench], str]] = {
@@ -274,4 +284,5 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "export-spark-zstd": _of_spark("zstd"),
     "export-spark-slots": spark_scaling,
     **{f"broker-{name}": _of_brokers(name) for name in _BROKERS},
+    "broker-requests": broker_requests,
 }

@@ -1,0 +1,212 @@
+"""Builds the requests that `ready_frames.c` sends, by hand, and creates and deletes their topics.
+
+Rules: Kafka's message schemas. Produce version 9 and Fetch version 12 are the last that name topics.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.measure import BenchmarkError
+
+_TIMEOUT_S = 60
+_CREATE_TOPICS, _DELETE_TOPICS, _API_VERSIONS, _PRODUCE, _FETCH = 19, 20, 18, 0, 1
+_NOT_YET = (3, 5, 6, 9)  # unknown topic or partition, no leader, not leader, replica not available
+_TOPIC_EXISTS = 36
+_BATCH_HEADER_BYTES = 61
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What an answer must be: the positions of its error codes, size included, and its least size."""
+
+    errors_at: tuple[int, ...]
+    least_bytes: int = 0
+    offsets_rise: bool = False
+
+
+class WrongAnswerError(BenchmarkError):
+    """The broker did not do what the request asks for."""
+
+
+def api_versions_frame(total_bytes: int) -> bytes:
+    """ApiVersions version 0; the client id is as long as it takes."""
+    client_id = b"c" * (total_bytes - 14)
+    body = struct.pack(">hhih", _API_VERSIONS, 0, 0, len(client_id)) + client_id
+    return _framed(body)
+
+
+API_VERSIONS_ANSWER = Answer(errors_at=(8,))
+
+
+def produce_frame(topic: str, batch: bytes, acks: int = 1) -> bytes:
+    """Produce version 9 of one batch to partition 0."""
+    name = topic.encode()
+    body = b"".join(
+        (
+            _flexible_header(_PRODUCE, 9),
+            struct.pack(">Bhi", 0, acks, 30_000),  # no transactional id
+            bytes((2, len(name) + 1)),
+            name,
+            struct.pack(">Bi", 2, 0),
+            _varint(len(batch) + 1),
+            batch,
+            bytes(3),  # no tagged fields: of the partition, of the topic, of the request
+        )
+    )
+    return _framed(body)
+
+
+def produce_answer(topic: str) -> Answer:
+    # Size, correlation id, tags, topics, name with its size, partitions, partition; then the error code.
+    return Answer(errors_at=(4 + 4 + 1 + 1 + 1 + len(topic) + 1 + 4,), offsets_rise=True)
+
+
+def fetch_frame(topic: str, offset: int, most_bytes: int) -> bytes:
+    """Fetch version 12 of partition 0 without a session."""
+    name = topic.encode()
+    body = b"".join(
+        (
+            _flexible_header(_FETCH, 12),
+            struct.pack(">iiiibii", -1, 500, 1, most_bytes, 0, 0, -1),
+            bytes((2, len(name) + 1)),
+            name,
+            struct.pack(">B", 2),
+            struct.pack(">iiqiqi", 0, -1, offset, -1, -1, most_bytes),
+            bytes(2),  # no tagged fields: of the partition, of the topic
+            bytes((1, 1, 0)),  # nothing forgotten, no rack, no tagged fields
+        )
+    )
+    return _framed(body)
+
+
+def fetch_answer(topic: str, most_bytes: int) -> Answer:
+    # Size, correlation id, tags, throttle time, error code, session, topics, name, partitions, partition.
+    top = 4 + 4 + 1 + 4
+    return Answer(errors_at=(top, top + 2 + 4 + 1 + 1 + len(topic) + 1 + 4), least_bytes=most_bytes)
+
+
+def batch_of(total_bytes: int) -> bytes:
+    """A magic 2 batch of exactly so many bytes: records with values of 1000 bytes, the last one shorter."""
+    # Only here: who measures stays small until it has to build a batch.
+    from klog.formats.batch_builder import RecordData, build_batch  # noqa: PLC0415
+
+    now_ms = time.time_ns() // 1_000_000
+
+    def build(sizes: list[int]) -> bytes:
+        return bytes(build_batch([RecordData(n, now_ms, None, bytes(size)) for n, size in enumerate(sizes)]))
+
+    for records in range((total_bytes - _BATCH_HEADER_BYTES) // 1010, -1, -1):
+        sizes = [1000] * records
+        # The lengths before a value are varints: a value that is larger may make them larger too.
+        missing = total_bytes - len(build([*sizes, 0]))
+        for last in range(max(0, missing - 4), missing + 1):
+            if len(batch := build([*sizes, last])) == total_bytes:
+                return batch
+    raise ValueError(f"no batch has {total_bytes} bytes")
+
+
+class Admin:
+    """Creates, fills and deletes topics of a broker over one connection."""
+
+    def __init__(self, port: int) -> None:
+        self._sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT_S)
+
+    def create(self, topic: str, config: dict[str, str]) -> None:
+        """A topic of one partition (CreateTopics version 2)."""
+        configs = b"".join(_string(key) + _string(value) for key, value in config.items())
+        head = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihii", 1, 1, 0, len(config))
+        answer = self.ask(_CREATE_TOPICS, 2, head + configs + struct.pack(">ib", 30_000, 0))
+        # Size, correlation id, throttle time, topics, name; then the error code.
+        error = struct.unpack_from(">h", answer, 4 + 4 + 4 + 4 + 2 + len(topic))[0]
+        if error not in (0, _TOPIC_EXISTS):
+            raise WrongAnswerError(f"CreateTopics is answered with error code {error}")
+
+    def delete(self, topic: str) -> None:
+        """DeleteTopics version 1."""
+        answer = self.ask(
+            _DELETE_TOPICS, 1, struct.pack(">i", 1) + _string(topic) + struct.pack(">i", 30_000)
+        )
+        if error := struct.unpack_from(">h", answer, 4 + 4 + 4 + 4 + 2 + len(topic))[0]:
+            raise WrongAnswerError(f"DeleteTopics is answered with error code {error}")
+
+    def send(self, frame: bytes, expected: Answer) -> bytes:
+        """The answer to a ready frame, checked. Asks again while the new topic has no leader yet."""
+        until_s = time.monotonic() + _TIMEOUT_S
+        while True:
+            answer = self._exchange(frame)
+            errors = [struct.unpack_from(">h", answer, at)[0] for at in expected.errors_at]
+            if any(error not in (0, *_NOT_YET) for error in errors) or time.monotonic() > until_s:
+                raise WrongAnswerError(f"API {frame[5]} is answered with error code {errors}")
+            if not any(errors):
+                break
+            time.sleep(0.02)
+        if len(answer) - 4 < expected.least_bytes:
+            raise WrongAnswerError(
+                f"an answer of {len(answer) - 4} bytes, not {expected.least_bytes} or more"
+            )
+        return answer
+
+    def ask(self, api: int, version: int, body: bytes) -> bytes:
+        return self._exchange(_framed(struct.pack(">hhih", api, version, 0, -1) + body))
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def _exchange(self, frame: bytes) -> bytes:
+        self._sock.sendall(frame)
+        head = self._receive(4)
+        return head + self._receive(int.from_bytes(head, "big"))
+
+    def _receive(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            more = self._sock.recv(size - len(data))
+            if not more:
+                raise WrongAnswerError("the broker closed the connection")
+            data += more
+        return bytes(data)
+
+
+def records_in(topic: str, answer: bytes) -> bytes:
+    """The records of a Fetch answer (version 12) for one partition."""
+    # After the error code: high watermark, last stable offset, log start offset, aborted, replica.
+    position = fetch_answer(topic, 0).errors_at[1] + 2 + 8 + 8 + 8 + 1 + 4
+    size, shift = 0, 0
+    while True:
+        byte = answer[position]
+        position += 1
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return answer[position : position + size - 1]
+
+
+def joined(frames: Sequence[bytes]) -> bytes:
+    """What `ready_frames` reads from its file."""
+    return b"".join(frames)
+
+
+def _flexible_header(api: int, version: int) -> bytes:
+    return struct.pack(">hhih", api, version, 0, 5) + b"bench\0"
+
+
+def _framed(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text.encode())) + text.encode()
+
+
+def _varint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)

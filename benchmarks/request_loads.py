@@ -1,0 +1,207 @@
+"""The loads of `broker-requests`, and one run of one of them: on a broker, or with no broker at all.
+
+`ready_frames.c` sends the requests and `no_broker.c` takes the broker's place; both are compiled with `cc`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.measure import MIB, BenchmarkError
+from benchmarks.processes import tree_cpu_s
+from benchmarks.request_frames import (
+    API_VERSIONS_ANSWER,
+    Admin,
+    Answer,
+    WrongAnswerError,
+    api_versions_frame,
+    batch_of,
+    fetch_answer,
+    fetch_frame,
+    produce_answer,
+    produce_frame,
+    records_in,
+)
+
+_HERE = Path(__file__).parent
+# A run ends after these, whichever comes first: a fast broker does not fill the memory that holds its log.
+SECONDS = 3.0
+_WRITTEN_BYTES_MOST = 768 * MIB
+# What Fetch requests read, from one end to the other and again.
+_READ_BYTES = 32 * MIB
+_READ_BATCH_BYTES = 128 * 1024
+
+
+@dataclass(frozen=True)
+class Load:
+    """Requests of one kind; `payload_bytes` are those of the request, its batch, or the fetched records."""
+
+    name: str
+    title: str
+    kind: str
+    payload_bytes: int
+    connections: int
+    in_flight: int
+    cpu_ratio_aim: float | None = None
+    floor_ratio_aim: float | None = None
+
+
+LOADS = (
+    Load("api-versions", "ApiVersions 100 B, 8 connections, 16 in flight", "api", 100, 8, 16),
+    Load("produce-200-1x1", "Produce 200 B, 1 connection, 1 in flight", "produce", 200, 1, 1),
+    Load("produce-200-8x1", "Produce 200 B, 8 connections, 1 in flight", "produce", 200, 8, 1, 0.5),
+    Load("produce-200-8x5", "Produce 200 B, 8 connections, 5 in flight", "produce", 200, 8, 5, 0.5),
+    Load("produce-16k-1x5", "Produce 16 KiB, 1 connection, 5 in flight", "produce", 16384, 1, 5, 0.5, 1.3),
+    Load("produce-16k-8x5", "Produce 16 KiB, 8 connections, 5 in flight", "produce", 16384, 8, 5, 0.5, 1.3),
+    Load("produce-1m-2x5", "Produce 1 MB, 2 connections, 5 in flight", "produce", 1_000_000, 2, 5),
+    Load("fetch-1m-1", "Fetch 1 MiB, 1 connection", "fetch", MIB, 1, 1),
+    Load("fetch-256k-8", "Fetch 256 KiB, 8 connections", "fetch", 256 * 1024, 8, 1),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run took."""
+
+    requests: int
+    seconds: float
+    cpu_s: float
+    client_cpu_s: float
+
+    @property
+    def per_s(self) -> float:
+        return self.requests / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_s / self.requests * 1e6
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A file of ready requests, what their answers must be, and how large one answer is."""
+
+    frames: Path
+    expected: Answer
+    answer_bytes: int
+
+
+class Programs:
+    """The two C programs, compiled into `scratch`. Raises BenchmarkError without a C compiler."""
+
+    def __init__(self, scratch: Path) -> None:
+        self.scratch = scratch
+        self.client = _compiled(scratch, "ready_frames")
+        self.no_broker = _compiled(scratch, "no_broker")
+
+    def run_client(
+        self, port: int, load: Load, ready: Prepared, *, seconds: float, cpu_s: Callable[[], float]
+    ) -> Measured:
+        """Puts one load on whatever listens at the port; `cpu_s` says how much CPU that has used so far."""
+        most = _WRITTEN_BYTES_MOST // load.payload_bytes if load.kind == "produce" else 1 << 40
+        numbers = (port, load.connections, load.in_flight, seconds, most, ready.expected.least_bytes)
+        errors_at = ",".join(map(str, ready.expected.errors_at))
+        command = [str(self.client), *map(str, numbers), str(int(ready.expected.offsets_rise)), errors_at]
+        before_s = cpu_s()
+        done = subprocess.run([*command, str(ready.frames)], capture_output=True, check=False)
+        used_s = cpu_s() - before_s
+        if done.returncode != 0:
+            raise WrongAnswerError(done.stderr.decode().strip())
+        found = json.loads(done.stdout)
+        return Measured(found["requests"], found["seconds"], used_s, found["cpu_s"])
+
+    def run_floor(self, load: Load, ready: Prepared, *, seconds: float) -> Measured:
+        """The same requests on a program that only receives, writes or sends the bytes."""
+        mode = {"api": "answer", "produce": "append", "fetch": "send"}[load.kind]
+        file = self.scratch / "floor"
+        if mode == "send":
+            file.write_bytes(bytes(_READ_BYTES))
+        floor = Prepared(ready.frames, Answer(ready.expected.errors_at), ready.answer_bytes)
+        command = [str(self.no_broker), str(ready.answer_bytes), mode, str(file)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            return self.run_client(port, load, floor, seconds=seconds, cpu_s=lambda: tree_cpu_s(process.pid))
+        finally:
+            process.kill()
+            process.communicate()
+            file.unlink(missing_ok=True)
+
+
+@contextmanager
+def prepared(port: int, load: Load, topic: str, scratch: Path) -> Iterator[Prepared]:
+    """The topic and the requests of a load; the topic is deleted at the end, for its log is held in memory.
+
+    One answer of each kind is read and checked here, whole.
+    """
+    admin = Admin(port)
+    frames_file = scratch / f"{topic}.frames"
+    try:
+        if load.kind != "api":
+            admin.create(topic, {})
+        frames, expected, answer = _KINDS[load.kind](admin, load, topic)
+        frames_file.write_bytes(b"".join(frames))
+        yield Prepared(frames_file, expected, len(answer) - 4)
+    finally:
+        frames_file.unlink(missing_ok=True)
+        if load.kind != "api":
+            admin.delete(topic)
+        admin.close()
+
+
+def _api(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, bytes]:  # noqa: ARG001
+    frame = api_versions_frame(load.payload_bytes)
+    return [frame], API_VERSIONS_ANSWER, admin.send(frame, API_VERSIONS_ANSWER)
+
+
+def _produce(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, bytes]:
+    frame = produce_frame(topic, batch_of(load.payload_bytes))
+    expected = produce_answer(topic)
+    return [frame], expected, admin.send(frame, expected)
+
+
+def _fetch(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, bytes]:
+    """Fills the topic, then asks for pieces of it. The records of each answer are what was produced."""
+    batch = batch_of(_READ_BATCH_BYTES)
+    records = int.from_bytes(batch[57:61], "big")
+    fill = produce_frame(topic, batch)
+    for _ in range(_READ_BYTES // len(batch)):
+        admin.send(fill, produce_answer(topic))
+    expected = fetch_answer(topic, load.payload_bytes)
+    batches = load.payload_bytes // len(batch)
+    frames = [
+        fetch_frame(topic, first * records, load.payload_bytes)
+        for first in range(0, _READ_BYTES // len(batch), batches)
+    ]
+    for frame in frames:
+        answer = admin.send(frame, expected)
+        found = records_in(topic, answer)
+        # What a broker writes into a batch (base offset, leader epoch) stands before byte 16.
+        pieces = [found[at + 16 : at + len(batch)] for at in range(0, len(found), len(batch))]
+        if pieces != [batch[16:]] * batches:
+            raise WrongAnswerError("Fetch is answered with other records than were produced")
+    return frames, expected, answer
+
+
+_KINDS = {"api": _api, "produce": _produce, "fetch": _fetch}
+
+
+def _compiled(scratch: Path, name: str) -> Path:
+    program = scratch / name
+    try:
+        done = subprocess.run(
+            ["cc", "-O2", "-o", str(program), str(_HERE / f"{name}.c")],
+            capture_output=True,
+            check=False,
+        )
+    except FileNotFoundError as missing:
+        raise BenchmarkError("there is no C compiler (cc) to compile the client with") from missing
+    if done.returncode != 0:
+        raise BenchmarkError(f"cc {name}.c: {done.stderr.decode()[-1000:]}")
+    return program
