@@ -60,11 +60,11 @@ class DelayedProduce(DelayedOperation):
         if partition is None:
             awaited.error = self._missing(where)
             awaited.pending = False
-        elif not partition.is_leader:
+        elif not partition.state.is_leader:
             awaited.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             awaited.pending = False
         elif partition.log.high_watermark >= awaited.required_offset:
-            enough = len(partition.isr) >= partition.min_in_sync_replicas
+            enough = len(partition.state.isr.maximal) >= partition.min_in_sync_replicas
             awaited.error = ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             awaited.pending = False
 

@@ -31,24 +31,22 @@ class Deletion:
 
 class DelayedDeleteRecords(DelayedOperation):
     """A DeleteRecords request that waits for followers. `missing` says what is wrong with a partition that is
-    gone, `is_alive` which brokers count.
+    gone.
     """
 
-    __slots__ = ("_answer", "_is_alive", "_missing", "_replicas", "deletions")
+    __slots__ = ("_answer", "_missing", "_replicas", "deletions")
 
     def __init__(
         self,
         due_ms: int,
         replicas: Replicas,
         deletions: Mapping[tuple[str, int], Deletion],
-        is_alive: Callable[[int], bool],
         missing: Callable[[tuple[str, int]], ErrorCode],
         answer: Callable[[Mapping[tuple[str, int], Deletion]], None],
     ) -> None:
         super().__init__(due_ms)
         self._replicas = replicas
         self.deletions = deletions
-        self._is_alive = is_alive
         self._missing = missing
         self._answer = answer
 
@@ -61,13 +59,13 @@ class DelayedDeleteRecords(DelayedOperation):
 
     def _look(self, where: tuple[str, int], deletion: Deletion) -> None:
         partition = self._replicas.partitions.get(where)
-        if partition is None or not partition.is_leader:
+        if partition is None or not partition.state.is_leader:
             gone = self._missing(where) if partition is None else ErrorCode.NOT_LEADER_OR_FOLLOWER
             deletion.error = gone
             deletion.low_watermark = INVALID_LOW_WATERMARK
             deletion.pending = False
             return
-        low_watermark = partition.low_watermark(self._is_alive)
+        low_watermark = partition.low_watermark()
         if low_watermark >= deletion.required_offset:
             deletion.error = ErrorCode.NONE
             deletion.low_watermark = low_watermark

@@ -1,14 +1,19 @@
-"""One partition on this broker: who leads it, in which epoch, and how far it is replicated.
+"""One partition on this broker: its role, its log, and how far its followers have replicated it.
 
-Rules: Kafka's `Partition`. The controller says who leads (LeaderAndIsr, fenced by the leader epoch); the
-high watermark is the smallest log end offset of the in-sync replicas and never goes back on a leader. How
-followers report their progress is replication's matter: `follower_end_offsets` and `follower_start_offsets`
-hold what they said.
+Rules: Kafka's `Partition`. The controller says who leads (LeaderAndIsr, fenced by the leader epoch). A leader
+records what its followers fetch and moves the high watermark. The decisions are pure functions in `isr`,
+`high_watermark` and `alter_partition`; this module applies them under locks.
+
+Locks: a partition's lock comes first, then its log's. `state` and `log` are replaced under both, so either
+lock is enough to read them. An append or a read takes the log's lock only, and checks inside it that the log
+is still the partition's: a future log may have taken its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
@@ -16,18 +21,18 @@ from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition, decode_uuid
 from klog.metadata.control_requests import LeaderAndIsrPartition
 from klog.protocol.error_codes import ErrorCode
+from klog.replication import high_watermark
+from klog.replication.follower import FollowerFetch, FollowerState, after_fetch, at_epoch_start
+from klog.replication.partition_state import ANY_EPOCH, PartitionState, state_of
 from klog.storage.log.append_values import Origin
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
 
-NO_LEADER = -1
 CONSUMER = -1
-ANY_EPOCH = -1
-_NO_EPOCH_START = -1
 _HIGH_WATERMARK = -1  # as the offset of DeleteRecords
 
 
 class Replicas(Protocol):
-    """Where this broker's replicas are found; the map is replaced when one comes or goes."""
+    """The replicas of this broker; the map is replaced when one comes or goes."""
 
     @property
     def partitions(self) -> Mapping[tuple[str, int], Partition]:
@@ -35,93 +40,129 @@ class Replicas(Protocol):
 
 
 class PartitionError(KlogError):
-    """What a request is answered for one partition."""
+    """A request is refused for one partition, with this error code."""
 
     def __init__(self, error: ErrorCode, what: str = "") -> None:
         super().__init__(what or error.name)
         self.error = error
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all partitions of a broker share.
+
+    `clock_ms` is a clock that is never set back. `alive` gives the brokers that are registered.
+    `max_lag_ms` is `replica.lag.time.max.ms`.
+    """
+
+    broker_id: int
+    clock_ms: Callable[[], int]
+    alive: Callable[[], Container[int]]
+    max_lag_ms: int
+
+
 class Partition:
-    """A replica of this broker. The log's lock guards every change."""
+    """A replica of this broker. Safe for threads."""
 
     def __init__(
-        self, where: TopicPartition, broker_id: int, log: PartitionLog, topic_id: str | None
+        self,
+        topic_partition: TopicPartition,
+        surroundings: Surroundings,
+        log: PartitionLog,
+        topic_id: str | None,
     ) -> None:
-        self.where = where
-        self.broker_id = broker_id
+        self.topic_partition = topic_partition
+        self.lock = threading.RLock()
         self.log = log
+        self.state = PartitionState()
         self.topic_id: UUID | None = None
+        self._surroundings = surroundings
+        # By broker id, empty on a follower. Changed under the partition's lock.
+        self.followers: dict[int, FollowerState] = {}
         self.identify(topic_id)
-        self.leader = NO_LEADER
-        self.leader_epoch = -1
-        self.partition_epoch = -1
-        self.controller_epoch = -1
-        self.isr: tuple[int, ...] = ()
-        self.replicas: tuple[int, ...] = ()
-        self.is_leader = False
-        self.epoch_start_offset = _NO_EPOCH_START  # the log's end when this broker became leader
-        self.follower_end_offsets: dict[int, int] = {}
-        self.follower_start_offsets: dict[int, int] = {}
 
     def __repr__(self) -> str:
-        role = "leader" if self.is_leader else f"follower of {self.leader}"
-        return f"Partition({self.where}, {role}, epoch {self.leader_epoch})"
+        state = self.state
+        role = "leader" if state.is_leader else f"follower of {state.leader}"
+        return f"Partition({self.topic_partition}, {role}, epoch {state.leader_epoch})"
 
     def identify(self, topic_id: str | None) -> bool:
-        """Learn the topic's id, as the tree has it in text; False where another one is known."""
+        """Take the topic's id, in text form, if none is known; False if another one is known."""
         if topic_id is None:
             return True
-        told = UUID(bytes=decode_uuid(topic_id))
+        given = UUID(bytes=decode_uuid(topic_id))
         if self.topic_id is None:
-            self.topic_id = told
-        return self.topic_id == told
+            self.topic_id = given
+        return self.topic_id == given
 
-    # -- the controller's word -------------------------------------------------------------------------------
+    # -- the role --------------------------------------------------------------------------------------------
 
-    def apply(self, state: LeaderAndIsrPartition) -> bool:
-        """Lead or follow as the controller says; whether the leader epoch is new. The caller fences it."""
-        with self.log.lock:
-            is_new_epoch = state.leader_epoch > self.leader_epoch
-            self.leader = state.leader
-            self.leader_epoch = state.leader_epoch
-            self.partition_epoch = state.partition_epoch
-            self.controller_epoch = state.controller_epoch
-            self.replicas = state.replicas
-            self.is_leader = state.leader == self.broker_id
-            self.isr = state.isr if self.is_leader else ()
-            if self.is_leader:
-                if is_new_epoch:
-                    self.follower_end_offsets.clear()
-                    self.follower_start_offsets.clear()
-                    self.epoch_start_offset = self.log.log_end_offset
-                    # Recorded before anything is appended, so that a follower can be told where it starts.
-                    self.log.assign_epoch(state.leader_epoch, self.log.log_end_offset)
-                self.advance_high_watermark()
-            else:
-                self.epoch_start_offset = _NO_EPOCH_START
-            return is_new_epoch
+    def apply(self, request: LeaderAndIsrPartition) -> None:
+        """Lead or follow in a leader epoch that is newer than the present one; the caller has checked that.
 
-    def check_epoch(self, current_leader_epoch: int) -> None:
-        """Fence a request by the leader epoch that its sender knows (KIP-320). Raises `PartitionError`."""
-        if current_leader_epoch in (ANY_EPOCH, self.leader_epoch):
-            return
-        if current_leader_epoch < self.leader_epoch:
-            raise PartitionError(ErrorCode.FENCED_LEADER_EPOCH)
-        raise PartitionError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        If it raises (`OSError`, `StorageError`), the role is as it was.
+        """
+        with self.lock, self.log.lock:
+            log, old = self.log, self.state
+            state = state_of(request, self._surroundings.broker_id, log.log_end_offset)
+            followers: dict[int, FollowerState] = {}
+            if state.is_leader:
+                # Written before anything is appended, so that followers can ask where the epoch starts.
+                log.assign_epoch(state.leader_epoch, state.epoch_start_offset)
+                followers = at_epoch_start(
+                    self._remote_replicas(state),
+                    state.isr.committed,
+                    self.followers if old.is_leader else {},
+                    state.epoch_start_offset,
+                    self._surroundings.clock_ms(),
+                )
+            self.state = state
+            self.followers = followers
+            if state.is_leader:
+                self._advance_high_watermark(log)
+
+    def _remote_replicas(self, state: PartitionState) -> list[int]:
+        everyone = dict.fromkeys((*state.assignment.replicas, *state.isr.committed))
+        return [replica_id for replica_id in everyone if replica_id != self._surroundings.broker_id]
+
+    def replace_log(self, future: PartitionLog) -> bool:
+        """Let a future log take the log's place; False if it does not end where the log ends.
+
+        Every append goes to exactly one of the two. The log that was replaced stays open and belongs to the
+        caller.
+        """
+        with self.lock, self.log.lock, future.lock:
+            log = self.log
+            if future.log_end_offset != log.log_end_offset:
+                return False
+            future.set_high_watermark(log.high_watermark)
+            self.log = future
+            return True
+
+    def lock_log(self) -> PartitionLog:
+        """Enter the lock of the partition's log; the caller leaves it with `log.lock.release()`."""
+        while True:
+            log = self.log
+            log.lock.acquire()
+            if log is self.log:
+                return log
+            log.lock.release()
 
     def require_epoch(self, current_leader_epoch: int, *, leader_only: bool) -> PartitionLog:
-        """The log, where this broker is in the sender's epoch, and leads if it must. Raises
-        `PartitionError`.
+        """The log, if the sender knows the present leader epoch, and if this broker leads or need not lead.
+
+        Raises `PartitionError`.
         """
-        if current_leader_epoch not in (ANY_EPOCH, self.leader_epoch):
-            self.check_epoch(current_leader_epoch)
-        if leader_only and not self.is_leader:
+        state = self.state
+        error = state.epoch_error(current_leader_epoch)
+        if error:
+            raise PartitionError(error)
+        if leader_only and not state.is_leader:
             raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.log
 
     def require_leader(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
-        """The log, where this broker leads in the sender's epoch. Raises `PartitionError`."""
+        """The log, if this broker leads in the epoch that the sender knows. Raises `PartitionError`."""
         return self.require_epoch(current_leader_epoch, leader_only=True)
 
     # -- writing and reading ---------------------------------------------------------------------------------
@@ -129,53 +170,97 @@ class Partition:
     @property
     def min_in_sync_replicas(self) -> int:
         """`min.insync.replicas`, but never more than there are replicas (KAFKA-16541)."""
-        return min(self.log.config.min_insync_replicas, len(self.replicas) or 1)
+        return min(self.log.config.min_insync_replicas, len(self.state.assignment.replicas) or 1)
 
     def append(
         self, data: memoryview, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> tuple[AppendInfo, bool]:
-        """Write records as the leader; what was done, and whether the high watermark moved.
+        """Write records as the leader; what was written, and whether the high watermark moved.
 
-        Raises `PartitionError`, `AppendError`, `OSError`.
+        `now_ms` is the wall clock's. Raises `PartitionError`, `AppendError`, `OSError`, `StorageError`.
         """
-        log = self.log
-        with log.lock:
-            if not self.is_leader:
+        log = self.lock_log()
+        try:
+            state = self.state
+            if not state.is_leader:
                 raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if acks == -1 and len(self.isr) < self.min_in_sync_replicas:
+            if acks == -1 and len(state.isr.committed) < self.min_in_sync_replicas:
                 raise PartitionError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{len(self.isr)} in-sync replicas, at least {self.min_in_sync_replicas} are needed",
+                    f"{len(state.isr.committed)} in-sync replicas, "
+                    f"at least {self.min_in_sync_replicas} are needed",
                 )
-            info = log.append_as_leader(data, self.leader_epoch, now_ms, origin)
-            return info, self.advance_high_watermark()
+            info = log.append_as_leader(data, state.leader_epoch, now_ms, origin)
+            return info, self._advance_high_watermark(log)
+        finally:
+            log.lock.release()
 
-    def advance_high_watermark(self) -> bool:
-        """Move the high watermark up to what all in-sync replicas have; whether it moved."""
+    def limit(self, replica_id: int, *, committed: bool) -> int:
+        """The first offset that a reader may not see."""
+        log = self.log
+        if replica_id >= 0:
+            return log.log_end_offset
+        return log.last_stable_offset if committed else log.high_watermark
+
+    # -- how far it is replicated ----------------------------------------------------------------------------
+
+    def record_fetch(
+        self, fetch: FollowerFetch, offset: int, start_offset: int, leader_end_offset: int
+    ) -> bool:
+        """Record that a follower has fetched from `offset`; whether the high watermark moved.
+
+        `start_offset` is the follower's log start offset, `leader_end_offset` this log's end at the fetch.
+        Nothing is recorded for a broker that has no replica, or if this broker does not lead.
+        """
+        with self.lock:
+            before = self.followers.get(fetch.replica_id)
+            if before is None:
+                return False
+            after = after_fetch(before, fetch, offset, start_offset, leader_end_offset)
+            self.followers[fetch.replica_id] = after
+            return after.end_offset != before.end_offset and self._advance_under_lock()
+
+    def _advance_under_lock(self) -> bool:
         log = self.log
         with log.lock:
-            end = log.log_end_offset
-            if len(self.isr) > 1:
-                known: Mapping[int, int] = self.follower_end_offsets
-                end = min(end, *(known.get(r, -1) for r in self.isr if r != self.broker_id))
-            if end <= log.high_watermark:
-                return False
-            log.set_high_watermark(end)
-            return True
+            return self._advance_high_watermark(log)
 
-    def low_watermark(self, is_alive: Callable[[int], bool]) -> int:
+    def _advance_high_watermark(self, log: PartitionLog) -> bool:
+        """Move the high watermark of a leader up to what all replicas that count have; whether it moved.
+
+        The caller holds the log's lock.
+        """
+        end_offset, before = log.log_end_offset, log.high_watermark
+        if self.followers:
+            surroundings = self._surroundings
+            end_offset = high_watermark.next_high_watermark(
+                before,
+                end_offset,
+                self.state.isr,
+                self.followers,
+                min_in_sync_replicas=self.min_in_sync_replicas,
+                alive=surroundings.alive(),
+                now_ms=surroundings.clock_ms(),
+                max_lag_ms=surroundings.max_lag_ms,
+            )
+        if end_offset <= before:
+            return False
+        log.set_high_watermark(end_offset)
+        return True
+
+    def low_watermark(self) -> int:
         """The smallest log start offset of this leader and of its followers on live brokers."""
-        start = self.log.log_start_offset
-        followers = [replica for replica in self.replicas if replica != self.broker_id and is_alive(replica)]
-        return min([start] + [self.follower_start_offsets.get(replica, -1) for replica in followers])
+        with self.lock:
+            alive = self._surroundings.alive()
+            return high_watermark.low_watermark(self.log.log_start_offset, self.followers, alive)
 
     def delete_records(self, offset: int) -> int:
-        """Move the log's start up to an offset below the high watermark (-1: up to it); the offset meant.
+        """Move the log start offset up to `offset` (-1: the high watermark); returns that offset.
 
-        Raises `PartitionError`.
+        Raises `PartitionError`, `OSError`, `StorageError`.
         """
-        log = self.log
-        with log.lock:
+        log = self.lock_log()
+        try:
             self.require_leader()
             if not log.config.delete:
                 raise PartitionError(ErrorCode.POLICY_VIOLATION, "the topic's cleanup.policy keeps records")
@@ -186,9 +271,5 @@ class Partition:
                 )
             log.advance_log_start(wanted)
             return wanted
-
-    def limit(self, replica_id: int, *, committed: bool) -> int:
-        """Up to which offset (exclusive) a reader may see records."""
-        if replica_id >= 0:
-            return self.log.log_end_offset
-        return self.log.last_stable_offset if committed else self.log.high_watermark
+        finally:
+            log.lock.release()

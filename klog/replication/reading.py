@@ -38,8 +38,8 @@ class FetchEntry(NamedTuple):
     topic_id: UUID | None = None
 
 
-class Told(Protocol):
-    """What a reader wants of one partition, and the offsets that it was told last (-1: none, or an error)."""
+class SentBefore(Protocol):
+    """What a reader wants of one partition, and the offsets that it was sent last (-1: none, or an error)."""
 
     entry: FetchEntry
     high_watermark: int
@@ -105,13 +105,13 @@ def read_all(
     return Reads(fetched, total, answer_now or total >= limits.min_bytes)
 
 
-def is_quiet(partition: Partition, told: Told, limits: FetchLimits) -> bool:
+def is_quiet(partition: Partition, before: SentBefore, limits: FetchLimits) -> bool:
     """Whether a read would find nothing but what the reader was told last.
 
     Most partitions of most fetches are quiet, so this takes no lock and makes nothing. What changes right
     after it has looked is an event, for which whoever waits looks again.
     """
-    entry, log = told.entry, partition.log
+    entry, log, state = before.entry, partition.log, partition.state
     if limits.replica_id >= 0:
         limit = log.log_end_offset
     elif limits.committed:
@@ -120,10 +120,10 @@ def is_quiet(partition: Partition, told: Told, limits: FetchLimits) -> bool:
         limit = log.high_watermark
     return (
         entry.offset == limit
-        and told.high_watermark == log.high_watermark
-        and told.log_start_offset == log.log_start_offset
-        and (partition.is_leader or not limits.leader_only)
-        and entry.current_leader_epoch in (NO_EPOCH, partition.leader_epoch)
+        and before.high_watermark == log.high_watermark
+        and before.log_start_offset == log.log_start_offset
+        and (state.is_leader or not limits.leader_only)
+        and entry.current_leader_epoch in (NO_EPOCH, state.leader_epoch)
         and entry.last_fetched_epoch in (NO_EPOCH, log.epochs.latest)
         and entry.topic_id in (None, partition.topic_id)
         and not log.closed
@@ -137,21 +137,20 @@ def read_one(
     topic_id = entry.topic_id
     if topic_id is not None and partition.topic_id is not None and topic_id != partition.topic_id:
         return Fetched(entry, ErrorCode.INCONSISTENT_TOPIC_ID)
-    log = partition.log
+    log = partition.lock_log()
     try:
-        with log.lock:
-            partition.require_epoch(entry.current_leader_epoch, leader_only=limits.leader_only)
-            if entry.last_fetched_epoch != NO_EPOCH:
-                diverging = _divergence(log, entry)
-                if diverging is not None:
-                    return Fetched(entry, diverging=diverging, read=_nothing(log))
-            read = log.read(
-                entry.offset,
-                min(entry.max_bytes, room),
-                partition.limit(limits.replica_id, committed=limits.committed),
-                at_least_one=at_least_one,
-                committed=limits.committed,
-            )
+        partition.require_epoch(entry.current_leader_epoch, leader_only=limits.leader_only)
+        if entry.last_fetched_epoch != NO_EPOCH:
+            diverging = _divergence(log, entry)
+            if diverging is not None:
+                return Fetched(entry, diverging=diverging, read=_nothing(log))
+        read = log.read(
+            entry.offset,
+            min(entry.max_bytes, room),
+            partition.limit(limits.replica_id, committed=limits.committed),
+            at_least_one=at_least_one,
+            committed=limits.committed,
+        )
     except PartitionError as refused:
         return Fetched(entry, refused.error)
     except OffsetOutOfRangeError:
@@ -160,6 +159,8 @@ def read_one(
         return Fetched(entry, ErrorCode.KAFKA_STORAGE_ERROR)
     except KlogError:
         return Fetched(entry, ErrorCode.CORRUPT_MESSAGE)
+    finally:
+        log.lock.release()
     return Fetched(entry, ErrorCode.NONE, read)
 
 
@@ -225,11 +226,13 @@ def _awaited(replicas: Replicas, found: Fetched) -> _Awaited:
 
 
 def _place_awaited(entry: FetchEntry, partition: Partition) -> _Awaited:
+    log = partition.lock_log()
     try:
-        with partition.log.lock:
-            return _Awaited(entry, *_place_of(partition.log, entry.offset))
+        return _Awaited(entry, *_place_of(log, entry.offset))
     except (KlogError, OSError):
         return _Awaited(entry, -1, -1)
+    finally:
+        log.lock.release()
 
 
 class DelayedFetch(DelayedOperation):
@@ -251,7 +254,7 @@ class DelayedFetch(DelayedOperation):
         due_ms: int,
         replicas: Replicas,
         reads: Reads,
-        quiet: Iterable[Told],
+        quiet: Iterable[SentBefore],
         limits: FetchLimits,
         read_again: Callable[[], Reads],
         answer: Callable[[Reads], None],
@@ -262,7 +265,7 @@ class DelayedFetch(DelayedOperation):
         self._awaited: dict[Hashable, _Awaited] = {
             found.entry.key: _awaited(replicas, found) for found in reads.fetched
         }
-        self._quiet: dict[Hashable, Told] = {told.entry.key: told for told in quiet}
+        self._quiet: dict[Hashable, SentBefore] = {before.entry.key: before for before in quiet}
         self._limits = limits
         self._read_again = read_again
         self._answer = answer
@@ -317,19 +320,20 @@ class DelayedFetch(DelayedOperation):
         partition = self._replicas.partitions.get(entry.key)
         if partition is None:
             return _READY
-        limits, log = self._limits, partition.log
+        limits, log = self._limits, partition.lock_log()
         try:
-            with log.lock:
-                partition.require_epoch(entry.current_leader_epoch, leader_only=limits.leader_only)
-                if entry.last_fetched_epoch != NO_EPOCH and _divergence(log, entry) is not None:
-                    return _READY
-                limit = partition.limit(limits.replica_id, committed=limits.committed)
-                if entry.offset >= limit:
-                    # Beyond the limit: the log was cut, or the limit is behind. The reader must be told.
-                    return 0 if entry.offset == limit else _READY
-                end_base, end = _place_of(log, limit)
+            partition.require_epoch(entry.current_leader_epoch, leader_only=limits.leader_only)
+            if entry.last_fetched_epoch != NO_EPOCH and _divergence(log, entry) is not None:
+                return _READY
+            limit = partition.limit(limits.replica_id, committed=limits.committed)
+            if entry.offset >= limit:
+                # Beyond the limit: the log was truncated, or the limit is behind. The reader must know.
+                return 0 if entry.offset == limit else _READY
+            end_base, end = _place_of(log, limit)
         except (KlogError, OSError):
             return _READY
+        finally:
+            log.lock.release()
         if end_base != base:
             return _READY  # an older segment: there is more behind it, nothing to wait for
         return min(max(end - start, 0), entry.max_bytes)

@@ -26,9 +26,10 @@ from klog.metadata.control_requests import (
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
-from klog.replication.partition import Partition
+from klog.replication.follower import FollowerFetch
+from klog.replication.partition import Partition, Surroundings
 from klog.replication.purgatory import Purgatory
-from klog.replication.reading import DelayedFetch
+from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, SentBefore
 from klog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -57,14 +58,15 @@ class ReplicaManager:
 
     def __init__(
         self,
-        broker_id: int,
+        surroundings: Surroundings,
         logs: Logs,
         produce_purgatory: Purgatory[DelayedProduce],
         fetch_purgatory: Purgatory[DelayedFetch],
         delete_purgatory: Purgatory[DelayedDeleteRecords],
         on_roles_changed: Callable[[Iterable[Partition]], None] = lambda _: None,
     ) -> None:
-        self.broker_id = broker_id
+        self.broker_id = surroundings.broker_id
+        self._surroundings = surroundings
         self.partitions: Mapping[tuple[str, int], Partition] = {}
         self.offline: frozenset[tuple[str, int]] = frozenset()
         self.controller_epoch = _NO_CONTROLLER
@@ -83,6 +85,31 @@ class ReplicaManager:
         if high_watermark_moved:
             self._produce_purgatory.check_and_complete(key)
             self._delete_purgatory.check_and_complete(key)
+
+    def record_fetch(
+        self, fetch: FollowerFetch, quiet: Iterable[SentBefore], fetched: Iterable[Fetched]
+    ) -> None:
+        """Record a follower's fetch in every partition that it could read, and wake whoever waits for it.
+
+        `quiet` are the partitions that had no news: the follower has all of them. To be called without any
+        log's lock.
+        """
+        for each in quiet:
+            # What it fetches is the log's end, or the partition would not be quiet.
+            self._record_fetch(fetch, each.entry, each.entry.offset)
+        for entry, error, read, diverging in fetched:
+            if not error and read is not None and diverging is None:
+                self._record_fetch(fetch, entry, read.log_end_offset)
+
+    def _record_fetch(self, fetch: FollowerFetch, entry: FetchEntry, leader_end_offset: int) -> None:
+        key = entry.key
+        partition = self.partitions.get(key)
+        if partition is None:
+            return
+        if partition.record_fetch(fetch, entry.offset, entry.log_start_offset, leader_end_offset):
+            self._produce_purgatory.check_and_complete(key)
+            self._fetch_purgatory.check_and_complete(key)
+        self._delete_purgatory.check_and_complete(key)
 
     def _role_changed(self, key: tuple[str, int]) -> None:
         self._produce_purgatory.check_and_complete(key)
@@ -118,7 +145,7 @@ class ReplicaManager:
         if changed:
             self._on_roles_changed(changed)
         for partition in changed:
-            self._role_changed(partition.where)
+            self._role_changed(partition.topic_partition)
         return ControlResponse(ErrorCode.NONE, errors)
 
     def _apply(
@@ -138,13 +165,13 @@ class ReplicaManager:
                 # Maybe it is in a directory that failed before it was known what is in there.
                 self.offline |= {where}
             return ErrorCode.KAFKA_STORAGE_ERROR, None
-        partition = self.partitions.get(where) or Partition(where, self.broker_id, log, log.topic_id)
+        partition = self.partitions.get(where) or Partition(where, self._surroundings, log, log.topic_id)
         if not partition.identify(topic_id):
             logger.error("%s is another topic's: its id is %s, not %s", log.directory, log.topic_id, topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID, None
-        if state.leader_epoch < partition.leader_epoch:
+        if state.leader_epoch < partition.state.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH, None
-        if state.leader_epoch == partition.leader_epoch:
+        if state.leader_epoch == partition.state.leader_epoch:
             return ErrorCode.NONE, None  # heard before: a repeated request must change nothing
         if where not in self.partitions:
             added[where] = partition
@@ -180,9 +207,8 @@ class ReplicaManager:
         partition = self.partitions.get(state.partition)
         if partition is None or state.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
             return ErrorCode.NONE
-        return (
-            ErrorCode.NONE if state.leader_epoch >= partition.leader_epoch else ErrorCode.FENCED_LEADER_EPOCH
-        )
+        is_fenced = state.leader_epoch < partition.state.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.NONE
 
     # -- failing directories ---------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.topics import topic_names, topics_to_delete
 from klog.metadata.values import BrokerRegistration
+from klog.replication.partition import Surroundings
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import ControlChannel
 from klog.server.broker_state import BrokerState
@@ -208,7 +209,12 @@ class Broker:
         self.waiting.timer.start()
         closing.callback(self.waiting.timer.stop)
         self._replicas = ReplicaManager(
-            self.identity.broker_id,
+            Surroundings(
+                self.identity.broker_id,
+                monotonic_ms,
+                lambda: self.cache.snapshot.brokers,
+                self._static.number("replica.lag.time.max.ms"),
+            ),
             ServedLogs(self.logs, self.cleaner, self._read_topic_config),
             self.waiting.produce,
             self.waiting.fetch,

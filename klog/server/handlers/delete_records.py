@@ -47,7 +47,6 @@ class DeleteRecordsHandler:
             self._clock_ms() + milliseconds(asked.timeout),
             whereabouts.replicas,
             deletions,
-            whereabouts.is_alive,
             whereabouts.missing,
             lambda outcome: _answer(request, outcome),
         )
@@ -67,7 +66,7 @@ class DeleteRecordsHandler:
             return _failed(refused.error)
         except (OSError, StorageError):
             return _failed(ErrorCode.KAFKA_STORAGE_ERROR)
-        return Deletion(required_offset, partition.low_watermark(whereabouts.is_alive))
+        return Deletion(required_offset, partition.low_watermark())
 
 
 def _failed(error: ErrorCode) -> Deletion:

@@ -3,7 +3,7 @@
 Rules: Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`; KIP-74 (sizes), KIP-98
 (isolation), KIP-227 (sessions), KIP-320 and KIP-595 (leader epochs, diverging logs), KIP-392 (consumers that
 read from followers), KIP-516 (topic ids), KIP-951 (the new leader along with an error). Records go out as
-slices of the segments' files. What followers tell of their progress by fetching is replication's matter.
+slices of the segments' files. A follower's fetch also tells the replica manager how far the follower is.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from klog.protocol.fetch_response import (
 )
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
+from klog.replication.follower import FollowerFetch
 from klog.replication.partition import CONSUMER
 from klog.replication.purgatory import Purgatory
 from klog.replication.reading import (
@@ -98,6 +99,10 @@ class FetchHandler:
         )
         pending = _Pending(request, fetch, context, self._limits(version, fetch))
         reads = self._read(pending)
+        if fetch.replica_id >= 0:
+            # Here, so that partitions without news count too, and before the answer waits for some.
+            follower = FollowerFetch(fetch.replica_id, fetch.replica_epoch, self._clock_ms())
+            self._whereabouts.replicas.record_fetch(follower, pending.quiet, reads.fetched)
         if reads.answer_now or fetch.max_wait_ms <= 0:
             self._answer(pending, reads)
             return

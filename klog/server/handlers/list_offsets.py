@@ -16,7 +16,8 @@ from klog.formats.errors import CorruptRecordError, StorageError
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.offset_times import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_TIERED, MAX_TIMESTAMP
-from klog.replication.partition import ANY_EPOCH, CONSUMER, Partition, PartitionError
+from klog.replication.partition import CONSUMER, Partition, PartitionError
+from klog.replication.partition_state import ANY_EPOCH
 from klog.server.handlers.answers import entity_of, part, send_answer
 from klog.server.handlers.segment_offsets import as_consumers_see, newest_starts
 from klog.server.handlers.whereabouts import Key, Whereabouts
@@ -148,8 +149,8 @@ def _offset(partition: Partition, timestamp: int, epoch: int, asker: _Asker) -> 
         partition.require_epoch(epoch, leader_only=asker.replica_id != DEBUGGING_REPLICA)
         is_client = asker.replica_id == CONSUMER
         limit = partition.limit(CONSUMER, committed=committed) if is_client else log.log_end_offset
-        is_behind = is_client and partition.epoch_start_offset > log.high_watermark
-        leader_epoch = partition.leader_epoch
+        is_behind = is_client and partition.state.epoch_start_offset > log.high_watermark
+        leader_epoch = partition.state.leader_epoch
     if timestamp in _STARTS:
         return earliest(log)
     if timestamp == LATEST:

@@ -49,10 +49,6 @@ class Whereabouts:
         """Whether the cluster has the topic."""
         return topic in self._metadata.snapshot.topics
 
-    def is_alive(self, broker_id: int) -> bool:
-        """Whether a broker is registered."""
-        return broker_id in self._metadata.snapshot.brokers
-
     def topic_name(self, topic_id: UUID) -> str | None:
         """The topic of an id; None where this broker knows none."""
         snapshot = self._metadata.snapshot
@@ -86,7 +82,7 @@ class Whereabouts:
         snapshot = self._metadata.snapshot
         partition = self.replicas.partitions.get(key)
         if partition is not None:
-            hint = LeaderHint(partition.leader, partition.leader_epoch)
+            hint = LeaderHint(partition.state.leader, partition.state.leader_epoch)
         else:
             state = snapshot.topics.get(key[0], {}).get(key[1])
             hint = NO_LEADER if state is None else LeaderHint(state.leader, state.leader_epoch)

@@ -95,13 +95,13 @@ class BrokerMetrics:
 
     def _partition_metrics(self, broker: Broker) -> Iterator[Metric]:
         partitions = list(broker.replicas.partitions.values())
-        hosted = {partition.where.topic for partition in partitions}
+        hosted = {partition.topic_partition.topic for partition in partitions}
         yield from traffic_metrics(*broker.traffic.read(hosted))
         leaders = under = below = at_minimum = 0
         for number, partition in enumerate(partitions):
             if number % _PARTITIONS_A_TURN == 0:
                 self._pause()
-            if partition.is_leader:
+            if partition.state.is_leader:
                 leaders += 1
                 missing, spare = _in_sync(partition)
                 under += missing > 0
@@ -124,8 +124,9 @@ def _moment(broker: Broker) -> _Moment:
 
 def _in_sync(partition: Partition) -> tuple[int, int]:
     """How many replicas are missing, and how many are there beyond those that must be."""
-    in_sync = len(partition.isr)
-    return len(partition.replicas) - in_sync, in_sync - partition.min_in_sync_replicas
+    state = partition.state
+    in_sync = len(state.isr.committed)
+    return len(state.assignment.replicas) - in_sync, in_sync - partition.min_in_sync_replicas
 
 
 def _network_metrics(broker: Broker, now: _Moment, before: _Moment, seconds: float) -> Iterator[Metric]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from klog.config.topic import default_topic_config
@@ -23,9 +23,11 @@ from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.messages import build, decode_response, encode_request, request_class, request_struct
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
-from klog.replication.partition import Partition
+from klog.replication.follower import FollowerFetch
+from klog.replication.isr import IsrState
+from klog.replication.partition import Partition, Surroundings
 from klog.replication.purgatory import Purgatory, Timer
-from klog.replication.reading import DelayedFetch
+from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.whereabouts import Whereabouts
 from klog.server.traffic import Traffic
@@ -35,6 +37,7 @@ from klog.storage.log.partition_log import PartitionLog
 
 BROKER = 1
 OTHER_BROKER = 2
+MAX_LAG_MS = 30_000
 LISTENER = "PLAINTEXT"
 TOPIC = "orders"
 TOPIC_ID = "t0p1cAAAAAAAAAAAAAAAAA"
@@ -155,7 +158,11 @@ class Broker:
         self.logs = Logs(self.root, self.clock, self.configs)
         self.metadata = MetadataCache()
         self.replicas = ReplicaManager(
-            BROKER, self.logs, self.produce_purgatory, self.fetch_purgatory, self.delete_purgatory
+            Surroundings(BROKER, self.clock, lambda: self.metadata.snapshot.brokers, MAX_LAG_MS),
+            self.logs,
+            self.produce_purgatory,
+            self.fetch_purgatory,
+            self.delete_purgatory,
         )
         self.whereabouts = Whereabouts(self.replicas, self.metadata)
         self.traffic = Traffic()
@@ -218,9 +225,24 @@ class Broker:
         _, moved = replica.append(memoryview(data), -1, self.clock(), Origin.COORDINATOR)
         self.replicas.appended((topic, partition), high_watermark_moved=moved)
 
+    def follow(self, offset: int, *, start_offset: int = 0, topic=TOPIC, partition=0) -> None:
+        """The other broker fetches from this offset."""
+        entry = FetchEntry((topic, partition), offset, 1 << 20, log_start_offset=start_offset)
+        limits = FetchLimits(1, 1 << 20, OTHER_BROKER)
+        found = read_one(
+            self.replicas.partitions[topic, partition], entry, limits, 1 << 20, at_least_one=True
+        )
+        self.replicas.record_fetch(FollowerFetch(OTHER_BROKER, -1, self.clock()), (), [found])
+
     def pass_time(self, milliseconds: int) -> None:
         self.clock.now_ms += milliseconds
         self.timer.advance()
+
+
+def set_isr(partition: Partition, *isr: int) -> None:
+    """The controller has confirmed another ISR."""
+    with partition.lock, partition.log.lock:
+        partition.state = replace(partition.state, isr=IsrState(isr))
 
 
 def batch(value=b"v" * 20, *, now_ms=1_700_000_000_000, records=1, key=b"k", **fields) -> bytearray:

@@ -103,7 +103,7 @@ def test_who_cannot_delete_says_why(broker: Broker) -> None:
     broker.tell(partition=0, leader=OTHER_BROKER)
     broker.lead(partition=1, leader=OTHER_BROKER, replicas=(BROKER, OTHER_BROKER))
     failed = broker.lead(partition=2)
-    broker.replicas.directory_failed([failed.where])
+    broker.replicas.directory_failed([failed.topic_partition])
     assert results(send(broker, dict.fromkeys(range(4), 0))) == [
         (0, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
         (1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1),
@@ -117,16 +117,13 @@ class TestFollowers:
     def partition(self, broker):
         partition = broker.lead(replicas=(BROKER, OTHER_BROKER))
         broker.append(5)
-        partition.follower_end_offsets[OTHER_BROKER] = 5
-        partition.follower_start_offsets[OTHER_BROKER] = 0
-        partition.advance_high_watermark()
+        broker.follow(5)
         return partition
 
     def test_the_answer_waits_for_live_followers(self, broker, partition) -> None:
         request = send(broker, {0: 3})
         assert (request.answered, partition.log.log_start_offset) == (False, 3)
-        partition.follower_start_offsets[OTHER_BROKER] = 3
-        broker.delete_purgatory.check_and_complete(partition.where)
+        broker.follow(5, start_offset=3)
         assert results(request) == [(0, ErrorCode.NONE, 3)]
 
     def test_time_over_is_a_timeout_with_the_low_watermark_of_the_request(self, broker, partition) -> None:

@@ -240,12 +240,11 @@ class TestWaiting:
         assert errors == [ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE]
 
     def test_records_that_are_not_replicated_are_no_reason_to_answer(self, broker, handler) -> None:
-        partition = broker.lead(replicas=(BROKER, OTHER_BROKER))
+        broker.lead(replicas=(BROKER, OTHER_BROKER))
         request = fetch(handler, max_wait_ms=500)
         (written,) = broker.append()
         assert not request.answered
-        partition.follower_end_offsets[OTHER_BROKER] = 1
-        broker.replicas.appended(partition.where, high_watermark_moved=partition.advance_high_watermark())
+        broker.follow(1)
         assert bytes(fetched(request).records) == written
 
     def test_losing_leadership_ends_the_waiting(self, broker, handler) -> None:
@@ -257,7 +256,7 @@ class TestWaiting:
     def test_a_failed_directory_ends_the_waiting(self, broker, handler) -> None:
         partition = broker.lead()
         request = fetch(handler, max_wait_ms=500)
-        broker.replicas.directory_failed([partition.where])
+        broker.replicas.directory_failed([partition.topic_partition])
         assert fetched(request).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     def test_a_roll_ends_the_waiting_with_what_there_is(self, broker, handler) -> None:
@@ -275,13 +274,12 @@ class TestWaiting:
         assert (found.error_code, found.high_watermark, len(found.records)) == (ErrorCode.NONE, 0, 0)
 
     def test_a_fetch_below_a_limit_that_holds_it_back_waits_for_the_limit(self, broker, handler) -> None:
-        partition = broker.lead(replicas=(BROKER, OTHER_BROKER))
+        broker.lead(replicas=(BROKER, OTHER_BROKER))
         broker.append(3)
         request = fetch(handler, wants(offset=0), max_wait_ms=500, min_bytes=2 * len(batch()))
         for end in (1, 2):
             assert not request.answered
-            partition.follower_end_offsets[OTHER_BROKER] = end
-            broker.replicas.appended(partition.where, high_watermark_moved=partition.advance_high_watermark())
+            broker.follow(end)
         assert len(fetched(request).records) == 2 * len(batch())
 
 
@@ -424,7 +422,7 @@ class TestWhereThePartitionIsNot:
 
     def test_a_storage_error_is_not_leader_to_old_clients(self, broker, handler) -> None:
         partition = broker.lead()
-        broker.replicas.directory_failed([partition.where])
+        broker.replicas.directory_failed([partition.topic_partition])
         errors = [fetched(fetch(handler, version=version)).error_code for version in (5, 6)]
         assert errors == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR]
 

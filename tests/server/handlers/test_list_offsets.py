@@ -112,8 +112,7 @@ class TestWhatAClientMaySee:
         """Offsets 0 to 4, of which 0 to 2 are replicated."""
         partition = broker.lead(replicas=(BROKER, OTHER_BROKER))
         append_at(broker, *(START_MS + 10 * n for n in range(5)))
-        partition.follower_end_offsets[OTHER_BROKER] = 3
-        partition.advance_high_watermark()
+        broker.follow(3)
         return partition
 
     def test_clients_see_up_to_the_high_watermark_followers_all(self, handler, partition) -> None:
@@ -146,8 +145,7 @@ class TestWhatAClientMaySee:
         assert offset(handler, timestamp, replica_id=OTHER_BROKER)[0] == ErrorCode.NONE
         assert offset(handler, EARLIEST)[0] == ErrorCode.NONE
         assert offset(handler, START_MS)[2] == 0, "what is replicated can be told"
-        partition.follower_end_offsets[OTHER_BROKER] = 5
-        partition.advance_high_watermark()
+        broker.follow(5)
         assert offset(handler, timestamp)[0] == ErrorCode.NONE
 
 
@@ -157,7 +155,7 @@ class TestWhereThePartitionIsNot:
         broker.tell(leader=OTHER_BROKER)
         assert offset(handler) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1)
         partition = broker.lead()
-        broker.replicas.directory_failed([partition.where])
+        broker.replicas.directory_failed([partition.topic_partition])
         assert offset(handler)[0] == ErrorCode.KAFKA_STORAGE_ERROR
 
     def test_only_the_leader_answers_unless_a_tool_asks(self, broker, handler) -> None:
@@ -184,7 +182,7 @@ class TestWhereThePartitionIsNot:
 
         monkeypatch.setattr(partition.log.segments.active, "batch_at", fails)
         assert offset(handler, START_MS)[0] == ErrorCode.KAFKA_STORAGE_ERROR
-        assert [where for where, _ in broker.logs.background.failures] == [partition.where]
+        assert [where for where, _ in broker.logs.background.failures] == [partition.topic_partition]
 
     def test_a_damaged_batch_is_told(self, broker, handler) -> None:
         partition = broker.lead()

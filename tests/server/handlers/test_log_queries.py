@@ -72,7 +72,7 @@ class TestOffsetForLeaderEpoch:
         assert self.ask(broker, 0, current=6)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
         broker.lead(epoch=6, leader=OTHER_BROKER, replicas=(BROKER, OTHER_BROKER))
         assert self.ask(broker, 0)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        broker.replicas.directory_failed([partition.where])
+        broker.replicas.directory_failed([partition.topic_partition])
         assert self.ask(broker, 0)[0] == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -170,7 +170,7 @@ class TestDescribeLogDirs:
 
     def test_a_log_without_a_replica_has_no_lag(self, broker) -> None:
         partition = broker.lead()
-        broker.replicas.directory_failed([partition.where])
+        broker.replicas.directory_failed([partition.topic_partition])
         (found,) = self.ask(broker, [HostedDirectory("/data", True, self.logs(broker))]).results
         assert found.topics[0].partitions[0].offset_lag == -1
 

@@ -10,9 +10,10 @@ from klog.protocol.errors import MalformedMessageError
 from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import PartitionProduced, decode_produce_response
+from klog.replication.follower import FollowerFetch
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
-from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeRequest, batch
+from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, FakeRequest, batch, set_isr
 
 LATEST = 11
 
@@ -134,7 +135,7 @@ def test_a_partition_of_a_failed_directory_is_a_storage_error(
     broker: Broker, handler: ProduceHandler
 ) -> None:
     partition = broker.lead()
-    broker.replicas.directory_failed([partition.where])
+    broker.replicas.directory_failed([partition.topic_partition])
     assert produced(send(handler)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
@@ -222,7 +223,7 @@ def test_a_disk_that_fails_is_a_storage_error_and_is_reported(
 
     monkeypatch.setattr(partition.log.segments.active, "append", fails)
     assert produced(send(handler)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert [where for where, _ in broker.logs.background.failures] == [partition.where]
+    assert [where for where, _ in broker.logs.background.failures] == [partition.topic_partition]
 
 
 def test_one_bad_partition_does_not_hold_up_the_others(broker: Broker, handler: ProduceHandler) -> None:
@@ -246,8 +247,7 @@ class TestAllInSync:
     def test_the_answer_comes_when_the_follower_has_the_records(self, broker, handler, partition) -> None:
         request = send(handler, acks=-1)
         assert not request.answered
-        partition.follower_end_offsets[OTHER_BROKER] = 1
-        broker.replicas.appended(partition.where, high_watermark_moved=partition.advance_high_watermark())
+        broker.follow(1)
         assert produced(request)[:3] == (0, ErrorCode.NONE, 0)
         assert (broker.produce_purgatory.waiting, len(broker.timer)) == (0, 0)
 
@@ -270,7 +270,7 @@ class TestAllInSync:
 
     def test_a_failed_directory_ends_the_waiting(self, broker, handler, partition) -> None:
         request = send(handler, acks=-1)
-        broker.replicas.directory_failed([partition.where])
+        broker.replicas.directory_failed([partition.topic_partition])
         assert produced(request).error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
     def test_too_few_in_sync_replicas_refuse_before_and_after_the_append(self, tmp_path) -> None:
@@ -280,11 +280,14 @@ class TestAllInSync:
         )
         partition = broker.lead(replicas=(BROKER, OTHER_BROKER))
         request = send(handler, acks=-1)
-        partition.isr = (BROKER,)
-        broker.replicas.appended(partition.where, high_watermark_moved=partition.advance_high_watermark())
+        # The follower has the record, but the ISR has shrunk when the producer's wait is looked at.
+        partition.record_fetch(FollowerFetch(OTHER_BROKER, -1, broker.clock()), 1, 0, 1)
+        set_isr(partition, BROKER)
+        broker.replicas.appended(partition.topic_partition, high_watermark_moved=True)
         assert produced(request).error_code == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         assert produced(send(handler, acks=-1)).error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert produced(send(handler, acks=1)).error_code == ErrorCode.NONE
+        assert partition.log.high_watermark == 1, "it stays while too few replicas are in sync"
 
 
 def test_what_is_no_produce_request_is_said_to_be_malformed(handler: ProduceHandler) -> None:

@@ -12,6 +12,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import PartitionFetched, decode_fetch_response
 from klog.replication import reading
+from klog.replication.partition import CONSUMER
 from klog.server.handlers import fetch as fetch_module
 from klog.server.handlers.fetch import FetchHandler
 from klog.server.handlers.fetch_sessions import FetchSessions
@@ -36,6 +37,7 @@ class Reader:
     committed: bool = False
     session_id: int = 0
     epoch: int = 0
+    replica_id: int = CONSUMER
 
     def __post_init__(self) -> None:
         self.offsets = dict.fromkeys(PARTITIONS, 0)
@@ -46,7 +48,15 @@ class Reader:
         wanted = [FetchPartition(p, -1, self.offsets[p], -1, -1, 1 << 20) for p in sorted(self.moved)]
         topics = [FetchTopic(TOPIC, TOPIC_UUID, wanted)] if wanted else []
         fetch = FetchRequest(
-            max_wait_ms, 1, 1 << 20, int(self.committed), topics, self.session_id, self.epoch
+            max_wait_ms,
+            1,
+            1 << 20,
+            int(self.committed),
+            topics,
+            self.session_id,
+            self.epoch,
+            replica_id=self.replica_id,
+            replica_epoch=7,
         )
         request = FakeRequest(1, VERSION, memoryview(encode_fetch_request(VERSION, fetch)))
         self.handler.handle(request)
@@ -90,7 +100,7 @@ def happen(broker: Broker, event: str, partition: int, epochs: dict[int, int]) -
         leader = OTHER_BROKER if event == "follow" else BROKER
         replicas = (BROKER, OTHER_BROKER) if event == "follow" else (BROKER,)
         broker.lead(partition=partition, epoch=epochs[partition], leader=leader, replicas=replicas)
-    elif not replica.is_leader:
+    elif not replica.state.is_leader:
         return
     elif event == "append":
         broker.append(partition=partition)
@@ -203,3 +213,49 @@ def test_after_its_time_a_fetch_of_quiet_partitions_is_answered_with_nothing(
     request = reader.request(max_wait_ms=500)
     broker.pass_time(501)
     assert reader.take(request) == []
+
+
+@pytest.fixture
+def follower(broker: Broker) -> Reader:
+    """Another broker that has fetched all records, but has not shown yet that it has the last ones."""
+    for partition in PARTITIONS:
+        broker.lead(partition=partition, replicas=(BROKER, OTHER_BROKER))
+        broker.append(partition=partition)
+    follower = Reader(new_handler(broker), replica_id=OTHER_BROKER)
+    follower.take(follower.request())
+    follower.offsets = dict.fromkeys(PARTITIONS, 1)
+    follower.moved = set(PARTITIONS)
+    return follower
+
+
+def test_a_follower_s_fetch_moves_the_high_watermark_before_it_waits(
+    broker: Broker, follower: Reader
+) -> None:
+    log = broker.replicas.partitions[TOPIC, 0].log
+    assert log.high_watermark == 0
+    request = follower.request(max_wait_ms=500)
+    assert (log.high_watermark, request.answered) == (1, False)
+    broker.pass_time(501)
+    assert follower.take(request) == list(PARTITIONS)
+    assert {number: seen[1] for number, seen in follower.seen.items()} == dict.fromkeys(PARTITIONS, 1)
+
+
+def test_a_follower_s_fetch_without_news_still_counts_as_progress(broker: Broker, follower: Reader) -> None:
+    quiet = broker.replicas.partitions[TOPIC, 0]
+    follower.take(follower.request())
+    follower.take(follower.request())
+    before = quiet.followers[OTHER_BROKER]
+    broker.clock.now_ms += 400
+    assert follower.take(follower.request()) == [], "nothing is news"
+    after = quiet.followers[OTHER_BROKER]
+    assert after == before._replace(last_fetch_ms=broker.clock(), last_caught_up_ms=broker.clock())
+    assert after.broker_epoch == 7
+
+
+def test_a_fetch_that_is_read_again_is_recorded_once(broker: Broker, follower: Reader) -> None:
+    request = follower.request(max_wait_ms=500)
+    recorded = broker.replicas.partitions[TOPIC, 1].followers[OTHER_BROKER]
+    broker.clock.now_ms += 400
+    broker.append(partition=1)
+    assert 1 in follower.take(request)
+    assert broker.replicas.partitions[TOPIC, 1].followers[OTHER_BROKER] == recorded
