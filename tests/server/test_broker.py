@@ -77,7 +77,7 @@ def test_a_stop_is_clean_and_the_next_start_finds_everything(tmp_path: Path, bro
         assert again.identity == (7, cluster_id)
         eventually(lambda: len(again.replicas.partitions) == 3)
         partition = again.replicas.partitions[where]
-        assert partition.is_leader
+        assert partition.state.is_leader
         assert partition.log.log_end_offset == 2
         eventually(lambda: partition.log.high_watermark == 2)
     finally:
@@ -98,7 +98,7 @@ def test_a_new_partition_waits_for_a_store_that_is_away_and_is_led_then(
     monkeypatch.setattr(broker.store, "wait_connected", monkeypatch.undo)
     make_topic(broker, "t", **{"retention.ms": "1234"})
     partition = broker.replicas.partitions["t", 0]
-    assert partition.is_leader
+    assert partition.state.is_leader
     assert partition.log.config.retention_ms == 1234
 
 
