@@ -10,16 +10,17 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from klog.export.files import is_remote, read_at
-from klog.export.index_lookup import TimeEntry, TimeIndex
+from klog.export.files import is_remote
+from klog.export.open_segment import OpenSegment
 from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
 from klog.export.requests import REQUESTS_AT_ONCE
-from klog.export.seek import sound_batch, walk
-from klog.export.segments import OpenSegment, Place
 from klog.export.survey import Extent, each
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
-from klog.formats.errors import KlogError, StorageError, UsageError
+from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import TopicPartition
+from klog.storage.batch_search import valid_batch, walk
+from klog.storage.files import read_at
+from klog.storage.position_search import BatchPosition
 from klog.storage.reader import SegmentReader
 from klog.storage.select import Bounds
 
@@ -103,45 +104,17 @@ def offset_at(
 
 def _offset_in(extent: Extent, timestamp_ms: int, is_last: bool, limit_bytes: int) -> int | None:
     with OpenSegment(extent.segment) as opened:
-        start = Place(0, extent.segment.base_offset)
-        index = None if opened.segment.gzipped else opened.segment.time_index
-        if index is not None:
-            try:
-                with TimeIndex(index) as times:
-                    # A broker adds the last entry when it closes a segment: of the last one it is not final.
-                    final = None if is_last else times.last()
-                    if final is not None and _ends_with(opened, extent, final, timestamp_ms):
-                        return None
-                    before = times.before(timestamp_ms)
-            except StorageError:
-                before = None  # an index only saves reading
-            if before is not None:
-                start = _holds(opened, before) or start
+        # A broker adds the last entry when it closes a segment, so the last segment's is not final. A
+        # truncated index says less than the last batches do, and zeros say nothing.
+        least_ms = max(1, extent.end.max_timestamp_ms)
+        if not is_last and opened.search.ends_before_time(timestamp_ms, least_ms):
+            return None
+        start = opened.search.before_time(timestamp_ms)
         return _first_as_young(opened, extent, start, timestamp_ms, limit_bytes)
 
 
-def _ends_with(opened: OpenSegment, extent: Extent, final: TimeEntry, timestamp_ms: int) -> bool:
-    """Whether all records of a segment are older than `timestamp_ms`, by the last entry of its time index.
-
-    One that was cut tells of less than the last batches do, and zeros tell nothing.
-    """
-    known_ms = max(1, extent.end.max_timestamp_ms)
-    return known_ms <= final.timestamp_ms < timestamp_ms and _holds(opened, final) is not None
-
-
-def _holds(opened: OpenSegment, entry: TimeEntry) -> Place | None:
-    """The place of a batch at or before a time entry's, None where that batch has another timestamp."""
-    offset = opened.segment.base_offset + entry.relative_offset
-    place = opened.place_by_offset(offset)
-    for _, table in walk(opened.file, place.position_bytes, opened.size_bytes, opened.segment.base_offset):
-        for row, last in enumerate(table.last_offset):
-            if last >= offset:
-                return place if table.max_timestamp[row] == entry.timestamp_ms else None
-    return None
-
-
 def _first_as_young(
-    opened: OpenSegment, extent: Extent, start: Place, timestamp_ms: int, limit_bytes: int
+    opened: OpenSegment, extent: Extent, start: BatchPosition, timestamp_ms: int, limit_bytes: int
 ) -> int | None:
     for _, table in walk(opened.file, start.position_bytes, extent.end.end_bytes, opened.segment.base_offset):
         if max(table.max_timestamp) < timestamp_ms:
@@ -152,7 +125,7 @@ def _first_as_young(
                 return None
             if largest < timestamp_ms or table.last_offset[row] < extent.first_offset:
                 continue
-            batch = sound_batch(opened.file, table.position[row])
+            batch = valid_batch(opened.file, table.position[row])
             found = None if batch is None else _record(opened, extent, batch, timestamp_ms, limit_bytes)
             if found is not None:
                 return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import glob
+import io
 import os
 import re
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from urllib.parse import unquote
 
 from klog.formats.errors import StorageError
 from klog.storage import files as local
-from klog.storage.files import GZIP_SUFFIX, MAX_SMALL_BYTES, read_exactly
+from klog.storage.files import GZIP_SUFFIX, MAX_SMALL_BYTES
 from klog.storage.gzipped import GzippedFile
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -153,10 +154,18 @@ def read_small(path: str) -> bytes:
     return data
 
 
-def read_at(file: BinaryIO, position_bytes: int, wanted_bytes: int) -> bytes:
-    """The bytes of an open file from a position on, fewer only where it ends."""
-    file.seek(position_bytes)
-    return read_exactly(file, wanted_bytes)
+def open_index(path: str) -> BinaryIO:
+    """An index file for lookups; one of an object store is fetched completely, in one request.
+
+    Raises `StorageError`, also for a gzipped copy: an index is not searched in one.
+    """
+    if base_name(path).endswith(GZIP_SUFFIX):
+        raise StorageError("an index is not read out of a gzipped copy", file=path)
+    file = open_input(path)
+    if not is_remote(path):
+        return file
+    with file:
+        return io.BytesIO(file.read(MAX_SMALL_BYTES))
 
 
 def _list_remote(path: str) -> list[Entry]:

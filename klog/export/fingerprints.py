@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from klog.export.files import is_remote, open_input, read_at
+from klog.export.files import is_remote, open_input
 from klog.export.requests import side_by_side
 from klog.export.splits import Split
 from klog.formats.checksums import crc32c
 from klog.formats.errors import StorageError
+from klog.storage.files import read_at
 
 _SAMPLE_BYTES: Final = 4096
 

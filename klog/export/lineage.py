@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from klog.export.segments import OpenSegment
+from klog.export.open_segment import OpenSegment
 from klog.export.survey import Survey
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable

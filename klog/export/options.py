@@ -11,17 +11,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from klog.storage.batch_search import MAX_BATCH_BYTES
+
 EARLIEST: Final = -2
 """In offsets given by JSON: the partition's first offset."""
 LATEST: Final = -1
 """In offsets given by JSON: the end of what may be read."""
 
 TARGET_SPLIT_BYTES: Final = 64 << 20
-
-MAX_BATCH_BYTES: Final = 128 << 20
-"""What a batch may hold, in the file and decompressed, unless a job says otherwise: a record of 100 MiB fits,
-and a task that meets one takes 300 MiB to read it, up to 700 to write it as Parquet where it does not
-compress."""
 
 
 class Isolation(StrEnum):

@@ -18,7 +18,6 @@ from typing import Final
 from klog.export.options import (
     EARLIEST,
     LATEST,
-    MAX_BATCH_BYTES,
     TARGET_SPLIT_BYTES,
     Edge,
     Isolation,
@@ -27,6 +26,7 @@ from klog.export.options import (
 )
 from klog.formats.constants import INT32_MAX, INT64_MAX
 from klog.formats.errors import UsageError
+from klog.storage.batch_search import MAX_BATCH_BYTES
 
 OPTION_NAMES: Final = (
     "path",

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from klog.export.files import Entry, base_name, open_input, read_small
-from klog.export.seek import header_at
 from klog.export.tiered_names import tiered_file
 from klog.formats import checkpoints, partition_metadata
 from klog.formats.checkpoints import EpochEntry
@@ -26,6 +25,7 @@ from klog.formats.names import (
     parse_directory,
     parse_file,
 )
+from klog.storage.batch_search import header_at
 from klog.storage.files import GZIP_SUFFIX
 
 _Parsed = TypeVar("_Parsed")

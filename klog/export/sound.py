@@ -14,14 +14,13 @@ from typing import BinaryIO, Final
 
 from klog.export.files import base_name
 from klog.export.losses import Losses
-from klog.export.seek import first_filled_byte, next_sound_batch, sound_batch
 from klog.export.splits import Split
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import CODEC_MASK, OFFSET_UNKNOWN, BatchTable, RecordTable
-from klog.formats.compression import decompress
+from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import BATCH_HEADER_BYTES, MAGIC_POSITION
 from klog.formats.errors import CorruptRecordError, DecompressionLimitError, KlogError, StorageError
+from klog.storage.batch_search import fill_base_offset, first_filled_byte, next_valid_batch, valid_batch
 from klog.storage.chunks import LARGEST_REUSED_BYTES, chunks
 from klog.storage.files import GZIP_SUFFIX
 from klog.storage.reader import NEWEST_MAGIC, tail_problem
@@ -137,7 +136,7 @@ class SoundBatches:
     def _take(self, data: Bytes, row: int) -> None:
         table, losses = self._table, self._losses
         if table.base_offset[row] == OFFSET_UNKNOWN and losses.is_open:
-            self._open_set(data, row)
+            fill_base_offset(data, table, row, self._max_batch_bytes)
         last = table.last_offset[row]
         if table.base_offset[row] == OFFSET_UNKNOWN:
             losses.close(table.position[row], last, known=False)
@@ -147,23 +146,6 @@ class SoundBatches:
         self._due_before = losses.next_offset
         self._last_position = table.position[row]
         losses.next_offset = table.last_offset[row] + 1
-
-    def _open_set(self, data: Bytes, row: int) -> None:
-        """Find out the base offset of a compressed set of magic 0 or 1, if it can be opened."""
-        table = self._table
-        start, size = kernel.payload_span(data, table, row)
-        if size < 0:
-            return
-        try:
-            payload = decompress(
-                table.attributes[row] & CODEC_MASK,
-                memoryview(data)[start : start + size],
-                magic=table.magic[row],
-                limit_bytes=self._max_batch_bytes,
-            )
-        except KlogError:
-            return  # told when its records are read
-        kernel.decode_payload(payload, table, row, RecordTable())
 
     def _problem_of(self, row: int, rest: Bytes) -> KlogError | None:
         table, losses = self._table, self._losses
@@ -209,10 +191,10 @@ class SoundBatches:
         """
         split, due = self._split, self._losses.next_offset
         if size_bytes is not None:
-            following = sound_batch(self._file, damaged_bytes + size_bytes, self._max_batch_bytes)
+            following = valid_batch(self._file, damaged_bytes + size_bytes, self._max_batch_bytes)
             if following is not None and following.last_offset[0] >= due:
                 return damaged_bytes + size_bytes
-        found = next_sound_batch(
+        found = next_valid_batch(
             self._file,
             damaged_bytes + 1,
             split.end_bytes,
@@ -251,7 +233,7 @@ class SoundBatches:
         """End the split; how far offsets are missing, the next split's first batch tells."""
         if not self._losses.is_open:
             return
-        following = sound_batch(self._file, self._split.end_bytes, self._max_batch_bytes)
+        following = valid_batch(self._file, self._split.end_bytes, self._max_batch_bytes)
         offset = OFFSET_UNKNOWN if following is None else following.base_offset[0]
         self._losses.finish(None if offset == OFFSET_UNKNOWN else offset)
 

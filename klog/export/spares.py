@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from klog.export.open_segment import OpenSegment
 from klog.export.replica_files import SegmentFile
-from klog.export.segments import OpenSegment
 from klog.export.splits import LostRange, Spare, Split
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import CorruptRecordError, KlogError
@@ -81,8 +81,8 @@ def _narrowed(split: Split, spare: Spare, first_offset: int, end_offset: int) ->
     index = spare.file.removesuffix(".log") + ".index" if spare.file.endswith(".log") else None
     try:
         with OpenSegment(SegmentFile(spare.base_offset, spare.file, spare.end_bytes, index)) as opened:
-            start_bytes = opened.place_by_offset(first_offset).position_bytes
-            behind = opened.place_from_offset(min(end_offset, INT64_MAX))
+            start_bytes = opened.search.at_or_before_offset(first_offset).position_bytes
+            behind = opened.search.at_or_after_offset(min(end_offset, INT64_MAX))
     except KlogError:
         behind = None  # reading it will tell
     if behind is not None:

@@ -11,13 +11,14 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from klog.export.files import is_remote
+from klog.export.open_segment import OpenSegment
 from klog.export.replica_files import SegmentFile
-from klog.export.segments import OpenSegment, Place
 from klog.export.splits import Spare, Split
 from klog.export.survey import Extent, each
 from klog.export.transactions import Transactions
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
+from klog.storage.position_search import BatchPosition
 
 MOST_WALKED: Final = 64
 """Segments to be cut, up to which those without a sound index are read for it: more are splits enough."""
@@ -34,7 +35,7 @@ class Piece(NamedTuple):
     end_offset: int
     transactions: Transactions | None
     spares: tuple[Extent, ...] = ()
-    start: Place = Place(0, 0)
+    start: BatchPosition = BatchPosition(0, 0)
     end_bytes: int = 0
 
     @property
@@ -94,29 +95,29 @@ def _parts(piece: Piece, target_bytes: int, splits_per_byte: float) -> int:
 
 def _placed(piece: Piece) -> Piece:
     """The piece with the part of the segment that holds it, as narrow as the index knows."""
-    start = Place(0, piece.segment.base_offset)
+    start = BatchPosition(0, piece.segment.base_offset)
     end_bytes = piece.extent.end.end_bytes
     past_start = piece.first_offset > piece.segment.base_offset
     before_end = piece.end_offset < piece.extent.end.end_offset
     if not piece.segment.gzipped and (past_start or before_end):
         try:
             with OpenSegment(piece.segment) as opened:
-                start = opened.place_by_offset(piece.first_offset) if past_start else start
-                behind = opened.place_from_offset(piece.end_offset) if before_end else None
+                start = opened.search.at_or_before_offset(piece.first_offset) if past_start else start
+                behind = opened.search.at_or_after_offset(piece.end_offset) if before_end else None
         except KlogError:
             behind = None  # the whole segment will do; whoever reads it reports what is wrong
         end_bytes = end_bytes if behind is None else min(end_bytes, behind.position_bytes)
     return piece._replace(start=start, end_bytes=max(end_bytes, start.position_bytes))
 
 
-def _places(cut: _Cut) -> list[Place] | KlogError:
+def _places(cut: _Cut) -> list[BatchPosition] | KlogError:
     """Where a piece is cut."""
     piece = cut.piece
     if cut.parts < 2:
         return []
     try:
         with OpenSegment(piece.segment) as opened:
-            if not opened.indexed and not cut.may_walk:
+            if not opened.search.has_offset_index and not cut.may_walk:
                 return []
             places = opened.cuts(piece.start, piece.end_bytes, cut.parts)
     except KlogError as error:
@@ -124,9 +125,9 @@ def _places(cut: _Cut) -> list[Place] | KlogError:
     return [place for place in places if piece.first_offset < place.offset < piece.end_offset]
 
 
-def _splits(piece: Piece, places: Sequence[Place]) -> list[Split]:
-    starts = [Place(piece.start.position_bytes, piece.first_offset), *places]
-    ends = [*starts[1:], Place(piece.end_bytes, piece.end_offset)]
+def _splits(piece: Piece, places: Sequence[BatchPosition]) -> list[Split]:
+    starts = [BatchPosition(piece.start.position_bytes, piece.first_offset), *places]
+    ends = [*starts[1:], BatchPosition(piece.end_bytes, piece.end_offset)]
     return [
         Split(
             number=0,

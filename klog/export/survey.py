@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from klog.export.files import is_remote
+from klog.export.open_segment import OpenSegment, SegmentEnd
 from klog.export.replica_files import Found, Replica, SegmentFile
 from klog.export.requests import side_by_side
-from klog.export.segments import End, OpenSegment
 from klog.export.splits import LostRange
 from klog.export.swaps import settled
 from klog.formats.errors import KlogError, StorageError
@@ -27,7 +27,7 @@ class Extent(NamedTuple):
     """Offsets from `first_offset` to before `end_offset` of one segment of the replica in `directory`."""
 
     segment: SegmentFile
-    end: End
+    end: SegmentEnd
     first_offset: int
     end_offset: int
     directory: str
@@ -87,7 +87,7 @@ def survey(replica: Replica, found: Found, from_offset: int = 0) -> Survey:
     lost: list[LostRange] = []
     for segment, following in with_followers:
         size = segment.size_bytes
-        end = ends.get(segment) or End(following or segment.base_offset, size, size)
+        end = ends.get(segment) or SegmentEnd(following or segment.base_offset, size, size)
         base = segment.base_offset
         if isinstance(end, KlogError):
             found.problems.append(end)
@@ -102,7 +102,7 @@ def survey(replica: Replica, found: Found, from_offset: int = 0) -> Survey:
     return Survey(replace(replica, segments=segments), tuple(extents), tuple(lost))
 
 
-def _end(segment: SegmentFile) -> End | KlogError:
+def _end(segment: SegmentFile) -> SegmentEnd | KlogError:
     try:
         with OpenSegment(segment) as opened:
             return opened.end()
@@ -113,7 +113,7 @@ def _end(segment: SegmentFile) -> End | KlogError:
 def _lost(
     partition: TopicPartition,
     file: str,
-    end: End | None,
+    end: SegmentEnd | None,
     first_offset: int,
     end_offset: int | None,
     reason: str,

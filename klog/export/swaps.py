@@ -7,8 +7,8 @@ cleaned into them, and go. Decides over listings; of a `.swap` its end is looked
 
 from __future__ import annotations
 
+from klog.export.open_segment import OpenSegment
 from klog.export.replica_files import Replica, SegmentFile
-from klog.export.segments import OpenSegment
 from klog.formats.errors import StorageError
 
 

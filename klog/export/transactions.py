@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.export.files import read_small
+from klog.export.open_segment import OpenSegment
 from klog.export.replica_files import Replica, SegmentFile
-from klog.export.seek import sound_batch, walk
-from klog.export.segments import OpenSegment
 from klog.export.splits import AbortedRange
 from klog.export.survey import Extent, each
 from klog.formats import kernel
 from klog.formats.columns import CONTROL_BIT, BatchTable
 from klog.formats.constants import TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, KlogError
+from klog.storage.batch_search import valid_batch, walk
 from klog.storage.producer_state import ABORTED_TXN, ProducerState, unpack_snapshot
 
 _NEVER_EXPIRED: Final = 1 << 62
@@ -125,7 +125,7 @@ def _follow(state: ProducerState, extent: Extent) -> None:
     base = extent.segment.base_offset
     first = max(state.end_offset, extent.first_offset)
     with OpenSegment(extent.segment) as opened:
-        start = opened.place_by_offset(first)
+        start = opened.search.at_or_before_offset(first)
         for data, table in walk(opened.file, start.position_bytes, extent.end.end_bytes, base):
             row = 0
             while row < len(table) and table.last_offset[row] < first:
@@ -162,4 +162,4 @@ def _is_sound(extents: Sequence[Extent], offset: int) -> bool:
         return True
     with OpenSegment(extents[row].segment) as opened:
         table = opened.batch_at(offset, extents[row].end.end_bytes)
-        return table is not None and sound_batch(opened.file, table.position[0]) is not None
+        return table is not None and valid_batch(opened.file, table.position[0]) is not None

@@ -219,3 +219,9 @@ def read_exactly(file: BinaryIO, wanted_bytes: int) -> bytes:
         parts.append(part)
         wanted_bytes -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def read_at(file: BinaryIO, position_bytes: int, wanted_bytes: int) -> bytes:
+    """That many bytes of an open file from a position on, fewer only if the file ends before."""
+    file.seek(position_bytes)
+    return read_exactly(file, wanted_bytes)

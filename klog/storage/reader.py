@@ -18,7 +18,8 @@ from klog.formats.compression import DEFAULT_LIMIT_BYTES, decompress
 from klog.formats.constants import MIN_MESSAGE_SIZE
 from klog.formats.errors import CorruptRecordError, FormatError, KlogError, UnsupportedFormatError
 from klog.storage.chunks import CHUNK_BYTES, chunks
-from klog.storage.select import Bounds, compact, start_position
+from klog.storage.position_search import start_position
+from klog.storage.select import Bounds, compact
 
 OnProblem = Callable[[KlogError], None]
 

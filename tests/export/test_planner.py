@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.export import segments
+from klog.export import open_segment
 from klog.export.options import EARLIEST, LATEST, Edge, Isolation, ReadOptions, Subscription
 from klog.export.planner import plan
 from klog.export.reader import read_split
@@ -397,13 +397,13 @@ def test_a_loss_that_the_planner_knows_of_stops_a_job_that_asked_for_it(tmp_path
 def test_segments_below_the_start_are_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = replica(tmp_path / "t-0", [batch(n, leader_epoch=0) for n in range(40)])
     opened = []
-    really = segments.open_input
+    really = open_segment.open_input
 
     def noting(path: str) -> BinaryIO:
         opened.append(Path(path).name)
         return really(path)
 
-    monkeypatch.setattr(segments, "open_input", noting)
+    monkeypatch.setattr(open_segment, "open_input", noting)
     made = planned(directory, starting=Edge(EARLIEST, offsets={"t": {0: 30}}))
     assert [(split.first_offset, split.end_offset) for split in in_order(made)] == [
         (30, 32),
@@ -450,7 +450,7 @@ def test_of_many_segments_only_the_ends_are_read(tmp_path: Path, monkeypatch: py
         (directory / f"{number * 30:020d}.log").write_bytes(moved)
         (directory / f"{number * 30:020d}.index").write_bytes(index)
     read_bytes = []
-    really = segments.open_input
+    really = open_segment.open_input
 
     def counting(path: str) -> BinaryIO:
         file = really(path)
@@ -464,7 +464,7 @@ def test_of_many_segments_only_the_ends_are_read(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(file, "read", counted, raising=False)
         return file
 
-    monkeypatch.setattr(segments, "open_input", counting)
+    monkeypatch.setattr(open_segment, "open_input", counting)
     made = planned(directory)
     assert len(made.splits) == count
     assert made.partitions[0].end_offset == count * 30

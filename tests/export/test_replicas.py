@@ -129,18 +129,18 @@ def test_what_nobody_has_is_lost_once(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened_is_lost_as_a_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from klog.export import segments
+    from klog.export import open_segment
     from klog.formats.errors import StorageError
 
     directory = replica(tmp_path / "a" / "t-0", batches(0, 60))
-    really = segments.open_input
+    really = open_segment.open_input
 
     def fail(path: str):
         if path.endswith("20.log"):
             raise StorageError("cannot be opened: Input/output error", file=path)
         return really(path)
 
-    monkeypatch.setattr(segments, "open_input", fail)
+    monkeypatch.setattr(open_segment, "open_input", fail)
     made = planned(tmp_path)
     bad = str(directory / "00000000000000000020.log")
     assert [(one.first_offset, one.end_offset, one.file) for one in made.lost] == [(20, 40, bad)]
