@@ -26,7 +26,9 @@ from klog.controller.events import (
     Watched,
 )
 from klog.controller.observer import ControllerState
-from klog.metadata.control_requests import ControlRequest, LeaderAndIsrRequest, StopReplicaRequest
+from klog.metadata.control_requests import ControlRequest
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
+from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 
 _BY_NODE: Final[Mapping[Watched, ControllerState]] = MappingProxyType(
     {

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from klog.controller.states import PartitionState, Replica, ReplicaState
 from klog.formats.names import TopicPartition
-from klog.metadata.control_requests import EPOCH_DURING_DELETE, NO_EPOCH
 from klog.metadata.values import BrokerRegistration, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, NO_EPOCH
 
 _NOWHERE = ReplicaAssignment(())
 

@@ -43,7 +43,7 @@ from klog.controller.topic_changes import TopicChanges
 from klog.controller.topic_deletion import TopicDeletion
 from klog.metadata import cluster, topics, znodes
 from klog.metadata.configs import read_config
-from klog.metadata.control_requests import LeaderAndIsrRequest, StopReplicaRequest
+from klog.metadata.control_requests import partition_states
 from klog.metadata.election import ControllerEpoch, FencedStore
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.fenced_writes import write_features
@@ -52,6 +52,8 @@ from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import MetadataStore, Watch
 from klog.metadata.values import FinalizedFeatures
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
+from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +82,10 @@ class Reign:
         self._topic_watches: dict[str, Watch] = {}
         self._broker_watches: dict[int, Watch] = {}
         self._node_watches: dict[Watched, Watch] = {}
-        batch = RequestBatch(self.context, outbox, settings().broker_id, epoch.epoch)
+        present = settings()
+        batch = RequestBatch(
+            self.context, outbox, present.broker_id, epoch.epoch, present.inter_broker_listener_name
+        )
         self._machines = Machines(
             self.context,
             self.fenced,
@@ -89,7 +94,7 @@ class Reign:
             ReplicaStateMachine(self.context, self.fenced, batch),
         )
         self._deletion = TopicDeletion(
-            self._machines, self._forget_topic_watch, enabled=settings().delete_topic_enable
+            self._machines, self._forget_topic_watch, enabled=present.delete_topic_enable
         )
         self._topics = TopicChanges(self._machines, self._watch_topic)
         self._elections = Elections(self._machines)
@@ -210,7 +215,9 @@ class Reign:
             self._replicas_deleted(event.broker_id, request, event)
 
     def _replicas_deleted(self, broker_id: int, request: StopReplicaRequest, event: ResponseReceived) -> None:
-        wanted = [each.partition for each in request.partitions if each.delete]
+        wanted = [
+            partition for partition, state in partition_states(request.topic_states) if state.delete_partition
+        ]
         errors = event.response.partitions
         failed = [
             where

@@ -1,104 +1,127 @@
-"""Requests to brokers gathered while states change, and sent together: per broker LeaderAndIsr, then
+"""Gathers requests to brokers while states change, and sends them together: per broker LeaderAndIsr, then
 UpdateMetadata, then StopReplica.
 
-From Kafka's ControllerBrokerRequestBatch. A broker must hear of live brokers and leaders before it lets go
-of replicas, and every change of a leader goes to the metadata of all.
+From Kafka's ControllerBrokerRequestBatch. A broker must know live brokers and leaders before it stops
+replicas, and every change of a leader goes to the metadata of all brokers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from klog.controller.context import ControllerContext
 from klog.controller.outbox import Outbox
 from klog.formats.names import TopicPartition
-from klog.metadata.control_requests import (
-    LeaderAndIsrPartition,
+from klog.metadata.control_requests import group_by_topic, metadata_broker, topic_uuid
+from klog.metadata.values import LeaderIsrAndControllerEpoch
+from klog.protocol.interbroker.leader_and_isr import (
+    UNKNOWN_TYPE,
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
-    StopReplicaPartition,
-    StopReplicaRequest,
-    UpdateMetadataPartition,
-    UpdateMetadataRequest,
+    LeaderAndIsrTopicState,
 )
-from klog.metadata.values import LEADER_DURING_DELETE, ZERO_TOPIC_ID, LeaderIsrAndControllerEpoch
+from klog.protocol.interbroker.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+)
+from klog.protocol.interbroker.update_metadata import (
+    LEADER_DURING_DELETE,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 
 class RequestBatch:
-    """One reign's batch, used again and again."""
+    """The requests that one active controller has not sent yet. It is used again after each `send`.
+
+    `listener` names the listener between brokers: LeaderAndIsr gives the addresses of leaders on it.
+    """
 
     def __init__(
-        self, context: ControllerContext, outbox: Outbox, controller_id: int, controller_epoch: int
+        self,
+        context: ControllerContext,
+        outbox: Outbox,
+        controller_id: int,
+        controller_epoch: int,
+        listener: str,
     ) -> None:
         self._context = context
         self._outbox = outbox
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
-        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
+        self._listener = listener
+        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
         self._update_brokers: set[int] = set()
-        self._update_partitions: dict[TopicPartition, UpdateMetadataPartition] = {}
+        self._update_partitions: dict[TopicPartition, UpdateMetadataPartitionState] = {}
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
 
     def add_leader_and_isr(
         self,
         broker_ids: Iterable[int],
-        where: TopicPartition,
+        partition: TopicPartition,
         leadership: LeaderIsrAndControllerEpoch,
         *,
         is_new: bool,
     ) -> None:
-        """Tells some brokers to hold a partition, and all of its leader."""
-        state, assignment = leadership.leader_and_isr, self._context.assignment(where)
+        """Adds LeaderAndIsr of a partition for some brokers, and UpdateMetadata of it for all."""
+        state, assignment = leadership.leader_and_isr, self._context.assignment(partition)
+        sent = LeaderAndIsrPartitionState(
+            partition_index=partition.partition,
+            controller_epoch=leadership.controller_epoch,
+            leader=state.leader,
+            leader_epoch=state.leader_epoch,
+            isr=state.isr,
+            partition_epoch=state.partition_epoch,
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
+            is_new=is_new,
+            leader_recovery_state=int(state.recovery_state),
+        )
         for broker_id in broker_ids:
-            self._leader_and_isr.setdefault(broker_id, {})[where] = LeaderAndIsrPartition(
-                partition=where,
-                controller_epoch=leadership.controller_epoch,
-                leader=state.leader,
-                leader_epoch=state.leader_epoch,
-                isr=state.isr,
-                partition_epoch=state.partition_epoch,
-                replicas=assignment.replicas,
-                adding=assignment.adding,
-                removing=assignment.removing,
-                is_new=is_new,
-                recovery_state=state.recovery_state,
-            )
-        self.add_update_metadata(self._context.brokers, [where])
+            self._leader_and_isr.setdefault(broker_id, {})[partition] = sent
+        self.add_update_metadata(self._context.brokers, [partition])
 
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """Tells brokers of these partitions (those without a leader yet are left out) and of all brokers."""
+        """Adds UpdateMetadata for some brokers: the live brokers, and those of the partitions that have had a
+        leader."""
         self._update_brokers.update(broker_ids)
-        for where in partitions:
-            leadership = self._context.leadership.get(where)
+        for partition in partitions:
+            leadership = self._context.leadership.get(partition)
             if leadership is not None:
-                self._update_partitions[where] = self._metadata(where, leadership)
+                self._update_partitions[partition] = self._metadata(partition, leadership)
 
     def _metadata(
-        self, where: TopicPartition, leadership: LeaderIsrAndControllerEpoch
-    ) -> UpdateMetadataPartition:
-        state, replicas = leadership.leader_and_isr, self._context.assignment(where).replicas
-        deleting = where.topic in self._context.topics_to_delete
-        return UpdateMetadataPartition(
-            partition=where,
+        self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
+    ) -> UpdateMetadataPartitionState:
+        state, replicas = leadership.leader_and_isr, self._context.assignment(partition).replicas
+        deleting = partition.topic in self._context.topics_to_delete
+        return UpdateMetadataPartitionState(
+            partition_index=partition.partition,
             controller_epoch=leadership.controller_epoch,
             leader=LEADER_DURING_DELETE if deleting else state.leader,
             leader_epoch=state.leader_epoch,
             isr=state.isr,
-            partition_epoch=state.partition_epoch,
+            zk_version=state.partition_epoch,
             replicas=replicas,
             offline_replicas=tuple(
-                each for each in replicas if not self._context.is_replica_online(each, where)
+                each for each in replicas if not self._context.is_replica_online(each, partition)
             ),
         )
 
-    def add_stop_replica(self, broker_ids: Iterable[int], where: TopicPartition, *, delete: bool) -> None:
+    def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
+        """Adds StopReplica of a partition for some brokers. A deletion that was added before stays one."""
         for broker_id in broker_ids:
             partitions = self._stop_replica.setdefault(broker_id, {})
-            partitions[where] = delete or partitions.get(where, False)
+            partitions[partition] = delete or partitions.get(partition, False)
 
     def send(self) -> None:
-        """Queues everything gathered for the brokers that are alive, and empties the batch."""
+        """Queues all requests for the brokers that are alive, and empties the batch."""
         self._send_leader_and_isr()
         self._send_update_metadata()
         self._send_stop_replica()
@@ -106,52 +129,75 @@ class RequestBatch:
     def _live(self, broker_ids: Iterable[int]) -> list[int]:
         return sorted(each for each in broker_ids if each in self._context.brokers)
 
-    def _ids(self, partitions: Collection[TopicPartition]) -> dict[str, str]:
-        topics = {where.topic for where in partitions}
-        return {topic: self._context.topic_ids.get(topic, ZERO_TOPIC_ID) for topic in sorted(topics)}
-
     def _send_leader_and_isr(self) -> None:
         gathered, self._leader_and_isr = self._leader_and_isr, {}
         for broker_id in self._live(gathered):
-            partitions = gathered[broker_id]
-            leaders = self._live({each.leader for each in partitions.values()})
+            states = gathered[broker_id]
             request = LeaderAndIsrRequest(
-                self._controller_id,
-                self._controller_epoch,
-                self._context.brokers[broker_id].epoch,
-                tuple(partitions.values()),
-                self._ids(partitions),
-                tuple(self._context.brokers[each] for each in leaders),
+                controller_id=self._controller_id,
+                controller_epoch=self._controller_epoch,
+                broker_epoch=self._context.brokers[broker_id].epoch,
+                request_type=UNKNOWN_TYPE,
+                topic_states=tuple(
+                    LeaderAndIsrTopicState(
+                        topic_name=topic,
+                        topic_id=topic_uuid(self._context.topic_ids.get(topic)),
+                        partition_states=tuple(each),
+                    )
+                    for topic, each in group_by_topic(states).items()
+                ),
+                live_leaders=self._live_leaders({each.leader for each in states.values()}),
             )
             self._outbox.send(broker_id, request)
 
+    def _live_leaders(self, leaders: set[int]) -> tuple[LeaderAndIsrLiveLeader, ...]:
+        found = ((each, self._context.brokers[each].endpoint(self._listener)) for each in self._live(leaders))
+        return tuple(
+            LeaderAndIsrLiveLeader(broker_id=leader, host_name=endpoint.host, port=endpoint.port)
+            for leader, endpoint in found
+            if endpoint is not None
+        )
+
     def _send_update_metadata(self) -> None:
         brokers, self._update_brokers = self._live(self._update_brokers), set()
-        partitions, self._update_partitions = self._update_partitions, {}
-        live = tuple(self._context.brokers.values())
-        ids = {topic: each for topic, each in self._ids(partitions).items() if each != ZERO_TOPIC_ID}
-        states = tuple(partitions.values())
+        states, self._update_partitions = self._update_partitions, {}
+        topic_states = tuple(
+            UpdateMetadataTopicState(
+                topic_name=topic,
+                topic_id=topic_uuid(self._context.topic_ids.get(topic)),
+                partition_states=tuple(each),
+            )
+            for topic, each in group_by_topic(states).items()
+        )
+        live_brokers = tuple(map(metadata_broker, self._context.brokers.values()))
         for broker_id in brokers:
             request = UpdateMetadataRequest(
-                self._controller_id,
-                self._controller_epoch,
-                self._context.brokers[broker_id].epoch,
-                states,
-                ids,
-                live,
+                controller_id=self._controller_id,
+                controller_epoch=self._controller_epoch,
+                broker_epoch=self._context.brokers[broker_id].epoch,
+                topic_states=topic_states,
+                live_brokers=live_brokers,
             )
             self._outbox.send(broker_id, request)
 
     def _send_stop_replica(self) -> None:
         gathered, self._stop_replica = self._stop_replica, {}
         for broker_id in self._live(gathered):
+            states = {
+                partition: StopReplicaPartitionState(
+                    partition_index=partition.partition,
+                    leader_epoch=self._context.epoch_for_stop_replica(partition),
+                    delete_partition=delete,
+                )
+                for partition, delete in gathered[broker_id].items()
+            }
             request = StopReplicaRequest(
-                self._controller_id,
-                self._controller_epoch,
-                self._context.brokers[broker_id].epoch,
-                tuple(
-                    StopReplicaPartition(where, self._context.epoch_for_stop_replica(where), delete)
-                    for where, delete in gathered[broker_id].items()
+                controller_id=self._controller_id,
+                controller_epoch=self._controller_epoch,
+                broker_epoch=self._context.brokers[broker_id].epoch,
+                topic_states=tuple(
+                    StopReplicaTopicState(topic_name=topic, partition_states=tuple(each))
+                    for topic, each in group_by_topic(states).items()
                 ),
             )
             self._outbox.send(broker_id, request)

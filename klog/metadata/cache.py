@@ -10,10 +10,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from klog.formats.names import TopicPartition
-from klog.metadata.control_requests import UpdateMetadataPartition, UpdateMetadataRequest
-from klog.metadata.values import LEADER_DURING_DELETE, BrokerRegistration, Endpoint
+from klog.metadata.control_requests import live_broker, partition_states, topic_ids
+from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.protocol.interbroker.update_metadata import (
+    LEADER_DURING_DELETE,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
 
-Partitions = Mapping[int, UpdateMetadataPartition]
+Partitions = Mapping[int, UpdateMetadataPartitionState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class ClusterSnapshot:
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     controller_id: int | None = None
 
-    def partition(self, where: TopicPartition) -> UpdateMetadataPartition | None:
+    def partition(self, where: TopicPartition) -> UpdateMetadataPartitionState | None:
         return self.topics.get(where.topic, {}).get(where.partition)
 
     def leader_endpoint(self, where: TopicPartition, listener: str) -> Endpoint | None:
@@ -72,7 +77,7 @@ class MetadataCache:
         with self._writing:
             old = self._snapshot
             changed, deleted = _group(request)
-            topics, ids = dict(old.topics), {**old.topic_ids, **request.topic_ids}
+            topics, ids = dict(old.topics), {**old.topic_ids, **topic_ids(request.topic_states)}
             for topic, partitions in changed.items():
                 merged = {**topics.get(topic, {}), **partitions}
                 for where in deleted.get(topic, ()):
@@ -86,7 +91,7 @@ class MetadataCache:
                 topics,
                 ids,
                 {topic_id: topic for topic, topic_id in ids.items()},
-                {broker.broker_id: broker for broker in request.live_brokers},
+                {broker.id: live_broker(broker) for broker in request.live_brokers},
                 request.controller_id if request.controller_id >= 0 else None,
             )
             self._updated = True
@@ -96,15 +101,14 @@ class MetadataCache:
 
 def _group(
     request: UpdateMetadataRequest,
-) -> tuple[dict[str, dict[int, UpdateMetadataPartition]], dict[str, list[TopicPartition]]]:
+) -> tuple[dict[str, dict[int, UpdateMetadataPartitionState]], dict[str, list[TopicPartition]]]:
     """The partitions to set and those to remove, by topic; every topic named is in the first."""
-    changed: dict[str, dict[int, UpdateMetadataPartition]] = {}
+    changed: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
     deleted: dict[str, list[TopicPartition]] = {}
-    for state in request.partitions:
-        topic, number = state.partition
-        group = changed.setdefault(topic, {})
+    for partition, state in partition_states(request.topic_states):
+        group = changed.setdefault(partition.topic, {})
         if state.leader == LEADER_DURING_DELETE:
-            deleted.setdefault(topic, []).append(state.partition)
+            deleted.setdefault(partition.topic, []).append(partition)
         else:
-            group[number] = state
+            group[partition.partition] = state
     return changed, deleted

@@ -13,8 +13,6 @@ from typing import NamedTuple
 from klog.formats.names import TopicPartition
 
 NO_LEADER = -1
-# What UpdateMetadata says of a partition whose topic is being deleted.
-LEADER_DURING_DELETE = -2
 INITIAL_LEADER_EPOCH = 0
 INITIAL_PARTITION_EPOCH = 0
 ZERO_TOPIC_ID = "A" * 22

@@ -19,8 +19,8 @@ from uuid import UUID
 
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition, decode_uuid
-from klog.metadata.control_requests import LeaderAndIsrPartition
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
 from klog.replication import high_watermark
 from klog.replication.follower import FollowerFetch, FollowerState, after_fetch, at_epoch_start
 from klog.replication.partition_state import ANY_EPOCH, PartitionState, state_of
@@ -97,7 +97,7 @@ class Partition:
 
     # -- the role --------------------------------------------------------------------------------------------
 
-    def apply(self, request: LeaderAndIsrPartition) -> None:
+    def apply(self, request: LeaderAndIsrPartitionState) -> None:
         """Lead or follow in a leader epoch that is newer than the present one; the caller has checked that.
 
         If it raises (`OSError`, `StorageError`), the role is as it was.

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from klog.metadata.control_requests import LeaderAndIsrPartition
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
 from klog.replication.isr import IsrState
 
 NO_LEADER = -1
@@ -51,9 +51,9 @@ class PartitionState:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def state_of(request: LeaderAndIsrPartition, broker_id: int, log_end_offset: int) -> PartitionState:
+def state_of(request: LeaderAndIsrPartitionState, broker_id: int, log_end_offset: int) -> PartitionState:
     """The state of a partition on `broker_id` after a request; its log ends at `log_end_offset`."""
-    assignment = Assignment(request.replicas, request.adding, request.removing)
+    assignment = Assignment(request.replicas, request.adding_replicas, request.removing_replicas)
     is_leader = request.leader == broker_id
     return PartitionState(
         request.leader,

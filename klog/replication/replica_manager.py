@@ -14,16 +14,15 @@ from typing import Final, Protocol
 
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
-from klog.metadata.control_requests import (
+from klog.metadata.control_requests import ControlResponse, partition_states, topic_ids
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from klog.protocol.interbroker.stop_replica import (
     EPOCH_DURING_DELETE,
     NO_EPOCH,
-    ControlResponse,
-    LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    StopReplicaPartition,
+    StopReplicaPartitionState,
     StopReplicaRequest,
 )
-from klog.protocol.error_codes import ErrorCode
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
@@ -134,10 +133,10 @@ class ReplicaManager:
             errors: dict[TopicPartition, ErrorCode] = {}
             changed: list[Partition] = []
             added: dict[tuple[str, int], Partition] = {}
-            for state in request.partitions:
-                topic_id = request.topic_ids.get(state.partition.topic)
-                error, partition = self._apply(state, topic_id, added)
-                errors[state.partition] = error
+            ids = topic_ids(request.topic_states)
+            for where, state in partition_states(request.topic_states):
+                error, partition = self._apply(where, state, ids.get(where.topic), added)
+                errors[where] = error
                 if partition is not None:
                     changed.append(partition)
             if added:
@@ -149,9 +148,12 @@ class ReplicaManager:
         return ControlResponse(ErrorCode.NONE, errors)
 
     def _apply(
-        self, state: LeaderAndIsrPartition, topic_id: str | None, added: dict[tuple[str, int], Partition]
+        self,
+        where: TopicPartition,
+        state: LeaderAndIsrPartitionState,
+        topic_id: str | None,
+        added: dict[tuple[str, int], Partition],
     ) -> tuple[ErrorCode, Partition | None]:
-        where = state.partition
         if where in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR, None
         if self.broker_id not in state.replicas:
@@ -189,11 +191,13 @@ class ReplicaManager:
         with self._changing:
             if not self.accepts(request.controller_epoch):
                 return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
-            errors = {state.partition: self._may_stop(state) for state in request.partitions}
-            stopped = [state for state in request.partitions if errors[state.partition] is ErrorCode.NONE]
-            gone = {state.partition for state in stopped}
+            states = dict(partition_states(request.topic_states))
+            errors = {where: self._may_stop(where, state) for where, state in states.items()}
+            gone = {where for where, error in errors.items() if error is ErrorCode.NONE}
             self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
-            failed = self._logs.delete([state.partition for state in stopped if state.delete])
+            failed = self._logs.delete(
+                [where for where, state in states.items() if where in gone and state.delete_partition]
+            )
             for where, error in failed.items():
                 logger.error("%s could not be deleted: %s", where, error)
                 errors[where] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -201,10 +205,10 @@ class ReplicaManager:
             self._role_changed(key)
         return ControlResponse(ErrorCode.NONE, errors)
 
-    def _may_stop(self, state: StopReplicaPartition) -> ErrorCode:
-        if state.partition in self.offline:
+    def _may_stop(self, where: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
+        if where in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        partition = self.partitions.get(state.partition)
+        partition = self.partitions.get(where)
         if partition is None or state.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
             return ErrorCode.NONE
         is_fenced = state.leader_epoch < partition.state.leader_epoch

@@ -225,19 +225,19 @@ class Broker:
     def _open_controller(self, closing: ExitStack) -> None:
         broker_id = self.identity.broker_id
         timeout_ms = self._static.number("controller.socket.timeout.ms")
+        inter_broker = self._listeners.inter_broker
 
         def connect(broker: BrokerRegistration) -> ControlChannel:
             name = f"klog-controller-{broker_id}"
-            listener = self._listeners.inter_broker
             return ControlChannel(
-                broker, listener, client_id=name, timeout_ms=timeout_ms, tls=self._tls_to_brokers
+                broker, inter_broker, client_id=name, timeout_ms=timeout_ms, tls=self._tls_to_brokers
             )
 
         def answered(event: ResponseReceived) -> None:
             self.controller.put(event)
 
         self.controller = Controller(
-            lambda: controller_settings(broker_id, self.live.broker()),
+            lambda: controller_settings(broker_id, inter_broker, self.live.broker()),
             self.store,
             BrokerChannels(connect, answered),
             self._register,
@@ -272,7 +272,6 @@ class Broker:
             hosted=self._hosted,
             broker_epoch=lambda: self.broker_epoch,
             features_epoch=lambda: self._features.value,
-            inter_broker_listener=self._listeners.inter_broker,
             allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
             elsewhere=elsewhere,
         )

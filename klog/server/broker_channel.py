@@ -5,8 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 
-from klog.controller.control_messages import control_response, request_entity
-from klog.metadata.control_requests import ControlRequest, ControlResponse
+from klog.metadata.control_requests import ControlRequest, ControlResponse, control_response
 from klog.metadata.values import BrokerRegistration
 from klog.protocol.channel import Channel
 from klog.protocol.entity_fields import Entity
@@ -39,22 +38,21 @@ class ControlChannel:
 
     def send(self, request: ControlRequest) -> ControlResponse:
         """Send and wait for the answer. Raises `ChannelError`."""
-        entity = request_entity(request, self._listener)
         kept = self._channel is not None and self._channel.connected
         try:
-            answer = self._exchange(entity)
+            answer = self._exchange(request)
         except ConnectionLostError:
             # Brokers close what has been idle for long, which shows at the next request only.
             if not kept or self._closed:
                 raise
-            answer = self._exchange(entity)
+            answer = self._exchange(request)
         return control_response(request, answer)
 
-    def _exchange(self, entity: Entity) -> Entity:
+    def _exchange(self, request: ControlRequest) -> Entity:
         if self._channel is None or not self._channel.connected:
             self._channel = self._new_channel()
             self._channel.connect()
-        return self._channel.send(entity)
+        return self._channel.send(request)
 
     def _new_channel(self) -> Channel:
         if self._at is None:

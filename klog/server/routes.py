@@ -73,7 +73,6 @@ class Collaborators:
     hosted: Callable[[], Iterable[HostedDirectory]]
     broker_epoch: Callable[[], int]
     features_epoch: Callable[[], int]
-    inter_broker_listener: str
     allocate_producer_ids: Callable[[], ProducerIdBlock]
     elsewhere: Elsewhere
 
@@ -156,7 +155,6 @@ def _control_routes(parts: Collaborators) -> dict[int, Route]:
         waiting.topics,
         waiting.elections,
         parts.broker_epoch,
-        parts.inter_broker_listener,
     )
     elect = ElectLeadersHandler(cache, waiting.elections, put, parts.timer_ms)
     return {

@@ -101,10 +101,13 @@ def _address_of(host: str) -> str:
     return str(found[0][4][0])
 
 
-def controller_settings(broker_id: int, config: BrokerConfig) -> ControllerSettings:
+def controller_settings(
+    broker_id: int, inter_broker_listener_name: str, config: BrokerConfig
+) -> ControllerSettings:
     """What the controller obeys now."""
     return ControllerSettings(
         broker_id=broker_id,
+        inter_broker_listener_name=inter_broker_listener_name,
         delete_topic_enable=config.flag("delete.topic.enable"),
         unclean_leader_election_enable=config.flag("unclean.leader.election.enable"),
         auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),

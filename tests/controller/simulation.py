@@ -26,15 +26,7 @@ from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster, paths, topics, znodes
 from klog.metadata.cache import MetadataCache
-from klog.metadata.control_requests import (
-    EPOCH_DURING_DELETE,
-    ControlRequest,
-    ControlResponse,
-    LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
+from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states, topic_ids
 from klog.metadata.errors import ConnectionLossError, StoreError
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.store import Check, MultiResult, Operation, SessionState
@@ -50,6 +42,9 @@ from klog.metadata.values import (
 )
 from klog.metadata.watches import Delivery
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
+from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, StopReplicaRequest
+from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 from klog.server.controller_times import ControllerTimes
 
 
@@ -95,7 +90,7 @@ class SimulatedBroker:
         self.broker_id = broker_id
         self.disk = disk
         self.offline: set[TopicPartition] = set()
-        self.hosted: dict[TopicPartition, LeaderAndIsrPartition] = {}
+        self.hosted: dict[TopicPartition, LeaderAndIsrPartitionState] = {}
         self.cache = MetadataCache()
         self.controller_epoch = 0
         self.epoch = -1
@@ -195,9 +190,10 @@ class SimulatedBroker:
 
     def _host(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
         errors = {}
-        for state in request.partitions:
-            where, known = state.partition, self.hosted.get(state.partition)
-            self.world.witness_leader(request.topic_ids[where.topic], state)
+        ids = topic_ids(request.topic_states)
+        for where, state in partition_states(request.topic_states):
+            known = self.hosted.get(where)
+            self.world.witness_leader(ids[where.topic], state)
             if where in self.offline:
                 errors[where] = ErrorCode.KAFKA_STORAGE_ERROR
             elif known is not None and state.leader_epoch <= known.leader_epoch:
@@ -211,18 +207,18 @@ class SimulatedBroker:
 
     def _stop(self, request: StopReplicaRequest) -> dict[TopicPartition, ErrorCode]:
         errors = {}
-        for each in request.partitions:
-            known = self.hosted.get(each.partition)
+        for partition, each in partition_states(request.topic_states):
+            known = self.hosted.get(partition)
             fenced = known is not None and each.leader_epoch < known.leader_epoch
-            if each.partition in self.offline:
-                errors[each.partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            if partition in self.offline:
+                errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
             elif fenced and each.leader_epoch not in (EPOCH_DURING_DELETE, -1):
-                errors[each.partition] = ErrorCode.FENCED_LEADER_EPOCH
+                errors[partition] = ErrorCode.FENCED_LEADER_EPOCH
             else:
-                errors[each.partition] = ErrorCode.NONE
-                if each.delete:
-                    self.hosted.pop(each.partition, None)
-                    self.disk.discard(each.partition)
+                errors[partition] = ErrorCode.NONE
+                if each.delete_partition:
+                    self.hosted.pop(partition, None)
+                    self.disk.discard(partition)
         return errors
 
     def led(self) -> list[TopicPartition]:
@@ -361,9 +357,9 @@ class SimulatedCluster:
         """At most one controller acts in an epoch."""
         assert self._writers.setdefault(epoch_version, broker_id) == broker_id
 
-    def witness_leader(self, topic_id: str, state: LeaderAndIsrPartition) -> None:
+    def witness_leader(self, topic_id: str, state: LeaderAndIsrPartitionState) -> None:
         """One leader for each leader epoch."""
-        key = (topic_id, state.partition.partition, state.leader_epoch)
+        key = (topic_id, state.partition_index, state.leader_epoch)
         assert self._leaders.setdefault(key, state.leader) == state.leader
 
     def check(self) -> None:

@@ -28,12 +28,8 @@ from klog.controller.events import (
     Watched,
 )
 from klog.controller.observer import ControllerState
-from klog.metadata.control_requests import (
-    ControlResponse,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
+from klog.metadata.control_requests import ControlResponse
+from tests.control_requests import leader_and_isr, stop_replica, update_metadata
 
 
 def nobody(_answer: object) -> None:
@@ -41,9 +37,9 @@ def nobody(_answer: object) -> None:
 
 
 REQUESTS = {
-    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED: LeaderAndIsrRequest(1, 1, 1, (), {}, ()),
-    ControllerState.TOPIC_DELETION: StopReplicaRequest(1, 1, 1, ()),
-    ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED: UpdateMetadataRequest(1, 1, 1, (), {}, ()),
+    ControllerState.LEADER_AND_ISR_RESPONSE_RECEIVED: leader_and_isr({}, {}),
+    ControllerState.TOPIC_DELETION: stop_replica({}),
+    ControllerState.UPDATE_METADATA_RESPONSE_RECEIVED: update_metadata({}, {}, ()),
 }
 
 # Kafka's: `ControllerEvent.state` of each of its events.

@@ -18,13 +18,15 @@ from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster, paths, topics
-from klog.metadata.control_requests import ControlRequest, ControlResponse, UpdateMetadataRequest
+from klog.metadata.control_requests import ControlRequest, ControlResponse
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError
+from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 from klog.server.controller_times import ControllerTimes
+from tests.control_requests import update_metadata
 from tests.metadata.conftest import call_at_once
 from tests.waiting import eventually
 
@@ -55,7 +57,7 @@ class FakeChannel:
 
 
 def request(number: int) -> UpdateMetadataRequest:
-    return UpdateMetadataRequest(1, 1, number, (), {}, ())
+    return update_metadata({}, {}, (), broker_epoch=number)
 
 
 BROKER = BrokerRegistration(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1),))
@@ -302,7 +304,7 @@ def test_a_single_broker_is_its_own_controller_on_the_embedded_store(tmp_path: P
     controller.start()
     eventually(lambda: controller.is_active)
     topics.create_topic(store, "t", "A" * 22, {0: [1]}, {}, [1])
-    eventually(lambda: any(getattr(each, "partitions", ()) for each in channel.seen))
+    eventually(lambda: any(each.topic_states for each in channel.seen))
     controller.stop()
     assert store.exists("/controller") is None
     store.close()

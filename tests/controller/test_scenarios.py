@@ -25,14 +25,9 @@ from klog.controller.events import (
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import configs, paths, topics, znodes
-from klog.metadata.control_requests import (
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
+from klog.metadata.control_requests import partition_states
 from klog.metadata.store import Check, SetData
 from klog.metadata.values import (
-    LEADER_DURING_DELETE,
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
@@ -43,6 +38,9 @@ from klog.metadata.values import (
     TopicIdPartition,
 )
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
+from klog.protocol.interbroker.stop_replica import StopReplicaRequest
+from klog.protocol.interbroker.update_metadata import LEADER_DURING_DELETE, UpdateMetadataRequest
 from tests.controller.simulation import SimulatedCluster
 
 T0 = TopicPartition("t", 0)
@@ -289,10 +287,16 @@ def test_brokers_hear_of_a_deletion_before_they_delete(world: SimulatedCluster) 
     heard = [request for to, request in world.requests if to == 1]
     first = heard[0]
     assert isinstance(first, UpdateMetadataRequest)
-    assert first.partitions[0].leader == LEADER_DURING_DELETE
-    stops = [request for request in heard if isinstance(request, StopReplicaRequest)]
-    assert [each.partitions[0].delete for each in stops] == [False, True]
-    assert {each.partitions[0].leader_epoch for each in stops} == {-2}
+    ((_, deleted),) = partition_states(first.topic_states)
+    assert deleted.leader == LEADER_DURING_DELETE
+    stops = [
+        state
+        for request in heard
+        if isinstance(request, StopReplicaRequest)
+        for _, state in partition_states(request.topic_states)
+    ]
+    assert [each.delete_partition for each in stops] == [False, True]
+    assert {each.leader_epoch for each in stops} == {-2}
 
 
 def test_a_deletion_waits_for_a_dead_broker(world: SimulatedCluster) -> None:
@@ -653,7 +657,7 @@ def test_a_reassignment_waits_until_the_new_replicas_are_in_sync() -> None:
     assert world.topic("t").partitions[0] == moving
     assert ask(world, ListReassignments) == {T0: moving}
     assert world.brokers[2].hosted[T0].is_new
-    assert world.brokers[0].hosted[T0].adding == (2, 3)
+    assert world.brokers[0].hosted[T0].adding_replicas == (2, 3)
     world.brokers[0].alter_isr(T0, (0, 1, 2))
     world.settle()
     assert world.topic("t").partitions[0] == moving

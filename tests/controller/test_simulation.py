@@ -188,9 +188,9 @@ def check_end(world: SimulatedCluster) -> None:
                 assert (told.leader, told.leader_epoch) == (state.leader, state.leader_epoch)
     for broker in world.brokers.values():
         known = {
-            each.partition: (each.leader, each.leader_epoch, each.isr, each.replicas)
-            for partitions in broker.cache.snapshot.topics.values()
-            for each in partitions.values()
+            TopicPartition(topic, number): (each.leader, each.leader_epoch, each.isr, each.replicas)
+            for topic, partitions in broker.cache.snapshot.topics.items()
+            for number, each in partitions.items()
         }
         assert known == seen
         assert set(broker.hosted) == hosted[broker.broker_id]

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from klog.formats.names import TopicPartition
+from klog.formats.names import TopicPartition, encode_uuid
 from klog.metadata.cache import MetadataCache
-from klog.metadata.control_requests import UpdateMetadataPartition, UpdateMetadataRequest
-from klog.metadata.values import LEADER_DURING_DELETE, BrokerRegistration, Endpoint
+from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.protocol.interbroker.update_metadata import (
+    LEADER_DURING_DELETE,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+)
+from tests.control_requests import update_metadata, update_metadata_state
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 ONE = BrokerRegistration(
     1, (Endpoint("PLAIN", "PLAINTEXT", "one", 9092), Endpoint("TLS", "SSL", "one", 9093)), "rack"
 )
 TWO = BrokerRegistration(2, (Endpoint("PLAIN", "PLAINTEXT", "two", 9092),))
-IDS = {"t": "id-of-t", "u": "id-of-u"}
+IDS = {"t": encode_uuid(b"the id of t 1234"), "u": encode_uuid(b"the id of u 1234")}
+ANOTHER_ID = encode_uuid(b"another id of t ")
 
 
-def state(where: TopicPartition, leader: int, epoch: int = 0) -> UpdateMetadataPartition:
-    return UpdateMetadataPartition(where, 1, leader, epoch, (leader,), 0, (1, 2))
+def state(
+    partition: TopicPartition, leader: int, epoch: int = 0
+) -> tuple[TopicPartition, UpdateMetadataPartitionState]:
+    return partition, update_metadata_state(
+        partition.partition, leader, (1, 2), leader_epoch=epoch, isr=(leader,)
+    )
 
 
 def update(
-    *partitions: UpdateMetadataPartition,
+    *states: tuple[TopicPartition, UpdateMetadataPartitionState],
     brokers: tuple[BrokerRegistration, ...] = (ONE, TWO),
     controller: int = 1,
 ) -> UpdateMetadataRequest:
-    ids = {each.partition.topic: IDS[each.partition.topic] for each in partitions}
-    return UpdateMetadataRequest(controller, 1, 1, partitions, ids, brokers)
+    return update_metadata(dict(states), IDS, brokers, controller_id=controller)
 
 
 def test_partitions_are_merged_and_brokers_replaced() -> None:
@@ -34,19 +43,19 @@ def test_partitions_are_merged_and_brokers_replaced() -> None:
     assert cache.update(update(state(T1, 2), state(T0, 2, 1), brokers=(TWO,))) == ()
     now = cache.snapshot
     assert {topic: sorted(partitions) for topic, partitions in now.topics.items()} == {"t": [0, 1], "u": [0]}
-    assert now.partition(T0) == state(T0, 2, 1)
+    assert now.partition(T0) == state(T0, 2, 1)[1]
     assert now.partition(TopicPartition("t", 7)) is None
     assert now.partition(TopicPartition("v", 0)) is None
     assert list(now.brokers) == [2]
     assert now.topic_ids == IDS
-    assert now.topic_names == {"id-of-t": "t", "id-of-u": "u"}
+    assert now.topic_names == {IDS["t"]: "t", IDS["u"]: "u"}
 
 
 def test_an_update_without_partitions_tells_of_brokers_only() -> None:
     cache = MetadataCache()
     cache.update(update(state(T0, 1)))
     cache.update(update(brokers=(ONE,), controller=-1))
-    assert cache.snapshot.partition(T0) == state(T0, 1)
+    assert cache.snapshot.partition(T0) == state(T0, 1)[1]
     assert list(cache.snapshot.brokers) == [1]
     assert cache.snapshot.controller_id is None
 
@@ -59,15 +68,15 @@ def test_a_topic_goes_with_its_last_partition() -> None:
     assert cache.snapshot.topic_ids == IDS
     assert cache.update(update(state(T1, LEADER_DURING_DELETE))) == (T1,)
     assert "t" not in cache.snapshot.topics
-    assert cache.snapshot.topic_ids == {"u": "id-of-u"}
+    assert cache.snapshot.topic_ids == {"u": IDS["u"]}
     assert cache.update(update(state(T1, LEADER_DURING_DELETE))) == (T1,)
 
 
 def test_a_topic_created_again_has_its_new_id_only() -> None:
     cache = MetadataCache()
     cache.update(update(state(T0, 1)))
-    cache.update(UpdateMetadataRequest(1, 1, 1, (state(T0, 2),), {"t": "another"}, (ONE, TWO)))
-    assert cache.snapshot.topic_names == {"another": "t"}
+    cache.update(update_metadata(dict([state(T0, 2)]), {"t": ANOTHER_ID}, (ONE, TWO)))
+    assert cache.snapshot.topic_names == {ANOTHER_ID: "t"}
 
 
 def test_a_leader_is_reached_by_the_listener_asked_for() -> None:
@@ -83,7 +92,7 @@ def test_a_snapshot_once_taken_stays_as_it_is() -> None:
     cache.update(update(state(T0, 1)))
     before = cache.snapshot
     cache.update(update(state(T0, LEADER_DURING_DELETE), state(U0, 1)))
-    assert before.partition(T0) == state(T0, 1)
+    assert before.partition(T0) == state(T0, 1)[1]
     assert before.partition(U0) is None
 
 

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from klog.config.topic import default_topic_config
-from klog.metadata.control_requests import LeaderAndIsrPartition
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
 from klog.replication.follower import FollowerFetch, FollowerState
 from klog.replication.isr import IsrState
 from klog.replication.partition import Partition, PartitionError
 from klog.replication.partition_state import Assignment, PartitionState
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.partition_log import PartitionLog
+from tests.control_requests import leader_and_isr_state
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, Broker, NoBackground, batch
 from tests.threads import join, started
 
@@ -48,8 +49,16 @@ def fetch(broker: Broker, replica_id: int = OTHER_BROKER) -> FollowerFetch:
 def test_a_leader_s_state_is_what_the_controller_said(broker: Broker) -> None:
     partition = broker.lead(replicas=BOTH)
     broker.append(2)
-    request = LeaderAndIsrPartition(
-        partition.topic_partition, 5, BROKER, 4, (BROKER,), 9, (*BOTH, 3), adding=(3,), removing=(2,)
+    request = LeaderAndIsrPartitionState(
+        partition_index=partition.topic_partition.partition,
+        controller_epoch=5,
+        leader=BROKER,
+        leader_epoch=4,
+        isr=(BROKER,),
+        partition_epoch=9,
+        replicas=(*BOTH, 3),
+        adding_replicas=(3,),
+        removing_replicas=(2,),
     )
     partition.apply(request)
     assert partition.state == PartitionState(
@@ -77,7 +86,7 @@ def test_a_role_that_cannot_be_written_down_is_not_taken(broker: Broker, monkeyp
 
     monkeypatch.setattr(partition.log, "assign_epoch", fails)
     with pytest.raises(OSError, match="no"):
-        partition.apply(LeaderAndIsrPartition(partition.topic_partition, 1, BROKER, 1, BOTH, 0, BOTH))
+        partition.apply(leader_and_isr_state(0, BROKER, BOTH, leader_epoch=1))
     assert partition.state == before
 
 

@@ -16,7 +16,6 @@ from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
 from klog.metadata.configs import change_config, write_config
-from klog.metadata.control_requests import LeaderAndIsrPartition, LeaderAndIsrRequest
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import ConnectionLossError
 from klog.metadata.store import Node, SessionState
@@ -34,6 +33,7 @@ from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class
 from klog.server.broker import Broker
+from tests.control_requests import leader_and_isr, leader_and_isr_state
 from tests.waiting import eventually
 
 
@@ -208,10 +208,12 @@ def test_a_log_of_another_topic_of_that_name_is_neither_served_nor_touched(
 
 def test_a_topic_that_gets_its_id_later_has_it_on_disk_at_once(tmp_path: Path, broker: Broker) -> None:
     where, topic_id = TopicPartition("old", 0), new_topic_id(os.urandom)
-    state = LeaderAndIsrPartition(where, 1, 7, 0, (7,), 0, (7,), is_new=True)
+    state = leader_and_isr_state(0, 7, (7,), is_new=True)
     for ids in ({}, {"old": topic_id}):
         # The same leader epoch: nothing but the id is new.
-        answer = broker.replicas.leader_and_isr(LeaderAndIsrRequest(7, 9, 1, (state,), ids, ()))
+        answer = broker.replicas.leader_and_isr(
+            leader_and_isr({where: state}, ids, controller_id=7, controller_epoch=9)
+        )
         assert answer.partitions == {where: ErrorCode.NONE}
     assert topic_id in (tmp_path / "a" / "old-0" / "partition.metadata").read_text()
 

@@ -9,24 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from klog.controller.control_messages import (
-    leader_and_isr_answer,
-    leader_and_isr_request,
-    stop_replica_answer,
-    stop_replica_request,
-    update_metadata_request,
-)
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.metadata.control_requests import (
     ControlRequest,
     ControlResponse,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
+    leader_and_isr_response,
+    partition_states,
+    stop_replica_response,
 )
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.interbroker.update_metadata import UpdateMetadataResponse
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
+from klog.protocol.interbroker.stop_replica import StopReplicaRequest
+from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from klog.protocol.messages import encode_response
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of
@@ -48,8 +43,8 @@ class Replicas(Protocol):
 
 
 class ControlHandler:
-    """Answers the three. `broker_epoch` is that of this broker's registration, `listener` the one between
-    brokers; `partitions_gone` is told of partitions whose topic has been deleted."""
+    """Answers the three. `broker_epoch` is that of this broker's registration; `partitions_gone` is told of
+    partitions whose topic has been deleted."""
 
     def __init__(
         self,
@@ -58,7 +53,6 @@ class ControlHandler:
         topic_purgatory: Purgatory[DelayedTopics],
         election_purgatory: Purgatory[DelayedElection],
         broker_epoch: Callable[[], int],
-        listener: str,
         partitions_gone: Callable[[Iterable[TopicPartition]], None] = lambda _: None,
     ) -> None:
         self._replicas = replicas
@@ -66,30 +60,29 @@ class ControlHandler:
         self._topic_purgatory = topic_purgatory
         self._election_purgatory = election_purgatory
         self._broker_epoch = broker_epoch
-        self._listener = listener
         self._partitions_gone = partitions_gone
 
     def leader_and_isr(self, request: Request) -> None:
         """Lead and follow partitions."""
-        wanted = leader_and_isr_request(entity_of(request), self._listener)
+        wanted: LeaderAndIsrRequest = entity_of(request)
         if self._is_stale(wanted):
             answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         else:
             answer = self._replicas.leader_and_isr(wanted)
-        request.respond([encode_response(leader_and_isr_answer(answer, wanted.topic_ids))])
+        request.respond([encode_response(leader_and_isr_response(wanted, answer))])
 
     def stop_replica(self, request: Request) -> None:
         """Stop replicas, and delete those that are to go."""
-        wanted = stop_replica_request(entity_of(request))
+        wanted: StopReplicaRequest = entity_of(request)
         if self._is_stale(wanted):
             answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         else:
             answer = self._replicas.stop_replicas(wanted)
-        request.respond([encode_response(stop_replica_answer(answer))])
+        request.respond([encode_response(stop_replica_response(answer))])
 
     def update_metadata(self, request: Request) -> None:
         """Take in what clients are to be told, and wake whoever waits for it."""
-        wanted = update_metadata_request(entity_of(request))
+        wanted: UpdateMetadataRequest = entity_of(request)
         error = ErrorCode.NONE
         if self._is_stale(wanted):
             error = ErrorCode.STALE_BROKER_EPOCH
@@ -104,11 +97,11 @@ class ControlHandler:
         if gone:
             self._partitions_gone(gone)
         if self._topic_purgatory.waiting:
-            for topic in {state.partition.topic for state in wanted.partitions}:
+            for topic in {state.topic_name for state in wanted.topic_states}:
                 self._topic_purgatory.check_and_complete(topic)
         if self._election_purgatory.waiting:
-            for state in wanted.partitions:
-                self._election_purgatory.check_and_complete(state.partition)
+            for partition, _ in partition_states(wanted.topic_states):
+                self._election_purgatory.check_and_complete(partition)
 
     def _is_stale(self, wanted: ControlRequest) -> bool:
         """Whether the request was meant for an earlier registration of this broker."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from klog.formats.names import decode_uuid
+from klog.metadata import control_requests
 from klog.metadata.cache import ClusterSnapshot
-from klog.metadata.control_requests import UpdateMetadataPartition
-from klog.metadata.values import NO_LEADER, ZERO_TOPIC_ID
+from klog.metadata.values import NO_LEADER
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.update_metadata import UpdateMetadataPartitionState
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -63,7 +63,9 @@ def live_nodes(snapshot: ClusterSnapshot, listener: str) -> list[Node]:
     return [Node(broker.broker_id, at.host, at.port, broker.rack) for broker, at in found if at is not None]
 
 
-def see_partition(snapshot: ClusterSnapshot, state: UpdateMetadataPartition, view: View) -> SeenPartition:
+def see_partition(
+    snapshot: ClusterSnapshot, state: UpdateMetadataPartitionState, view: View
+) -> SeenPartition:
     """One partition through one listener."""
     replicas, isr = state.replicas, state.isr
     if view.hide_unreachable:
@@ -84,5 +86,4 @@ def see_partition(snapshot: ClusterSnapshot, state: UpdateMetadataPartition, vie
 
 def topic_uuid(snapshot: ClusterSnapshot, topic: str) -> UUID | None:
     """A topic's id on the wire; None (the zero id) where there is none."""
-    text = snapshot.topic_ids.get(topic, ZERO_TOPIC_ID)
-    return None if text == ZERO_TOPIC_ID else UUID(bytes=decode_uuid(text))
+    return control_requests.topic_uuid(snapshot.topic_ids.get(topic))

@@ -11,7 +11,6 @@ from collections import deque
 from dataclasses import replace
 
 from klog.config.broker import BrokerConfig
-from klog.controller.control_messages import request_entity
 from klog.controller.core import ControllerCore
 from klog.controller.events import AlterPartition, Event, ResponseReceived, Startup, preempt
 from klog.controller.settings import ControllerSettings
@@ -19,17 +18,14 @@ from klog.formats.names import TopicPartition
 from klog.metadata import cluster
 from klog.metadata.cache import MetadataCache
 from klog.metadata.configs import ConfigChangeNotes
-from klog.metadata.control_requests import (
-    ControlRequest,
-    ControlResponse,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-)
+from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.topics import create_topic, new_topic_id
 from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr, TopicIdPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
+from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 from klog.protocol.messages import encode_request
 from klog.replication.purgatory import Purgatory, Timer
 from klog.server.controller_times import ControllerTimes
@@ -63,6 +59,12 @@ INNER_LISTENER = "REPLICATION"
 ME = 1
 
 
+def done(request: ControlRequest) -> ControlResponse:
+    """Every partition of the request without an error."""
+    partitions = [partition for partition, _ in partition_states(request.topic_states)]
+    return ControlResponse(partitions=dict.fromkeys(partitions, ErrorCode.NONE))
+
+
 class ObedientReplicas:
     """A replica manager that does what it is told, and remembers it."""
 
@@ -77,15 +79,15 @@ class ObedientReplicas:
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
         if not self.accepts(request.controller_epoch):
             return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
-        self.led |= {each.partition: each.leader for each in request.partitions}
-        return ControlResponse(partitions={each.partition: ErrorCode.NONE for each in request.partitions})
+        self.led |= {where: state.leader for where, state in partition_states(request.topic_states)}
+        return done(request)
 
     def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
         if not self.accepts(request.controller_epoch):
             return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
-        for each in request.partitions:
-            self.led.pop(each.partition, None)
-        return ControlResponse(partitions={each.partition: ErrorCode.NONE for each in request.partitions})
+        for partition, _ in partition_states(request.topic_states):
+            self.led.pop(partition, None)
+        return done(request)
 
 
 class Outbox:
@@ -136,7 +138,7 @@ class AdminCluster:
             for number, rack in enumerate(racks, 1)
         }
         self.core = ControllerCore(
-            lambda: ControllerSettings(ME),
+            lambda: ControllerSettings(ME, INNER_LISTENER),
             self.store,
             Outbox(self.outgoing),
             self._events.append,
@@ -164,7 +166,6 @@ class AdminCluster:
             purgatory,
             self.election_purgatory,
             lambda: self.epochs[ME],
-            INNER_LISTENER,
         )
         loggers = Loggers("klog.made.for.tests")
         listeners = read_listeners(self.config)
@@ -242,7 +243,7 @@ class AdminCluster:
         """The leader has the partition's in-sync replicas changed."""
         where = TopicIdPartition(self.cache.snapshot.topic_ids[topic], number)
         now = self.cache.snapshot.topics[topic][number]
-        state = LeaderAndIsr(now.leader, now.leader_epoch, isr, partition_epoch=now.partition_epoch)
+        state = LeaderAndIsr(now.leader, now.leader_epoch, isr, partition_epoch=now.zk_version)
         results = []
         self._events.append(
             AlterPartition(now.leader, self.epochs[now.leader], {where: state}, 3, results.append)
@@ -276,20 +277,17 @@ class AdminCluster:
 
     def _obey(self, broker_id: int, request: ControlRequest) -> ControlResponse:
         if broker_id != ME:
-            wheres = [each.partition for each in request.partitions]
-            return ControlResponse(partitions=dict.fromkeys(wheres, ErrorCode.NONE))
-        entity = request_entity(request, INNER_LISTENER)
-        sent = FakeRequest(entity.__api_key__, entity.__version__, memoryview(encode_request(entity)))
+            return done(request)
+        sent = FakeRequest(request.__api_key__, request.__version__, memoryview(encode_request(request)))
         handle = {
             ApiKey.LEADER_AND_ISR: self.control.leader_and_isr,
             ApiKey.STOP_REPLICA: self.control.stop_replica,
             ApiKey.UPDATE_METADATA: self.control.update_metadata,
-        }[ApiKey(entity.__api_key__)]
+        }[ApiKey(request.__api_key__)]
         handle(sent)
         answer = answer_of(sent)
         assert answer.error_code == ErrorCode.NONE, answer
-        wheres = [each.partition for each in request.partitions]
-        return ControlResponse(partitions=dict.fromkeys(wheres, ErrorCode.NONE))
+        return done(request)
 
 
 def registration(broker_id: int, rack: str | None = None, *listeners: str) -> BrokerRegistration:

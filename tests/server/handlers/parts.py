@@ -12,12 +12,6 @@ from klog.config.topic import default_topic_config
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.names import TopicPartition, decode_uuid
 from klog.metadata.cache import MetadataCache
-from klog.metadata.control_requests import (
-    LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    UpdateMetadataPartition,
-    UpdateMetadataRequest,
-)
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.messages import build, decode_response, encode_request, request_class, request_struct
@@ -34,6 +28,12 @@ from klog.server.traffic import Traffic
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.partition_log import PartitionLog
+from tests.control_requests import (
+    leader_and_isr,
+    leader_and_isr_state,
+    update_metadata,
+    update_metadata_state,
+)
 
 BROKER = 1
 OTHER_BROKER = 2
@@ -172,13 +172,13 @@ class Broker:
     ) -> None:
         """UpdateMetadata: the cluster has this partition."""
         where = TopicPartition(topic, partition)
-        state = UpdateMetadataPartition(where, 1, leader, epoch, tuple(replicas), 0, tuple(replicas))
+        state = update_metadata_state(partition, leader, tuple(replicas), leader_epoch=epoch)
         brokers = tuple(
             BrokerRegistration(each, (Endpoint(LISTENER, "PLAINTEXT", f"host{each}", 9092),), f"rack{each}")
             for each in (BROKER, OTHER_BROKER)
         )
         ids = {} if topic_id is None else {topic: topic_id}
-        self.metadata.update(UpdateMetadataRequest(1, 1, 1, (state,), ids, brokers))
+        self.metadata.update(update_metadata({where: state}, ids, brokers))
 
     def lead(
         self,
@@ -194,10 +194,11 @@ class Broker:
     ) -> Partition:
         """LeaderAndIsr, and unless told otherwise UpdateMetadata."""
         where = TopicPartition(topic, partition)
-        isr = tuple(replicas) if isr is None else isr
-        state = LeaderAndIsrPartition(where, 1, leader, epoch, isr, 0, tuple(replicas), is_new=True)
+        state = leader_and_isr_state(
+            partition, leader, tuple(replicas), leader_epoch=epoch, isr=isr, is_new=True
+        )
         ids = {} if topic_id is None else {topic: topic_id}
-        answer = self.replicas.leader_and_isr(LeaderAndIsrRequest(1, 1, 1, (state,), ids, ()))
+        answer = self.replicas.leader_and_isr(leader_and_isr({where: state}, ids))
         assert not answer.partitions[where], answer
         if tell:
             self.tell(topic, partition, leader=leader, epoch=epoch, replicas=replicas, topic_id=topic_id)

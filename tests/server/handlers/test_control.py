@@ -7,46 +7,51 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from klog.controller.control_messages import request_entity
 from klog.formats.names import TopicPartition, decode_uuid
-from klog.metadata.control_requests import (
-    LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    StopReplicaPartition,
-    StopReplicaRequest,
-    UpdateMetadataPartition,
-    UpdateMetadataRequest,
-)
-from klog.metadata.values import LEADER_DURING_DELETE
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.stop_replica import StopReplicaPartitionState
+from klog.protocol.interbroker.update_metadata import LEADER_DURING_DELETE
 from klog.protocol.messages import encode_request
-from tests.server.handlers.admin_parts import INNER_LISTENER, ME, AdminCluster, registration
+from tests.control_requests import (
+    leader_and_isr,
+    leader_and_isr_state,
+    stop_replica,
+    update_metadata,
+    update_metadata_state,
+)
+from tests.server.handlers.admin_parts import ME, AdminCluster, registration
 from tests.server.handlers.parts import FakeRequest, answer_of, part_of
 
 WHERE = TopicPartition("t", 0)
 TOPIC_ID = "t0p1cAAAAAAAAAAAAAAAAA"
 
 
+def sender(epoch, broker_epoch):
+    return {"controller_id": 2, "controller_epoch": epoch, "broker_epoch": broker_epoch}
+
+
 def lead(epoch, broker_epoch):
-    state = LeaderAndIsrPartition(WHERE, epoch, ME, 0, (ME,), 0, (ME,), is_new=True)
-    return LeaderAndIsrRequest(2, epoch, broker_epoch, (state,), {"t": TOPIC_ID}, (registration(ME),))
+    state = leader_and_isr_state(0, ME, (ME,), controller_epoch=epoch, is_new=True)
+    return leader_and_isr({WHERE: state}, {"t": TOPIC_ID}, [registration(ME)], **sender(epoch, broker_epoch))
 
 
 def stop(epoch, broker_epoch):
-    return StopReplicaRequest(2, epoch, broker_epoch, (StopReplicaPartition(WHERE, 0, delete=True),))
+    state = StopReplicaPartitionState(partition_index=0, leader_epoch=0, delete_partition=True)
+    return stop_replica({WHERE: state}, **sender(epoch, broker_epoch))
 
 
-def update(epoch, broker_epoch):
-    state = UpdateMetadataPartition(WHERE, epoch, ME, 0, (ME,), 0, (ME,))
-    return UpdateMetadataRequest(2, epoch, broker_epoch, (state,), {"t": TOPIC_ID}, (registration(ME),))
+def update(epoch, broker_epoch, *, leader=ME):
+    state = update_metadata_state(0, leader, (ME,), controller_epoch=epoch)
+    return update_metadata({WHERE: state}, {"t": TOPIC_ID}, [registration(ME)], **sender(epoch, broker_epoch))
 
 
 def tell(cluster, request):
-    entity = request_entity(request, INNER_LISTENER)
-    sent = FakeRequest(entity.__api_key__, entity.__version__, memoryview(encode_request(entity)))
+    sent = FakeRequest(request.__api_key__, request.__version__, memoryview(encode_request(request)))
     control = cluster.control
-    {4: control.leader_and_isr, 5: control.stop_replica, 6: control.update_metadata}[entity.__api_key__](sent)
+    {4: control.leader_and_isr, 5: control.stop_replica, 6: control.update_metadata}[request.__api_key__](
+        sent
+    )
     return answer_of(sent)
 
 
@@ -92,8 +97,7 @@ def test_what_the_controller_tells_is_what_clients_are_told() -> None:
     assert cluster.cache.snapshot.topics["t"][0].leader == ME
     gone = []
     cluster.control._partitions_gone = gone.extend
-    state = replace(update(1, -1).partitions[0], leader=-2)
-    tell(cluster, replace(update(1, -1), partitions=(state,)))
+    tell(cluster, update(1, -1, leader=LEADER_DURING_DELETE))
     assert (cluster.cache.snapshot.topics, gone) == ({}, [WHERE])
 
 
@@ -175,7 +179,7 @@ def test_a_leader_is_heard_though_this_broker_s_own_metadata_does_not_know_the_t
     topic_id = cluster.create("t", (2, 3))
     known = cluster.cache.snapshot.topics["t"][0]
     forgotten = replace(known, leader=LEADER_DURING_DELETE)
-    cluster.cache.update(replace(update(1, -1), partitions=(forgotten,)))
+    cluster.cache.update(update_metadata({WHERE: forgotten}, {"t": topic_id}, [registration(ME)]))
     assert "t" not in cluster.cache.snapshot.topics
     (topic,) = alter(cluster, 3, UUID(bytes=decode_uuid(topic_id)), (2,)).topics
     assert [each.error_code for each in topic.partitions] == [ErrorCode.NONE]

@@ -9,13 +9,13 @@ import pytest
 
 from klog.formats.names import decode_uuid
 from klog.metadata.configs import read_config
-from klog.metadata.control_requests import UpdateMetadataRequest
 from klog.metadata.topics import read_topics
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.metadata import MetadataHandler
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
+from tests.control_requests import update_metadata
 from tests.server.handlers.admin_parts import CLUSTER_ID, INNER_LISTENER, LISTENER, AdminCluster, registration
 from tests.server.handlers.parts import FakeRequest, answer_of, part_of, request_of
 
@@ -160,7 +160,7 @@ def test_created_topics_have_the_brokers_counts_and_internal_ones_configs_of_the
 
 def test_any_broker_creates_missing_topics_not_only_the_controller() -> None:
     other = AdminCluster(elected=False)
-    other.cache.update(UpdateMetadataRequest(2, 1, -1, (), {}, tuple(map(registration, (1, 2, 3)))))
+    other.cache.update(update_metadata({}, {}, list(map(registration, (1, 2, 3))), controller_id=2))
     assert errors(ask(other, 9, "new")) == {"new": ErrorCode.LEADER_NOT_AVAILABLE}
     assert "new" in read_topics(other.store, ["new"])
 
