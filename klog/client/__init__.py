@@ -1,4 +1,5 @@
-"""The client's side of Kafka: finding brokers, reading assigned partitions, writing records, administration.
+"""The core of a Kafka client: connections, leader lookup, fetch, produce, offsets and the rule for retries.
 
-Works over the wire against any Kafka. No consumer group is needed or used.
+The client commands use it, and so can every part of the broker that is a client of other brokers. It speaks
+to any Kafka. Time comes in as a `Clock`, connections come in as a `Connect` function.
 """

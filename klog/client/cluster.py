@@ -1,7 +1,7 @@
-"""A cluster as a client sees it: which brokers there are, who leads what, and a channel to each of them.
+"""Knows a cluster's brokers and partition leaders, and keeps a connection to each broker that is used.
 
-Rules: the protocol guide on Metadata. Any broker answers it; what it says is good until a broker answers that
-it does not lead, or a connection breaks: then `refresh`.
+Rules: the protocol guide on Metadata. Any broker answers it. The answer holds until a broker says that it
+does not lead a partition, or until a connection breaks; then `recover` asks again.
 """
 
 from __future__ import annotations
@@ -10,47 +10,49 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
-from klog.client.errors import ClientError, RefusedError, UnknownTopicError
-from klog.client.settings import ClientSettings, HostPort
-from klog.formats.errors import UsageError
+from klog.client.connection import Connect, Connection, HostPort
+from klog.client.errors import ClientError, RefusedError, UnknownTopicError, is_retriable
+from klog.client.retry import Clock, Retry, RetryPolicy
+from klog.formats.errors import KlogError
+from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
-from klog.protocol.channel import Channel
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ChannelError, ConnectFailedError
 from klog.protocol.messages import build, request_class, request_struct
 
 NO_LEADER: Final = -1
-_CONNECT_CURE: Final = "is a broker listening there? --bootstrap-server host:port names another"
+CONNECT_CURE: Final = "is a broker listening there? --bootstrap-server host:port names another"
 _TLS_CURE: Final = "it may want TLS, or not be Kafka: --command-config FILE with security.protocol=SSL"
-
-TopicPartition = tuple[str, int]
 
 
 class PartitionLeader(NamedTuple):
-    """Who leads a partition; the leader is NO_LEADER while there is none."""
+    """The leader of a partition and its epoch; the id is NO_LEADER while there is no leader."""
 
     leader_id: int
     leader_epoch: int
 
 
 class Cluster:
-    """A client's view of a cluster. `with Cluster(settings)` connects and closes; for one thread."""
+    """A client's view of a cluster, for one thread. `with Cluster(...)` connects and closes.
 
-    def __init__(self, settings: ClientSettings) -> None:
-        if settings.sasl is not None:
-            raise UsageError(
-                "records are read and written over PLAINTEXT and SSL; SASL is for the admin commands",
-                cure="name a listener without SASL",
-            )
-        self._settings = settings
-        self._nodes: dict[int, HostPort] = {}
-        self._channels: dict[int, Channel] = {}
-        self._bootstrap: Channel | None = None
+    `connect` makes connections. `timeout_ms` limits each answer, and failures in a row.
+    """
+
+    def __init__(
+        self, bootstrap: Sequence[HostPort], connect: Connect, clock: Clock, *, timeout_ms: int
+    ) -> None:
+        self._bootstrap_addresses = tuple(bootstrap)
+        self._connect = connect
+        self.clock = clock
+        self.timeout_ms = timeout_ms
+        self._addresses: dict[int, HostPort] = {}
+        self._connections: dict[int, tuple[HostPort, Connection]] = {}
+        self._bootstrap: Connection | None = None
         self._topics: dict[str, dict[int, PartitionLeader]] = {}
 
     def __enter__(self) -> Self:
-        self._any()
+        self.any_connection()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -58,67 +60,69 @@ class Cluster:
 
     def close(self) -> None:
         """Close every connection."""
-        for channel in (*self._channels.values(), *filter(None, (self._bootstrap,))):
-            channel.close()
+        for connection in self._all_connections():
+            connection.close()
 
-    @property
-    def timeout_ms(self) -> int:
-        """How long one answer may take."""
-        return self._settings.timeout_ms
+    def _all_connections(self) -> list[Connection]:
+        first = [] if self._bootstrap is None else [self._bootstrap]
+        return first + [connection for _, connection in self._connections.values()]
 
-    def _channel_to(self, address: HostPort) -> Channel:
-        settings = self._settings
-        return Channel(
-            *address, client_id=settings.client_id, timeout_ms=settings.timeout_ms, tls=settings.tls
-        )
+    def any_connection(self) -> Connection:
+        """An open connection to some broker. Raises ConnectFailedError if no broker can be reached.
 
-    def _any(self) -> Channel:
-        """A connection to some broker: one that is open, else one of those named, else of those known."""
-        for channel in (self._bootstrap, *self._channels.values()):
-            if channel is not None and channel.connected:
-                return channel
+        Prefers a connection that is open, then tries the bootstrap addresses and the known brokers.
+        """
+        for connection in self._all_connections():
+            if connection.connected:
+                return connection
         failures: list[ChannelError] = []
-        for address in dict.fromkeys((*self._settings.bootstrap, *self._nodes.values())):
-            channel = self._channel_to(address)
+        for address in dict.fromkeys((*self._bootstrap_addresses, *self._addresses.values())):
+            connection = self._connect(address)
             try:
-                channel.connect()
+                connection.connect()
             except ChannelError as error:
                 failures.append(error)
                 continue
-            self._bootstrap = channel
-            return channel
-        raise _nobody(failures)
+            self._bootstrap = connection
+            return connection
+        raise _unreachable(failures)
 
-    def any_channel(self) -> Channel:
-        """A connection to some broker. Raises ConnectFailedError when none can be reached."""
-        return self._any()
-
-    def channel(self, node_id: int) -> Channel:
-        """The connection to a broker, opened if need be.
-
-        Raises ChannelError, ClientError for an unknown id.
-        """
-        address = self._nodes.get(node_id)
+    def connection(self, broker_id: int) -> Connection:
+        """The open connection to a broker. Raises ChannelError, ClientError for an unknown id."""
+        address = self._addresses.get(broker_id)
         if address is None:
-            raise ClientError(f"broker {node_id} is not among the cluster's brokers")
-        channel = self._channels.get(node_id)
-        if channel is None or (channel.host, channel.port) != address:
-            channel = self._channels[node_id] = self._channel_to(address)
+            raise ClientError(f"broker {broker_id} is not among the cluster's brokers")
+        known_address, connection = self._connections.get(broker_id, (None, None))
+        if connection is None or known_address != address:
+            connection = self._connect(address)
+            self._connections[broker_id] = (address, connection)
         try:
-            channel.connect()
+            connection.connect()
         except ConnectFailedError as error:
-            error.what = f"{_without_errno(error.what)}, which is what broker {node_id} advertises"
+            error.what = f"{_without_errno(error.what)}, which is what broker {broker_id} advertises"
             error.cure = "check its advertised.listeners"
             raise
-        return channel
+        return connection
+
+    def leader_connection(self, leader_id: int, partitions: Sequence[TopicPartition]) -> Connection:
+        """The open connection to the leader of partitions, as `by_leader` gives them.
+
+        Raises ChannelError, and ClientError if the partitions have no leader.
+        """
+        if leader_id == NO_LEADER:
+            topic, number = partitions[0]
+            raise ClientError(
+                f"{topic}-{number} has no leader", cure=f"klog topics describe {topic} shows why"
+            )
+        return self.connection(leader_id)
 
     def refresh(self, topics: Iterable[str], *, may_create: bool = False) -> None:
-        """Ask again for brokers and for leaders of these topics; `may_create` lets brokers create them.
+        """Ask again for the brokers and the leaders of these topics; `may_create` lets brokers create them.
 
         Raises ChannelError, RefusedError, UnknownTopicError.
         """
-        channel = self._any()
-        version = channel.version_of(ApiKey.METADATA)
+        connection = self.any_connection()
+        version = connection.version_of(ApiKey.METADATA)
         topic_class = request_struct(ApiKey.METADATA, version, "MetadataRequestTopic")
         request = build(
             request_class(ApiKey.METADATA, version),
@@ -127,12 +131,12 @@ class Cluster:
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
-        response = channel.send(request)
-        self._nodes = {broker.node_id: HostPort(broker.host, broker.port) for broker in response.brokers}
+        response = connection.send(request)
+        self._addresses = {broker.node_id: HostPort(broker.host, broker.port) for broker in response.brokers}
         for topic in response.topics:
-            self._take_topic(topic)
+            self._update_topic(topic)
 
-    def _take_topic(self, topic: Entity) -> None:
+    def _update_topic(self, topic: Entity) -> None:
         if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             self._topics[topic.name] = {
                 part.partition_index: PartitionLeader(part.leader_id, getattr(part, "leader_epoch", -1))
@@ -146,27 +150,47 @@ class Cluster:
             raise RefusedError(f"topic {topic.name}", topic.error_code)
 
     def partitions(self, topic: str) -> Mapping[int, PartitionLeader]:
-        """The partitions of a topic as last heard; none where the topic has no leaders yet."""
+        """The partitions of a topic as last reported; empty if the topic has no leaders yet."""
         return self._topics.get(topic, {})
 
     def leader(self, partition: TopicPartition) -> int:
-        """The id of the leader as last heard, NO_LEADER where none is known."""
-        known = self.partitions(partition[0]).get(partition[1])
+        """The id of the leader as last reported, NO_LEADER if none is known."""
+        topic, number = partition
+        known = self.partitions(topic).get(number)
         return NO_LEADER if known is None else known.leader_id
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions that each broker leads; those without a leader under NO_LEADER."""
+        """The partitions that each broker leads; those without a leader are under NO_LEADER."""
         led: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
             led.setdefault(self.leader(partition), []).append(partition)
         return led
+
+    def new_retry(self, timeout_ms: int | None = None) -> Retry:
+        """Failures in a row of one job, `timeout_ms` of the cluster unless given."""
+        policy = RetryPolicy(self.timeout_ms if timeout_ms is None else timeout_ms)
+        return Retry(policy, self.clock.monotonic_s, self.clock.sleep_s)
+
+    def recover(self, error: KlogError, topics: Iterable[str], retry: Retry) -> None:
+        """Pause after a failed request, then look up the leaders of its topics again.
+
+        Raises `error` if a retry cannot cure it, the last error if failures have lasted too long, and what
+        `refresh` raises but ChannelError.
+        """
+        if not is_retriable(error):
+            raise error
+        retry.failed(error)
+        try:
+            self.refresh(topics)
+        except ChannelError as lost:
+            retry.failed(lost)
 
 
 def _without_errno(text: str) -> str:
     return re.sub(r"\[Errno -?\d+\] ", "", text)
 
 
-def _nobody(failures: Sequence[ChannelError]) -> ConnectFailedError:
+def _unreachable(failures: Sequence[ChannelError]) -> ConnectFailedError:
     refused = all(isinstance(failure, ConnectFailedError) for failure in failures)
     what = "; ".join(dict.fromkeys(_without_errno(failure.what) for failure in failures))
-    return ConnectFailedError(what, cure=_CONNECT_CURE if refused else _TLS_CURE)
+    return ConnectFailedError(what, cure=CONNECT_CURE if refused else _TLS_CURE)

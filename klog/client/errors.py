@@ -1,13 +1,14 @@
-"""What a cluster may answer instead of doing what it was asked."""
+"""The errors of a client of a cluster, and the rule which of them a retry may cure."""
 
 from __future__ import annotations
 
 from klog.formats.errors import KlogError
 from klog.protocol.error_codes import ErrorCode, error_code
+from klog.protocol.errors import ChannelError
 
 
 class ClientError(KlogError):
-    """Base of the errors of the client's side: the cluster could not or would not do what was asked."""
+    """Base of the client's errors: the cluster could not do, or refused to do, what was asked."""
 
 
 class RefusedError(ClientError):
@@ -21,3 +22,14 @@ class RefusedError(ClientError):
 
 class UnknownTopicError(ClientError):
     """A topic or partition that the cluster does not have."""
+
+
+def is_retriable(error: KlogError) -> bool:
+    """Whether the same request may succeed later.
+
+    Lost connections and missing leaders are retriable. Of a broker's errors those are that Kafka declares
+    retriable.
+    """
+    if isinstance(error, RefusedError):
+        return error.code.retriable
+    return isinstance(error, ClientError | ChannelError)

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: Kafka's own choice, so that klog and Java agree on every key.
+"""Chooses the partition of a key as Kafka does, so that klog and Java clients agree on every key.
 
 Rules: `org.apache.kafka.clients.producer.internals.BuiltInPartitioner` (murmur2 of the key, KIP-480 and
 KIP-794 for records without one).
@@ -30,5 +30,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a key among so many."""
+    """The partition of a key in a topic of so many partitions."""
     return (murmur2(key) & 0x7FFF_FFFF) % partitions

@@ -1,14 +1,12 @@
-"""Writing records to one topic: batches a partition, one request in flight a leader, every outcome counted.
+"""Writes records to one topic in batches, with one request in flight per leader, and counts every outcome.
 
-Rules: the protocol guide on Produce, KIP-98 (idempotence: producer id and sequences), KIP-467 (which records
-of a batch were refused: those alone fail here, the others are sent again), KIP-126 (a batch that is too large
-is cut in two). Sequence numbers are taken when a batch has been written, so a refused batch leaves no gap.
+Rules: the protocol guide on Produce, KIP-98 (idempotence: producer id and sequences), KIP-467 (the answer
+says which records of a batch were refused; the others are sent again), KIP-126 (a batch that is too large is
+cut in two). A batch uses up sequence numbers only when it has been written, so a refused batch leaves no gap.
 """
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -16,32 +14,30 @@ from typing import Final, NamedTuple
 from klog.client.cluster import NO_LEADER, Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
 from klog.client.partitioner import partition_of_key
-from klog.client.patience import Patience
+from klog.client.produce import produce
 from klog.client.producer_id import NO_PRODUCER, ProducerId, new_producer_id
 from klog.formats import compression
 from klog.formats.batch_builder import BatchFields, Headers, RecordData, build_batch
 from klog.formats.constants import NO_SEQUENCE
 from klog.formats.errors import KlogError
-from klog.protocol.apis import ApiKey
-from klog.protocol.channel import Channel
+from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.errors import ChannelError, MalformedMessageError, UnexpectedResponseError
-from klog.protocol.produce_request import ProduceRequest, encode_produce_request
-from klog.protocol.produce_response import PartitionProduced, decode_produce_response
+from klog.protocol.errors import ChannelError
+from klog.protocol.produce_request import ProduceRequest
+from klog.protocol.produce_response import PartitionProduced
 
 ALL_IN_SYNC: Final = -1
-_MAGIC_2_FROM: Final = 3
-_BATCH_BYTES: Final = 512 << 10  # half of what brokers take by default
+_BATCH_BYTES: Final = 512 << 10  # half of the size that brokers accept by default
 _PENDING_BYTES: Final = 1 << 20
 _RECORD_OVERHEAD_BYTES: Final = 16
-_CREATION_MS: Final = 3_000  # how long a broker that creates topics by itself may take to do it
+_CREATION_TIMEOUT_MS: Final = 3_000  # for a broker that creates topics by itself
 _SEQUENCE_MASK: Final = (1 << 31) - 1
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How to write. `acks` is 0, 1 or ALL_IN_SYNC; idempotence needs the last."""
+    """How to write. `acks` is 0, 1 or ALL_IN_SYNC; idempotence needs ALL_IN_SYNC."""
 
     codec: int = compression.NONE
     level: int | None = None
@@ -51,7 +47,7 @@ class ProducerSettings:
 
 
 class Record(NamedTuple):
-    """A record to be written; `timestamp_ms` None is the time of sending."""
+    """A record to write; `timestamp_ms` None means the time of sending."""
 
     key: bytes | None
     value: bytes | None
@@ -60,7 +56,7 @@ class Record(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Records that a broker refused, and its error."""
+    """Records that a broker refused, and the broker's error."""
 
     partition: int
     records: int
@@ -69,7 +65,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Delivered:
-    """What has been written to one partition. Offsets are -1 with acks=0, where brokers do not tell them."""
+    """What has been written to one partition. With acks=0 the offsets are unknown: -1."""
 
     count: int = 0
     first_offset: int = -1
@@ -83,19 +79,22 @@ class _Pending:
 
 
 class Producer:
-    """Writes records to `topic`; `flush` sends what is pending. For one thread at a time."""
+    """Writes records to `topic`; `flush` sends what is pending. For one thread at a time.
+
+    `choose` picks the partition of the next records without a key, at random for instance.
+    """
 
     def __init__(
         self,
         cluster: Cluster,
         topic: str,
         settings: ProducerSettings,
-        clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        choose: Callable[[Sequence[int]], int],
     ) -> None:
         self._cluster = cluster
         self._topic = topic
         self._settings = settings
-        self._clock_ms = clock_ms
+        self._choose = choose
         self._pending: dict[int, _Pending] = {}
         self._pending_bytes = 0
         self._partitions: Sequence[int] = ()
@@ -118,12 +117,12 @@ class Producer:
 
     @property
     def unsettled_count(self) -> int:
-        """Records taken by `send` of which the outcome is not known."""
+        """How many records that `send` accepted have no known outcome."""
         return self.accepted - self.delivered_count - self.failed_count
 
     def open(self) -> None:
         """Find the topic's partitions. Raises UnknownTopicError, RefusedError, ChannelError."""
-        patience = Patience(min(_CREATION_MS, self._cluster.timeout_ms))
+        retry = self._cluster.new_retry(min(_CREATION_TIMEOUT_MS, self._cluster.timeout_ms))
         while not self._partitions:
             try:
                 self._cluster.refresh([self._topic], may_create=True)
@@ -131,13 +130,13 @@ class Producer:
                 if not self._partitions:
                     raise UnknownTopicError(f"topic {self._topic} has no partitions yet")
             except UnknownTopicError as error:
-                patience.failed(error)
+                retry.failed(error)
 
     def send(self, record: Record, partition: int | None = None) -> None:
-        """Take a record in; it goes out now or at `flush`. Raises what `flush` raises, UnknownTopicError."""
+        """Accept a record, to send it now or at `flush`. Raises what `flush` raises, UnknownTopicError."""
         if not self._partitions:
             self.open()
-        chosen = self._choose(record.key) if partition is None else partition
+        chosen = self._partition_of(record.key) if partition is None else partition
         if partition is not None and partition not in self._partitions:
             raise UnknownTopicError(
                 f"topic {self._topic} has {len(self._partitions)} partitions, there is no {partition}"
@@ -151,67 +150,54 @@ class Producer:
         if pending.size_bytes >= self._settings.batch_bytes or self._pending_bytes >= _PENDING_BYTES:
             self.flush()
 
-    def _choose(self, key: bytes | None) -> int:
+    def _partition_of(self, key: bytes | None) -> int:
         if key is not None:
             return partition_of_key(key, len(self._partitions))
         if self._sticky < 0:
-            led = [number for number in self._partitions if self._leader(number) != NO_LEADER]
-            self._sticky = random.choice(led or self._partitions)  # noqa: S311 (balance, no secret)
+            led = [
+                number
+                for number in self._partitions
+                if self._cluster.leader(TopicPartition(self._topic, number)) != NO_LEADER
+            ]
+            self._sticky = self._choose(led or self._partitions)
         return self._sticky
-
-    def _leader(self, partition: int) -> int:
-        return self._cluster.leader((self._topic, partition))
 
     def flush(self) -> None:
         """Send everything that is pending and wait for the answers.
 
-        What a broker refuses is in `failures`. Raises ChannelError and ClientError when the cluster cannot be
-        reached or leaders stay away for too long: the outcome of what is left is then unknown.
+        `failures` lists what brokers refused. Raises ChannelError and ClientError if the cluster cannot be
+        reached, or if partitions have no leader for too long; the outcome of the rest is then unknown.
         """
         waiting = {number: [pending.records] for number, pending in self._pending.items()}
         self._pending.clear()
         self._pending_bytes = 0
         self._sticky = -1
-        patience = Patience(self._cluster.timeout_ms)
+        retry = self._cluster.new_retry()
         while waiting:
             try:
-                self._settle_producer()
+                self._require_producer_id()
                 before = self.unsettled_count
                 self._send_first(waiting)
                 if self.unsettled_count < before:
-                    patience.succeeded()
+                    retry.succeeded()
             except (ClientError, ChannelError) as error:
-                if isinstance(error, RefusedError) and not error.code.retriable:
-                    raise
-                self._try_again(patience, error)
+                self._cluster.recover(error, [self._topic], retry)
 
-    def _try_again(self, patience: Patience, error: KlogError) -> None:
-        patience.failed(error)
-        try:
-            self._cluster.refresh([self._topic])
-        except ChannelError as lost:
-            patience.failed(lost)
-
-    def _settle_producer(self) -> None:
+    def _require_producer_id(self) -> None:
         if self._settings.idempotent and self._producer == NO_PRODUCER:
-            self._producer = new_producer_id(self._cluster.any_channel())
+            self._producer = new_producer_id(self._cluster.any_connection())
             self._sequences.clear()
 
     def _send_first(self, waiting: dict[int, list[list[Record]]]) -> None:
-        """The first batch of each partition to its leader; what is settled leaves `waiting`.
+        """Send the first batch of each partition to its leader; what has an outcome leaves `waiting`.
 
-        Raises the last error that is worth another try.
+        Raises the last error that a retry may cure.
         """
         failure: KlogError | None = None
-        for node_id, numbers in self._by_leader(waiting).items():
+        led = self._cluster.by_leader(TopicPartition(self._topic, number) for number in waiting)
+        for leader_id, partitions in led.items():
             try:
-                if node_id == NO_LEADER:
-                    raise ClientError(
-                        f"{self._topic}-{numbers[0]} has no leader",
-                        cure=f"klog topics describe {self._topic} shows why",
-                    )
-                batches = {number: self._batch(number, waiting[number][0]) for number in numbers}
-                answers = self._produce(self._cluster.channel(node_id), batches)
+                answers = self._send_batches(leader_id, partitions, waiting)
             except (ClientError, ChannelError) as error:
                 failure = error
                 continue
@@ -220,13 +206,23 @@ class Producer:
         if failure is not None:
             raise failure
 
-    def _by_leader(self, waiting: Mapping[int, object]) -> dict[int, list[int]]:
-        led = self._cluster.by_leader((self._topic, number) for number in waiting)
-        return {node_id: [number for _, number in partitions] for node_id, partitions in led.items()}
+    def _send_batches(
+        self,
+        leader_id: int,
+        partitions: Sequence[TopicPartition],
+        waiting: Mapping[int, Sequence[Sequence[Record]]],
+    ) -> list[PartitionProduced]:
+        connection = self._cluster.leader_connection(leader_id, partitions)
+        numbers = [partition.partition for partition in partitions]
+        batches = [(number, memoryview(self._batch(number, waiting[number][0]))) for number in numbers]
+        timeout_ms = self._cluster.timeout_ms
+        request = ProduceRequest(None, self._settings.acks, timeout_ms, [(self._topic, list(batches))])
+        topics = produce(connection, request, 2 * timeout_ms)
+        return [answer for _, answers in topics for answer in answers]
 
     def _batch(self, partition: int, records: Sequence[Record]) -> bytearray:
         settings = self._settings
-        now_ms = self._clock_ms()
+        now_ms = self._cluster.clock.wall_ms()
         fields = BatchFields(
             codec=settings.codec,
             level=settings.level,
@@ -240,29 +236,10 @@ class Producer:
         ]
         return build_batch(data, fields)
 
-    def _produce(self, channel: Channel, batches: Mapping[int, bytearray]) -> Sequence[PartitionProduced]:
-        version = channel.version_of(ApiKey.PRODUCE)
-        if version < _MAGIC_2_FROM:
-            raise ClientError(f"{channel} takes no records of magic 2", cure="it is older than Kafka 0.11")
-        partitions = [(number, memoryview(batch)) for number, batch in batches.items()]
-        timeout_ms = self._cluster.timeout_ms
-        request = ProduceRequest(None, self._settings.acks, timeout_ms, [(self._topic, list(partitions))])
-        body = encode_produce_request(version, request)
-        if self._settings.acks == 0:
-            channel.post(ApiKey.PRODUCE, version, body)
-            return [PartitionProduced(number) for number in batches]
-        answer = channel.exchange(ApiKey.PRODUCE, version, body, 2 * timeout_ms)
-        try:
-            response = decode_produce_response(version, answer)
-        except MalformedMessageError as error:
-            channel.close()
-            raise UnexpectedResponseError(f"the answer of {channel} cannot be read: {error}") from error
-        return [partition for _, answered in response.topics for partition in answered]
-
     def _settle(
         self, answer: PartitionProduced, waiting: dict[int, list[list[Record]]]
     ) -> RefusedError | None:
-        """Take one partition's answer in; the error where the same batch is to be sent again."""
+        """Apply the answer of one partition; gives the error if the same batch must be sent again."""
         number, queue = answer.partition, waiting[answer.partition]
         records = queue[0]
         code = error_code(answer.error_code)
@@ -292,7 +269,7 @@ class Producer:
     def _refused(
         self, answer: PartitionProduced, code: ErrorCode, records: list[Record]
     ) -> list[list[Record]]:
-        """Count what failed; what is left of the batch to be sent again."""
+        """Count the records that failed; gives the batches of those that must be sent again."""
         place = f"writing to {self._topic}-{answer.partition}"
         bad = {index: message for index, message in answer.record_errors if index < len(records)}
         if len(bad) in (0, len(records)):
@@ -300,7 +277,7 @@ class Producer:
             error = RefusedError(place, code, message=said)
             self.failures.append(Failure(answer.partition, len(records), error))
             if not bad and code not in _TOO_LARGE:
-                self._producer = NO_PRODUCER  # sequences may be what it does not like: begin anew
+                self._producer = NO_PRODUCER  # the broker may have refused the sequence: start with a new id
             return []
         for message in bad.values():
             self.failures.append(Failure(answer.partition, 1, RefusedError(place, code, message=message)))

@@ -1,14 +1,14 @@
-"""The identity of an idempotent producer (KIP-98): an id and an epoch, given by any broker."""
+"""Asks a broker for the identity of an idempotent producer: an id and an epoch (KIP-98)."""
 
 from __future__ import annotations
 
 import datetime
 from typing import Final, NamedTuple
 
+from klog.client.connection import Connection
 from klog.client.errors import RefusedError
 from klog.formats.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from klog.protocol.apis import ApiKey
-from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class
 
@@ -16,7 +16,7 @@ _CURE: Final = "--no-idempotence does without"
 
 
 class ProducerId(NamedTuple):
-    """Who writes: `epoch` tells earlier lives of the same id apart."""
+    """Identifies a producer; a later user of the same id has a higher epoch."""
 
     producer_id: int
     epoch: int
@@ -25,9 +25,9 @@ class ProducerId(NamedTuple):
 NO_PRODUCER: Final = ProducerId(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
-def new_producer_id(channel: Channel) -> ProducerId:
-    """A fresh id, which belongs to no transaction. Raises RefusedError, ChannelError, UnsupportedApiError."""
-    version = channel.version_of(ApiKey.INIT_PRODUCER_ID)
+def new_producer_id(connection: Connection) -> ProducerId:
+    """An id for a producer without transactions. Raises RefusedError, ChannelError, UnsupportedApiError."""
+    version = connection.version_of(ApiKey.INIT_PRODUCER_ID)
     request = build(
         request_class(ApiKey.INIT_PRODUCER_ID, version),
         transactional_id=None,
@@ -35,7 +35,7 @@ def new_producer_id(channel: Channel) -> ProducerId:
         producer_id=NO_PRODUCER_ID,
         producer_epoch=NO_PRODUCER_EPOCH,
     )
-    response = channel.send(request)
+    response = connection.send(request)
     if int(response.error_code) != ErrorCode.NONE:
         raise RefusedError("asking for a producer id", response.error_code, cure=_CURE)
     return ProducerId(int(response.producer_id), int(response.producer_epoch))

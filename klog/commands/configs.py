@@ -18,7 +18,7 @@ from klog.commands.wire.tables import show_json, show_table
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.client.configs import Change, ConfigEntity, ConfigEntry
+    from klog.admin.configs import Change, ConfigEntity, ConfigEntry
 
 
 class _ConfigsGroup(ToolGroup):
@@ -64,7 +64,7 @@ def _entity(
     entity_name: str | None,
     entity_default: bool,
 ) -> ConfigEntity:
-    from klog.client.configs import ConfigEntity, EntityType
+    from klog.admin.configs import ConfigEntity, EntityType
 
     found = []
     if topic is not None:
@@ -109,8 +109,8 @@ def describe_configs(
 
         klog configs describe --broker 1 --all
     """
-    from klog.client.admin import admin_client
-    from klog.client.configs import describe
+    from klog.admin.configs import describe
+    from klog.admin.kafka_python import admin_client
 
     entity = _entity(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
     with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
@@ -193,8 +193,8 @@ def alter_configs(
 
         klog configs alter --broker-defaults --set log.cleaner.threads=2
     """
-    from klog.client.admin import admin_client
-    from klog.client.configs import alter
+    from klog.admin.configs import alter
+    from klog.admin.kafka_python import admin_client
 
     entity = _entity(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
     pairs = [*(set_ or ()), *(pair for text in add_config or () for pair in split_list(text))]
@@ -208,7 +208,7 @@ def alter_configs(
 def _changes(
     pairs: Sequence[str], gone: Sequence[str], append: Sequence[str], subtract: Sequence[str]
 ) -> list[Change]:
-    from klog.client.configs import Change, Operation
+    from klog.admin.configs import Change, Operation
 
     changes = [
         *(

@@ -1,6 +1,6 @@
 """`klog consume`: records of topics on stdout, from any Kafka, with no consumer group.
 
-Options become a `ReadPlan` and a rendering; `klog.client.reading` does the rest.
+Options become a `ReadPlan` and a rendering; `klog.admin.consuming` does the rest.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from klog.commands.wire.consume_options import IsolationLevel
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.client.cluster import Cluster, TopicPartition
+    from klog.admin.consuming import ReadPlan
+    from klog.client.cluster import Cluster
     from klog.client.fetcher import Jumped
-    from klog.client.reading import ReadPlan
     from klog.commands.dump.pen import Pen
     from klog.commands.dump.plan import Selection
     from klog.commands.wire.rendering import Rendering
+    from klog.formats.names import TopicPartition
 
 
 def consume(
@@ -63,10 +64,10 @@ def consume(
 
         klog consume orders --partition 0 --offsets 100..199
     """
-    from klog.client.cluster import Cluster
+    from klog.admin import connect
+    from klog.admin.consuming import ReadPlan
     from klog.client.fetcher import FetchSettings
     from klog.client.offsets import Isolation
-    from klog.client.reading import ReadPlan
     from klog.commands._terminal import stdout_bytes
     from klog.commands.dump.arguments import parse_pattern
     from klog.commands.dump.pen import Pen
@@ -76,7 +77,7 @@ def consume(
     plan = ReadPlan(selection, follow, last, FetchSettings(Isolation[isolation_level.name]))
     pen = Pen(stdout_bytes())
     rendering = _rendering(pen, format_, bytes_, null, delimiter, key_delimiter)
-    with Cluster(settings) as cluster:
+    with connect.cluster(settings) as cluster:
         code = _copy(cluster, _partitions(cluster, topics, partition or ()), plan, selection, rendering, pen)
     raise typer.Exit(code)
 
@@ -125,6 +126,7 @@ def _rendering(
 
 def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) -> list[TopicPartition]:
     from klog.client.errors import UnknownTopicError
+    from klog.formats.names import TopicPartition
 
     cluster.refresh(dict.fromkeys(topics))
     found = []
@@ -133,7 +135,7 @@ def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) 
         for number in wanted:
             if number not in known:
                 raise UnknownTopicError(f"topic {topic} has {len(known)} partitions, there is no {number}")
-        found += [(topic, number) for number in sorted(wanted or known)]
+        found += [TopicPartition(topic, number) for number in sorted(wanted or known)]
     return found
 
 
@@ -146,7 +148,7 @@ def _copy(
     pen: Pen,
 ) -> int:
     """Render what is wanted until it ends; the exit code."""
-    from klog.client.reading import read
+    from klog.admin.consuming import read
     from klog.commands.dump.problems import Problems
     from klog.commands.dump.rows import keep_content
 

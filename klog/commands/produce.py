@@ -68,16 +68,15 @@ def produce(
 
         klog dump-segment -f jsonl orders-0 | klog produce orders-again -f jsonl
     """
-    from klog.client.cluster import Cluster
-    from klog.client.producer import Producer
+    from klog.admin import connect
 
     settings = connection(bootstrap_server, command_config, timeout_ms)
     parser = _parser(
         format_, bytes_, key=key, key_delimiter=key_delimiter, null=null, header=header, timestamp=timestamp
     )
     source = _Source(values or (), files or (), _delimiter(delimiter), whole)
-    with Cluster(settings) as cluster:
-        producer = Producer(cluster, topic, _producer_settings(compression_type, acks, idempotence))
+    with connect.cluster(settings) as cluster:
+        producer = connect.producer(cluster, topic, _producer_settings(compression_type, acks, idempotence))
         producer.open()
         try:
             skipped = _copy(source, parser, producer, partition, keep=not ignore_partitions)

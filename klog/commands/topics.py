@@ -19,7 +19,7 @@ from klog.commands.wire.tables import show_json, show_table
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.client.topics import Outcome, Partition
+    from klog.admin.topics import Outcome, Partition
 
 
 class _TopicsGroup(ToolGroup):
@@ -94,8 +94,8 @@ def list_topics(
 
         klog topics list --exclude-internal --json
     """
-    from klog.client.admin import admin_client
-    from klog.client.topics import find_topics
+    from klog.admin.kafka_python import admin_client
+    from klog.admin.topics import find_topics
 
     with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
         found = [topic for topic in find_topics(admin) if not (exclude_internal and topic.is_internal)]
@@ -143,8 +143,8 @@ def describe_topics(
 
         klog topics describe orders --json | jq .configs
     """
-    from klog.client.admin import admin_client
-    from klog.client.topics import add_configs, find_topics, narrowed
+    from klog.admin.kafka_python import admin_client
+    from klog.admin.topics import add_configs, find_topics, select_partitions
 
     wanted = _named(names, topic)
     with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
@@ -152,7 +152,7 @@ def describe_topics(
         if exclude_internal:
             found = [one for one in found if not one.is_internal]
         found = add_configs(admin, found)
-    found = narrowed(found, under_replicated=under_replicated, unavailable=unavailable)
+    found = select_partitions(found, under_replicated=under_replicated, unavailable=unavailable)
     if as_json:
         show_json([one.to_json() for one in found])
         return
@@ -208,8 +208,8 @@ def create_topics(
 
         klog topics create orders --replica-assignment 0:1,1:2,2:0
     """
-    from klog.client.admin import admin_client
-    from klog.client.topics import NewTopic, create, parse_assignment
+    from klog.admin.kafka_python import admin_client
+    from klog.admin.topics import NewTopic, create, parse_assignment
     from klog.commands.wire.assignments import parse_pairs
 
     assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
@@ -248,13 +248,17 @@ def add_partitions(
 
         klog topics add-partitions orders --partitions 12
     """
-    from klog.client.admin import admin_client
-    from klog.client.topics import grow, parse_assignment
+    from klog.admin.connect import partitions_retry
+    from klog.admin.kafka_python import admin_client
+    from klog.admin.topics import add_partitions as request_partitions
+    from klog.admin.topics import parse_assignment
 
     assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
     wanted = _some(names, topic)
     with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
-        outcomes = grow(admin, wanted, partitions, assignment, validate_only=validate_only)
+        outcomes = request_partitions(
+            admin, wanted, partitions, assignment, partitions_retry(), validate_only=validate_only
+        )
     done = f"{'could have' if validate_only else 'has'} {partitions} partitions"
     _tell(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
 
@@ -277,8 +281,8 @@ def delete_topics(
 
         klog topics delete orders --if-exists --yes
     """
-    from klog.client.admin import admin_client
-    from klog.client.topics import delete
+    from klog.admin.kafka_python import admin_client
+    from klog.admin.topics import delete
 
     wanted = _some(names, topic)
     settings = connection(bootstrap_server, command_config, timeout_ms)

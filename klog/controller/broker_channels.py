@@ -8,9 +8,11 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Protocol
 
+from klog.client.retry import Retry, RetryPolicy
 from klog.controller.events import ResponseReceived
 from klog.formats.errors import KlogError
 from klog.metadata.control_requests import ControlRequest, ControlResponse
@@ -80,7 +82,7 @@ class _Sender:
         self._broker_id = broker_id
         self._channel = channel
         self._on_response = on_response
-        self._retry_backoff_s = retry_backoff_ms / 1000
+        self._retry_policy = RetryPolicy(None, retry_backoff_ms, retry_backoff_ms)
         self._queue: queue.SimpleQueue[ControlRequest | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"klog-controller-to-{broker_id}", daemon=True)
@@ -103,18 +105,17 @@ class _Sender:
 
     def _send(self, request: ControlRequest) -> ControlResponse | None:
         """The answer; None when the broker was removed before it came."""
-        failures = 0
+        retry = Retry(self._retry_policy, time.monotonic, self._stopped.wait)
         while not self._stopped.is_set():
             try:
                 return self._channel.send(request)
             except Exception as error:
                 # Of whatever kind: the broker must hear of what comes after this request, too.
-                if failures == 0 and not self._stopped.is_set():
+                if retry.failures == 0 and not self._stopped.is_set():
                     trace = None if isinstance(error, KlogError) else error
                     kind = type(request).__name__
                     _log.warning(
                         "%s to broker %d is sent again: %s", kind, self._broker_id, error, exc_info=trace
                     )
-                failures += 1
-                self._stopped.wait(self._retry_backoff_s)
+                retry.failed(error)
         return None

@@ -1,8 +1,7 @@
-"""A blocking client connection: one request at a time, an answer or a clear error within a time.
+"""Connects to a broker and exchanges one request at a time, with an answer or an error in a limited time.
 
-The controller talks to brokers through it, and so do the commands and the tests. Rules: the protocol guide,
-"Protocol Structure", and KIP-511 for finding out what the peer speaks. Retrying and choosing a broker are
-the caller's.
+Rules: the protocol guide, "Protocol Structure", and KIP-511 for the versions that the broker supports. It is
+the socket below `klog.client`, which chooses brokers and retries.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from klog.protocol.api_versions import (
     ApiVersionsResponse,
@@ -45,16 +44,18 @@ _SIZE: Final = struct.Struct(">i")
 _FIRST_BYTES: Final = 1 << 20
 _INT32_MAX: Final = (1 << 31) - 1
 
-# Brokers count clients by what they say here; letters, digits, dots and dashes only.
+_Answer = TypeVar("_Answer")
+
+# Brokers count clients by this name and version (KIP-511): letters, digits, dots and dashes only.
 KLOG: Final = ClientSoftware("klog", "0.1")
 
 
 class Channel:
     """A connection to one broker. `with Channel(...)` connects and closes.
 
-    Any ChannelError leaves it closed; `connect` opens it again. It is for one thread at a time, except
-    `close`, with which another thread ends a wait. `timeout_ms` holds for connecting and for each request
-    unless one says otherwise.
+    Any ChannelError leaves the channel closed; `connect` opens it again. One thread at a time uses it, but
+    another thread may call `close` to end a wait. `timeout_ms` limits connecting and each request, unless a
+    request has its own limit.
     """
 
     def __init__(
@@ -86,11 +87,11 @@ class Channel:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection, as far as this side knows."""
+        """Whether the connection is open, as far as this side knows."""
         return self._socket is not None
 
     def connect(self) -> None:
-        """Connects and asks what the peer speaks; on a connected channel it does nothing.
+        """Connects and asks for the supported versions; does nothing if the channel is connected.
 
         Raises ConnectFailedError, and what `exchange` raises.
         """
@@ -112,24 +113,24 @@ class Channel:
             raise
 
     def close(self) -> None:
-        """Closes the connection; a thread that waits on it gets ConnectionLostError."""
+        """Closes the connection. A thread that waits for an answer gets ConnectionLostError."""
         sock, self._socket = self._socket, None
         if sock is None:
             return
-        with suppress(OSError):  # the peer was faster
+        with suppress(OSError):  # the peer may have closed it already
             sock.shutdown(socket.SHUT_RDWR)
         sock.close()
 
     def version_of(self, api_key: int, at_most: int | None = None) -> int:
-        """The highest version of an API that both sides speak. Raises UnsupportedApiError."""
+        """The highest version of an API that both sides support. Raises UnsupportedApiError."""
         ours = SERVED.get(api_key)
         theirs = self.versions.get(api_key)
         if ours is None or theirs is None:
-            raise UnsupportedApiError(f"{self} does not speak {api_name(api_key)}")
+            raise UnsupportedApiError(f"{self} does not support {api_name(api_key)}")
         highest = min(ours.max_version, theirs.max_version, ours.max_version if at_most is None else at_most)
         if highest < max(ours.min_version, theirs.min_version):
-            spoken = f"{api_name(api_key)} {theirs.min_version} to {theirs.max_version}"
-            raise UnsupportedApiError(f"{self} speaks {spoken}, of which none will do here")
+            versions = f"{api_name(api_key)} {theirs.min_version} to {theirs.max_version}"
+            raise UnsupportedApiError(f"{self} supports {versions}, none of which can be used here")
         return highest
 
     def send(self, request: Entity, timeout_ms: int | None = None) -> Entity:
@@ -139,12 +140,27 @@ class Channel:
         for a request that cannot be written.
         """
         api_key, version = int(request.__api_key__), int(request.__version__)
-        body = self.exchange(api_key, version, (encode_request(request),), timeout_ms)
-        try:
+
+        def decode(version: int, body: memoryview) -> Entity:
             return decode_response(api_key, version, body)
-        except MalformedMessageError as error:
-            self.close()
-            raise UnexpectedResponseError(f"the answer of {self} cannot be read: {error}") from error
+
+        return self.request(api_key, version, (encode_request(request),), decode, timeout_ms)
+
+    def request(
+        self,
+        api_key: int,
+        version: int,
+        body: Sequence[Buffer],
+        decode: Callable[[int, memoryview], _Answer],
+        timeout_ms: int | None = None,
+    ) -> _Answer:
+        """Sends a request body in parts, waits, and decodes the response's body for its version.
+
+        Raises ConnectionLostError, RequestTimeoutError, UnexpectedResponseError.
+        """
+        answer = self.exchange(api_key, version, body, timeout_ms)
+        with self._closed_if_malformed():
+            return decode(version, answer)
 
     def exchange(
         self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: int | None = None
@@ -156,26 +172,23 @@ class Channel:
         deadline_s = self._deadline_s(timeout_ms)
         self._write(api_key, version, body, deadline_s)
         frame = self._read_frame(deadline_s)
-        try:
+        with self._closed_if_malformed():
             correlation_id, position = decode_response_header(api_key, version, frame)
-        except MalformedMessageError as error:
-            self.close()
-            raise UnexpectedResponseError(f"the answer of {self} cannot be read: {error}") from error
         if correlation_id != self._correlation_id:
             self.close()
-            asked = f"request {self._correlation_id}"
-            raise UnexpectedResponseError(f"{self} answered request {correlation_id} where {asked} was asked")
+            sent = f"request {self._correlation_id}"
+            raise UnexpectedResponseError(f"{self} answered request {correlation_id}, but {sent} was sent")
         return memoryview(frame)[position:]
 
     def post(self, api_key: int, version: int, body: Sequence[Buffer], timeout_ms: int | None = None) -> None:
-        """Sends a request that gets no answer (Produce with acks=0).
+        """Sends a request that has no response (Produce with acks=0).
 
         Raises ConnectionLostError, RequestTimeoutError.
         """
         self._write(api_key, version, body, self._deadline_s(timeout_ms))
 
     def _negotiate(self) -> ApiVersionsResponse:
-        """What the peer speaks: asked in our best version, and once more in a version that it names."""
+        """Asks for the supported versions, in our highest version, then in one that the broker names."""
         version = SERVED[ApiKey.API_VERSIONS].max_version
         response = self._ask_versions(version)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -183,17 +196,14 @@ class Channel:
             response = self._ask_versions(min(version, known.max_version) if known else 0)
         if response.error_code != ErrorCode.NONE:
             self.close()
-            raise UnexpectedResponseError(f"{self} does not tell what it speaks: error {response.error_code}")
+            raise UnexpectedResponseError(
+                f"{self} does not say what it supports: error {response.error_code}"
+            )
         return response
 
     def _ask_versions(self, version: int) -> ApiVersionsResponse:
         body = encode_api_versions_request(version, self._software)
-        answer = self.exchange(ApiKey.API_VERSIONS, version, (body,))
-        try:
-            return decode_api_versions_response(version, answer)
-        except MalformedMessageError as error:
-            self.close()
-            raise UnexpectedResponseError(f"{self} does not tell what it speaks: {error}") from error
+        return self.request(ApiKey.API_VERSIONS, version, (body,), decode_api_versions_response)
 
     def _deadline_s(self, timeout_ms: int | None) -> float:
         return time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
@@ -217,14 +227,14 @@ class Channel:
         return self._receive(size, deadline_s)
 
     def _receive(self, size: int, deadline_s: float) -> bytearray:
-        """Exactly `size` bytes, in a buffer that grows with what comes."""
+        """Reads exactly `size` bytes into a buffer that grows with what arrives."""
         buffer = bytearray(min(size, _FIRST_BYTES))
         filled = 0
         while filled < size:
             if filled == len(buffer):
                 buffer += bytes(min(size - filled, filled))
-            with self._translated_errors(), memoryview(buffer)[filled:] as room:
-                received = self._socket_until(deadline_s).recv_into(room)
+            with self._translated_errors(), memoryview(buffer)[filled:] as rest:
+                received = self._socket_until(deadline_s).recv_into(rest)
             if not received:
                 self.close()
                 raise ConnectionLostError(f"{self} closed the connection")
@@ -242,9 +252,19 @@ class Channel:
         return sock
 
     @contextmanager
+    def _closed_if_malformed(self) -> Iterator[None]:
+        """Turns MalformedMessageError into UnexpectedResponseError and closes the connection."""
+        try:
+            yield
+        except MalformedMessageError as error:
+            self.close()
+            raise UnexpectedResponseError(f"the answer of {self} cannot be read: {error}") from error
+
+    @contextmanager
     def _translated_errors(self) -> Iterator[None]:
-        """What the socket raises becomes ours, and ends the connection: an answer that is late would be
-        mistaken.
+        """Turns the socket's errors into ChannelErrors and closes the connection.
+
+        A late answer would otherwise be taken for the answer to the next request.
         """
         try:
             yield

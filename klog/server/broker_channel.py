@@ -1,21 +1,22 @@
-"""The controller's connection to one broker, its own included: values in, values out."""
+"""Sends the controller's requests to one broker."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Callable
 
+from klog.client.connection import ReconnectingConnection
 from klog.metadata.control_requests import ControlRequest, ControlResponse, control_response
 from klog.metadata.values import BrokerRegistration
 from klog.protocol.channel import Channel
-from klog.protocol.entity_fields import Entity
-from klog.protocol.errors import ConnectFailedError, ConnectionLostError
+from klog.protocol.errors import ConnectFailedError
 
 
 class ControlChannel:
     """Connects when there is something to send, and again after a failure.
 
-    `listener` is the one between brokers, `tls` what is in force there when a connection is made.
+    `listener` is the listener between brokers. `tls` gives the TLS context that is in force there when a
+    connection is made.
     """
 
     def __init__(
@@ -28,42 +29,26 @@ class ControlChannel:
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
     ) -> None:
         self._listener = listener
-        self._at = broker.endpoint(listener)
+        self._endpoint = broker.endpoint(listener)
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._tls = tls
-        self._channel: Channel | None = None
         self._name = f"broker {broker.broker_id}"
-        self._closed = False
+        self._connection = ReconnectingConnection(self._new_channel)
 
     def send(self, request: ControlRequest) -> ControlResponse:
-        """Send and wait for the answer. Raises `ChannelError`."""
-        kept = self._channel is not None and self._channel.connected
-        try:
-            answer = self._exchange(request)
-        except ConnectionLostError:
-            # Brokers close what has been idle for long, which shows at the next request only.
-            if not kept or self._closed:
-                raise
-            answer = self._exchange(request)
-        return control_response(request, answer)
-
-    def _exchange(self, request: ControlRequest) -> Entity:
-        if self._channel is None or not self._channel.connected:
-            self._channel = self._new_channel()
-            self._channel.connect()
-        return self._channel.send(request)
+        """Send and wait for the answer. Raises ChannelError."""
+        return control_response(request, self._connection.send(request))
 
     def _new_channel(self) -> Channel:
-        if self._at is None:
+        endpoint = self._endpoint
+        if endpoint is None:
             raise ConnectFailedError(f"{self._name} has no listener {self._listener}")
-        tls = self._tls() if self._at.security_protocol == "SSL" else None
+        tls = self._tls() if endpoint.security_protocol == "SSL" else None
         return Channel(
-            self._at.host, self._at.port, client_id=self._client_id, timeout_ms=self._timeout_ms, tls=tls
+            endpoint.host, endpoint.port, client_id=self._client_id, timeout_ms=self._timeout_ms, tls=tls
         )
 
     def close(self) -> None:
-        """Break the connection, also under a `send` that waits in another thread."""
-        self._closed = True
-        if self._channel is not None:
-            self._channel.close()
+        """Close the connection. A `send` that waits in another thread fails."""
+        self._connection.close()

@@ -1,14 +1,14 @@
-"""Connections that break and answers that get lost: the client commands go on, and nothing comes twice."""
+"""Client commands go on after broken connections and lost answers; no record is lost or doubled."""
 
 from __future__ import annotations
 
 import pytest
 
-from klog.client.cluster import Cluster
+from klog.admin import connect
+from klog.admin.consuming import ReadPlan, read
+from klog.admin.settings import settings_of
 from klog.client.fetcher import Jumped
-from klog.client.producer import Producer, ProducerSettings, Record
-from klog.client.reading import ReadPlan, read
-from klog.client.settings import settings_of
+from klog.client.producer import ProducerSettings, Record
 from klog.formats.errors import KlogError
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
@@ -17,7 +17,7 @@ from klog.storage.select import Bounds
 
 
 class Faults:
-    """Loses requests (the broker never sees them) or answers (it does) of one API, as many as are due."""
+    """Loses so many requests (the broker never sees them) or answers (the broker has acted) of one API."""
 
     def __init__(self, monkeypatch) -> None:
         self.requests = 0
@@ -63,8 +63,8 @@ def values(cluster, topic, on_jump=pytest.fail, **plan):
 
 def test_lost_requests_and_lost_answers_neither_lose_nor_double_records(cluster, topic, faults):
     sent = [b"%d" % number for number in range(100)]
-    with Cluster(settings_of({}, bootstrap=cluster)) as client:
-        producer = Producer(client, topic, ProducerSettings())
+    with connect.cluster(settings_of({}, bootstrap=cluster)) as client:
+        producer = connect.producer(client, topic, ProducerSettings())
         for number, value in enumerate(sent):
             producer.send(Record(b"k", value))
             if number % 10 == 9:
@@ -76,8 +76,8 @@ def test_lost_requests_and_lost_answers_neither_lose_nor_double_records(cluster,
 
 def test_reading_goes_on_where_it_was_when_connections_break(cluster, topic, faults):
     faults.api_key = ApiKey.FETCH
-    with Cluster(settings_of({}, bootstrap=cluster)) as client:
-        producer = Producer(client, topic, ProducerSettings(batch_bytes=200_000))
+    with connect.cluster(settings_of({}, bootstrap=cluster)) as client:
+        producer = connect.producer(client, topic, ProducerSettings(batch_bytes=200_000))
         sent = [b"%01000d" % number for number in range(3000)]
         for value in sent:
             producer.send(Record(None, value))
@@ -88,8 +88,8 @@ def test_reading_goes_on_where_it_was_when_connections_break(cluster, topic, fau
 
 def test_after_the_time_given_a_cluster_that_is_gone_is_an_error(cluster, topic, faults):
     faults.requests = 1 << 30
-    with Cluster(settings_of({}, bootstrap=cluster, timeout_ms=300)) as client:
-        producer = Producer(client, topic, ProducerSettings())
+    with connect.cluster(settings_of({}, bootstrap=cluster, timeout_ms=300)) as client:
+        producer = connect.producer(client, topic, ProducerSettings())
         producer.send(Record(None, b"x"))
         with pytest.raises(ConnectionLostError):
             producer.flush()
@@ -102,7 +102,7 @@ def test_a_reader_whose_place_is_deleted_says_so_and_goes_on(cluster, topic, klo
 
     klog("produce", topic, "a", "b", "c")
     jumps: list[Jumped] = []
-    with Cluster(settings_of({}, bootstrap=cluster)) as client:
+    with connect.cluster(settings_of({}, bootstrap=cluster)) as client:
         client.refresh([topic])
         plan = ReadPlan(Bounds(last_offset=4), follow=True)
         runs = read(client, [(topic, 0)], plan, problems, jumps.append)

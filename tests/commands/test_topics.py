@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from klog.client.topics import parse_assignment
+from klog.admin.topics import parse_assignment
 from klog.formats.errors import UsageError
 
 

@@ -112,7 +112,7 @@ def _fields(entity):
     return {name: getattr(entity, name) for name in entity.__slots__}
 
 
-def test_a_channel_speaks_tls():
+def test_a_channel_can_use_tls():
     with broker(server_tls()) as port, Channel("localhost", port, tls=client_tls()) as channel:
         assert channel.send(UPDATE).error_code == 1
 
@@ -124,13 +124,13 @@ def test_a_peer_whose_certificate_is_not_trusted_is_not_connected_to():
         Channel("localhost", port, tls=ssl.create_default_context()).connect()
 
 
-def test_connecting_finds_out_what_the_peer_speaks():
+def test_connecting_asks_for_the_supported_versions():
     with broker() as port, Channel("127.0.0.1", port) as channel:
         assert channel.version_of(ApiKey.METADATA) == SERVED[ApiKey.METADATA].max_version
         assert channel.version_of(ApiKey.METADATA, at_most=7) == 7
-        with pytest.raises(UnsupportedApiError, match="does not speak JoinGroup"):
+        with pytest.raises(UnsupportedApiError, match="does not support JoinGroup"):
             channel.version_of(ApiKey.JOIN_GROUP)
-        with pytest.raises(UnsupportedApiError, match="none will do"):
+        with pytest.raises(UnsupportedApiError, match="none of which"):
             channel.version_of(ApiKey.FETCH, at_most=3)
 
 

@@ -10,7 +10,7 @@ import typer
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.client.settings import ClientSettings
+    from klog.admin.settings import ClientSettings
 
 _PANEL: Final = "Connection"
 
@@ -53,7 +53,7 @@ def connection(
     bootstrap_server: str | None, command_config: Path | None, timeout_ms: int | None
 ) -> ClientSettings:
     """The settings that the options make. Raises UsageError."""
-    from klog.client.settings import settings_of
+    from klog.admin.settings import settings_of
     from klog.formats import java_properties
 
     properties: dict[str, str] = {}

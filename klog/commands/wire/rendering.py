@@ -10,13 +10,13 @@ import json
 from array import array
 from typing import Final, Protocol
 
-from klog.client.cluster import TopicPartition
-from klog.client.reading import Run
+from klog.admin.consuming import Run
 from klog.commands.dump.pen import TEXT_MODES, Pen
 from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.template import LineStyle, Row, Template
 from klog.formats import text
 from klog.formats.columns import BatchTable
+from klog.formats.names import TopicPartition
 
 _PIECE_RECORDS: Final = 1 << 13
 

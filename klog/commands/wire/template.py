@@ -13,7 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from klog.client.reading import Run
+from klog.admin.consuming import Run
 from klog.commands.dump.plan import BytesMode
 from klog.formats import kernel
 from klog.formats.errors import UsageError

@@ -1,7 +1,7 @@
-"""Topics of a cluster: found, described, created, grown, deleted (through the admin client).
+"""Finds, describes, creates and deletes topics and adds partitions, through the admin client.
 
-Rules: KIP-4, KIP-195 (growth), KIP-464 (the cluster's defaults). Errors of single topics are values,
-since the others go on.
+Rules: KIP-4, KIP-195 (adding partitions), KIP-464 (the cluster's defaults). Errors of single topics are
+returned as values, since they do not stop the work on the others.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
 from uuid import UUID
 
-from klog.client.admin import AdminClient
+from klog.admin.kafka_python import AdminClient
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
-from klog.client.patience import Patience
+from klog.client.retry import Retry
 from klog.formats.errors import UsageError
 from klog.protocol.error_codes import ErrorCode, error_code
 
 _Answer: TypeAlias = Any
 Assignment = Mapping[int, Sequence[int]]
-_THE_CLUSTERS: Final = -1
-_SPREADING_MS: Final = 10_000
+_CLUSTER_DEFAULT: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition of a topic; leader -1: none."""
+    """One partition of a topic; `leader` is -1 if there is none."""
 
     partition: int
     leader: int
@@ -49,7 +48,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster tells of it. `configs` are those that are set for it."""
+    """A topic as the cluster describes it. `configs` are those that were set for this topic."""
 
     name: str
     topic_id: str | None
@@ -59,11 +58,11 @@ class Topic:
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the first partition."""
+        """How many replicas the first partition has."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
     def has_leaders(self, partitions: int) -> bool:
-        """Whether so many partitions are there and led."""
+        """Whether so many partitions have a leader."""
         return sum(partition.leader >= 0 for partition in self.partitions) >= partitions
 
     def to_json(self) -> dict[str, object]:
@@ -80,7 +79,7 @@ class Topic:
 
 
 class NewTopic(NamedTuple):
-    """A topic to be created; None leaves it to the cluster."""
+    """A topic to create; None stands for the cluster's default."""
 
     name: str
     partitions: int | None
@@ -90,7 +89,7 @@ class NewTopic(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How it went with one topic; `error` is Kafka's name of the error, None when it was done."""
+    """The outcome for one topic; `error` is Kafka's name of the error, None for success."""
 
     topic: str
     error: str | None
@@ -98,7 +97,7 @@ class Outcome(NamedTuple):
 
 
 def find_topics(admin: AdminClient, names: Sequence[str] | None = None) -> list[Topic]:
-    """Topics by name, or all, in order of name. Raises UnknownTopicError, RefusedError."""
+    """The named topics, or all, sorted by name. Raises UnknownTopicError, RefusedError."""
     found = []
     for answer in admin.describe_topics(names):
         name, code = answer["name"], error_code(answer["error_code"])
@@ -131,13 +130,13 @@ def _topic(answer: _Answer) -> Topic:
 
 
 def _id_text(topic_id: UUID | str | None) -> str | None:
-    """Kafka's own form of a topic id; None for none, which on the wire is zero."""
+    """Kafka's text form of a topic id; None for no id, which on the wire is zero."""
     raw = UUID(str(topic_id)).bytes if topic_id is not None else bytes(16)
     return urlsafe_b64encode(raw).decode().rstrip("=") if any(raw) else None
 
 
 def add_configs(admin: AdminClient, topics: Sequence[Topic]) -> list[Topic]:
-    """The topics with what is set for each of them."""
+    """The topics with the configs that were set for each of them."""
     if not topics:
         return []
     from kafka.admin import ConfigResource
@@ -149,8 +148,8 @@ def add_configs(admin: AdminClient, topics: Sequence[Topic]) -> list[Topic]:
     ]
 
 
-def narrowed(topics: Iterable[Topic], *, under_replicated: bool, unavailable: bool) -> list[Topic]:
-    """Topics with those partitions only that are as wanted, without those that have none such."""
+def select_partitions(topics: Iterable[Topic], *, under_replicated: bool, unavailable: bool) -> list[Topic]:
+    """Topics with only the partitions that match any of the conditions, without topics that have none."""
     if not under_replicated and not unavailable:
         return list(topics)
     found = []
@@ -166,22 +165,22 @@ def narrowed(topics: Iterable[Topic], *, under_replicated: bool, unavailable: bo
 
 
 def parse_assignment(text: str) -> Assignment:
-    """Kafka's `0:1,1:2`: brokers of partition 0, of partition 1. Raises UsageError."""
+    """Parse Kafka's `0:1,1:2`: the brokers of partition 0, then of partition 1. Raises UsageError."""
     try:
         brokers = [[int(broker) for broker in part.split(":")] for part in text.split(",")]
     except ValueError as error:
         raise UsageError(
-            f"--replica-assignment {text!r} is none", cure="0:1,1:2 puts partition 0 on brokers 0 and 1"
+            f"--replica-assignment {text!r} is not valid", cure="0:1,1:2 puts partition 0 on brokers 0 and 1"
         ) from error
     return dict(enumerate(brokers))
 
 
 def create(admin: AdminClient, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
-    """Create topics and wait until they have leaders."""
+    """Create topics and wait until their partitions have leaders."""
     wanted = {
         topic.name: {
-            "num_partitions": _THE_CLUSTERS if topic.partitions is None else topic.partitions,
-            "replication_factor": _THE_CLUSTERS
+            "num_partitions": _CLUSTER_DEFAULT if topic.partitions is None else topic.partitions,
+            "replication_factor": _CLUSTER_DEFAULT
             if topic.replication_factor is None
             else topic.replication_factor,
             "assignments": topic.assignment or {},
@@ -196,15 +195,19 @@ def create(admin: AdminClient, topics: Sequence[NewTopic], *, validate_only: boo
     return outcomes
 
 
-def grow(
+def add_partitions(
     admin: AdminClient,
     names: Sequence[str],
     partitions: int,
     assignment: Assignment | None,
+    retry: Retry,
     *,
     validate_only: bool,
 ) -> list[Outcome]:
-    """Let topics have so many partitions. `assignment` is of the new ones alone, from 0 on."""
+    """Add partitions until topics have so many. `assignment` lists the brokers of the new ones only, from 0.
+
+    Waits until brokers know the new partitions. Raises ClientError if that takes longer than `retry` allows.
+    """
     wanted: dict[str, object] = dict.fromkeys(names, partitions)
     if assignment is not None:
         brokers = [list(replicas) for replicas in assignment.values()]
@@ -212,18 +215,17 @@ def grow(
     answer = admin.create_partitions(wanted, validate_only=validate_only, raise_errors=False)
     outcomes = [_outcome(one) for one in answer.to_dict()["results"]]
     if not validate_only:
-        _wait_for_partitions(admin, [one.topic for one in outcomes if one.error is None], partitions)
+        _wait_for_partitions(admin, [one.topic for one in outcomes if one.error is None], partitions, retry)
     return outcomes
 
 
-def _wait_for_partitions(admin: AdminClient, names: Sequence[str], partitions: int) -> None:
-    """Brokers hear of new partitions a little after the controller has made them."""
-    patience = Patience(_SPREADING_MS)
+def _wait_for_partitions(admin: AdminClient, names: Sequence[str], partitions: int, retry: Retry) -> None:
+    """The controller answers before the other brokers know the new partitions."""
     while names:
         missing = [topic.name for topic in find_topics(admin, names) if not topic.has_leaders(partitions)]
         if not missing:
             return
-        patience.failed(
+        retry.failed(
             ClientError(f"{', '.join(missing)}: not all of the {partitions} partitions have leaders")
         )
 

@@ -1,8 +1,8 @@
-"""Where a cluster is and how to talk to it: `host:port` lists, and Kafka's own client properties.
+"""Reads connection settings: `host:port` lists, and Kafka's client properties.
 
 Rules: the client configuration in Kafka's documentation (`bootstrap.servers`, `security.protocol`, `ssl.*`,
-`sasl.*`). Key and trust stores are PEM (KIP-651): Java's own store formats are for Java. Properties that say
-nothing here are passed over, so that one file serves several programs, as with Kafka's tools.
+`sasl.*`). Key and trust stores must be PEM (KIP-651); Java's own store formats are not read. Other properties
+are ignored, as by Kafka's tools, so that one file can serve several programs.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from klog.client.connection import HostPort
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,19 +32,9 @@ _PEM_CURE: Final = (
 )
 
 
-class HostPort(NamedTuple):
-    """An address to connect to."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Who we are, for SASL PLAIN and SCRAM."""
+    """User name and password for SASL PLAIN or SCRAM."""
 
     mechanism: str
     username: str
@@ -52,7 +43,7 @@ class Sasl:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """One cluster, and how to talk to it. `timeout_ms` holds for connecting and for each answer."""
+    """How to connect to a cluster. `timeout_ms` limits connecting and each answer."""
 
     bootstrap: tuple[HostPort, ...]
     tls: ssl.SSLContext | None = None
@@ -62,23 +53,23 @@ class ClientSettings:
 
 
 def parse_bootstrap(text: str) -> tuple[HostPort, ...]:
-    """The addresses of `host:port,host:port`; the port may be left out. Raises UsageError."""
+    """The addresses of `host:port,host:port`; the default port is 9092. Raises UsageError."""
     found = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _HOST_PORT.fullmatch(part)
         port = int(match["port"] or DEFAULT_PORT) if match else 0
         if match is None or not 0 < port < 1 << 16:
-            raise UsageError(f"{part!r} is no broker's address", cure="write host:port, several with commas")
+            raise UsageError(f"{part!r} is no broker address", cure="write host:port, several with commas")
         found.append(HostPort(match["v6"] or match["host"], port))
     if not found:
-        raise UsageError("no broker's address given", cure="--bootstrap-server host:port")
+        raise UsageError("no broker address given", cure="--bootstrap-server host:port")
     return tuple(found)
 
 
 def settings_of(
     properties: Mapping[str, str], *, bootstrap: str | None = None, timeout_ms: int | None = None
 ) -> ClientSettings:
-    """Settings of Kafka's client properties; what is given by name comes first. Raises UsageError."""
+    """Settings from Kafka's client properties; the keyword arguments take precedence. Raises UsageError."""
     servers = bootstrap or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
@@ -97,7 +88,7 @@ def settings_of(
 def _number(properties: Mapping[str, str], key: str, default: int) -> int:
     text = properties.get(key, str(default))
     if not text.isdecimal():
-        raise UsageError(f"{key}={text} is no number of milliseconds")
+        raise UsageError(f"{key}={text} is not a number of milliseconds")
     return int(text)
 
 
@@ -127,7 +118,7 @@ def _pem(properties: Mapping[str, str], store: str) -> str | None:
         return None
     kind = properties.get(f"{store}.type", "JKS").upper()
     if kind != "PEM":
-        raise UsageError(f"{store} {path} is {kind}, a format of Java's", cure=_PEM_CURE)
+        raise UsageError(f"{store} {path} is {kind}, a format of Java", cure=_PEM_CURE)
     return path
 
 
@@ -135,12 +126,12 @@ def _sasl(properties: Mapping[str, str]) -> Sasl:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}:
         raise UsageError(
-            f"sasl.mechanism={mechanism} is not spoken here", cure="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
+            f"sasl.mechanism={mechanism} is not supported", cure="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
         )
     options = {
         name: re.sub(r"\\(.)", r"\1", quoted) or bare
         for name, quoted, bare in _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
     }
     if "username" not in options or "password" not in options:
-        raise UsageError("sasl.jaas.config names no username and password")
+        raise UsageError("sasl.jaas.config has no username and password")
     return Sasl(mechanism, options["username"], options["password"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from klog.client.settings import HostPort, parse_bootstrap, settings_of
+from klog.admin.settings import HostPort, parse_bootstrap, settings_of
 from klog.formats.errors import UsageError
 
 

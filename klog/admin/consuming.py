@@ -1,7 +1,8 @@
-"""Records of assigned partitions as columns, from chosen offsets or times to the end or for ever.
+"""Reads records of assigned partitions as columns, from chosen offsets or times, to the end or on and on.
 
-Rules: what a Kafka consumer shows: no control records, nothing of aborted transactions to a committed reader
-(KIP-98), nothing from before the position asked for, although brokers hand out whole batches.
+Rules: it gives what a Kafka consumer gives. There are no control records, a committed reader gets no records
+of aborted transactions (KIP-98), and records before the requested position are left out, although brokers
+send whole batches.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from klog.client.cluster import Cluster, TopicPartition
+from klog.client.cluster import Cluster
 from klog.client.fetcher import Fetched, Fetcher, FetchSettings, Jumped
 from klog.client.offsets import NOT_FOUND, list_offsets
 from klog.formats import kernel
@@ -24,6 +25,7 @@ from klog.formats.columns import (
     RecordTable,
 )
 from klog.formats.errors import CorruptRecordError, KlogError
+from klog.formats.names import TopicPartition
 from klog.protocol.offset_times import EARLIEST, LATEST
 from klog.storage.reader import OnProblem, SegmentReader
 from klog.storage.select import Bounds, compact
@@ -35,7 +37,7 @@ OnJump = Callable[[Jumped], None]
 
 
 class Run(NamedTuple):
-    """Records of one partition that stand together; the tables are reused, take what you need."""
+    """Consecutive records of one partition. The tables are reused: copy what you keep."""
 
     partition: TopicPartition
     batches: BatchTable
@@ -45,9 +47,9 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What to read of each partition. `last` counts records back from the end; `follow` never ends by itself.
+    """What to read of each partition. `last` counts offsets back from the end.
 
-    Without `follow` the end is where the partition ended when reading began.
+    Reading stops at the end that the partition had when reading began; with `follow` it goes on.
     """
 
     bounds: Bounds
@@ -56,9 +58,15 @@ class ReadPlan:
     fetch: FetchSettings = field(default_factory=FetchSettings)
 
 
-class _Stretch(NamedTuple):
+class _Range(NamedTuple):
+    """The offsets to read; `stop` is not read, None sets no end."""
+
     start: int
     stop: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.stop is not None and self.start >= self.stop
 
 
 def read(
@@ -68,118 +76,113 @@ def read(
     on_problem: OnProblem,
     on_jump: OnJump,
 ) -> Iterator[Run]:
-    """The records within the plan's bounds, partitions mixed as they come, in order within each.
+    """The records within the plan's bounds: in order within a partition, partitions mixed as they arrive.
 
-    A damaged batch goes to `on_problem`; a position that is not there any more to `on_jump`. Raises
+    Calls `on_problem` for a damaged batch, and `on_jump` if a position does not exist (any more). Raises
     ClientError, ChannelError.
     """
-    stretches = _stretches(cluster, tuple(partitions), plan)
-    fetcher = Fetcher(
-        cluster, {part: stretch.start for part, stretch in stretches.items() if _left(stretch)}, plan.fetch
-    )
+    ranges = _ranges(cluster, tuple(TopicPartition(*partition) for partition in partitions), plan)
+    positions = {partition: wanted.start for partition, wanted in ranges.items() if not wanted.is_empty}
+    fetcher = Fetcher(cluster, positions, plan.fetch)
     readers: dict[TopicPartition, _PartitionReader] = {}
     for partition in fetcher.positions:
-        readers[partition] = _PartitionReader(partition, stretches[partition], plan, on_problem)
+        readers[partition] = _PartitionReader(partition, ranges[partition], plan, on_problem)
     while fetcher.positions:
-        yield from _round(fetcher, readers, stretches, on_jump)
+        yield from _poll_once(fetcher, readers, ranges, on_jump)
 
 
-def _left(stretch: _Stretch) -> bool:
-    return stretch.stop is None or stretch.start < stretch.stop
-
-
-def _stretches(
+def _ranges(
     cluster: Cluster, partitions: tuple[TopicPartition, ...], plan: ReadPlan
-) -> dict[TopicPartition, _Stretch]:
-    """Where to begin and where to end in each partition."""
+) -> dict[TopicPartition, _Range]:
+    """The offsets to read of each partition."""
     bounds = plan.bounds
     earliest = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
     latest = list_offsets(cluster, dict.fromkeys(partitions, LATEST), plan.fetch.isolation)
-    timely: Mapping[TopicPartition, int] = {}
+    first_since: Mapping[TopicPartition, int] = {}
     if bounds.since_ms is not None:
-        timely = list_offsets(
+        first_since = list_offsets(
             cluster, dict.fromkeys(partitions, max(bounds.since_ms, 0)), plan.fetch.isolation
         )
     found = {}
     for partition in partitions:
         end = latest[partition]
         start = max(earliest[partition], min(bounds.first_offset or 0, end))
-        since = timely.get(partition, start)
+        since = first_since.get(partition, start)
         start = max(start, end if since == NOT_FOUND else since)
         if plan.last is not None:
             start = max(start, end - plan.last)
         stop = None if plan.follow else end
         if bounds.last_offset is not None:
             stop = min(bounds.last_offset + 1, bounds.last_offset + 1 if stop is None else stop)
-        found[partition] = _Stretch(start, stop)
+        found[partition] = _Range(start, stop)
     return found
 
 
-def _round(
+def _poll_once(
     fetcher: Fetcher,
     readers: dict[TopicPartition, _PartitionReader],
-    stretches: Mapping[TopicPartition, _Stretch],
+    ranges: Mapping[TopicPartition, _Range],
     on_jump: OnJump,
 ) -> Iterator[Run]:
     idle: list[Fetched] = []
-    for news in fetcher.poll():
-        partition = news.partition
-        if isinstance(news, Jumped):
-            on_jump(news)
-            readers[partition] = readers[partition].restarted(news.to_offset)
-        elif not news.records:
-            idle.append(news)
+    for result in fetcher.poll():
+        partition = result.partition
+        if isinstance(result, Jumped):
+            on_jump(result)
+            readers[partition] = readers[partition].restarted(result.to_offset)
+        elif not result.records:
+            idle.append(result)
             continue
         else:
-            yield from readers[partition].runs(news)
-            fetcher.advance(partition, max(readers[partition].next_offset, news.position))
-        stop = stretches[partition].stop
+            yield from readers[partition].runs(result)
+            fetcher.advance(partition, max(readers[partition].next_offset, result.position))
+        stop = ranges[partition].stop
         if stop is not None and fetcher.positions[partition] >= stop:
             fetcher.drop(partition)
     if len(idle) == len(fetcher.positions):
-        _drop_finished(fetcher, stretches, idle)
+        _drop_finished(fetcher, ranges, idle)
 
 
 def _drop_finished(
-    fetcher: Fetcher, stretches: Mapping[TopicPartition, _Stretch], idle: Iterable[Fetched]
+    fetcher: Fetcher, ranges: Mapping[TopicPartition, _Range], idle: Iterable[Fetched]
 ) -> None:
-    """Nobody has anything: what is left before a known end has been compacted away."""
+    """Stop reading partitions that are idle before their known end: the last records were compacted away."""
     for fetched in idle:
-        stop = stretches[fetched.partition].stop
+        stop = ranges[fetched.partition].stop
         if stop is not None and fetched.end_offset >= stop:
             fetcher.drop(fetched.partition)
 
 
 class _PartitionReader:
-    """Turns what one partition gave into runs of visible records; `next_offset` is what to ask for then."""
+    """Turns what one partition gave into runs of visible records; `next_offset` is the next to ask for."""
 
     def __init__(
-        self, partition: TopicPartition, stretch: _Stretch, plan: ReadPlan, on_problem: OnProblem
+        self, partition: TopicPartition, wanted: _Range, plan: ReadPlan, on_problem: OnProblem
     ) -> None:
         self._partition = partition
-        self._stretch = stretch
+        self._range = wanted
         self._plan = plan
         self._on_problem = on_problem
-        self._name = "{}-{}".format(*partition)
-        last_offset = None if stretch.stop is None else stretch.stop - 1
-        first_offset = max(stretch.start, plan.bounds.first_offset or 0)
+        self._name = str(partition)
+        last_offset = None if wanted.stop is None else wanted.stop - 1
+        first_offset = max(wanted.start, plan.bounds.first_offset or 0)
         bounds = replace(plan.bounds, first_offset=first_offset, last_offset=last_offset)
         self._reader = SegmentReader(io.BytesIO(), self._name, bounds=bounds, on_problem=self._report)
-        self.next_offset = stretch.start
+        self.next_offset = wanted.start
 
     def restarted(self, start: int) -> _PartitionReader:
-        """The reader for going on elsewhere."""
+        """A reader of the same partition that goes on at another offset."""
         return _PartitionReader(
-            self._partition, self._stretch._replace(start=start), self._plan, self._on_problem
+            self._partition, self._range._replace(start=start), self._plan, self._on_problem
         )
 
     def _report(self, problem: KlogError) -> None:
         problem.file = self._name
-        problem.position_bytes = None  # of the answer, which nobody has
+        problem.position_bytes = None  # a position in the answer says nothing to the user
         self._on_problem(problem)
 
     def runs(self, fetched: Fetched) -> Iterator[Run]:
-        """The visible records of what was fetched. Raises CorruptRecordError where nothing can be found."""
+        """The visible records of what was fetched. Raises CorruptRecordError if no batch can be found."""
         reader, data = self._reader, fetched.records
         batches = reader.batches
         kernel.scan(data, 0, False, batches)

@@ -1,7 +1,7 @@
-"""Configs of topics, brokers and all brokers of a cluster: shown with their sources, and changed.
+"""Describes and changes the configs of topics, of brokers, and of all brokers of a cluster.
 
 Rules: KIP-133 (describe), KIP-226 (dynamic broker configs; the empty broker name is the cluster-wide
-default), KIP-339 (changes one by one: set, delete, append, subtract).
+default), KIP-339 (set, delete, append or subtract a single config).
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from klog.client.admin import AdminClient
+from klog.admin.kafka_python import AdminClient
+from klog.admin.topics import find_topics
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
-from klog.client.topics import find_topics
 
 _Answer: TypeAlias = Any
 _RESULT: Final = re.compile(r"\[Error (\d+)\] \w+: (.*)", re.DOTALL)
 
 
 class EntityType(StrEnum):
-    """What has configs; the names are those of `kafka-configs`."""
+    """The kinds of entities that have configs, by the names of `kafka-configs`."""
 
     TOPICS = "topics"
     BROKERS = "brokers"
 
 
 class ConfigEntity(NamedTuple):
-    """A topic, a broker, or (brokers, "") the default of all brokers."""
+    """A topic, a broker, or the default of all brokers: (BROKERS, "")."""
 
     type: EntityType
     name: str
@@ -39,7 +39,7 @@ class ConfigEntity(NamedTuple):
 
 
 class Synonym(NamedTuple):
-    """Where else a value may come from, strongest first."""
+    """Another source of the value; the first of several takes precedence."""
 
     name: str
     value: str | None
@@ -47,7 +47,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One config as it holds now; a sensitive one has no value to show."""
+    """A config with its current value, which is None if the config is sensitive."""
 
     name: str
     value: str | None
@@ -57,14 +57,14 @@ class ConfigEntry(NamedTuple):
     synonyms: tuple[Synonym, ...]
 
     def is_set(self, entity_type: EntityType) -> bool:
-        """Whether somebody has set it, for this topic, this broker or all brokers."""
+        """Whether it was set for this topic, this broker or all brokers."""
         if entity_type is EntityType.TOPICS:
             return self.source == "DYNAMIC_TOPIC_CONFIG"
         return self.source in ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
 
 
 class Operation(StrEnum):
-    """How to change a config; APPEND and SUBTRACT are for lists."""
+    """Kafka's ways to change a config; APPEND and SUBTRACT change lists."""
 
     SET = "SET"
     DELETE = "DELETE"
@@ -73,7 +73,7 @@ class Operation(StrEnum):
 
 
 class Change(NamedTuple):
-    """One change of one config; `value` None for DELETE."""
+    """A change of one config; `value` is None for DELETE."""
 
     name: str
     operation: Operation
@@ -81,9 +81,9 @@ class Change(NamedTuple):
 
 
 class _AnyBroker(str):
-    """The empty name of the cluster-wide default, with the broker to ask.
+    """The empty name of the cluster-wide default, which converts to the id of the broker to ask.
 
-    kafka-python sends configs of brokers to the broker whose number the name is.
+    kafka-python sends a request about a broker to the broker whose id it makes of the name.
     """
 
     __slots__ = ("_broker_id",)
@@ -102,7 +102,7 @@ def _resource(admin: AdminClient, entity: ConfigEntity, configs: object = None) 
     from kafka.admin import ConfigResource
 
     if entity.type is EntityType.TOPICS:
-        find_topics(admin, [entity.name])  # the client would show a missing topic as one without configs
+        find_topics(admin, [entity.name])  # kafka-python shows a missing topic as one without configs
         return ConfigResource("TOPIC", entity.name, configs)
     brokers = sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])
     if not entity.name:
@@ -115,7 +115,7 @@ def _resource(admin: AdminClient, entity: ConfigEntity, configs: object = None) 
 
 
 def describe(admin: AdminClient, entity: ConfigEntity) -> list[ConfigEntry]:
-    """All configs of an entity, by name. Raises ClientError."""
+    """All configs of an entity, sorted by name. Raises ClientError."""
     answer = admin.describe_configs([_resource(admin, entity)], include_synonyms=True, config_filter="all")
     (resources,) = answer.values()
     (configs,) = resources.values()
@@ -139,7 +139,7 @@ def _entry(name: str, config: _Answer) -> ConfigEntry:
 def alter(
     admin: AdminClient, entity: ConfigEntity, changes: Sequence[Change], *, validate_only: bool = False
 ) -> None:
-    """Make the changes, all or none. Raises ClientError with the broker's words."""
+    """Make all changes or none. Raises ClientError with the broker's message."""
     wanted = {change.name: (change.operation.value, change.value) for change in changes}
     answer = admin.alter_configs(
         [_resource(admin, entity, wanted)], validate_only=validate_only, raise_on_unknown=False

@@ -1,7 +1,7 @@
-"""Administration through kafka-python's admin client, with klog's errors.
+"""Connects kafka-python's admin client and turns its errors into klog's.
 
-It is the one Python client that has all of Kafka's admin calls; what it logs is not for our users, and what
-it raises becomes a ClientError here.
+It is the one Python client that has all of Kafka's admin calls. Its log is silenced, since every error that
+it logs is also raised here, as a ClientError.
 """
 
 from __future__ import annotations
@@ -12,29 +12,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from klog.admin.settings import ClientSettings
+from klog.client.cluster import CONNECT_CURE
 from klog.client.errors import ClientError, RefusedError
-from klog.client.settings import ClientSettings
 from klog.protocol.errors import ConnectFailedError
 
 # kafka-python has no types.
 AdminClient: TypeAlias = Any
 
-_CONNECT_CURE = "is a broker listening there? --bootstrap-server host:port names another"
-
 
 @contextmanager
 def admin_client(settings: ClientSettings) -> Iterator[AdminClient]:
-    """A connected admin client. Raises ConnectFailedError, and ClientError for what goes wrong inside."""
+    """A connected admin client. Raises ConnectFailedError; errors of its calls become ClientErrors."""
     _require_listener(settings)
     from kafka.admin import KafkaAdminClient
     from kafka.errors import BrokerResponseError, KafkaError
 
-    # A failed connection is told by the error that we raise, once.
+    # It logs every failed attempt to connect; the error raised below says it once.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     try:
         client = KafkaAdminClient(**_options(settings))
     except KafkaError as error:
-        raise ClientError(f"no cluster at {_addresses(settings)}: {error}", cure=_CONNECT_CURE) from error
+        raise ClientError(f"no cluster at {_addresses(settings)}: {error}", cure=CONNECT_CURE) from error
     try:
         yield client
     except BrokerResponseError as error:
@@ -74,7 +73,7 @@ def _options(settings: ClientSettings) -> dict[str, object]:
 
 
 def _require_listener(settings: ClientSettings) -> None:
-    """Say at once and plainly when nobody listens: the client would try for its whole timeout."""
+    """Raise ConnectFailedError at once if nobody listens; the admin client would retry until its timeout."""
     failures = []
     for address in settings.bootstrap:
         try:
@@ -82,4 +81,4 @@ def _require_listener(settings: ClientSettings) -> None:
                 return
         except OSError as error:
             failures.append(f"cannot connect to {address}: {error.strerror or error}")
-    raise ConnectFailedError("; ".join(failures), cure=_CONNECT_CURE)
+    raise ConnectFailedError("; ".join(failures), cure=CONNECT_CURE)

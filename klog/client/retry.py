@@ -1,0 +1,68 @@
+"""Decides how long to pause after a failure, and when to give up.
+
+Everything that is a client of a broker retries by this rule: pauses double from the first to the longest, as
+with Kafka's `retry.backoff.ms` and `retry.backoff.max.ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_DOUBLINGS_MAX: Final = 30
+
+
+class Clock(NamedTuple):
+    """The time as clients see it. A simulation passes its own functions."""
+
+    monotonic_s: Callable[[], float]
+    sleep_s: Callable[[float], object]
+    wall_ms: Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long failures in a row may last, and the pauses between them; `timeout_ms` None sets no limit."""
+
+    timeout_ms: int | None
+    first_pause_ms: int = 50
+    longest_pause_ms: int = 1_000
+
+    def pause_s(self, failures: int) -> float:
+        """The pause in seconds after so many failures in a row, one at least."""
+        doublings = min(failures - 1, _DOUBLINGS_MAX)
+        return min(self.first_pause_ms << doublings, self.longest_pause_ms) / 1000
+
+
+class Retry:
+    """Counts failures in a row. A success resets the count and the time limit."""
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        monotonic_s: Callable[[], float],
+        sleep_s: Callable[[float], object],
+    ) -> None:
+        self._policy = policy
+        self._monotonic_s = monotonic_s
+        self._sleep_s = sleep_s
+        self._deadline_s: float | None = None
+        self.failures = 0
+
+    def succeeded(self) -> None:
+        """Reset after a success."""
+        self._deadline_s = None
+        self.failures = 0
+
+    def failed(self, error: Exception) -> None:
+        """Pause before the next attempt. Raises `error` if that attempt would start too late."""
+        self.failures += 1
+        pause_s = self._policy.pause_s(self.failures)
+        if self._policy.timeout_ms is not None:
+            now_s = self._monotonic_s()
+            if self._deadline_s is None:
+                self._deadline_s = now_s + self._policy.timeout_ms / 1000
+            if now_s + pause_s > self._deadline_s:
+                raise error
+        self._sleep_s(pause_s)
