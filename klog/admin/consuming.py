@@ -17,13 +17,8 @@ from klog.client.fetcher import Fetched, Fetcher, FetchSettings, Jumped
 from klog.client.offsets import NOT_FOUND, list_offsets
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import (
-    CONTROL_BIT,
-    STOP_BAD_SIZE,
-    TRANSACTIONAL_BIT,
-    BatchTable,
-    RecordTable,
-)
+from klog.formats.columns import STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.offset_times import EARLIEST, LATEST

@@ -11,15 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klog.formats.checksums import Bytes
-from klog.formats.columns import (
-    CODEC_MASK,
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-    BatchTable,
-    HeadersColumn,
-    RecordTable,
-)
+from klog.formats.columns import BatchTable, HeadersColumn, RecordTable
 from klog.formats.compression import codec_name
+from klog.formats.constants import CODEC_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from klog.formats.gathered import SPAN_FIELDS, BatchField, Gathered, binary_array, header_pairs, int64_array
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from klog.export.splits import AbortedRange
-from klog.formats.columns import CONTROL_BIT, TRANSACTIONAL_BIT, BatchTable
+from klog.formats.columns import BatchTable
+from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 
 _FIRST_MAGIC: Final = 2  # with producers; the bits mean nothing before
 

@@ -22,8 +22,8 @@ from klog.export.replica_files import Replica, SegmentFile
 from klog.export.splits import AbortedRange
 from klog.export.survey import Extent, each
 from klog.formats import kernel
-from klog.formats.columns import CONTROL_BIT, BatchTable
-from klog.formats.constants import TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
+from klog.formats.columns import BatchTable
+from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, KlogError
 from klog.storage.batch_search import valid_batch, walk
 from klog.storage.producer_state import ABORTED_TXN, ProducerState, unpack_snapshot

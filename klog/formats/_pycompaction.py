@@ -16,7 +16,8 @@ from typing import Final
 
 from klog.formats.batch_builder import encode_record
 from klog.formats.checksums import Bytes
-from klog.formats.columns import DELETE_HORIZON_BIT, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import DELETE_HORIZON_BIT
 from klog.formats.errors import CorruptRecordError, UsageError
 from klog.formats.selection import Selection
 

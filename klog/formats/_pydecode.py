@@ -10,14 +10,16 @@ from __future__ import annotations
 import struct
 
 from klog.formats.checksums import Bytes, crc32
-from klog.formats.columns import CODEC_MASK, TIMESTAMP_TYPE_BIT, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import (
     BATCH_HEADER_BYTES,
+    CODEC_MASK,
     ENTRY_PREFIX_BYTES,
     MESSAGE_CRC_FROM,
     MESSAGE_V0_HEADER_BYTES,
     MESSAGE_V1_HEADER_BYTES,
     MIN_MESSAGE_SIZE,
+    TIMESTAMP_TYPE_BIT,
 )
 from klog.formats.errors import CorruptRecordError, UsageError
 

@@ -30,14 +30,8 @@ from klog.formats._pytext import (
     timestamp_type,
 )
 from klog.formats.checksums import Bytes
-from klog.formats.columns import (
-    CODEC_MASK,
-    DELETE_HORIZON_BIT,
-    TRANSACTIONAL_BIT,
-    BatchTable,
-    RecordTable,
-)
-from klog.formats.constants import CONTROL_TYPES
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import CODEC_MASK, CONTROL_TYPES, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 
 IMPLEMENTATION: Final = "python"
 

@@ -14,17 +14,11 @@ from typing import Final
 from klog.formats._pyappend import check_records, seek
 from klog.formats._pydecode import batch_bounds, decode, decode_payload, headers, payload_span, wrap_int64
 from klog.formats.checksums import Bytes, crc32, crc32c
-from klog.formats.columns import (
-    CODEC_MASK,
-    COUNT_UNKNOWN,
-    OFFSET_UNKNOWN,
-    STOP_BAD_SIZE,
-    BatchTable,
-    IndexState,
-)
+from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, IndexState
 from klog.formats.constants import (
     BATCH_CRC_FROM,
     BATCH_HEADER_BYTES,
+    CODEC_MASK,
     ENTRY_PREFIX_BYTES,
     INT32_MAX,
     MAGIC_POSITION,

@@ -12,14 +12,13 @@ import re
 from typing import Final
 
 from klog.formats.checksums import Bytes
-from klog.formats.columns import (
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    BatchTable,
-    RecordTable,
 )
 from klog.formats.errors import FormatError
 

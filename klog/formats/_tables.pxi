@@ -1,6 +1,6 @@
 # Shared by the text kernels: the columns of the tables as pointers, and what both kinds of text say of them.
 
-from klog.formats.columns import (
+from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,

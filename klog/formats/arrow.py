@@ -19,17 +19,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from klog.formats.checksums import Bytes
-from klog.formats.columns import (
-    CODEC_MASK,
-    CONTROL_BIT,
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-    BatchTable,
-    HeadersColumn,
-    RecordTable,
-)
+from klog.formats.columns import BatchTable, HeadersColumn, RecordTable
 from klog.formats.compression import codec_name
-from klog.formats.constants import INT32_MAX
+from klog.formats.constants import CODEC_MASK, CONTROL_BIT, INT32_MAX, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import UsageError
 from klog.formats.gathered import SPAN_FIELDS, Gathered, binary_array, header_pairs, int64_array
 

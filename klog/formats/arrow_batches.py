@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from klog.formats.columns import COUNT_UNKNOWN, DELETE_HORIZON_BIT, OFFSET_UNKNOWN, BatchTable
-from klog.formats.constants import INT32_MAX
+from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
+from klog.formats.constants import DELETE_HORIZON_BIT, INT32_MAX
 
 if TYPE_CHECKING:
     import pyarrow as pa

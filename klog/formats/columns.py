@@ -23,13 +23,6 @@ if TYPE_CHECKING:
 STOP_NEED_BYTES: Final = 0  # the buffer ends inside or right after a batch: read on, or end of file
 STOP_BAD_SIZE: Final = 1  # a size field below the smallest record (14): nothing after it can be found
 
-# Attributes of a batch (magic 2), of a message (magic 0 and 1: codec and timestamp type only).
-CODEC_MASK: Final = 0x07
-TIMESTAMP_TYPE_BIT: Final = 0x08
-TRANSACTIONAL_BIT: Final = 0x10
-CONTROL_BIT: Final = 0x20
-DELETE_HORIZON_BIT: Final = 0x40
-
 COUNT_UNKNOWN: Final = -1  # magic 0 and 1 store no record count
 OFFSET_UNKNOWN: Final = -1  # base offset of a compressed magic 0/1 wrapper, until it has been decoded
 

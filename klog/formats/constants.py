@@ -1,30 +1,38 @@
-"""Numbers that readers, writers and definitions of the log share; nothing here imports anything heavy.
+"""Numbers that the readers, writers and definitions of Kafka's log files share.
 
-The definitions in this room say what the numbers mean (`klog formats record-batch`); a fast reader that
-may not pay for the definitions takes them from here, and a test holds the two equal.
+The module imports nothing, so a fast reader can use the numbers without loading the Construct definitions.
+`klog formats record-batch` shows what they mean; tests hold them equal to the definitions.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# Every entry of a segment, of whatever magic, starts with offset (8) and size (4), and has its magic here.
+# Every entry of a segment starts with its offset (8 bytes) and its size (4 bytes). The magic is at the same
+# position in all formats.
 ENTRY_PREFIX_BYTES: Final = 12
 MAGIC_POSITION: Final = 16
 
-# Magic 2: header up to the first record; what its crc covers starts at the attributes.
-BATCH_HEADER_BYTES: Final = 61
+# Magic 2: positions in the batch header. The crc covers everything from the attributes on.
+MAGIC_V2: Final = 2
 BATCH_CRC_POSITION: Final = 17
-BATCH_CRC_FROM: Final = 21
+BATCH_ATTRIBUTES_POSITION: Final = 21
+BATCH_CRC_FROM: Final = BATCH_ATTRIBUTES_POSITION
+BATCH_LAST_OFFSET_DELTA_POSITION: Final = 23
+BATCH_MAX_TIMESTAMP_POSITION: Final = 35
+BATCH_HEADER_BYTES: Final = 61
 BATCH_LENGTH_OF_HEADER: Final = BATCH_HEADER_BYTES - ENTRY_PREFIX_BYTES
 
-# Magic 0 and 1: header up to the key length; what the crc covers starts at the magic.
+# Magic 0 and 1: the header ends before the key length. The crc covers everything from the magic on.
+MESSAGE_CRC_FROM: Final = MAGIC_POSITION
+MESSAGE_TIMESTAMP_POSITION: Final = 18
 MESSAGE_V0_HEADER_BYTES: Final = 18
 MESSAGE_V1_HEADER_BYTES: Final = 26
-MESSAGE_CRC_FROM: Final = 16
 MIN_MESSAGE_SIZE: Final = 14
 """Smallest legal size field: a magic 0 message with null key and null value."""
+MIN_ENTRY_BYTES: Final = ENTRY_PREFIX_BYTES + MIN_MESSAGE_SIZE
 
+# Attributes of a batch. A message of magic 0 or 1 has only the codec and the timestamp type.
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 CODEC_MASK: Final = 0x07
 TIMESTAMP_TYPE_BIT: Final = 0x08
@@ -64,3 +72,5 @@ CONTROL_TYPES: Final = (
     "KRAFT_VERSION",
     "KRAFT_VOTERS",
 )
+CONTROL_ABORT: Final = 0
+CONTROL_COMMIT: Final = 1

@@ -15,8 +15,8 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import BinaryIO, NamedTuple
 
-from klog.formats.columns import CONTROL_BIT, OFFSET_UNKNOWN, BatchTable
-from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
+from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
+from klog.formats.constants import CONTROL_BIT, OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
 from klog.formats.names import FileKind
 from klog.storage.chunks import chunks
 from klog.storage.index_file import IndexFile, read_index

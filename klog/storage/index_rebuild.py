@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from klog.formats.columns import CONTROL_BIT, BatchTable
-from klog.formats.constants import TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
+from klog.formats.columns import BatchTable
+from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading, read_whole, write_atomically

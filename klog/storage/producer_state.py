@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes, crc32c
-from klog.formats.columns import CONTROL_BIT, TRANSACTIONAL_BIT, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import (
+    CONTROL_BIT,
     INT32_MAX,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -25,6 +26,7 @@ from klog.formats.constants import (
     SNAPSHOT_ENTRY_BYTES,
     SNAPSHOT_HEADER_BYTES,
     SNAPSHOT_VERSION,
+    TRANSACTIONAL_BIT,
     TXN_INDEX_VERSION,
 )
 from klog.formats.errors import FormatError

@@ -13,9 +13,9 @@ from typing import BinaryIO, Final
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import CODEC_MASK, OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.formats.columns import OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, RecordTable
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, decompress
-from klog.formats.constants import MIN_MESSAGE_SIZE
+from klog.formats.constants import CODEC_MASK, MIN_MESSAGE_SIZE
 from klog.formats.errors import CorruptRecordError, FormatError, KlogError, UnsupportedFormatError
 from klog.storage.chunks import CHUNK_BYTES, chunks
 from klog.storage.position_search import start_position

@@ -18,15 +18,13 @@ from typing import Final
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import (
+from klog.formats.columns import OFFSET_UNKNOWN, BatchTable, RecordTable
+from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
-    OFFSET_UNKNOWN,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    BatchTable,
-    RecordTable,
 )
 from klog.storage.reader import SegmentReader
 from klog.storage.tallies import Distribution, TimeHistogram

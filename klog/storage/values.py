@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from klog.formats.columns import (
+from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
+from klog.formats.compression import codec_name
+from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
-    COUNT_UNKNOWN,
+    CONTROL_TYPES,
     DELETE_HORIZON_BIT,
-    OFFSET_UNKNOWN,
+    NO_SEQUENCE,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    BatchTable,
 )
-from klog.formats.compression import codec_name
-from klog.formats.constants import CONTROL_TYPES, NO_SEQUENCE
 
 _SEQUENCES: Final = 1 << 31  # sequence numbers wrap within 0..2^31-1
 

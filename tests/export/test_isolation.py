@@ -10,7 +10,8 @@ from klog.export.isolation import HiddenBatches
 from klog.export.options import ReadOptions
 from klog.export.splits import AbortedRange
 from klog.formats import transaction_index
-from klog.formats.columns import CONTROL_BIT, TRANSACTIONAL_BIT, BatchTable
+from klog.formats.columns import BatchTable
+from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 from tests import corpora
 from tests.corpora import JsonObject, PartitionDirectory
 from tests.export.reading import decoded, field, read, split_of

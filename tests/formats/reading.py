@@ -7,7 +7,8 @@ from types import ModuleType
 from typing import Any
 
 from klog.formats import compression
-from klog.formats.columns import CODEC_MASK, BatchTable, IndexState, RecordTable
+from klog.formats.columns import BatchTable, IndexState, RecordTable
+from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import KlogError
 
 LIMIT_BYTES = 64 << 20

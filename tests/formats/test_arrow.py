@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from klog.formats import _pygather as twin
 from klog.formats import arrow, compression, kernel
 from klog.formats.arrow import COLUMNS, DEFAULT_COLUMNS, ArrowBuilder
-from klog.formats.columns import CODEC_MASK, BatchTable, HeadersColumn, RecordTable, SpanColumn
-from klog.formats.constants import INT32_MAX
+from klog.formats.columns import BatchTable, HeadersColumn, RecordTable, SpanColumn
+from klog.formats.constants import CODEC_MASK, INT32_MAX
 from klog.formats.errors import KlogError, UsageError
 from tests import corpora, strategies
 

@@ -12,15 +12,9 @@ from typing import Any
 
 import pytest
 
-from klog.formats.columns import (
-    CODEC_MASK,
-    CONTROL_BIT,
-    DELETE_HORIZON_BIT,
-    STOP_BAD_SIZE,
-    STOP_NEED_BYTES,
-    TIMESTAMP_TYPE_BIT,
-)
+from klog.formats.columns import STOP_BAD_SIZE, STOP_NEED_BYTES
 from klog.formats.compression import codec_name
+from klog.formats.constants import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, TIMESTAMP_TYPE_BIT
 from tests import corpora
 from tests.formats import reading
 

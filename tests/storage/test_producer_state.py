@@ -6,7 +6,8 @@ import struct
 
 from klog.formats import kernel
 from klog.formats.checksums import crc32c
-from klog.formats.columns import CONTROL_BIT, TRANSACTIONAL_BIT, BatchTable
+from klog.formats.columns import BatchTable
+from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.storage.producer_state import AbortedTxn, ProducerState
 
 ABORT, COMMIT = 0, 1

@@ -19,8 +19,9 @@ from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_content, reader_of, wanted_runs
 from klog.formats import kernel, text
 from klog.formats.checksums import Bytes
-from klog.formats.columns import CODEC_MASK, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import decompress
+from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.storage.files import open_for_reading
 from klog.storage.reader import SegmentReader

@@ -13,8 +13,9 @@ from typing import Final
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes, crc32
-from klog.formats.columns import CODEC_MASK, TIMESTAMP_TYPE_BIT, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import decompress
+from klog.formats.constants import CODEC_MASK, TIMESTAMP_TYPE_BIT
 from klog.formats.errors import CorruptRecordError, KlogError
 
 ZSTD: Final = 4

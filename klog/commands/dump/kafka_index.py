@@ -19,7 +19,8 @@ from klog.commands.dump.pen import Pen
 from klog.commands.dump.plan import KafkaFlags
 from klog.formats import kernel
 from klog.formats.checksums import crc32c
-from klog.formats.columns import CODEC_MASK, BatchTable
+from klog.formats.columns import BatchTable
+from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError, KlogError
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.index_file import IndexFile, read_index

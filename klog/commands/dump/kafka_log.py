@@ -17,13 +17,8 @@ from klog.commands.dump.pen import Pen
 from klog.commands.dump.plan import KafkaFlags
 from klog.formats import kernel, text
 from klog.formats.checksums import Bytes
-from klog.formats.columns import (
-    CODEC_MASK,
-    CONTROL_BIT,
-    STOP_BAD_SIZE,
-    BatchTable,
-    RecordTable,
-)
+from klog.formats.columns import STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.formats.constants import CODEC_MASK, CONTROL_BIT
 from klog.formats.errors import FormatError, KlogError
 from klog.storage.chunks import chunks
 

@@ -27,17 +27,15 @@ from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_content, reader_of, wanted_runs
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import (
+from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
+from klog.formats.compression import codec_name
+from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
-    COUNT_UNKNOWN,
     DELETE_HORIZON_BIT,
-    OFFSET_UNKNOWN,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    BatchTable,
 )
-from klog.formats.compression import codec_name
 from klog.storage.files import open_for_reading, size_bytes
 from klog.storage.reader import SegmentReader
 from klog.storage.values import control_type, sequence_after

@@ -12,14 +12,15 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from klog.formats.columns import CODEC_MASK, TRANSACTIONAL_BIT
 from klog.formats.compression import ZSTD
 from klog.formats.constants import (
     BATCH_CRC_FROM,
     BATCH_HEADER_BYTES,
+    CODEC_MASK,
     ENTRY_PREFIX_BYTES,
     MAGIC_POSITION,
     NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import KlogError
 from klog.protocol.error_codes import ErrorCode

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from klog.formats.checksums import Bytes
-from klog.formats.columns import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compaction import OffsetMap
+from klog.formats.constants import CODEC_MASK, CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind
 from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain

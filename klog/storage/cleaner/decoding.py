@@ -6,7 +6,8 @@ from typing import Final
 
 from klog.formats import compression, kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import CODEC_MASK, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError
 
 _CONTROL_KEY_BYTES: Final = 4

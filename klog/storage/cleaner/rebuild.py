@@ -14,17 +14,16 @@ from typing import Final
 from klog.formats import compression
 from klog.formats.batch_builder import BatchFields, assemble, empty_batch
 from klog.formats.checksums import Bytes, crc32
-from klog.formats.columns import (
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.compaction import rewrite
+from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    BatchTable,
-    RecordTable,
 )
-from klog.formats.compaction import rewrite
-from klog.formats.constants import NO_TIMESTAMP
 from klog.formats.errors import CorruptRecordError
 
 _ENTRY: Final = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes

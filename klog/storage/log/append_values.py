@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-from klog.formats.columns import CONTROL_BIT, TRANSACTIONAL_BIT
+from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import KlogError
 
 

@@ -13,16 +13,18 @@ from typing import Final, NamedTuple
 from klog.config.topic import TopicConfig
 from klog.formats import compression, kernel
 from klog.formats.batch_builder import BatchFields, RecordData, assemble, build_batch
-from klog.formats.columns import (
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import (
+    BATCH_HEADER_BYTES,
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    BatchTable,
-    RecordTable,
 )
-from klog.formats.constants import BATCH_HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from klog.formats.errors import FormatError
 from klog.storage.log.append_values import AppendError, BatchInfo, RecordError, Validated
 

@@ -12,7 +12,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from klog.formats import compression, kernel
-from klog.formats.columns import CODEC_MASK, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.segment import BatchPlace, LogSegment

@@ -14,19 +14,17 @@ from typing import Final
 from klog.config.topic import TopicConfig
 from klog.formats import compression, kernel
 from klog.formats.checksums import crc32c
-from klog.formats.columns import (
-    CODEC_MASK,
-    CONTROL_BIT,
-    TIMESTAMP_TYPE_BIT,
-    BatchTable,
-)
+from klog.formats.columns import BatchTable
 from klog.formats.constants import (
     BATCH_CRC_FROM,
     BATCH_CRC_POSITION,
     BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL_BIT,
     ENTRY_PREFIX_BYTES,
     MIN_MESSAGE_SIZE,
     NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
 )
 from klog.formats.errors import FormatError
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from klog.formats import compression, kernel
-from klog.formats.columns import CODEC_MASK, BatchTable
+from klog.formats.columns import BatchTable
+from klog.formats.constants import CODEC_MASK
 from klog.storage.cleaner.task import CleanerSettings
 from tests import corpora
 from tests.peers import CleanServer, KafkaPeer

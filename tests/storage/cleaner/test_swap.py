@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from klog.formats import compression, kernel
-from klog.formats.columns import CODEC_MASK, CONTROL_BIT, BatchTable, RecordTable
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import CODEC_MASK, CONTROL_BIT
 from klog.storage.cleaner.cleaning import clean
 from klog.storage.cleaner.selection import dirty_log
 from klog.storage.cleaner.swap import DirectoryChanges, remove, swap_in
