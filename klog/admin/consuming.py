@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from klog.client.cluster import Cluster
 from klog.client.fetcher import Fetched, Fetcher, FetchSettings, Jumped
@@ -18,15 +18,13 @@ from klog.client.offsets import NOT_FOUND, list_offsets
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable, RecordTable
-from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
+from klog.formats.constants import CONTROL_ABORT, CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import CorruptRecordError, KlogError
+from klog.formats.markers import control_key, first_key
 from klog.formats.names import TopicPartition
 from klog.protocol.offset_times import EARLIEST, LATEST
 from klog.storage.reader import OnProblem, SegmentReader
 from klog.storage.select import Bounds, compact
-
-_ABORT: Final = 0
-_CONTROL_KEY_BYTES: Final = 4
 
 OnJump = Callable[[Jumped], None]
 
@@ -227,7 +225,5 @@ class _PartitionReader:
     def _ends_aborted(self, data: Bytes, row: int) -> bool:
         records = RecordTable()
         kernel.decode(data, self._reader.batches, row, row + 1, records)
-        if not len(records) or records.key_size[0] < _CONTROL_KEY_BYTES:
-            return False
-        kind = memoryview(data)[records.key_start[0] + 2 : records.key_start[0] + _CONTROL_KEY_BYTES]
-        return int.from_bytes(kind, "big") == _ABORT
+        key = control_key(first_key(data, records))
+        return key is not None and key[1] == CONTROL_ABORT

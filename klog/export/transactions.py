@@ -25,8 +25,9 @@ from klog.formats import kernel
 from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, KlogError
+from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.batch_search import valid_batch, walk
-from klog.storage.producer_state import ABORTED_TXN, ProducerState, unpack_snapshot
+from klog.storage.producer_state import ProducerState, unpack_snapshot
 
 _NEVER_EXPIRED: Final = 1 << 62
 
@@ -91,7 +92,7 @@ def _entries(data: bytes, segment: SegmentFile) -> list[AbortedRange]:
         raise FormatError(f"{len(data)} bytes are no whole number of {TXN_INDEX_ENTRY_BYTES}-byte entries")
     entries: list[AbortedRange] = []
     last = segment.base_offset - 1
-    for version, producer_id, first, end, _ in ABORTED_TXN.iter_unpack(data):
+    for version, producer_id, first, end, _ in TXN_INDEX_ENTRY.iter_unpack(data):
         if version != TXN_INDEX_VERSION or not last < end or not 0 <= first <= end:
             raise FormatError(
                 f"entry {len(entries)} does not fit the ones before it",

@@ -6,16 +6,16 @@ for the caller to find out by decoding it into a table.
 
 from __future__ import annotations
 
-import struct
-
-from klog.formats._pydecode import headers_fit, varint, wrap_int64
+from klog.formats._pydecode import headers_fit, varint
 from klog.formats.checksums import Bytes
-from klog.formats.constants import ENTRY_PREFIX_BYTES, MIN_MESSAGE_SIZE
-
-_PREFIX = struct.Struct(">qi")
-_MAGIC_AT = 16
-_LAST_DELTA = struct.Struct(">i")
-_LAST_DELTA_AT = 23
+from klog.formats.constants import (
+    BATCH_LAST_OFFSET_DELTA_POSITION,
+    ENTRY_PREFIX_BYTES,
+    MAGIC_POSITION,
+    MIN_MESSAGE_SIZE,
+)
+from klog.formats.packed import ENTRY_PREFIX, INT32
+from klog.formats.wrapping import wrap_int64
 
 
 def check_records(
@@ -69,14 +69,14 @@ def seek(data: Bytes, offset: int) -> int:
     """
     view = memoryview(data)
     at = 0
-    while len(view) - at > _MAGIC_AT:
-        last, follows = _PREFIX.unpack_from(view, at)
+    while len(view) - at > MAGIC_POSITION:
+        last, follows = ENTRY_PREFIX.unpack_from(view, at)
         if follows < MIN_MESSAGE_SIZE:
             break
-        if 2 <= view[at + _MAGIC_AT] < 0x80:
-            if len(view) - at < _LAST_DELTA_AT + _LAST_DELTA.size:
+        if 2 <= view[at + MAGIC_POSITION] < 0x80:
+            if len(view) - at < BATCH_LAST_OFFSET_DELTA_POSITION + INT32.size:
                 break
-            last = wrap_int64(last + _LAST_DELTA.unpack_from(view, at + _LAST_DELTA_AT)[0])
+            last = wrap_int64(last + INT32.unpack_from(view, at + BATCH_LAST_OFFSET_DELTA_POSITION)[0])
         if last >= offset:
             return at
         at += follows + ENTRY_PREFIX_BYTES

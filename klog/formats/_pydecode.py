@@ -7,8 +7,6 @@ inner messages may be of the other magic), what it refuses ends the batch with a
 
 from __future__ import annotations
 
-import struct
-
 from klog.formats.checksums import Bytes, crc32
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import (
@@ -18,13 +16,13 @@ from klog.formats.constants import (
     MESSAGE_CRC_FROM,
     MESSAGE_V0_HEADER_BYTES,
     MESSAGE_V1_HEADER_BYTES,
+    MIN_ENTRY_BYTES,
     MIN_MESSAGE_SIZE,
     TIMESTAMP_TYPE_BIT,
 )
 from klog.formats.errors import CorruptRecordError, UsageError
-
-_PREFIX = struct.Struct(">qi")  # offset, size of what follows
-_SMALLEST_ENTRY_BYTES = ENTRY_PREFIX_BYTES + MIN_MESSAGE_SIZE
+from klog.formats.packed import ENTRY_PREFIX
+from klog.formats.wrapping import wrap_int64
 
 
 def decode(data: Bytes, table: BatchTable, first: int, last: int, records: RecordTable) -> int:
@@ -111,7 +109,7 @@ def batch_bounds(view: memoryview, table: BatchTable, row: int) -> tuple[int, in
     """Where batch `row` starts and ends in the buffer that `table` was scanned from."""
     at = table.position[row] - table.origin
     size = table.size[row]
-    if at < 0 or size < _SMALLEST_ENTRY_BYTES or at + size > len(view):
+    if at < 0 or size < MIN_ENTRY_BYTES or at + size > len(view):
         raise UsageError(f"batch {row} of the table does not lie in the buffer")
     return at, at + size
 
@@ -124,10 +122,6 @@ def _forget_problem(records: RecordTable) -> None:
 def _fail(records: RecordTable, row: int, problem: str) -> None:
     records.problem = problem
     records.problem_batch = row
-
-
-def wrap_int64(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63
 
 
 # Magic 0 and 1
@@ -193,7 +187,7 @@ def _walk_inner(view: memoryview) -> tuple[int, int, str | None]:
     at = 0
     last_offset = -1
     while len(view) - at >= ENTRY_PREFIX_BYTES:
-        offset, follows = _PREFIX.unpack_from(view, at)
+        offset, follows = ENTRY_PREFIX.unpack_from(view, at)
         if follows < MIN_MESSAGE_SIZE:
             return at, last_offset, f"inner message of {follows} bytes, the smallest has {MIN_MESSAGE_SIZE}"
         if len(view) - at < follows + ENTRY_PREFIX_BYTES:
@@ -236,7 +230,7 @@ def _append_inner(
     log_append_time = table.magic[row] == 1 and table.attributes[row] & TIMESTAMP_TYPE_BIT
     at = 0
     while at < stop:
-        offset, follows = _PREFIX.unpack_from(view, at)
+        offset, follows = ENTRY_PREFIX.unpack_from(view, at)
         end = at + follows + ENTRY_PREFIX_BYTES
         magic = view[at + 16]
         if view[at + 17] & CODEC_MASK:

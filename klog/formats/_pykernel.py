@@ -8,11 +8,10 @@ and the tests hold both kernels equal to them. What Kafka's own reader (`FileLog
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 from klog.formats._pyappend import check_records, seek
-from klog.formats._pydecode import batch_bounds, decode, decode_payload, headers, payload_span, wrap_int64
+from klog.formats._pydecode import batch_bounds, decode, decode_payload, headers, payload_span
 from klog.formats.checksums import Bytes, crc32, crc32c
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, IndexState
 from klog.formats.constants import (
@@ -26,6 +25,8 @@ from klog.formats.constants import (
     MIN_MESSAGE_SIZE,
 )
 from klog.formats.errors import UsageError
+from klog.formats.packed import BATCH_HEADER, ENTRY_PREFIX
+from klog.formats.wrapping import wrap_int64
 
 __all__ = [
     "IMPLEMENTATION",
@@ -42,9 +43,6 @@ __all__ = [
 
 IMPLEMENTATION: Final = "python"
 
-_PREFIX = struct.Struct(">qi")  # offset, size of what follows
-_V2 = struct.Struct(">qiiBIhiqqqhii")  # the 61-byte header of magic 2
-
 
 def scan(data: Bytes, origin: int, final: bool, table: BatchTable) -> None:
     """Fill `table` with the headers of the whole batches in `data`, which starts at file position `origin`.
@@ -58,7 +56,7 @@ def scan(data: Bytes, origin: int, final: bool, table: BatchTable) -> None:
     end = len(view)
     at = 0
     while end - at > MAGIC_POSITION + 1:  # Kafka looks at no entry of so few bytes
-        first_offset, follows = _PREFIX.unpack_from(view, at)
+        first_offset, follows = ENTRY_PREFIX.unpack_from(view, at)
         if follows < MIN_MESSAGE_SIZE:
             table.stop = STOP_BAD_SIZE
             table.stop_size = follows
@@ -95,7 +93,7 @@ def _append_v2(table: BatchTable, view: memoryview, at: int, position: int, size
         producer_epoch,
         base_sequence,
         count,
-    ) = _V2.unpack(header)
+    ) = BATCH_HEADER.unpack(header)
     table.position.append(position)
     table.size.append(size)
     table.base_offset.append(base_offset)

@@ -21,6 +21,7 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import FormatError
+from klog.formats.wrapping import sequence_after, wrap_int32, wrap_int64
 
 IMPLEMENTATION: Final = "python"
 
@@ -33,7 +34,6 @@ NONE: Final = 4  # {"size": n} only
 
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "unknown")
 _BOOLEANS: Final = ("false", "true")
-_INT32_MAX: Final = 2**31 - 1
 
 # Java replaces an encoded surrogate whole, where Python replaces each of its bytes; all else is alike.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
@@ -43,24 +43,6 @@ _REPLACEMENT: Final = "\ufffd".encode()
 def java_text(data: Bytes) -> str:
     """What Java's `new String(data, UTF_8)` holds."""
     return _SURROGATE.sub(_REPLACEMENT, bytes(data)).decode("utf-8", "replace")
-
-
-def wrap_int32(number: int) -> int:
-    """Java's int arithmetic."""
-    return (number + 2**31) % 2**32 - 2**31
-
-
-def wrap_int64(number: int) -> int:
-    """Java's long arithmetic."""
-    return (number + 2**63) % 2**64 - 2**63
-
-
-def sequence_after(sequence: int, increment: int) -> int:
-    """Sequence numbers wrap from 2^31-1 to 0; Java's int arithmetic where the values make no sense."""
-    room = wrap_int32(_INT32_MAX - increment)
-    if sequence > room:
-        return wrap_int32(increment - wrap_int32(_INT32_MAX - sequence) - 1)
-    return wrap_int32(sequence + increment)
 
 
 def timestamp_type(table: BatchTable, row: int) -> str:

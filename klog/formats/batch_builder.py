@@ -6,7 +6,6 @@ equal. It serves producers, recompression, up-conversion and the cleaner.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -20,6 +19,7 @@ from klog.formats.constants import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     ENTRY_PREFIX_BYTES,
+    MAGIC_V2,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -28,12 +28,10 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from klog.formats.packed import BATCH_HEADER, UINT32
 from klog.formats.varints import zigzag
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_CRC: Final = struct.Struct(">I")
 _INT64_SPAN: Final = 1 << 64
-MAGIC: Final = 2
 
 Headers = Sequence[tuple[bytes, bytes | None]]
 
@@ -155,13 +153,13 @@ def assemble(
     """A batch around records that are encoded already (uncompressed `payload`)."""
     block = compression.compress(fields.codec, payload, level=fields.level) if count else payload
     batch = bytearray(BATCH_HEADER_BYTES + len(block))
-    _HEADER.pack_into(
+    BATCH_HEADER.pack_into(
         batch,
         0,
         base_offset,
         len(batch) - ENTRY_PREFIX_BYTES,
         fields.leader_epoch,
-        MAGIC,
+        MAGIC_V2,
         0,
         fields.attributes,
         last_offset_delta,
@@ -173,5 +171,5 @@ def assemble(
         count,
     )
     batch[BATCH_HEADER_BYTES:] = block
-    _CRC.pack_into(batch, BATCH_CRC_POSITION, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
+    UINT32.pack_into(batch, BATCH_CRC_POSITION, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
     return batch

@@ -7,23 +7,26 @@ stops with a typed error where the damage is; the fast readers beside it do the 
 from __future__ import annotations
 
 import io
-import struct
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 import construct as c
 
 from klog.formats import binary, message_set, record_batch
-from klog.formats.constants import BATCH_HEADER_BYTES, ENTRY_PREFIX_BYTES, MAGIC_POSITION, MIN_MESSAGE_SIZE
+from klog.formats.constants import (
+    BATCH_HEADER_BYTES,
+    ENTRY_PREFIX_BYTES,
+    MAGIC_POSITION,
+    MIN_ENTRY_BYTES,
+)
 from klog.formats.errors import CorruptRecordError, UnsupportedFormatError
+from klog.formats.packed import INT32
 from klog.formats.structures import Filled
 from klog.formats.values import Bytes, Value
 
 TITLE: Final = "log segment"
 
-_SIZE: Final = struct.Struct(">i")
 _SIZE_POSITION: Final = 8
-_MIN_MESSAGE_BYTES: Final = ENTRY_PREFIX_BYTES + MIN_MESSAGE_SIZE
 
 
 class ByMagic(c.Construct):  # type: ignore[misc]
@@ -90,14 +93,14 @@ def entries(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> 
 
 
 def _entry_size(rest: memoryview, here: int) -> int:
-    if len(rest) < _MIN_MESSAGE_BYTES:
+    if len(rest) < MIN_ENTRY_BYTES:
         raise CorruptRecordError(
             f"{TITLE}: {len(rest)} bytes are too few for a batch",
             position_bytes=here,
             cure="a write was cut off; recovery cuts the segment here",
         )
-    size = ENTRY_PREFIX_BYTES + int(_SIZE.unpack_from(rest, _SIZE_POSITION)[0])
-    if size < (BATCH_HEADER_BYTES if rest[MAGIC_POSITION] == 2 else _MIN_MESSAGE_BYTES):
+    size = ENTRY_PREFIX_BYTES + int(INT32.unpack_from(rest, _SIZE_POSITION)[0])
+    if size < (BATCH_HEADER_BYTES if rest[MAGIC_POSITION] == 2 else MIN_ENTRY_BYTES):
         raise CorruptRecordError(
             f"{TITLE}: a batch of {size} bytes is smaller than its header",
             position_bytes=here + _SIZE_POSITION,

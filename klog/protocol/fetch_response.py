@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from klog.formats.epochs import EpochEnd
 from klog.protocol.errors import MalformedMessageError, UnencodableMessageError
 from klog.protocol.fetch_request import FLEXIBLE_FROM, TOPIC_IDS_FROM
 from klog.protocol.file_slice import BodyPart, FileSlice
@@ -49,13 +50,6 @@ _EPOCH_END: Final = struct.Struct(">iq")
 
 Records: TypeAlias = BodyPart | Sequence[BodyPart] | None
 AbortedTransactions: TypeAlias = Sequence[tuple[int, int]] | None
-
-
-class EpochEnd(NamedTuple):
-    """The largest epoch that the leader and the follower may share, and where it ends at the leader."""
-
-    epoch: int = -1
-    end_offset: int = -1
 
 
 NOT_DIVERGING: Final = EpochEnd()

@@ -12,11 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
+from klog.formats.epochs import UNDEFINED_OFFSET, EpochEnd
 from klog.formats.errors import KlogError, StorageError
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import CONSUMER, Partition, PartitionError, Replicas
 from klog.replication.purgatory import DelayedOperation
-from klog.storage.log.epoch_file import UNDEFINED_OFFSET, EpochEnd
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.reading import OffsetOutOfRangeError, Read
 

@@ -17,12 +17,12 @@ from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, segment_file
+from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.files import open_for_reading, read_whole, write_atomically
 from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots, replay
 from klog.storage.producer_state import (
-    ABORTED_TXN,
     DEFAULT_PRODUCER_EXPIRATION_MS,
     ProducerState,
     pack_aborted,
@@ -200,7 +200,7 @@ def txn_index_problem(data: bytes, base_offset: int, state: ProducerState) -> In
         return IndexProblem(what, len(data) - len(data) % size)
     missing = {(txn.producer_id, txn.last_offset): txn for txn in state.aborted}
     last = base_offset - 1
-    for entry, (version, pid, first, end, _) in enumerate(ABORTED_TXN.iter_unpack(data)):
+    for entry, (version, pid, first, end, _) in enumerate(TXN_INDEX_ENTRY.iter_unpack(data)):
         if version != TXN_INDEX_VERSION:
             return IndexProblem(f"entry {entry} has the unknown version {version}", entry * size)
         if end <= last:

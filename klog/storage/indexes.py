@@ -12,20 +12,18 @@ from collections.abc import Iterator
 
 from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
 from klog.formats.names import FileKind
+from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from klog.storage.index_file import read_index
-
-_OFFSET_ENTRY = struct.Struct(">ii")
-_TIME_ENTRY = struct.Struct(">qi")
 
 
 def offset_index_entries(data: bytes) -> Iterator[tuple[int, int]]:
     """All entries (relative offset, position) of an offset index up to its zero tail, sound or not."""
-    yield from _to_zero_tail(_OFFSET_ENTRY, data)
+    yield from _to_zero_tail(OFFSET_INDEX_ENTRY, data)
 
 
 def time_index_entries(data: bytes) -> Iterator[tuple[int, int]]:
     """All entries (timestamp in ms, relative offset) of a time index up to its zero tail, sound or not."""
-    yield from _to_zero_tail(_TIME_ENTRY, data)
+    yield from _to_zero_tail(TIME_INDEX_ENTRY, data)
 
 
 def _to_zero_tail(entry: struct.Struct, data: bytes) -> Iterator[tuple[int, int]]:

@@ -8,20 +8,17 @@ plan is made.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import Final
 
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable
 from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES
 from klog.formats.names import FileKind, FileName, FileState, segment_file
+from klog.formats.packed import OFFSET_INDEX_ENTRY
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.partition_files import INDEX_KINDS, PartitionFiles
 from klog.storage.recovery_plan import REFUSES, Finding, SetAside, Step, SwapIn
 from klog.storage.segment_split import OpenSegment
-
-_ENTRY: Final = struct.Struct(">ii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +85,7 @@ def _end_of_swap(path: str, base_offset: int, index: str | None) -> tuple[int, b
     entries = read_whole(index) if index is not None else b""
     if len(entries) >= OFFSET_INDEX_ENTRY_BYTES:
         last = len(entries) // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES
-        relative, position = _ENTRY.unpack_from(entries, last - OFFSET_INDEX_ENTRY_BYTES)
+        relative, position = OFFSET_INDEX_ENTRY.unpack_from(entries, last - OFFSET_INDEX_ENTRY_BYTES)
         offset += relative
     if position < 0:
         return next_offset(path, base_offset), False

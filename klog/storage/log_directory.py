@@ -8,10 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.files import read_small
+from klog.storage.checkpoint_files import packed_offsets, read_offsets
 from klog.storage.targets import targets
 from klog.storage.walk import partition_of
 
@@ -49,14 +48,11 @@ class Checkpoints:
         }
         if lowered == self._recovery_points:
             return None
-        return build_offsets(OffsetCheckpoint(tuple(OffsetEntry(*entry) for entry in lowered.items())))
+        return packed_offsets(lowered)
 
     def _read(self, kind: FileKind) -> dict[TopicPartition, int]:
-        path = os.path.join(self._directory, kind)
-        if not os.path.exists(path):
-            return {}
         try:
-            return {entry.partition: entry.offset for entry in parse_offsets(read_small(path)).entries}
+            return read_offsets(os.path.join(self._directory, kind))
         except FormatError:
             return {}
 

@@ -11,14 +11,15 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from klog.formats import checkpoints, clean_shutdown, meta_properties, partition_metadata
+from klog.formats import clean_shutdown, meta_properties, partition_metadata
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.clean_shutdown import CleanShutdown
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
-from klog.formats.errors import FormatError, KlogError, StorageError
+from klog.formats.errors import KlogError, StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, FileState, TopicPartition, parse_directory
-from klog.storage.files import open_for_reading, read_small
+from klog.storage.checkpoint_files import read_leader_epochs, read_offsets, read_parsed
+from klog.storage.files import open_for_reading
 from klog.storage.reader import OnProblem
 from klog.storage.segment import Segment
 from klog.storage.select import Bounds
@@ -26,20 +27,10 @@ from klog.storage.values import Batch, Record
 from klog.storage.walk import KafkaFile, files_of, partition_directories, partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import pyarrow as pa
 
 _Parsed = TypeVar("_Parsed")
 _PAST_EVERY_OFFSET = 2**63 - 1
-
-
-def _parse_file(path: str, parse: Callable[[bytes], _Parsed]) -> _Parsed:
-    data = read_small(path)
-    try:
-        return parse(data)
-    except FormatError as error:
-        raise error.at(path) from None
 
 
 class PartitionDirectory:
@@ -92,10 +83,7 @@ class PartitionDirectory:
     @property
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
         """(epoch, start offset) of each leader, ascending; empty where there is no such file."""
-        path = os.path.join(self.path, FileKind.LEADER_EPOCH_CHECKPOINT)
-        if not os.path.exists(path):
-            return ()
-        return tuple(_parse_file(path, checkpoints.parse_epochs).entries)
+        return read_leader_epochs(self.path)
 
     @property
     def topic_id(self) -> str | None:
@@ -104,7 +92,7 @@ class PartitionDirectory:
         path = os.path.join(self.path, FileKind.PARTITION_METADATA)
         if not os.path.exists(path):
             return None
-        return _parse_file(path, partition_metadata.parse).topic_id
+        return read_parsed(path, partition_metadata.parse).topic_id
 
     @property
     def log_start_offset(self) -> int:
@@ -115,7 +103,7 @@ class PartitionDirectory:
         path = os.path.join(os.path.dirname(os.path.abspath(self.path)), FileKind.LOG_START_CHECKPOINT)
         if self.topic is None or self.partition is None or not os.path.exists(path):
             return first
-        starts = _offsets(path)
+        starts = read_offsets(path)
         return max(first, starts.get(TopicPartition(self.topic, self.partition), first))
 
     @property
@@ -281,21 +269,17 @@ class LogDirectory:
     def meta_properties(self) -> MetaProperties | None:
         """Whose log directory it is; None where there is no `meta.properties`."""
         path = os.path.join(self.path, FileKind.META_PROPERTIES)
-        return _parse_file(path, meta_properties.parse) if os.path.exists(path) else None
+        return read_parsed(path, meta_properties.parse) if os.path.exists(path) else None
 
     @property
     def clean_shutdown(self) -> CleanShutdown | None:
         """The marker of a clean stop; None where there is none (the broker runs, or died)."""
         path = os.path.join(self.path, FileKind.CLEAN_SHUTDOWN)
-        return _parse_file(path, clean_shutdown.parse) if os.path.exists(path) else None
+        return read_parsed(path, clean_shutdown.parse) if os.path.exists(path) else None
 
     def _checkpoint(self, kind: FileKind) -> dict[TopicPartition, int]:
         path = os.path.join(self.path, kind)
-        return _offsets(path) if os.path.exists(path) else {}
-
-
-def _offsets(path: str) -> dict[TopicPartition, int]:
-    return {entry.partition: entry.offset for entry in _parse_file(path, checkpoints.parse_offsets).entries}
+        return read_offsets(path)
 
 
 def _pass_over_tail(problem: KlogError) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from klog.formats.constants import INT32_MAX
+from klog.formats.wrapping import sequence_before
 
 BATCHES_REMEMBERED: Final = 5
 
@@ -28,7 +28,7 @@ def sent_batch(last_sequence: int, last_offset: int, offset_delta: int, timestam
     """The batch that ends so; sequences wrap from 2^31-1 to 0."""
     first_sequence = last_sequence - offset_delta
     if first_sequence < 0 <= last_sequence:
-        first_sequence += INT32_MAX + 1
+        first_sequence = sequence_before(last_sequence, offset_delta)
     return SentBatch(first_sequence, last_sequence, last_offset - offset_delta, last_offset, timestamp)
 
 

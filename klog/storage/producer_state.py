@@ -8,7 +8,6 @@ stores: the last batch of a producer. Time comes from outside. Which snapshot to
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
@@ -18,7 +17,6 @@ from klog.formats.checksums import Bytes, crc32c
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import (
     CONTROL_BIT,
-    INT32_MAX,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
     NO_TIMESTAMP,
@@ -30,18 +28,13 @@ from klog.formats.constants import (
     TXN_INDEX_VERSION,
 )
 from klog.formats.errors import FormatError
+from klog.formats.markers import decoded_marker
+from klog.formats.packed import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
+from klog.formats.wrapping import last_sequence
 from klog.storage.producer_history import BATCHES_REMEMBERED, History, sent_batch
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
-# Fast writers of what `producer_snapshot` and `transaction_index` define; a test holds them equal.
-SNAPSHOT_HEADER: Final = struct.Struct(">hIi")
-SNAPSHOT_ENTRY: Final = struct.Struct(">qhiqiqiq")
-ABORTED_TXN: Final = struct.Struct(">hqqqq")
-_CONTROL_KEY: Final = struct.Struct(">hh")
-_END_TXN_VALUE: Final = struct.Struct(">hi")
-_ABORT: Final = 0
-_COMMIT: Final = 1
 _TRANSACTION_BITS: Final = TRANSACTIONAL_BIT | CONTROL_BIT
 _SMALLEST_MAP: Final = 16
 _NO_OFFSET: Final = -1
@@ -147,8 +140,8 @@ class ProducerState:
         if self._history is not None:
             last_offset = table.last_offset[row]
             delta = last_offset - table.base_offset[row]
-            last_sequence = _last_sequence(table.base_sequence[row], delta)
-            batch = sent_batch(last_sequence, last_offset, delta, table.max_timestamp[row])
+            last = last_sequence(table.base_sequence[row], delta)
+            batch = sent_batch(last, last_offset, delta, table.max_timestamp[row])
             self._history.sent(table.producer_id[row], table.producer_epoch[row], batch)
 
     def _append(self, table: BatchTable, row: int, entry: ProducerEntry) -> None:
@@ -156,7 +149,7 @@ class ProducerState:
         delta = last_offset - table.base_offset[row]
         self.producers[entry.producer_id] = entry._replace(
             epoch=table.producer_epoch[row],
-            last_sequence=_last_sequence(table.base_sequence[row], delta),
+            last_sequence=last_sequence(table.base_sequence[row], delta),
             last_offset=last_offset,
             offset_delta=delta,
             timestamp=table.max_timestamp[row],
@@ -190,26 +183,25 @@ class ProducerState:
 
     def _take_marker(self, data: Bytes, table: BatchTable, row: int, entry: ProducerEntry) -> bool:
         """Close the producer's transaction; False where the control batch does not decode."""
-        records = RecordTable()
         if table.count[row] == 0:
-            return True  # cleaned away with its whole transaction
+            return True  # the cleaner has removed the record
+        records = RecordTable()
         kernel.decode(data, table, row, row + 1, records)
-        marker = _end_marker(data, records)
+        marker = decoded_marker(data, records)
         if marker is None:
             return False
-        kind, coordinator_epoch = marker
         offset = table.base_offset[row]
         epoch = table.producer_epoch[row]
         if entry.txn_first_offset >= 0:
-            self._complete(entry, offset, aborted=kind == _ABORT)
-        elif kind == _ABORT:
+            self._complete(entry, offset, aborted=marker.aborted)
+        elif marker.aborted:
             self.lone_aborts.add((entry.producer_id, offset))
         # A newer epoch forgets the batches of the older one.
         kept = entry if entry.epoch == epoch else ProducerEntry(entry.producer_id)
         self.producers[entry.producer_id] = kept._replace(
             epoch=epoch,
-            timestamp=records.timestamp[0],
-            coordinator_epoch=coordinator_epoch,
+            timestamp=marker.timestamp,
+            coordinator_epoch=marker.coordinator_epoch,
             txn_first_offset=_NO_OFFSET,
         )
         return True
@@ -225,29 +217,15 @@ class ProducerState:
         self.open_txns.pop(first_offset, None)
 
 
-def _last_sequence(base_sequence: int, delta: int) -> int:
-    """Sequence of the batch's last record; sequences wrap from 2^31-1 to 0."""
-    if base_sequence == NO_SEQUENCE:
-        return NO_SEQUENCE
-    if base_sequence > INT32_MAX - delta:
-        return delta - (INT32_MAX - base_sequence) - 1
-    return base_sequence + delta
-
-
-def _end_marker(data: Bytes, records: RecordTable) -> tuple[int, int] | None:
-    """Type and coordinator epoch of a decoded ABORT or COMMIT marker; None where it is no such thing."""
-    if not len(records) or records.key_size[0] < _CONTROL_KEY.size:
-        return None
-    version, kind = _CONTROL_KEY.unpack_from(data, records.key_start[0])
-    if version < 0 or kind not in (_ABORT, _COMMIT) or records.value_size[0] < _END_TXN_VALUE.size:
-        return None
-    value_version, coordinator_epoch = _END_TXN_VALUE.unpack_from(data, records.value_start[0])
-    return (kind, coordinator_epoch) if value_version >= 0 else None
-
-
 def pack_aborted(aborted: Iterable[AbortedTxn]) -> bytes:
     """The bytes of a transaction index."""
-    return b"".join(ABORTED_TXN.pack(TXN_INDEX_VERSION, *txn) for txn in aborted)
+    return b"".join(TXN_INDEX_ENTRY.pack(TXN_INDEX_VERSION, *txn) for txn in aborted)
+
+
+def unpack_aborted(data: Bytes) -> list[AbortedTxn]:
+    """The entries of a transaction index; part of an entry at the end of the file is left out."""
+    whole = len(data) // TXN_INDEX_ENTRY.size * TXN_INDEX_ENTRY.size
+    return [AbortedTxn(*fields[1:]) for fields in TXN_INDEX_ENTRY.iter_unpack(memoryview(data)[:whole])]
 
 
 def pack_snapshot(producers: dict[int, ProducerEntry]) -> bytes:

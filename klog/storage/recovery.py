@@ -19,13 +19,17 @@ from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, segment_file
+from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.files import read_whole
 from klog.storage.holes import only_zeros_follow
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.leftovers import next_offset, sort_leftovers
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots
-from klog.storage.producer_state import ABORTED_TXN, ProducerState, pack_aborted
+from klog.storage.producer_state import (
+    ProducerState,
+    pack_aborted,
+)
 from klog.storage.recovery_indexes import index_steps, write_if_different
 from klog.storage.recovery_plan import (
     REFUSES,
@@ -104,7 +108,7 @@ def _loads(work: Recovery, base: int) -> bool:
     name = segment_file(FileKind.TXN_INDEX, base)
     data = read_whole(txn_index)
     usable = len(data) - len(data) % TXN_INDEX_ENTRY_BYTES
-    for version, _, _, last_offset, _ in ABORTED_TXN.iter_unpack(data[:usable]):
+    for version, _, _, last_offset, _ in TXN_INDEX_ENTRY.iter_unpack(data[:usable]):
         # Kafka looks at the first of the version's two bytes only.
         if version >> 8 > 0:
             work.findings.append(Finding(name, f"entry has the unknown version {version}", REFUSES))

@@ -26,9 +26,10 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from klog.formats.markers import control_type_name
 from klog.storage.reader import SegmentReader
 from klog.storage.tallies import Distribution, TimeHistogram
-from klog.storage.values import control_type, timestamp_type
+from klog.storage.values import timestamp_type
 
 DECODE_ALL_BELOW_BYTES: Final = 256 << 20
 _LEGACY_FLAGS: Final = CODEC_MASK | TIMESTAMP_TYPE_BIT
@@ -187,7 +188,7 @@ def _markers(table: BatchTable, records: RecordTable, view: memoryview, markers:
     for record, row in enumerate(records.batch):
         if table.attributes[row] & CONTROL_BIT and table.magic[row] >= 2:
             start, size = records.key_start[record], records.key_size[record]
-            markers[row] = control_type(bytes(view[start : start + max(size, 0)])) or "unreadable"
+            markers[row] = control_type_name(bytes(view[start : start + max(size, 0)])) or "unreadable"
 
 
 def _legacy_counts(table: BatchTable, decoded: Counter[int]) -> array[int]:

@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
 from klog.formats.compression import codec_name
 from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
-    CONTROL_TYPES,
     DELETE_HORIZON_BIT,
-    NO_SEQUENCE,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-
-_SEQUENCES: Final = 1 << 31  # sequence numbers wrap within 0..2^31-1
+from klog.formats.markers import control_type_name
+from klog.formats.wrapping import last_sequence
 
 
 class TimestampType(StrEnum):
@@ -41,19 +39,6 @@ def timestamp_type(magic: int, attributes: int) -> TimestampType:
     if attributes & TIMESTAMP_TYPE_BIT:
         return TimestampType.LOG_APPEND_TIME
     return TimestampType.CREATE_TIME
-
-
-def sequence_after(base_sequence: int, delta: int) -> int:
-    """The sequence number `delta` records after `base_sequence`; -1 where there is none."""
-    return NO_SEQUENCE if base_sequence == NO_SEQUENCE else (base_sequence + delta) % _SEQUENCES
-
-
-def control_type(key: bytes | None) -> str | None:
-    """The type that a control record's key says (`COMMIT`, `ABORT`, ...), `UNKNOWN(n)` for later ones."""
-    if key is None or len(key) < 4:
-        return None
-    number = int.from_bytes(key[2:4], "big", signed=True)
-    return CONTROL_TYPES[number] if 0 <= number < len(CONTROL_TYPES) else f"UNKNOWN({number})"
 
 
 class Header(NamedTuple):
@@ -109,7 +94,7 @@ class Batch:
     @property
     def last_sequence(self) -> int:
         """Sequence number of the last record, -1 where there is none."""
-        return sequence_after(self.base_sequence, self.last_offset - (self.base_offset or 0))
+        return last_sequence(self.base_sequence, self.last_offset - (self.base_offset or 0))
 
     def __repr__(self) -> str:
         base = "?" if self.base_offset is None else self.base_offset
@@ -176,7 +161,7 @@ class Record(NamedTuple):
     @property
     def sequence(self) -> int:
         """The producer's sequence number, -1 where there is none."""
-        return sequence_after(self.batch.base_sequence, self.offset - (self.batch.base_offset or 0))
+        return last_sequence(self.batch.base_sequence, self.offset - (self.batch.base_offset or 0))
 
     @property
     def is_control(self) -> bool:
@@ -186,7 +171,7 @@ class Record(NamedTuple):
     @property
     def control_type(self) -> str | None:
         """`COMMIT`, `ABORT`, ... of a control record, None of any other."""
-        return control_type(self.key) if self.batch.is_control else None
+        return control_type_name(self.key) if self.batch.is_control else None
 
     def __repr__(self) -> str:
         return f"<Record {self.offset} {_preview(self.key)}={_preview(self.value)}>"

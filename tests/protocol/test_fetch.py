@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 
+from klog.formats.epochs import EpochEnd
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.entity_reader import read_entity
 from klog.protocol.entity_writer import write_entity
@@ -23,7 +24,6 @@ from klog.protocol.fetch_request import (
     encode_fetch_request,
 )
 from klog.protocol.fetch_response import (
-    EpochEnd,
     FetchResponse,
     PartitionFetched,
     TopicFetched,

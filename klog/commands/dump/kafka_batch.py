@@ -7,7 +7,6 @@ Rules: what `DefaultRecordBatch`, `AbstractLegacyRecordBatch` and `LegacyRecord`
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,14 +14,11 @@ from klog.formats import kernel
 from klog.formats.checksums import Bytes, crc32
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import decompress
-from klog.formats.constants import CODEC_MASK, TIMESTAMP_TYPE_BIT
+from klog.formats.constants import CODEC_MASK, MIN_MESSAGE_SIZE, TIMESTAMP_TYPE_BIT
 from klog.formats.errors import CorruptRecordError, KlogError
+from klog.formats.packed import ENTRY_PREFIX, INT32, INT64
 
 ZSTD: Final = 4
-_PREFIX: Final = struct.Struct(">qi")
-_SMALLEST_BYTES: Final = 14
-_INT32: Final = struct.Struct(">i")
-_INT64: Final = struct.Struct(">q")
 
 
 @dataclass(slots=True)
@@ -118,11 +114,11 @@ def _append_message(
     if read_sizes:
         if key_at + 4 > len(message):
             return damaged("message ends before its key")
-        (key_size,) = _INT32.unpack_from(message, key_at)
+        (key_size,) = INT32.unpack_from(message, key_at)
         value_at = key_at + 4 + max(key_size, 0)
         if value_at + 4 > len(message):
             return damaged(f"message has a key of {key_size} bytes that does not fit it")
-        (value_size,) = _INT32.unpack_from(message, value_at)
+        (value_size,) = INT32.unpack_from(message, value_at)
     crc = int.from_bytes(message[12:16], "big")
     records.batch.append(row)
     records.offset.append(offset)
@@ -156,7 +152,7 @@ def _legacy_set(data: Bytes, table: BatchTable, row: int, limit_bytes: int, read
         if message[17] & CODEC_MASK:
             problem: KlogError | None = damaged("inner message is compressed itself")
         else:
-            timestamp = -1 if message[16] == 0 else _INT64.unpack_from(message.tobytes().ljust(26), 18)[0]
+            timestamp = -1 if message[16] == 0 else INT64.unpack_from(message.tobytes().ljust(26), 18)[0]
             if log_append_time and message[16] == 1:
                 timestamp = table.max_timestamp[row]
             shown = offset + base if magic == 1 else offset
@@ -170,11 +166,11 @@ def _cut(payload: memoryview, magic: int, last_offset: int) -> tuple[list[tuple[
     """Start, size and own offset of each inner message, and what turns these offsets into absolute ones."""
     spans: list[tuple[int, int, int]] = []
     at = 0
-    while len(payload) - at >= _PREFIX.size:
-        offset, follows = _PREFIX.unpack_from(payload, at)
-        if follows < _SMALLEST_BYTES:
-            raise damaged(f"inner message of {follows} bytes, the smallest has {_SMALLEST_BYTES}")
-        size = follows + _PREFIX.size
+    while len(payload) - at >= ENTRY_PREFIX.size:
+        offset, follows = ENTRY_PREFIX.unpack_from(payload, at)
+        if follows < MIN_MESSAGE_SIZE:
+            raise damaged(f"inner message of {follows} bytes, the smallest has {MIN_MESSAGE_SIZE}")
+        size = follows + ENTRY_PREFIX.size
         if len(payload) - at < size:
             break
         spans.append((at, size, offset))

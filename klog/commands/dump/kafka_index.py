@@ -20,20 +20,20 @@ from klog.commands.dump.plan import KafkaFlags
 from klog.formats import kernel
 from klog.formats.checksums import crc32c
 from klog.formats.columns import BatchTable
-from klog.formats.constants import CODEC_MASK
+from klog.formats.constants import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    ENTRY_PREFIX_BYTES,
+    MAGIC_V2,
+    MIN_MESSAGE_SIZE,
+)
 from klog.formats.errors import CorruptRecordError, KlogError
+from klog.formats.packed import BATCH_HEADER_TO_MAGIC, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, TXN_INDEX_ENTRY
+from klog.formats.wrapping import sequence_before, wrap_int64
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.index_file import IndexFile, read_index
 
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
-_TXN_ENTRY: Final = struct.Struct(">bxqqqq")
-_SNAPSHOT_HEAD: Final = struct.Struct(">hIi")
 _WARM_BYTES: Final = 8192
-_UP_TO_MAGIC: Final = struct.Struct(">qiiB")
-_HEADER_BYTES: Final = 61
-_PREFIX_BYTES: Final = 12
-_SMALLEST_BYTES: Final = 14
 
 Pairs = list[tuple[int, int]]
 
@@ -113,27 +113,29 @@ class _Segment:
 
     def last_offsets(self, position: int, end: int) -> Iterator[tuple[int, int]]:
         """Last offset and position of each batch from `position` to `end`."""
-        while position < end - _UP_TO_MAGIC.size:
-            offset, follows, _, magic = _UP_TO_MAGIC.unpack(self._at(position, _UP_TO_MAGIC.size))
-            if follows < _SMALLEST_BYTES:
-                raise damaged(f"size field {follows} is below the smallest, {_SMALLEST_BYTES}").at(
+        while position < end - BATCH_HEADER_TO_MAGIC.size:
+            offset, follows, _, magic = BATCH_HEADER_TO_MAGIC.unpack(
+                self._at(position, BATCH_HEADER_TO_MAGIC.size)
+            )
+            if follows < MIN_MESSAGE_SIZE:
+                raise damaged(f"size field {follows} is below the smallest, {MIN_MESSAGE_SIZE}").at(
                     position_bytes=position
                 )
-            if position > end - _PREFIX_BYTES - follows:
+            if position > end - ENTRY_PREFIX_BYTES - follows:
                 return
-            if 2 <= magic < 128:
-                header = self._at(position, _HEADER_BYTES)
-                if len(header) < _HEADER_BYTES:
+            if magic >= MAGIC_V2:
+                header = self._at(position, BATCH_HEADER_BYTES)
+                if len(header) < BATCH_HEADER_BYTES:
                     raise damaged("file ends inside of a batch's header").at(position_bytes=position)
                 delta = int.from_bytes(header[23:27], "big", signed=True)
-                offset = (offset + delta + 2**63) % 2**64 - 2**63
+                offset = wrap_int64(offset + delta)
             yield offset, position
-            position += _PREFIX_BYTES + follows
+            position += ENTRY_PREFIX_BYTES + follows
 
     def max_timestamp(self, position: int) -> int:
         """Largest timestamp of the records of the batch at `position`, -1 at least."""
-        follows = int.from_bytes(self._at(position, _PREFIX_BYTES)[8:], "big")
-        data = self._at(position, max(_PREFIX_BYTES + follows, _HEADER_BYTES))
+        follows = int.from_bytes(self._at(position, ENTRY_PREFIX_BYTES)[8:], "big")
+        data = self._at(position, max(ENTRY_PREFIX_BYTES + follows, BATCH_HEADER_BYTES))
         table = BatchTable()
         kernel.scan(data, position, True, table)
         attributes, magic = table.attributes[0], table.magic[0]
@@ -168,10 +170,10 @@ class _OffsetIndex:
     file: IndexFile
 
     def __len__(self) -> int:
-        return self.file.size_bytes // _OFFSET_ENTRY.size
+        return self.file.size_bytes // OFFSET_INDEX_ENTRY.size
 
     def entry(self, number: int) -> tuple[int, int]:
-        relative, position = _entry(_OFFSET_ENTRY, self.file, number)
+        relative, position = _entry(OFFSET_INDEX_ENTRY, self.file, number)
         return self.base_offset + relative, position
 
     def lookup(self, offset: int) -> int:
@@ -181,7 +183,7 @@ class _OffsetIndex:
         """
         if not len(self):
             return 0
-        warm = max(0, len(self) - 1 - _WARM_BYTES // _OFFSET_ENTRY.size)
+        warm = max(0, len(self) - 1 - _WARM_BYTES // OFFSET_INDEX_ENTRY.size)
         if self.entry(warm)[0] < offset:
             return self._search(offset, warm, len(self) - 1)
         if self.entry(0)[0] > offset:
@@ -208,13 +210,13 @@ def dump_index(
     base_offset = java.parse_long(name.split(".", maxsplit=1)[0], path)
     segment = _Segment(_beside(path, name, ".log"), limit_bytes)
     try:
-        index = _OffsetIndex(base_offset, read_index(path, _OFFSET_ENTRY.size))
+        index = _OffsetIndex(base_offset, read_index(path, OFFSET_INDEX_ENTRY.size))
         shown = java.java_path(path)
         if not len(index):
             pen.write(f"{shown} is empty.\n")
         elif flags.index_sanity_check:
             _check_sanity(
-                index.entry(len(index) - 1)[0], base_offset, index.file.size_bytes, _OFFSET_ENTRY.size
+                index.entry(len(index) - 1)[0], base_offset, index.file.size_bytes, OFFSET_INDEX_ENTRY.size
             )
             pen.write(f"{shown} passed sanity check.\n")
         else:
@@ -261,8 +263,8 @@ def dump_time_index(
     base_offset = java.parse_long(name.split(".", maxsplit=1)[0], path)
     segment = _Segment(_beside(path, name, ".log"), limit_bytes)
     try:
-        index = _OffsetIndex(base_offset, read_index(_beside(path, name, ".index"), _OFFSET_ENTRY.size))
-        data = read_index(path, _TIME_ENTRY.size)
+        index = _OffsetIndex(base_offset, read_index(_beside(path, name, ".index"), OFFSET_INDEX_ENTRY.size))
+        data = read_index(path, TIME_INDEX_ENTRY.size)
         if flags.index_sanity_check:
             _check_time_sanity(data, base_offset)
             pen.write(f"{java.java_path(path)} passed sanity check.\n")
@@ -273,11 +275,11 @@ def dump_time_index(
 
 
 def _check_time_sanity(data: IndexFile, base_offset: int) -> None:
-    entries = data.size_bytes // _TIME_ENTRY.size
+    entries = data.size_bytes // TIME_INDEX_ENTRY.size
     last_offset = base_offset
     if entries:
-        first_timestamp, _ = _entry(_TIME_ENTRY, data, 0)
-        last_timestamp, relative = _entry(_TIME_ENTRY, data, entries - 1)
+        first_timestamp, _ = _entry(TIME_INDEX_ENTRY, data, 0)
+        last_timestamp, relative = _entry(TIME_INDEX_ENTRY, data, entries - 1)
         last_offset = base_offset + relative
         if last_timestamp < first_timestamp:
             raise CorruptRecordError(
@@ -285,7 +287,7 @@ def _check_time_sanity(data: IndexFile, base_offset: int) -> None:
                 f" {first_timestamp}",
                 cure="`klog rebuild-index` makes a new one from the segment",
             )
-    _check_sanity(last_offset, base_offset, data.size_bytes, _TIME_ENTRY.size)
+    _check_sanity(last_offset, base_offset, data.size_bytes, TIME_INDEX_ENTRY.size)
 
 
 def _time_entries(
@@ -299,8 +301,8 @@ def _time_entries(
 ) -> None:
     shown_path = java.absolute_path(path)
     previous = -1
-    for number in range(data.size_bytes // _TIME_ENTRY.size):
-        timestamp, relative = _entry(_TIME_ENTRY, data, number)
+    for number in range(data.size_bytes // TIME_INDEX_ENTRY.size):
+        timestamp, relative = _entry(TIME_INDEX_ENTRY, data, number)
         offset = index.base_offset + relative
         if offset == index.base_offset and number > 0:
             return  # the zero-filled rest of a pre-allocated file
@@ -328,9 +330,10 @@ def dump_txn_index(path: str, name: str, pen: Pen) -> None:
     java.parse_long(name[: name.index(".")], path)
     lines = []
     data = read_whole(path)
-    for at in range(0, len(data) - _TXN_ENTRY.size + 1, _TXN_ENTRY.size):
+    for at in range(0, len(data) - TXN_INDEX_ENTRY.size + 1, TXN_INDEX_ENTRY.size):
         # The version is two bytes, of which the tool looks at the first.
-        version, producer_id, first, last, stable = _TXN_ENTRY.unpack_from(data, at)
+        version_field, producer_id, first, last, stable = TXN_INDEX_ENTRY.unpack_from(data, at)
+        version = version_field >> 8
         if version > 0:
             raise CorruptRecordError(
                 f"transaction index entry has version {version}, known is 0", position_bytes=at
@@ -418,20 +421,12 @@ def dump_snapshot(path: str, pen: Pen) -> bool:
         )
         if last_offset >= 0:
             pen.write(
-                f"firstSequence: {_sequence_before(last_sequence, delta)} lastSequence: {last_sequence}"
+                f"firstSequence: {sequence_before(last_sequence, delta)} lastSequence: {last_sequence}"
                 f" lastOffset: {last_offset} offsetDelta: {delta} timestamp: {timestamp}"
             )
         pen.write("\n")
         pen.turn()
     return True
-
-
-def _sequence_before(sequence: int, decrement: int) -> int:
-    """Sequence numbers wrap below 0 to 2^31-1, in Java's int arithmetic."""
-    before = sequence - decrement
-    if sequence < decrement:
-        before = java.INT32_MAX - (decrement - sequence) + 1
-    return (before + 2**31) % 2**32 - 2**31
 
 
 def base_name(path: str) -> str:

@@ -19,6 +19,7 @@ import construct as c
 from klog.formats import primitives as p
 from klog.formats import structures
 from klog.formats.text import java_text
+from klog.formats.wrapping import wrap_int32
 
 Json = Any
 
@@ -69,7 +70,7 @@ class Cursor:
             byte = int(self.number(">B"))
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return (value + 2**31) % 2**32 - 2**31
+                return wrap_int32(value)
         raise MessageError(
             f"Varint is too long, the most significant bit in the 5th byte is set, converted value: {value:x}"
         )

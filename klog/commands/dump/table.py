@@ -36,9 +36,10 @@ from klog.formats.constants import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from klog.formats.markers import control_type_name
+from klog.formats.wrapping import last_sequence
 from klog.storage.files import open_for_reading, size_bytes
 from klog.storage.reader import SegmentReader
-from klog.storage.values import control_type, sequence_after
 
 
 def run(plan: DumpPlan, out: BinaryIO) -> int:
@@ -117,7 +118,7 @@ def _span_cell(view: memoryview, start: int, size: int, mode: BytesMode, room: i
 
 def _control_cells(view: memoryview, key_start: int, key_size: int) -> tuple[Cell, Cell]:
     key = bytes(view[key_start : key_start + key_size]) if key_size >= 0 else None
-    return Cell("control", CONTROL), Cell(control_type(key) or "unreadable", CONTROL)
+    return Cell("control", CONTROL), Cell(control_type_name(key) or "unreadable", CONTROL)
 
 
 def _headers(payload: Bytes, start: int, count: int, mode: BytesMode) -> str:
@@ -133,7 +134,7 @@ def _headers(payload: Bytes, start: int, count: int, mode: BytesMode) -> str:
 def _producer(batches: BatchTable, row: int, offset: int) -> str:
     if batches.producer_id[row] < 0:
         return ""
-    sequence = sequence_after(batches.base_sequence[row], offset - batches.base_offset[row])
+    sequence = last_sequence(batches.base_sequence[row], offset - batches.base_offset[row])
     number = "" if sequence < 0 else f" #{sequence}"
     return f"{batches.producer_id[row]}:{batches.producer_epoch[row]}{number}"
 

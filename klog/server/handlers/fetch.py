@@ -18,7 +18,6 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.fetch_request import FetchRequest, decode_fetch_request
 from klog.protocol.fetch_response import (
     NOT_DIVERGING,
-    EpochEnd,
     FetchResponse,
     PartitionFetched,
     TopicFetched,
@@ -318,7 +317,7 @@ def _answer_of(found: Fetched, *, committed: bool) -> PartitionFetched:
     file = read.file
     diverging, aborted = NOT_DIVERGING, None
     if found.diverging is not None:
-        diverging = EpochEnd(*found.diverging)
+        diverging = found.diverging
     elif committed:
         aborted = [(txn.producer_id, txn.first_offset) for txn in read.aborted]
     return PartitionFetched(

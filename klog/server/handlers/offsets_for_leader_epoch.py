@@ -5,13 +5,13 @@ Rules: Kafka's `ReplicaManager.lastOffsetForLeaderEpoch`; KIP-101, KIP-279, KIP-
 
 from __future__ import annotations
 
+from klog.formats.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, EpochEnd
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import PartitionError
 from klog.server.handlers.answers import entity_of, part, send_answer
 from klog.server.handlers.whereabouts import Whereabouts
 from klog.server.network.request import Request
-from klog.storage.log.epoch_file import UNDEFINED_EPOCH, UNDEFINED_OFFSET, EpochEnd
 
 _UNKNOWN = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 

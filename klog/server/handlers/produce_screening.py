@@ -19,6 +19,7 @@ from klog.formats.constants import (
     CODEC_MASK,
     ENTRY_PREFIX_BYTES,
     MAGIC_POSITION,
+    MAGIC_V2,
     NO_PRODUCER_ID,
     TRANSACTIONAL_BIT,
 )
@@ -32,7 +33,6 @@ from klog.storage.log.validation import demand_possible_tail
 
 _MAGIC_2_FROM: Final = 3
 _ZSTD_FROM: Final = 7
-_V2: Final = 2
 _ATTRIBUTES_LOW_BYTE: Final = BATCH_CRC_FROM + 1
 _PRODUCER_ID: Final = slice(43, 51)
 _SHAPE: Final = struct.Struct(">8xi4xb4xh")  # what follows the size field, magic, attributes
@@ -79,7 +79,7 @@ def is_usual(version: int, topics: _Topics) -> bool:
             if records is None or (size := len(records)) < BATCH_HEADER_BYTES:
                 return False
             follows, magic, attributes = _SHAPE.unpack_from(records)
-            if follows + ENTRY_PREFIX_BYTES != size or magic != _V2 or attributes & TRANSACTIONAL_BIT:
+            if follows + ENTRY_PREFIX_BYTES != size or magic != MAGIC_V2 or attributes & TRANSACTIONAL_BIT:
                 return False
             keys.add((topic, index))
         count += len(partitions)
@@ -129,7 +129,7 @@ def _refusal(version: int, index: int, records: Records) -> PartitionProduced | 
         if first is None or records is None:
             what = f"Produce {version} needs a record batch for every partition"
             return _refused(index, ErrorCode.INVALID_RECORD, what)
-        if first.magic != _V2:
+        if first.magic != MAGIC_V2:
             what = f"Produce {version} takes batches of magic 2 only, not {first.magic}"
             return _refused(index, ErrorCode.INVALID_RECORD, what)
         codec = first.attributes & CODEC_MASK
@@ -146,7 +146,7 @@ def _refusal(version: int, index: int, records: Records) -> PartitionProduced | 
         if second is not None:
             what = f"Produce {version} takes one record batch for a partition"
             return _refused(index, ErrorCode.INVALID_RECORD, what)
-    if first is None or first.magic < _V2:
+    if first is None or first.magic < MAGIC_V2:
         return None
     if first.size_bytes < _PRODUCER_ID.stop:
         # Kafka stumbles here over what it would look at next.
@@ -176,7 +176,7 @@ def _head(records: Records) -> _Head | None:
     if len(records) <= MAGIC_POSITION or len(records) < size_bytes:
         return None
     magic = records[MAGIC_POSITION]
-    if magic < _V2:
+    if magic < MAGIC_V2:
         return _Head(size_bytes, magic, 0, NO_PRODUCER_ID)
     producer_id = int.from_bytes(records[_PRODUCER_ID], "big", signed=True)
     return _Head(size_bytes, magic, records[_ATTRIBUTES_LOW_BYTE], producer_id)

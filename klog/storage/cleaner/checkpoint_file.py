@@ -8,9 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.files import read_small, write_atomically
+from klog.storage.checkpoint_files import read_offsets, write_offsets
 
 
 class CleanerCheckpointFile:
@@ -21,14 +20,11 @@ class CleanerCheckpointFile:
 
     def read(self) -> dict[TopicPartition, int]:
         """First dirty offset by partition; nothing where there is no file."""
-        if not os.path.exists(self.path):
-            return {}
-        return {entry.partition: entry.offset for entry in parse_offsets(read_small(self.path)).entries}
+        return read_offsets(self.path)
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the file."""
-        entries = tuple(OffsetEntry(partition, offset) for partition, offset in offsets.items())
-        write_atomically(self.path, build_offsets(OffsetCheckpoint(entries)))
+        write_offsets(self.path, offsets)
 
     def update(
         self,

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from klog.formats import compression, kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError
-
-_CONTROL_KEY_BYTES: Final = 4
+from klog.formats.markers import control_key, first_key
 
 
 def decode_plain(data: memoryview, table: BatchTable, first: int, last: int, records: RecordTable) -> None:
@@ -50,8 +47,7 @@ def control_type(payload: Bytes, records: RecordTable) -> int | None:
     """Type of a control batch's marker, None where the batch is empty. Raises `CorruptRecordError`."""
     if not len(records):
         return None
-    start, size = records.key_start[0], records.key_size[0]
-    key = bytes(memoryview(payload)[start : start + max(size, 0)])
-    if len(key) < _CONTROL_KEY_BYTES or key[0] & 0x80:
+    key = control_key(first_key(payload, records))
+    if key is None or key[0] < 0:
         raise CorruptRecordError(f"control record {records.offset[0]} has no type in its key")
-    return int.from_bytes(key[2:4], "big", signed=True)
+    return key[1]

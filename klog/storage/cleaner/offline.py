@@ -11,15 +11,9 @@ import os
 from dataclasses import dataclass
 
 from klog.config.topic import TopicConfig
-from klog.formats.checkpoints import (
-    OffsetCheckpoint,
-    OffsetEntry,
-    build_offsets,
-    parse_epochs,
-    parse_offsets,
-)
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, TopicPartition, segment_file
+from klog.storage.checkpoint_files import read_leader_epochs, read_offsets, write_offsets
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from klog.storage.cleaner.cleaning import OnBytes, clean
 from klog.storage.cleaner.closed_log import ClosedLog, open_closed_log
@@ -28,7 +22,7 @@ from klog.storage.cleaner.selection import DirtyLog, dirty_log
 from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove, swap_in
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
 from klog.storage.cleaner.view import SegmentView
-from klog.storage.files import read_small, storage_error, write_atomically
+from klog.storage.files import storage_error
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.log.epoch_file import EpochFile
 from klog.storage.log.retention import Extent, deletable
@@ -191,19 +185,14 @@ class OfflineDirectory:
         if offset <= self._starts.get(partition, 0) or not os.path.exists(path):
             return
         self._starts[partition] = offset
-        entries = tuple(OffsetEntry(*entry) for entry in self._starts.items())
-        write_atomically(path, build_offsets(OffsetCheckpoint(entries)))
+        write_offsets(path, self._starts)
 
 
 def _forget_epochs(directory: str, start_offset: int) -> None:
     """Leader epochs below the log's start are forgotten. Raises `FormatError`, `StorageError`."""
-    path = os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT)
-    if os.path.exists(path):
-        try:
-            epochs = LeaderEpochs(parse_epochs(read_small(path)).entries)
-        except FormatError as error:
-            raise error.at(path) from None
-        EpochFile(directory, epochs).truncate_from_start(start_offset)
+    entries = read_leader_epochs(directory)
+    if entries:
+        EpochFile(directory, LeaderEpochs(entries)).truncate_from_start(start_offset)
 
 
 def _offsets(path: str) -> dict[TopicPartition, int] | None:
@@ -211,6 +200,6 @@ def _offsets(path: str) -> dict[TopicPartition, int] | None:
     if not os.path.exists(path):
         return None
     try:
-        return {entry.partition: entry.offset for entry in parse_offsets(read_small(path)).entries}
+        return read_offsets(path)
     except FormatError:
         return {}

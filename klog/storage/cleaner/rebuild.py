@@ -25,10 +25,8 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import CorruptRecordError
+from klog.formats.packed import INT32, INT64
 
-_ENTRY: Final = struct.Struct(">qiIbb")  # offset, size, crc, magic, attributes
-_TIMESTAMP: Final = struct.Struct(">q")
-_SIZE: Final = struct.Struct(">i")
 _CRC_AND_AFTER: Final = 4
 
 
@@ -135,14 +133,14 @@ def _span(view: memoryview, start: int, size: int) -> bytes | None:
 
 
 def _sized(data: bytes | None) -> bytes:
-    return _SIZE.pack(-1) if data is None else _SIZE.pack(len(data)) + data
+    return INT32.pack(-1) if data is None else INT32.pack(len(data)) + data
 
 
 def _message(
     offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
 ) -> bytes:
     """One message of magic 0 or 1, as the definition in `message_set` has it; a test holds the two equal."""
-    time = _TIMESTAMP.pack(timestamp) if magic else b""
+    time = INT64.pack(timestamp) if magic else b""
     body = b"".join((bytes((magic, attributes)), time, _sized(key), _sized(value)))
     size = _CRC_AND_AFTER + len(body)
     return struct.pack(">qiI", offset, size, crc32(body)) + body

@@ -17,7 +17,7 @@ from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES
 from klog.formats.errors import CorruptRecordError
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
-from klog.storage.producer_state import ABORTED_TXN, AbortedTxn
+from klog.storage.producer_state import AbortedTxn, unpack_aborted
 
 _NEWEST_MAGIC: Final = 2
 _CURE: Final = "`klog verify` shows the damage; the log is left as it is"
@@ -77,6 +77,4 @@ def aborted_txns(path: str) -> list[AbortedTxn]:
     """The entries of a transaction index; none where there is no such file."""
     if not os.path.exists(path):
         return []
-    data = read_whole(path)
-    whole = len(data) // ABORTED_TXN.size * ABORTED_TXN.size
-    return [AbortedTxn(*fields[1:]) for fields in ABORTED_TXN.iter_unpack(data[:whole])]
+    return unpack_aborted(read_whole(path))

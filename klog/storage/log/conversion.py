@@ -19,6 +19,7 @@ from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    MAGIC_V2,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -28,7 +29,6 @@ from klog.formats.constants import (
 from klog.formats.errors import FormatError
 from klog.storage.log.append_values import AppendError, BatchInfo, RecordError, Validated
 
-_V2 = 2
 _COUNT_POSITION: Final = BATCH_HEADER_BYTES - 4
 # A few hundred bytes may hold millions of records that are all alike. In a table each takes a hundred bytes;
 # looked at by itself it takes hundreds, and ten microseconds, for which all others wait. A client that has
@@ -204,7 +204,7 @@ def _message_payload(
 
 
 def _fields(table: BatchTable, codec: int, config: TopicConfig, place: Placing) -> BatchFields:
-    v2_bits = table.attributes[0] if table.magic[0] >= _V2 else 0
+    v2_bits = table.attributes[0] if table.magic[0] >= MAGIC_V2 else 0
     return BatchFields(
         codec=codec,
         level=_level(codec, config),

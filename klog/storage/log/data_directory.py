@@ -12,11 +12,11 @@ import re
 from collections.abc import Mapping
 
 from klog.formats import clean_shutdown, meta_properties
-from klog.formats.checkpoints import OffsetCheckpoint, OffsetEntry, build_offsets, parse_offsets
 from klog.formats.clean_shutdown import CleanShutdown
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import PLAIN_KINDS, FileKind, TopicPartition
+from klog.storage.checkpoint_files import read_offsets, write_offsets
 from klog.storage.files import read_whole, storage_error, write_atomically
 from klog.storage.log.segment import sync_file
 
@@ -127,15 +127,8 @@ class DataDirectory:
 
     def read_offsets(self, kind: FileKind) -> dict[TopicPartition, int]:
         """The offsets of a checkpoint, none where there is no file. Raises `FormatError`."""
-        path = self.file(kind)
-        if not os.path.exists(path):
-            return {}
-        try:
-            return {entry.partition: entry.offset for entry in parse_offsets(read_whole(path)).entries}
-        except FormatError as error:
-            raise error.at(path) from None
+        return read_offsets(self.file(kind))
 
     def write_offsets(self, kind: FileKind, offsets: Mapping[TopicPartition, int]) -> None:
         """Replace the offsets of a checkpoint."""
-        entries = tuple(OffsetEntry(partition, offset) for partition, offset in offsets.items())
-        write_atomically(self.file(kind), build_offsets(OffsetCheckpoint(entries)))
+        write_offsets(self.file(kind), offsets)

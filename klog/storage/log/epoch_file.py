@@ -7,22 +7,12 @@ acknowledged, so a follower can always be told where an epoch ended.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
+from klog.formats.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, EpochEnd
 from klog.formats.names import FileKind
 from klog.storage.files import write_atomically
 from klog.storage.leader_epochs import LeaderEpochs
-
-UNDEFINED_EPOCH = -1
-UNDEFINED_OFFSET = -1
-
-
-class EpochEnd(NamedTuple):
-    """An epoch and the offset after its last record; (-1, -1) where the epoch is not known."""
-
-    epoch: int
-    end_offset: int
 
 
 class EpochFile:

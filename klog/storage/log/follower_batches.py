@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from klog.formats import kernel
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
-from klog.formats.constants import INT32_MAX
+from klog.formats.constants import INT32_MAX, MAGIC_V2
 from klog.storage.log.append_values import AppendError, BatchInfo, UnexpectedOffsetError, Validated
 from klog.storage.log.validation import demand_possible_tail
-
-_V2 = 2
 
 
 def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -> Validated | None:
@@ -45,7 +43,7 @@ def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -
             )
         last_offset = batch.last_offset
     # The wrapper of magic 0 and 1 says its last offset only; its first is somewhere below.
-    first_known = table.magic[0] >= _V2
+    first_known = table.magic[0] >= MAGIC_V2
     return Validated(
         data[: batches[-1].position + batches[-1].size],
         batches,
@@ -58,7 +56,7 @@ def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -
 
 
 def _batch(table: BatchTable, row: int) -> BatchInfo:
-    legacy = table.magic[row] < _V2
+    legacy = table.magic[row] < MAGIC_V2
     last_offset, first_offset = table.last_offset[row], table.base_offset[row]
     return BatchInfo(
         last_offset if first_offset == OFFSET_UNKNOWN else first_offset,

@@ -21,10 +21,9 @@ from typing import ClassVar, Final, NamedTuple
 
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import CorruptRecordError
+from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 
 _PAGE_BYTES: Final = 4096
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
 
 
 class OffsetPosition(NamedTuple):
@@ -170,7 +169,7 @@ class _IndexFile:
 class OffsetIndexFile(_IndexFile):
     """Last offset of a batch -> where the batch starts, about one entry every `index.interval.bytes`."""
 
-    entry = _OFFSET_ENTRY
+    entry = OFFSET_INDEX_ENTRY
 
     def _loaded(self) -> None:
         self.last = self._at(self.entries - 1)
@@ -209,7 +208,7 @@ class OffsetIndexFile(_IndexFile):
 class TimeIndexFile(_IndexFile):
     """Largest timestamp so far -> last offset of the batch that brought it."""
 
-    entry = _TIME_ENTRY
+    entry = TIME_INDEX_ENTRY
 
     def _loaded(self) -> None:
         self.last = self._at(self.entries - 1)

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from klog.config.topic import TopicConfig
-from klog.formats.checkpoints import parse_epochs
 from klog.formats.constants import INT64_MAX
-from klog.formats.errors import CorruptRecordError, FormatError, StorageError
+from klog.formats.errors import CorruptRecordError, StorageError
 from klog.formats.names import FileKind, FileState
-from klog.storage.files import read_whole
+from klog.storage.checkpoint_files import read_leader_epochs
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.log.epoch_file import EpochFile
 from klog.storage.log.log_values import LogState
@@ -221,11 +220,7 @@ def _opened(directory: str, config: TopicConfig, settings: LoadSettings, files: 
 
 
 def _epochs(files: PartitionFiles) -> LeaderEpochs:
-    path = files.named(FileKind.LEADER_EPOCH_CHECKPOINT)
     if FileKind.LEADER_EPOCH_CHECKPOINT not in files.plain:
-        with open(path, "xb"):
+        with open(files.named(FileKind.LEADER_EPOCH_CHECKPOINT), "xb"):
             return LeaderEpochs()
-    try:
-        return LeaderEpochs(parse_epochs(read_whole(path)).entries)
-    except FormatError as error:
-        raise error.at(path) from None
+    return LeaderEpochs(read_leader_epochs(files.path))

@@ -16,14 +16,14 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from klog.config.topic import TopicConfig
+from klog.formats.epochs import EpochEnd
 from klog.formats.errors import KlogError, StorageError
+from klog.formats.markers import Marker, marker_of_batch
 from klog.formats.names import FileKind, TopicPartition, segment_file
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated
 from klog.storage.log.disk_guard import on_disk
-from klog.storage.log.epoch_file import EpochEnd
 from klog.storage.log.follower_batches import follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
-from klog.storage.log.markers import Marker, end_marker
 from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_stretch
 from klog.storage.log.segment import INDEX_KINDS, LogSegment, sync_file
 from klog.storage.log.segments import Segments, discard, remove_file, unlink
@@ -145,7 +145,7 @@ class PartitionLog:
         batch = valid.batches[0]
         if batch.producer_id >= 0:
             if batch.is_control:
-                marker = end_marker(valid.data)
+                marker = marker_of_batch(valid.data)
                 if marker is not None:
                     self.producers.check_marker(batch, marker)
             else:
@@ -203,7 +203,7 @@ class PartitionLog:
         if not batch.is_control:
             self.producers.written(batch)
             return
-        marker: Marker | None = end_marker(memoryview(data)[batch.position :])
+        marker: Marker | None = marker_of_batch(memoryview(data)[batch.position :])
         if marker is not None:
             aborted = self.producers.marker_written(batch, marker)
             if aborted is not None:

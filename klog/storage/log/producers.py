@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from klog.formats.constants import INT32_MAX, NO_SEQUENCE
+from klog.formats.constants import NO_SEQUENCE
+from klog.formats.markers import Marker
+from klog.formats.wrapping import sequence_after
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin
-from klog.storage.log.markers import Marker
 from klog.storage.producer_history import BATCHES_REMEMBERED, History, SentBatch
 from klog.storage.producer_state import AbortedTxn, ProducerEntry
 
@@ -62,16 +63,11 @@ class Producer:
         )
 
 
-def sequence_after(sequence: int, records: int) -> int:
-    """The sequence `records` further; sequences wrap from 2^31-1 to 0."""
-    return (sequence + records) & INT32_MAX
-
-
 def last_sequence_of(batch: BatchInfo) -> int:
     """The sequence of the batch's last record; -1 where it has none (coordinators do not count)."""
     if batch.base_sequence < 0:
         return NO_SEQUENCE
-    return (batch.base_sequence + batch.last_offset - batch.first_offset) & INT32_MAX
+    return sequence_after(batch.base_sequence, batch.last_offset - batch.first_offset)
 
 
 class EndedTxn(NamedTuple):

@@ -8,31 +8,32 @@ guards it; only the bytes below the size that a reader was told may be read with
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from klog.config.topic import TopicConfig
 from klog.formats import kernel
-from klog.formats.constants import ENTRY_PREFIX_BYTES, INT32_MAX, MIN_MESSAGE_SIZE
+from klog.formats.constants import (
+    BATCH_MAX_TIMESTAMP_POSITION,
+    ENTRY_PREFIX_BYTES,
+    INT32_MAX,
+    MAGIC_V2,
+    MESSAGE_TIMESTAMP_POSITION,
+    MIN_ENTRY_BYTES,
+    NO_TIMESTAMP,
+)
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
+from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, INT64, TXN_INDEX_ENTRY
 from klog.storage.log.append_values import BatchInfo
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
-from klog.storage.producer_state import ABORTED_TXN, AbortedTxn, pack_aborted
+from klog.storage.producer_state import AbortedTxn, pack_aborted, unpack_aborted
 
 INDEX_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
-_START: Final = struct.Struct(">qiiBIhi")  # base offset ... last offset delta
-_TIMESTAMP: Final = struct.Struct(">q")
-_V1_TIMESTAMP_POSITION: Final = 18
-_V2_MAX_TIMESTAMP_POSITION: Final = 35
-_V2: Final = 2
-_HEADER_BYTES: Final = 43  # of magic 2, up to and with the maximum timestamp
-_SMALLEST_ENTRY_BYTES: Final = ENTRY_PREFIX_BYTES + MIN_MESSAGE_SIZE
-_SMALLEST_HEADER_BYTES: Final = 27
+_HEADER_BYTES: Final = BATCH_MAX_TIMESTAMP_POSITION + INT64.size
+_SMALLEST_HEADER_BYTES: Final = BATCH_HEADER_TO_LAST_OFFSET_DELTA.size
 _SEEK_BYTES: Final = 4096
 _FOUND_REMEMBERED: Final = 16
-_NO_TIMESTAMP: Final = -1
 
 
 class OpenFile:
@@ -70,18 +71,18 @@ def _place(data: bytes, at: int, position: int) -> BatchPlace | None:
     left = len(data) - at
     if left < _SMALLEST_HEADER_BYTES:
         return None
-    base, follows, epoch, magic, _, _, delta = _START.unpack_from(data, at)
+    base, follows, epoch, magic, _, _, delta = BATCH_HEADER_TO_LAST_OFFSET_DELTA.unpack_from(data, at)
     size = follows + ENTRY_PREFIX_BYTES
-    if size < _SMALLEST_ENTRY_BYTES:
+    if size < MIN_ENTRY_BYTES:
         return None
-    if magic >= _V2:
+    if magic >= MAGIC_V2:
         if left < _HEADER_BYTES:
             return None
-        (timestamp,) = _TIMESTAMP.unpack_from(data, at + _V2_MAX_TIMESTAMP_POSITION)
+        (timestamp,) = INT64.unpack_from(data, at + BATCH_MAX_TIMESTAMP_POSITION)
         return BatchPlace(position, size, base, base + delta, timestamp, epoch)
-    timestamp = _NO_TIMESTAMP
+    timestamp = NO_TIMESTAMP
     if magic == 1:
-        (timestamp,) = _TIMESTAMP.unpack_from(data, at + _V1_TIMESTAMP_POSITION)
+        (timestamp,) = INT64.unpack_from(data, at + MESSAGE_TIMESTAMP_POSITION)
     return BatchPlace(position, size, base, base, timestamp, -1)
 
 
@@ -208,8 +209,7 @@ class LogSegment:
         except FileNotFoundError:
             self._has_no_aborted = True
             return []
-        whole = len(data) // ABORTED_TXN.size * ABORTED_TXN.size
-        return [AbortedTxn(*fields[1:]) for fields in ABORTED_TXN.iter_unpack(data[:whole])]
+        return unpack_aborted(data)
 
     def should_roll(
         self, incoming_bytes: int, last_offset: int, max_timestamp: int, now_ms: int, roll_ms: int
@@ -233,7 +233,7 @@ class LogSegment:
         """Largest timestamp of the first batch, -1 where there is none."""
         if self._first_timestamp is None:
             if not self.size:
-                return _NO_TIMESTAMP
+                return NO_TIMESTAMP
             self._first_timestamp = self.batch_at(0).max_timestamp
         return self._first_timestamp
 
@@ -253,7 +253,7 @@ class LogSegment:
         header = os.pread(self.file.descriptor, _HEADER_BYTES, position)
         # The smallest message of magic 0 is a byte shorter than what is parsed.
         whole = header.ljust(_SMALLEST_HEADER_BYTES, b"\0")
-        place = _place(whole, 0, position) if len(header) >= _SMALLEST_ENTRY_BYTES else None
+        place = _place(whole, 0, position) if len(header) >= MIN_ENTRY_BYTES else None
         if place is None:
             raise CorruptRecordError("no batch starts here", file=self.file.path, position_bytes=position)
         return place
@@ -343,7 +343,7 @@ class LogSegment:
         kept = [txn for txn in self.aborted() if txn.last_offset < offset]
         path = self.path(FileKind.TXN_INDEX)
         if os.path.exists(path):
-            os.truncate(path, len(kept) * ABORTED_TXN.size)
+            os.truncate(path, len(kept) * TXN_INDEX_ENTRY.size)
 
     def _largest_after_truncation(self) -> TimestampOffset:
         last = self.time_index.last

@@ -8,25 +8,27 @@ buffer it arrived in: the hot path, which makes no tables. Older magic, or anoth
 
 from __future__ import annotations
 
-import struct
-from typing import Final
-
 from klog.config.topic import TopicConfig
 from klog.formats import compression, kernel
 from klog.formats.checksums import crc32c
 from klog.formats.columns import BatchTable
 from klog.formats.constants import (
+    BATCH_ATTRIBUTES_POSITION,
     BATCH_CRC_FROM,
     BATCH_CRC_POSITION,
     BATCH_HEADER_BYTES,
+    BATCH_MAX_TIMESTAMP_POSITION,
     CODEC_MASK,
     CONTROL_BIT,
     ENTRY_PREFIX_BYTES,
+    MAGIC_POSITION,
+    MAGIC_V2,
     MIN_MESSAGE_SIZE,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
 )
 from klog.formats.errors import FormatError
+from klog.formats.packed import BATCH_HEADER, BATCH_HEADER_TO_LEADER_EPOCH, INT16, INT64, UINT32
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated
 from klog.storage.log.conversion import (
     Placing,
@@ -36,16 +38,6 @@ from klog.storage.log.conversion import (
     refuse_records,
     target_codec,
 )
-
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-_PLACE: Final = struct.Struct(">qii")
-_INT64: Final = struct.Struct(">q")
-_INT16: Final = struct.Struct(">h")
-_CRC: Final = struct.Struct(">I")
-_ATTRIBUTES_POSITION: Final = 21
-_MAX_TIMESTAMP_POSITION: Final = 35
-_MAGIC_POSITION: Final = 16
-_V2: Final = 2
 
 
 def validate(
@@ -62,19 +54,19 @@ def validate(
     `data` must be writable: it is patched in place where that is enough. What follows the last whole batch is
     left out. Raises `AppendError`.
     """
-    header = _HEADER.unpack_from(data) if len(data) >= BATCH_HEADER_BYTES else None
-    if header is None or header[3] != _V2 or header[1] + ENTRY_PREFIX_BYTES != len(data):
+    header = BATCH_HEADER.unpack_from(data) if len(data) >= BATCH_HEADER_BYTES else None
+    if header is None or header[3] != MAGIC_V2 or header[1] + ENTRY_PREFIX_BYTES != len(data):
         table = BatchTable()
         kernel.scan(data, 0, True, table)
         kernel.verify(data, table)
         _check_batches(data, table, config, origin)
         if not len(table):
             return None
-        if table.magic[0] < _V2:
+        if table.magic[0] < MAGIC_V2:
             place = Placing(next_offset, leader_epoch, now_ms)
             return convert_messages(data, table, config, place)
         data = data[: table.size[0]]
-        header = _HEADER.unpack_from(data)
+        header = BATCH_HEADER.unpack_from(data)
     return _validate_batch(data, header, config, next_offset, leader_epoch, now_ms, origin)
 
 
@@ -82,7 +74,7 @@ def _check_batches(data: memoryview, table: BatchTable, config: TopicConfig, ori
     """What is demanded of every batch (verified before), of what follows them, and of how many there are."""
     for row in range(len(table)):
         _demand_magic(table.magic[row])
-        if table.magic[row] >= _V2 and origin is Origin.CLIENT and table.base_offset[row] != 0:
+        if table.magic[row] >= MAGIC_V2 and origin is Origin.CLIENT and table.base_offset[row] != 0:
             raise _refused_base(table.base_offset[row])
         if table.size[row] > config.max_message_bytes:
             raise _too_large(table.size[row], config)
@@ -91,7 +83,7 @@ def _check_batches(data: memoryview, table: BatchTable, config: TopicConfig, ori
         _demand_codec(table.attributes[row])
     demand_possible_tail(data[table.consumed_bytes :])
     compressed = any(attributes & CODEC_MASK for attributes in table.attributes)
-    if len(table) > 1 and (table.magic[0] >= _V2 or compressed):
+    if len(table) > 1 and (table.magic[0] >= MAGIC_V2 or compressed):
         raise AppendError("INVALID_RECORD", f"{len(table)} batches in one append, one is allowed")
 
 
@@ -103,12 +95,12 @@ def demand_possible_tail(tail: memoryview) -> None:
     if size < MIN_MESSAGE_SIZE:
         what = f"record size {size} is below the minimum ({MIN_MESSAGE_SIZE})"
         raise AppendError("CORRUPT_MESSAGE", what)
-    if len(tail) > _MAGIC_POSITION:
-        _demand_magic(tail[_MAGIC_POSITION])
+    if len(tail) > MAGIC_POSITION:
+        _demand_magic(tail[MAGIC_POSITION])
 
 
 def _demand_magic(magic: int) -> None:
-    if not 0 <= magic <= _V2:
+    if not 0 <= magic <= MAGIC_V2:
         raise AppendError("CORRUPT_MESSAGE", f"there is no magic {magic}")
 
 
@@ -201,16 +193,16 @@ def _validate_batch(
         return convert_batch(data, payload, config, place, in_order=in_order)
     last_offset = next_offset + count - 1
     first_offset = last_offset - delta
-    _PLACE.pack_into(data, 0, first_offset, follows, leader_epoch)
+    BATCH_HEADER_TO_LEADER_EPOCH.pack_into(data, 0, first_offset, follows, leader_epoch)
     if append_time:
         max_timestamp = now_ms
         wanted = attributes | TIMESTAMP_TYPE_BIT
     else:
         wanted = attributes & ~TIMESTAMP_TYPE_BIT
     if max_timestamp != old_max or wanted != attributes:
-        _INT64.pack_into(data, _MAX_TIMESTAMP_POSITION, max_timestamp)
-        _INT16.pack_into(data, _ATTRIBUTES_POSITION, wanted)
-        _CRC.pack_into(data, BATCH_CRC_POSITION, crc32c(data[BATCH_CRC_FROM:]))
+        INT64.pack_into(data, BATCH_MAX_TIMESTAMP_POSITION, max_timestamp)
+        INT16.pack_into(data, BATCH_ATTRIBUTES_POSITION, wanted)
+        UINT32.pack_into(data, BATCH_CRC_POSITION, crc32c(data[BATCH_CRC_FROM:]))
     info = BatchInfo(
         first_offset,
         last_offset,

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
+from klog.formats.epochs import EpochEnd
 from klog.formats.errors import UsageError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.fetch_response import (
     NOT_DIVERGING,
-    EpochEnd,
     FetchResponse,
     PartitionFetched,
     decode_fetch_response,

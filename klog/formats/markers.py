@@ -1,0 +1,71 @@
+"""Reads control records: their type, and the end transaction markers of coordinators.
+
+Rules: KIP-98. `control_records` defines the formats; this is the fast reader beside the definitions.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from klog.formats import kernel
+from klog.formats.checksums import Bytes
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_TYPES
+from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
+
+
+class Marker(NamedTuple):
+    """An end transaction marker. `timestamp` is in ms since the epoch."""
+
+    aborted: bool
+    coordinator_epoch: int
+    timestamp: int
+
+
+def control_key(key: Bytes | None) -> tuple[int, int] | None:
+    """Version and type of a control record; None if the key is too short."""
+    if key is None or len(key) < CONTROL_KEY.size:
+        return None
+    version, kind = CONTROL_KEY.unpack_from(key)
+    return version, kind
+
+
+def control_type_name(key: Bytes | None) -> str | None:
+    """The name of a control record's type (`COMMIT`, `ABORT`, ...); None if the key is too short.
+
+    A type of later versions is `UNKNOWN(n)`.
+    """
+    known = control_key(key)
+    if known is None:
+        return None
+    kind = known[1]
+    return CONTROL_TYPES[kind] if 0 <= kind < len(CONTROL_TYPES) else f"UNKNOWN({kind})"
+
+
+def first_key(payload: Bytes, records: RecordTable) -> Bytes | None:
+    """The key of the first record of the table; None if there is no record, or it has no key."""
+    if not len(records) or records.key_size[0] < 0:
+        return None
+    start = records.key_start[0]
+    return memoryview(payload)[start : start + records.key_size[0]]
+
+
+def decoded_marker(payload: Bytes, records: RecordTable) -> Marker | None:
+    """The marker in the first record of the table; None if that is not an end transaction marker."""
+    known = control_key(first_key(payload, records))
+    if known is None or known[0] < 0 or known[1] not in (CONTROL_ABORT, CONTROL_COMMIT):
+        return None
+    if records.value_size[0] < END_TXN_MARKER.size:
+        return None
+    value_version, coordinator_epoch = END_TXN_MARKER.unpack_from(payload, records.value_start[0])
+    if value_version < 0:
+        return None
+    return Marker(known[1] == CONTROL_ABORT, coordinator_epoch, records.timestamp[0])
+
+
+def marker_of_batch(data: Bytes) -> Marker | None:
+    """The marker in a buffer that starts with a control batch; None if the batch holds none."""
+    table, records = BatchTable(), RecordTable()
+    kernel.scan(data, 0, True, table)
+    kernel.decode(data, table, 0, 1, records)
+    return decoded_marker(data, records)
