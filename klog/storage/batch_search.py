@@ -17,9 +17,9 @@ from typing import BinaryIO, Final
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
-from klog.formats.columns import CODEC_MASK, STOP_BAD_SIZE, BatchTable, RecordTable
+from klog.formats.columns import STOP_BAD_SIZE, BatchTable, RecordTable
 from klog.formats.compression import decompress
-from klog.formats.constants import BATCH_HEADER_BYTES, INT32_MAX
+from klog.formats.constants import BATCH_HEADER_BYTES, CODEC_MASK, INT32_MAX
 from klog.formats.errors import KlogError
 from klog.storage.files import read_at
 from klog.storage.select import compact

@@ -11,11 +11,10 @@ import io
 import struct
 from typing import BinaryIO, Final, NamedTuple
 
+from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from klog.storage.files import read_at
 
 _LARGEST_INDEX_BYTES: Final = 1 << 31
-_OFFSET_ENTRY: Final = struct.Struct(">ii")
-_TIME_ENTRY: Final = struct.Struct(">qi")
 
 
 class OffsetEntry(NamedTuple):
@@ -73,7 +72,7 @@ class OffsetIndexSearch(_Entries):
     """Lookups in an open offset index."""
 
     def __init__(self, file: BinaryIO) -> None:
-        super().__init__(file, _OFFSET_ENTRY)
+        super().__init__(file, OFFSET_INDEX_ENTRY)
 
     def __getitem__(self, row: int) -> OffsetEntry:
         return OffsetEntry(*self._at(row))
@@ -91,7 +90,7 @@ class TimeIndexSearch(_Entries):
     """Lookups in an open time index."""
 
     def __init__(self, file: BinaryIO) -> None:
-        super().__init__(file, _TIME_ENTRY)
+        super().__init__(file, TIME_INDEX_ENTRY)
 
     def __getitem__(self, row: int) -> TimeEntry:
         return TimeEntry(*self._at(row))
