@@ -16,6 +16,7 @@ from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple
 
 from klog.formats.errors import FormatError
+from klog.server.distinguished_names import write_name
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
 _FIRST: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
@@ -78,13 +79,30 @@ def holder_of(pem: str) -> Holder:
     if found is None:
         raise FormatError("there is no certificate in it")
     try:
-        certificate = ssl.PEM_cert_to_DER_cert(found[0])
-        fields = list(_fields(_only(_only(certificate), at_least=3)))
-        if fields[0][0] == _VERSION:
-            del fields[0]
-        return Holder(_subject(fields[_SUBJECT_FIELD][1]), _names(fields))
+        fields = _certificate_fields(ssl.PEM_cert_to_DER_cert(found[0]))
+        subject = tuple(
+            (oid, text.strip().lower())
+            for attributes in _relative_names(fields[_SUBJECT_FIELD][1])
+            for oid, _, text in attributes
+        )
+        return Holder(subject, _names(fields))
     except (ValueError, IndexError) as error:
         raise FormatError(f"its certificate cannot be read: {error}") from error
+
+
+def subject_of(certificate: bytes) -> str:
+    """The distinguished name in a certificate (DER) as text. Raises `FormatError`."""
+    try:
+        fields = _certificate_fields(certificate)
+        return write_name(_relative_names(fields[_SUBJECT_FIELD][1]))
+    except (ValueError, IndexError) as error:
+        raise FormatError(f"a certificate cannot be read: {error}") from error
+
+
+def _certificate_fields(certificate: bytes) -> list[tuple[int, bytes]]:
+    """The fields of a certificate's signed part, from the serial number on."""
+    fields = list(_fields(_only(_only(certificate), at_least=3)))
+    return fields[1:] if fields[0][0] == _VERSION else fields
 
 
 def _fields(der: bytes) -> Iterator[tuple[int, bytes]]:
@@ -111,13 +129,14 @@ def _only(der: bytes, at_least: int = 1) -> bytes:
     return values[0][1]
 
 
-def _subject(name: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    attributes = []
+def _relative_names(name: bytes) -> Iterator[list[tuple[bytes, int, bytes]]]:
+    """(OID, tag, value) of each attribute, by the relative names of a distinguished name."""
     for _, relative in _fields(name):
+        attributes = []
         for _, pair in _fields(relative):
-            (_, oid), (_, text) = _fields(pair)
-            attributes.append((oid, text.strip().lower()))
-    return tuple(attributes)
+            (_, oid), (tag, value) = _fields(pair)
+            attributes.append((oid, tag, value))
+        yield attributes
 
 
 def _names(fields: list[tuple[int, bytes]]) -> frozenset[bytes]:

@@ -39,6 +39,7 @@ def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSetti
         queued_max_request_bytes=_queued_bytes(config),
         request_max_bytes=config.number("socket.request.max.bytes"),
         connections_max_idle_ms=config.number("connections.max.idle.ms"),
+        failed_authentication_delay_ms=config.number("connection.failed.authentication.delay.ms"),
         max_connections=config.number("max.connections"),
         max_connections_per_ip=config.number("max.connections.per.ip"),
         max_connections_per_ip_overrides=_per_ip(config),

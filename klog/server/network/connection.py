@@ -1,8 +1,7 @@
-"""One client's connection: its socket, what was read and is not yet a frame, what is to be sent, and who
-owns it.
+"""One client's connection: its socket, its phase, what was read beyond the last frame, what is to be sent.
 
-At any time one thread owns a connection: its network thread, or the I/O thread that it was handed to. All
-but `lock`, which guards the answer of the request in flight, is the owner's alone.
+At any time one thread owns a connection: its network thread, or the I/O thread that it was handed to. Only
+the owner uses it, except for `lock`, which guards the answer of the request in flight.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from klog.protocol.file_slice import FileSlice
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.outbound import Outbound
-from klog.server.network.principal import ANONYMOUS
+from klog.server.network.phases import Authentication, Phase
+from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.settings import Listener
 
 if TYPE_CHECKING:
@@ -28,30 +28,39 @@ _JOIN_MAX_BYTES: Final = 16 * 1024
 
 
 class Connection:
-    """See the module. `in_flight` is the request whose answer is outstanding; nothing is read meanwhile, and
-    while it is `starved` of memory neither. `taken_bytes` is what its request has of the memory pool.
-    `principal` is who the client is: User:ANONYMOUS until it has authenticated.
+    """See the module.
+
+    - `phase` says what the frames are; `authentication` takes them until it has named a principal.
+    - `principal` is who the client is: User:ANONYMOUS until it has authenticated.
+    - Nothing is read while a request is `in_flight` (its answer is outstanding), while the connection is
+      `starved` of memory, and while it is `muted` until a deadline of its network thread.
+    - `throttle_ms` is for how long to mute the connection after the answers that are queued.
+    - `taken_bytes` is the part of the memory pool that its request has.
+    - `closing` says that it closes when all is sent.
     """
 
     __slots__ = (
+        "authentication",
         "closed",
         "closing",
         "frame",
         "handed_over",
-        "handshaking",
         "in_flight",
         "last_active_ms",
         "listener",
         "lock",
         "mask",
+        "muted",
         "network",
         "outbound",
         "peer",
         "pending",
+        "phase",
         "principal",
         "socket",
         "starved",
         "taken_bytes",
+        "throttle_ms",
     )
 
     def __init__(
@@ -68,12 +77,17 @@ class Connection:
         self.in_flight: Request | None = None
         self.mask: int | None = None
         self.handed_over = False
-        self.handshaking = listener.tls is not None
         self.closing = False
         self.closed = False
         self.starved = False
+        self.muted = False
+        self.throttle_ms = 0
         self.taken_bytes = 0
         self.principal = ANONYMOUS
+        self.authentication: Authentication | None = None
+        self.phase = Phase.TLS_HANDSHAKE
+        if listener.tls is None:
+            self.begin_authentication()
         self.last_active_ms = 0
 
     @property
@@ -81,31 +95,47 @@ class Connection:
         """The socket's descriptor, -1 once closed."""
         return self.socket.fileno()
 
+    def begin_authentication(self) -> None:
+        """Enters the phase after the TLS handshake: authentication if the listener asks for it, else open."""
+        if self.listener.authentication is None:
+            self.phase = Phase.OPEN
+        else:
+            self.authentication = self.listener.authentication()
+            self.phase = Phase.AUTHENTICATION
+
+    def open(self, principal: KafkaPrincipal) -> None:
+        """Enters the last phase: the client has authenticated."""
+        self.principal = principal
+        self.authentication = None
+        self.phase = Phase.OPEN
+
     def is_busy(self) -> bool:
         """Whether it is with an I/O thread, waits for an answer, or has something left to send."""
         return self.handed_over or self.in_flight is not None or self.outbound.size_bytes > 0
 
     def waits_for_broker(self) -> bool:
-        """Whether the client can do nothing but wait: for an I/O thread, an answer or memory."""
-        return self.handed_over or self.in_flight is not None or self.starved
+        """Whether the client can do nothing but wait: for an I/O thread, an answer, memory or a deadline."""
+        return self.handed_over or self.in_flight is not None or self.starved or self.muted
 
     def holds_decrypted(self) -> bool:
         """Whether the TLS layer holds bytes that no poller will report."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.pending() > 0
 
     def give_back_memory(self) -> None:
-        """The frame that has been read, or was to be, is of no use any more."""
+        """Returns the memory of a frame that was answered, or that will not be read any more."""
         if self.taken_bytes and self.network.memory is not None:
             self.network.memory.give_back(self.taken_bytes)
         self.taken_bytes = 0
 
     def queue_answer(self, request: Request) -> None:
-        """Puts the answer of the request in flight behind what is to be sent. Raises StorageError."""
+        """Queues the answer of the request in flight behind what is to be sent. Raises StorageError."""
         self.in_flight = None
         if self.taken_bytes:
             self.give_back_memory()
         if request.closes:
             self.closing = True
+        if request.throttle_ms:
+            self.throttle_ms = request.throttle_ms
         parts = request.parts
         if parts is None:
             return

@@ -11,6 +11,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Final
 
 from klog.formats.errors import KlogError
@@ -21,6 +22,7 @@ from klog.server.network.connection_registry import ConnectionRegistry
 from klog.server.network.dispatch import log_closing, queue_answer, run_on, work_on
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.memory_pool import MemoryPool
+from klog.server.network.phases import Phase
 from klog.server.network.poller import READABLE
 from klog.server.network.request import Handler, Request
 from klog.server.network.sending import Sender
@@ -34,9 +36,18 @@ _FLUSH_BYTES: Final = 256 * 1024
 _NOTHING_TO_READ: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
+class _Outcome(Enum):
+    """Why the handling of what was read has ended."""
+
+    DONE = auto()
+    BLOCKED = auto()
+    HAND_OVER = auto()
+
+
 class FrameReader:
     """Used by its network thread only, which sets `now_ms` in each turn of its loop. While `paused` nothing
-    is read. `hand_over` gives a connection to the I/O threads.
+    is read. `hand_over` gives a connection to the I/O threads; `schedule` has something done for a connection
+    in so many ms.
     """
 
     def __init__(
@@ -47,6 +58,7 @@ class FrameReader:
         registry: ConnectionRegistry,
         sender: Sender,
         hand_over: Callable[[Connection], None],
+        schedule: Callable[[int, Callable[[], None], Connection], None],
     ) -> None:
         self._settings = settings
         self._may_block = handler.may_block
@@ -57,6 +69,7 @@ class FrameReader:
         self._registry = registry
         self._send = sender.send
         self._hand_over = hand_over
+        self._schedule = schedule
         self._starved: deque[Connection] = deque()
         self._buffer = bytearray(settings.inline_request_max_bytes + 4 + _READ_BYTES)
         self._view = memoryview(self._buffer)
@@ -65,7 +78,9 @@ class FrameReader:
 
     def may_read(self, connection: Connection) -> bool:
         """Whether a connection may be read now: it is this thread's, and waits for nothing."""
-        return not (self.paused or connection.closed or connection.is_busy() or connection.starved)
+        return not (
+            self.paused or connection.closed or connection.is_busy() or connection.starved or connection.muted
+        )
 
     def read(self, connection: Connection) -> None:
         """Reads once. With TLS it reads until the TLS layer holds nothing, which no poller would report."""
@@ -74,7 +89,7 @@ class FrameReader:
 
     def resume(self, connection: Connection) -> None:
         """Goes on after all answers are sent: first with what was read already, then with what comes."""
-        if connection.starved:
+        if connection.starved or connection.muted:
             return
         if pending := connection.pending:
             self._buffer[: len(pending)] = pending
@@ -92,6 +107,8 @@ class FrameReader:
             connection.starved = False
             if not connection.closed and not connection.is_busy():
                 self.resume(connection)
+
+    # Reading.
 
     def _read_once(self, connection: Connection) -> bool:
         """Reads at most one buffer; False if there was nothing, or the connection is closed."""
@@ -118,6 +135,12 @@ class FrameReader:
             self._process(connection, kept + size)
             return True
         frame.filled_bytes += size
+        if connection.phase is not Phase.OPEN:
+            if frame.complete:
+                connection.frame = None
+                self._authenticate(connection, frame.buffer)
+                self._process(connection, 0)
+            return True
         # A frame that comes in small pieces is read here. One that comes fast is worth an I/O thread.
         if frame.complete or size == _READ_BYTES:
             view.release()
@@ -126,51 +149,57 @@ class FrameReader:
 
     def _process(self, connection: Connection, size: int) -> None:
         """Handles the whole frames in the buffer's first `size` bytes, and sends their answers."""
+        position, outcome = self._handle_frames(connection, size)
+        if connection.closed:
+            return
+        connection.pending = self._buffer[position:size] if position < size else b""
+        self.begin_throttle(connection)
+        # If the socket is full, the event that it takes more goes on with what is pending; nothing else does.
+        if (connection.outbound.size_bytes or connection.closing) and outcome is not _Outcome.BLOCKED:
+            self._send(connection)
+        # An I/O thread sends what could not be sent here, before its own answer.
+        if outcome is _Outcome.HAND_OVER and not connection.closed:
+            self._hand_over(connection)
+
+    def _handle_frames(self, connection: Connection, size: int) -> tuple[int, _Outcome]:
+        """Handles frames while the connection may go on; returns where the rest begins, and why it ended."""
         buffer = self._buffer
+        outbound = connection.outbound
         position = 0
-        hand_over = blocked = False
-        while size - position >= 4 and not connection.closing:
-            if self._memory is None:
-                position = run_on(connection, self._run_frames, buffer, position, size)
-                if connection.outbound.size_bytes >= _FLUSH_BYTES:
-                    if self._send(connection):
-                        continue
-                    blocked = True
-                    break
-                if size - position < 4 or connection.closing:
-                    break
+        while size - position >= 4 and not (connection.closing or connection.muted or connection.throttle_ms):
+            if outbound.size_bytes >= _FLUSH_BYTES and not self._send(connection):
+                return position, _Outcome.BLOCKED
+            if self._memory is None and connection.phase is Phase.OPEN:
+                start, position = position, run_on(connection, self._run_frames, buffer, position, size)
+                if position > start or connection.closing:
+                    continue
             frame_bytes = INT32.unpack_from(buffer, position)[0]
-            if not 0 < frame_bytes <= self._settings.request_max_bytes:
+            if not 0 < frame_bytes <= self._allowed_bytes(connection):
                 self._refuse_frame(connection, frame_bytes)
                 break
             end = position + 4 + frame_bytes
-            large = frame_bytes > self._settings.inline_request_max_bytes
+            is_open = connection.phase is Phase.OPEN
+            large = frame_bytes > self._settings.inline_request_max_bytes and (is_open or end > size)
             if end > size and not large:
                 break
-            if self._memory is not None and not self._take_memory(connection, self._memory, frame_bytes):
+            if (
+                is_open
+                and self._memory is not None
+                and not self._take_memory(connection, self._memory, frame_bytes)
+            ):
                 break
             if large:
                 connection.frame = LargeFrame(frame_bytes, buffer[position + 4 : min(end, size)])
-                position = min(end, size)
-                hand_over = True
-                break
+                return min(end, size), _Outcome.HAND_OVER if is_open else _Outcome.DONE
             frame = buffer[position + 4 : end]
             position = end
-            hand_over = not self._handle(connection, frame)
-            if hand_over or connection.in_flight is not None:
+            if not is_open:
+                self._authenticate(connection, frame)
+            elif not self._handle(connection, frame):
+                return position, _Outcome.HAND_OVER
+            elif connection.in_flight is not None:
                 break
-            if connection.outbound.size_bytes >= _FLUSH_BYTES and not self._send(connection):
-                blocked = True
-                break
-        if connection.closed:
-            return
-        connection.pending = buffer[position:size] if position < size else b""
-        # If the socket is full, the event that it takes more goes on with what is pending; nothing else does.
-        if (connection.outbound.size_bytes or connection.closing) and not blocked:
-            self._send(connection)
-        # An I/O thread sends what could not be sent here, before its own answer.
-        if hand_over and not connection.closed:
-            self._hand_over(connection)
+        return position, _Outcome.DONE
 
     def _take_memory(self, connection: Connection, memory: MemoryPool, frame_bytes: int) -> bool:
         """False if the frame has to wait for memory; the connection is not read meanwhile."""
@@ -182,11 +211,73 @@ class FrameReader:
         self._registry.watch(connection, 0)
         return False
 
+    def _allowed_bytes(self, connection: Connection) -> int:
+        """How large a frame may be at present."""
+        authentication = connection.authentication
+        return self._settings.request_max_bytes if authentication is None else authentication.max_frame_bytes
+
     def _refuse_frame(self, connection: Connection, frame_bytes: int) -> None:
-        limit = self._settings.request_max_bytes
-        what = f"a frame of {frame_bytes} bytes, allowed are 1 to {limit} (socket.request.max.bytes)"
+        limit = self._allowed_bytes(connection)
+        config = (
+            "socket.request.max.bytes"
+            if connection.authentication is None
+            else "sasl.server.max.receive.size"
+        )
+        what = f"a frame of {frame_bytes} bytes, allowed are 1 to {limit} ({config})"
         log_closing(connection, MalformedMessageError(what))
         connection.closing = True
+
+    # Authentication.
+
+    def _authenticate(self, connection: Connection, frame: bytearray) -> None:
+        """Gives a frame to the connection's authentication, and does what that has led to."""
+        if connection.authentication is None:
+            return
+        try:
+            step = connection.authentication.take_frame(frame)
+        except Exception as error:
+            # Of any kind: it costs the connection, not the thread.
+            log_closing(connection, error)
+            connection.closing = True
+            return
+        if step.failed:
+            self._fail_later(connection, step.answer)
+            return
+        connection.outbound.add(step.answer)
+        if step.principal is not None:
+            connection.open(step.principal)
+
+    def _fail_later(self, connection: Connection, answer: bytes) -> None:
+        """Sends the answer and closes the connection after the delay that slows down guessing."""
+
+        def fail() -> None:
+            if not connection.closed:
+                connection.outbound.add(answer)
+                connection.closing = True
+                self._send(connection)
+
+        _log.info("Failed authentication with %s", connection)
+        connection.muted = True
+        self._schedule(self._settings.failed_authentication_delay_ms, fail, connection)
+
+    # Throttling.
+
+    def begin_throttle(self, connection: Connection) -> None:
+        """Mutes a connection for the time that its last answer says (KIP-219)."""
+        if not connection.throttle_ms:
+            return
+
+        def unmute() -> None:
+            connection.muted = False
+            connection.last_active_ms = self.now_ms
+            if not connection.closed and not connection.is_busy():
+                self.resume(connection)
+
+        connection.muted = True
+        self._schedule(connection.throttle_ms, unmute, connection)
+        connection.throttle_ms = 0
+
+    # Handling.
 
     def _handle(self, connection: Connection, frame: bytearray) -> bool:
         """Has one small request handled; False if it belongs on an I/O thread."""

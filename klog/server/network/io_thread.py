@@ -122,7 +122,7 @@ class IoThread:
                     network.complete(request)
                 return
             queue_answer(request)
-            if not self._send(connection) or not self._begin_next(connection):
+            if connection.throttle_ms or not self._send(connection) or not self._begin_next(connection):
                 network.take_back(connection)
                 return
             if len(self._channel):

@@ -7,23 +7,29 @@ client that waits for its answer never is. So the usual request costs no call to
 from __future__ import annotations
 
 import logging
-import ssl
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
+from klog.formats.errors import FormatError
 from klog.server.network.connection import Connection
 from klog.server.network.connection_registry import ConnectionRegistry
+from klog.server.network.deadlines import Deadlines, Task
 from klog.server.network.dispatch import queue_answer
 from klog.server.network.frame_reading import FrameReader
 from klog.server.network.memory_pool import MemoryPool
+from klog.server.network.phases import Phase
 from klog.server.network.poller import BROKEN, READABLE, WRITABLE, Poller, Waker, new_poller
 from klog.server.network.request import Handler, Request
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.sending import Sender
 from klog.server.network.settings import NetworkSettings
+from klog.server.network.tls_handshake import continue_handshake, tls_principal
+
+if TYPE_CHECKING:
+    import ssl
 
 _log = logging.getLogger("klog.server.network")
 
@@ -60,11 +66,13 @@ class NetworkThread:
         self._registry = ConnectionRegistry(self._poller, on_closed)
         sender = Sender(self._registry)
         self._send = sender.send
-        self._reader = FrameReader(settings, handler, memory, self._registry, sender, self._hand_over)
+        self._reader = FrameReader(
+            settings, handler, memory, self._registry, sender, self._hand_over, self._schedule
+        )
         self._backlog: deque[Connection] = deque()
-        self._tasks: deque[tuple[Callable[[], None], Connection | None]] = deque()
+        self._tasks: deque[Task] = deque()
+        self._deadlines = Deadlines()
         self._now_ms = clock_ms()
-        self._next_check_ms = self._now_ms + _TICK_MS
         self._drain_until_s: float | None = None
         self._retiring = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -141,15 +149,16 @@ class NetworkThread:
         """Whether the server is being stopped."""
         return self._drain_until_s is not None
 
-    def _post(self, task: Callable[[], None], connection: Connection | None = None) -> None:
-        """Has the thread do something in its next turn. If it fails, `connection` is closed."""
-        self._tasks.append((task, connection))
+    def _post(self, run: Callable[[], None], connection: Connection | None = None) -> None:
+        """Has the thread do something in its next turn."""
+        self._tasks.append(Task(run, connection))
         if threading.get_ident() != self._thread.ident:
             self._waker.wake()
 
     # The loop.
 
     def _run(self) -> None:
+        self._check_all()
         while not self._finished():
             before_s = time.monotonic()
             events = self._poller.wait(self._wait_ms())
@@ -164,26 +173,29 @@ class NetworkThread:
                         self._lose(connection)
                 elif fd == self._waker.fd:
                     self._waker.reset()
-            self._run_tasks()
-            if self._now_ms >= self._next_check_ms:
-                self._next_check_ms = self._now_ms + _TICK_MS
-                self._registry.close_idle(self._now_ms, self._settings.connections_max_idle_ms)
-                self._registry.close_excess(self._exceeded)
+            for _ in range(len(self._tasks)):
+                self._run_task(self._tasks.popleft())
+            for task in self._deadlines.take_due(self._now_ms):
+                self._run_task(task)
         if self._retiring:
             self.release()
 
     def _wait_ms(self) -> int:
         if self._tasks:
             return 0
-        return _DRAINING_TICK_MS if self.draining else _TICK_MS
+        return self._deadlines.wait_ms(self._now_ms, _DRAINING_TICK_MS if self.draining else _TICK_MS)
 
-    def _run_tasks(self) -> None:
-        for _ in range(len(self._tasks)):
-            task, connection = self._tasks.popleft()
-            try:
-                task()
-            except Exception:
-                self._lose(connection)
+    def _run_task(self, task: Task) -> None:
+        try:
+            task.run()
+        except Exception:
+            self._lose(task.connection)
+
+    def _check_all(self) -> None:
+        """Closes idle connections and those that are too many, once a second."""
+        self._deadlines.schedule(self._now_ms + _TICK_MS, Task(self._check_all))
+        self._registry.close_idle(self._now_ms, self._settings.connections_max_idle_ms)
+        self._registry.close_excess(self._exceeded)
 
     def _finished(self) -> bool:
         if self._drain_until_s is None:
@@ -200,7 +212,7 @@ class NetworkThread:
             self._registry.close(connection)
             return
         connection.last_active_ms = self._now_ms
-        if connection.handshaking:
+        if connection.phase is Phase.TLS_HANDSHAKE:
             self._handshake(connection)
             return
         if mask & WRITABLE and self._send(connection):
@@ -247,8 +259,7 @@ class NetworkThread:
         connection.handed_over = False
         connection.last_active_ms = self._now_ms
         self._registry.watch(connection, READABLE)
-        if self._send(connection):
-            self._reader.resume(connection)
+        self._go_on(connection)
 
     def _complete(self, request: Request) -> None:
         connection = request.connection
@@ -257,20 +268,29 @@ class NetworkThread:
             return
         connection.last_active_ms = self._now_ms
         queue_answer(request)
+        self._go_on(connection)
+
+    def _go_on(self, connection: Connection) -> None:
+        """After an answer from another thread."""
+        self._reader.begin_throttle(connection)
         if self._send(connection):
             self._reader.resume(connection)
 
+    def _schedule(self, delay_ms: int, run: Callable[[], None], connection: Connection) -> None:
+        self._deadlines.schedule(self._now_ms + delay_ms, Task(run, connection))
+
     def _handshake(self, connection: Connection) -> None:
+        sock = cast("ssl.SSLSocket", connection.socket)
         try:
-            connection.socket.do_handshake()  # type: ignore[attr-defined]  # of a TLS listener: an SSLSocket
-        except ssl.SSLWantReadError:
-            self._registry.watch(connection, READABLE)
-        except ssl.SSLWantWriteError:
-            self._registry.watch(connection, WRITABLE)
-        except OSError as error:
+            awaited = continue_handshake(sock)
+            if awaited is not None:
+                self._registry.watch(connection, awaited)
+                return
+            connection.principal = tls_principal(sock)
+        except (OSError, FormatError) as error:
             _log.info("Closing %s: TLS handshake failed: %s", connection, error)
             self._registry.close(connection)
-        else:
-            connection.handshaking = False
-            self._registry.watch(connection, READABLE)
-            self._reader.read(connection)
+            return
+        connection.begin_authentication()
+        self._registry.watch(connection, READABLE)
+        self._reader.read(connection)

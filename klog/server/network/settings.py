@@ -1,23 +1,30 @@
-"""What the network layer can be told. Names, meanings and defaults are Kafka's where Kafka has them."""
+"""The settings of the network layer. Names, meanings and defaults are Kafka's if Kafka has them."""
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from klog.server.network.phases import Authentication
 
 UNLIMITED = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """An address to listen at; port 0 lets the system choose. With `tls` every byte goes through it."""
+    """An address to listen at; port 0 lets the system choose.
+
+    With `tls` every byte goes through it. `authentication` makes the exchange of one connection that comes
+    before its first request; None opens connections at once.
+    """
 
     name: str
     host: str
     port: int
     tls: ssl.SSLContext | None = None
+    authentication: Callable[[], Authentication] | None = None
 
     @property
     def address(self) -> tuple[str, str, int]:
@@ -49,6 +56,7 @@ class NetworkSettings:
     request_max_bytes: int = 100 * 1024 * 1024
     inline_request_max_bytes: int = 64 * 1024
     connections_max_idle_ms: int = 600_000
+    failed_authentication_delay_ms: int = 100
     max_connections: int = UNLIMITED
     max_connections_per_ip: int = UNLIMITED
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)

@@ -65,16 +65,20 @@ def server_tls() -> ssl.SSLContext:
     return context
 
 
-def client_tls() -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=str(TLS_FILES / "certificate.pem"))
+def client_tls(certificate: str | None = None) -> ssl.SSLContext:
+    """`certificate` names the file with the client's own certificate and key."""
+    context = ssl.create_default_context(cafile=str(TLS_FILES / "certificate.pem"))
+    if certificate is not None:
+        context.load_cert_chain(TLS_FILES / certificate)
+    return context
 
 
 @contextmanager
 def running(
-    handler, *, tls: bool = False, poller_factory=None, clock_ms=None, **settings
+    handler, *, tls: bool = False, listener=None, poller_factory=None, clock_ms=None, **settings
 ) -> Iterator[SocketServer]:
     """A server on one listener `TEST` at a free port of 127.0.0.1."""
-    listener = Listener("TEST", "127.0.0.1", 0, server_tls() if tls else None)
+    listener = listener or Listener("TEST", "127.0.0.1", 0, server_tls() if tls else None)
     given = {"poller_factory": poller_factory, "clock_ms": clock_ms}
     options = {name: value for name, value in given.items() if value is not None}
     server = SocketServer([listener], NetworkSettings(**settings), handler, **options)

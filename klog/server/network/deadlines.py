@@ -1,0 +1,47 @@
+"""What a network thread has to do at a later time: a heap of deadlines, without a thread or a clock."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from klog.server.network.connection import Connection
+
+
+class Task(NamedTuple):
+    """Something that a network thread does in a turn of its loop. If it raises, `connection` is closed."""
+
+    run: Callable[[], None]
+    connection: Connection | None = None
+
+
+class Deadlines:
+    """Tasks by the time at which they are due. Used by one thread."""
+
+    def __init__(self) -> None:
+        # The number keeps tasks of the same time in the order in which they were scheduled.
+        self._heap: list[tuple[int, int, Task]] = []
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def schedule(self, at_ms: int, task: Task) -> None:
+        """Adds a task that is due at `at_ms`."""
+        self._number += 1
+        heapq.heappush(self._heap, (at_ms, self._number, task))
+
+    def wait_ms(self, now_ms: int, most_ms: int) -> int:
+        """How long until the next task is due, from 0 to `most_ms`."""
+        if not self._heap:
+            return most_ms
+        return max(0, min(most_ms, self._heap[0][0] - now_ms))
+
+    def take_due(self, now_ms: int) -> list[Task]:
+        """Removes the tasks that are due, and returns them in the order of their times."""
+        due = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            due.append(heapq.heappop(self._heap)[2])
+        return due

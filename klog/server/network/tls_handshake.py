@@ -1,0 +1,33 @@
+"""The TLS handshake of a connection, a step at a time, and who the client is by its certificate."""
+
+from __future__ import annotations
+
+import ssl
+
+from klog.server.certificates import subject_of
+from klog.server.network.poller import READABLE, WRITABLE
+from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
+
+
+def continue_handshake(sock: ssl.SSLSocket) -> int | None:
+    """Goes on as far as it can. Returns what to wait for, None if the handshake is complete.
+
+    Raises OSError if it fails.
+    """
+    try:
+        sock.do_handshake()
+    except ssl.SSLWantReadError:
+        return READABLE
+    except ssl.SSLWantWriteError:
+        return WRITABLE
+    return None
+
+
+def tls_principal(sock: ssl.SSLSocket) -> KafkaPrincipal:
+    """The distinguished name in the client's certificate, as Kafka's default principal builder writes it, or
+    User:ANONYMOUS for a client without a certificate. Raises FormatError.
+    """
+    certificate = sock.getpeercert(binary_form=True)
+    if certificate is None:
+        return ANONYMOUS
+    return KafkaPrincipal("User", subject_of(certificate))
