@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.brokers import both, start_klog
+from benchmarks.brokers import both, klog_alone
 from benchmarks.measure import BenchmarkError, judge
 from benchmarks.processes import tree_cpu_s
 from benchmarks.request_loads import LOADS, SECONDS, Load, Measured, Programs, prepared
@@ -122,11 +122,8 @@ def _brokers(work: Path, options: Options) -> Iterator[Sequence[Target]]:
         port, pid = options.running
         yield [RunningProcess(f"process {pid}", port, pid)]
     elif options.alone:
-        broker = start_klog(work / "klog", _CONFIG, checkout=options.checkout)
-        try:
-            yield [broker]
-        finally:
-            broker.stop()
+        with klog_alone(work, _CONFIG, checkout=options.checkout) as brokers:
+            yield brokers
     else:
         with both(work, _CONFIG) as brokers:
             yield brokers

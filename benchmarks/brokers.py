@@ -149,5 +149,19 @@ def both(scratch: Path, config: Mapping[str, str | int] | None = None) -> Iterat
         yield [ours, peer]
 
 
+@contextmanager
+def klog_alone(
+    scratch: Path, config: Mapping[str, str | int] | None = None, *, checkout: bool = False
+) -> Iterator[list[RunningBroker]]:
+    """klog without Kafka, started on an empty directory, stopped and removed at the end."""
+    work = scratch / "brokers"
+    shutil.rmtree(work, ignore_errors=True)
+    with ExitStack() as closing:
+        closing.callback(shutil.rmtree, work, ignore_errors=True)
+        ours = start_klog(work / "klog", config, checkout=checkout)
+        closing.callback(ours.stop)
+        yield [ours]
+
+
 def mib(size_bytes: float) -> str:
     return f"{size_bytes / MIB:.0f} MiB"

@@ -5,10 +5,13 @@ klog's commands, Kafka's tools as their scripts start them, and the plain limits
 
 from __future__ import annotations
 
+import functools
+import os
 import sys
 from pathlib import Path
 
 from benchmarks.measure import Contestant
+from benchmarks.package import require_compiled
 from tests.peers import KafkaPeer
 from tests.peers.kafka import DUMP_TOOL
 
@@ -19,6 +22,12 @@ _KLOG = Path(sys.executable).with_name("klog")
 def klog(*args: str) -> Contestant:
     """A klog command, from the environment that runs the benchmarks."""
     return Contestant(f"klog {args[0]}", (str(_KLOG), *args))
+
+
+@functools.cache
+def require_kernel() -> None:
+    """Raises BenchmarkError if the klog of this environment runs on its pure-Python twins."""
+    require_compiled((str(_KLOG), "--version"), os.environ, broker=False)
 
 
 def kafka_dump(file: Path, *flags: str) -> Contestant:

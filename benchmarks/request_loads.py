@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,21 +99,33 @@ class Programs:
         self.client = _compiled(scratch, "ready_frames")
         self.no_broker = _compiled(scratch, "no_broker")
 
+    def client_command(
+        self, port: int, load: Load, ready: Prepared, *, seconds: float, requests_most: int
+    ) -> list[str]:
+        """The client, to be started: it ends after so many seconds or requests."""
+        numbers = (port, load.connections, load.in_flight, seconds, requests_most, ready.expected.least_bytes)
+        errors_at = ",".join(map(str, ready.expected.errors_at))
+        checks = (str(int(ready.expected.offsets_rise)), errors_at)
+        return [str(self.client), *map(str, numbers), *checks, str(ready.frames)]
+
     def run_client(
         self, port: int, load: Load, ready: Prepared, *, seconds: float, cpu_s: Callable[[], float]
     ) -> Measured:
         """Puts one load on whatever listens at the port; `cpu_s` says how much CPU that has used so far."""
         most = _WRITTEN_BYTES_MOST // load.payload_bytes if load.kind == "produce" else 1 << 40
-        numbers = (port, load.connections, load.in_flight, seconds, most, ready.expected.least_bytes)
-        errors_at = ",".join(map(str, ready.expected.errors_at))
-        command = [str(self.client), *map(str, numbers), str(int(ready.expected.offsets_rise)), errors_at]
+        command = self.client_command(port, load, ready, seconds=seconds, requests_most=most)
         before_s = cpu_s()
-        done = subprocess.run([*command, str(ready.frames)], capture_output=True, check=False)
+        found = self.run(command)
         used_s = cpu_s() - before_s
+        return Measured(int(found["requests"]), found["seconds"], used_s, found["cpu_s"])
+
+    def run(self, command: Sequence[str]) -> dict[str, float]:
+        """What the client prints. Raises WrongAnswerError if it found a wrong answer."""
+        done = subprocess.run(command, capture_output=True, check=False)
         if done.returncode != 0:
             raise WrongAnswerError(done.stderr.decode().strip())
-        found = json.loads(done.stdout)
-        return Measured(found["requests"], found["seconds"], used_s, found["cpu_s"])
+        figures: dict[str, float] = json.loads(done.stdout)
+        return figures
 
     def run_floor(self, load: Load, ready: Prepared, *, seconds: float) -> Measured:
         """The same requests on a program that only receives, writes or sends the bytes."""

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.contestants import KAFKA
+from benchmarks.contestants import KAFKA, require_kernel
 from benchmarks.measure import MIB, BenchmarkError
 from benchmarks.suite import SUITE, Bench
 from tests.peers import PeerUnavailableError
@@ -29,7 +29,7 @@ def main() -> int:
         "--scratch", type=Path, help="keep generated files here (default: a temporary directory)"
     )
     parser.add_argument("--mib", type=int, default=256, help="size of the segment in MiB (default 256)")
-    requests = parser.add_argument_group("broker-requests only")
+    requests = parser.add_argument_group("broker-requests (--klog-only: broker-cold too)")
     requests.add_argument("--loads", nargs="+", default=(), metavar="LOAD", help="these, or beginning so")
     requests.add_argument("--seconds", type=float, default=3.0, help="of one run of a load (default 3)")
     requests.add_argument("--klog-only", action="store_true", help="without Kafka")
@@ -71,6 +71,7 @@ def run_all(names: list[str], bench: Bench) -> int:
     failed = 0
     for name in names:
         try:
+            require_kernel()
             print(f"\n{name}: {SUITE[name](bench)}", flush=True)
         except BenchmarkError as error:
             failed = 1

@@ -264,6 +264,19 @@ def broker_requests(bench: Bench) -> str:
     return compare(bench.scratch, bench.rounds, Options(**bench.request_options))
 
 
+def broker_cold(bench: Bench) -> str:
+    """Small requests beside a consumer whose log is not in the page cache."""
+    # Here, for the process that measures the others must stay small.
+    from benchmarks.broker_cold import cold  # noqa: PLC0415
+
+    return cold(
+        bench.scratch,
+        bench.rounds,
+        bench.large_segment_bytes,
+        klog_only=bool(bench.request_options.get("klog_only")),
+    )
+
+
 _BROKERS = ("start", "throughput", "latency", "connections", "small", "partitions")
 
 SUITE: dict[str, Callable[[Bench], str]] = {
@@ -285,4 +298,5 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "export-spark-slots": spark_scaling,
     **{f"broker-{name}": _of_brokers(name) for name in _BROKERS},
     "broker-requests": broker_requests,
+    "broker-cold": broker_cold,
 }

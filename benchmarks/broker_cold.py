@@ -1,0 +1,233 @@
+"""How long small requests take beside a consumer that reads what is no longer in the page cache.
+
+A log is written and its pages are dropped from the page cache (`posix_fadvise`). Then a consumer reads it
+from its start, while other clients produce small records. A broker that reads from the disk in the thread
+that serves the connections of others makes these wait.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import socket
+import statistics
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.brokers import RunningBroker, both, klog_alone
+from benchmarks.measure import MIB, BenchmarkError, judge
+from benchmarks.request_frames import (
+    Admin,
+    batch_of,
+    fetch_answer,
+    fetch_frame,
+    produce_answer,
+    produce_frame,
+)
+from benchmarks.request_loads import Load, Prepared, Programs
+
+_TOPIC = "cold"
+_SMALL_TOPIC = "small"
+_SMALL_BATCH_BYTES = 200
+_SMALL_PER_S = 2000
+_SMALL_CONNECTIONS = 8
+_ALONE_S = 2.0
+_SEGMENT_BYTES = 256 * MIB
+_BATCH_BYTES = 512 * 1024
+_FETCH_BYTES = MIB
+_CONSUMER = Load("cold", "a consumer that catches up", "fetch", _FETCH_BYTES, 1, 1)
+_CONSUMER_S = 600
+# A log counts as dropped from the page cache if the broker reads this share of it from the disk.
+_LEAST_SHARE_FROM_DISK = 0.9
+
+_CASES = {
+    "alone": "alone",
+    "cached": "beside a consumer of cached pages",
+    "cold": "beside one of dropped pages",
+}
+
+
+@dataclass(frozen=True)
+class _Latencies:
+    """Of small requests, in ms; and how fast the consumer beside them was."""
+
+    p50: float
+    p99: float
+    most: float
+    consumed_mib_s: float = 0.0
+
+
+def cold(scratch: Path, rounds: int, log_bytes: int, *, klog_only: bool = False) -> str:
+    """The latency of small requests alone, beside a consumer of cached and of dropped pages."""
+    _require_disk(scratch)
+    found: dict[str, list[list[_Latencies]]] = {}
+    with klog_alone(scratch) if klog_only else both(scratch) as brokers:
+        programs = Programs(scratch)
+        ready = [_filled(broker, log_bytes, scratch) for broker in brokers]
+        for case in _CASES:
+            found[case] = [[] for _ in brokers]
+        for number in range(rounds + 1):
+            for case, taken in found.items():
+                for broker, fetches, runs in zip(brokers, ready, taken, strict=True):
+                    latencies = _beside(case, broker, programs, fetches, log_bytes)
+                    if number:
+                        runs.append(latencies)
+    lines = [f"small produce requests, {_SMALL_PER_S} a second (medians of {rounds})"]
+    for case, title in _CASES.items():
+        lines.append(f"  {title}")
+        lines += _described(case, [broker.name for broker in brokers], list(map(_medians, found[case])))
+    return "\n".join(lines)
+
+
+def _described(case: str, names: list[str], values: list[_Latencies]) -> list[str]:
+    def each(form: Callable[[_Latencies], str]) -> str:
+        return ", ".join(f"{name} {form(value)}" for name, value in zip(names, values, strict=True))
+
+    ratio = values[0].p99 / values[-1].p99
+    verdict = f": {ratio:.2f} {judge(ratio, 1)}" if len(values) == 2 else ""
+    lines = [
+        "    p99: " + each(lambda value: f"{value.p99:.2f} ms") + verdict,
+        "    p50: " + each(lambda value: f"{value.p50:.2f} ms"),
+        "    longest: " + each(lambda value: f"{value.most:.1f} ms"),
+    ]
+    if case != "alone":
+        lines.append("    the consumer: " + each(lambda value: f"{value.consumed_mib_s:.0f} MiB/s"))
+    return lines
+
+
+def _medians(runs: list[_Latencies]) -> _Latencies:
+    names = ("p50", "p99", "most", "consumed_mib_s")
+    return _Latencies(*(statistics.median(getattr(run, name) for run in runs) for name in names))
+
+
+def _require_disk(scratch: Path) -> None:
+    kind = subprocess.run(
+        ["stat", "-f", "-c", "%T", str(scratch)], capture_output=True, text=True, check=True
+    )
+    if kind.stdout.strip() in ("tmpfs", "ramfs"):
+        raise BenchmarkError(f"{scratch} is in memory; choose a directory on a disk with --scratch")
+
+
+def _filled(broker: RunningBroker, log_bytes: int, scratch: Path) -> Prepared:
+    """Writes the log; the requests that read all of it, in order."""
+    batch = batch_of(_BATCH_BYTES)
+    records = int.from_bytes(batch[57:61], "big")
+    admin = Admin(broker.port)
+    admin.create(_TOPIC, {"segment.bytes": str(_SEGMENT_BYTES)})
+    admin.create(_SMALL_TOPIC, {})
+    fill = produce_frame(_TOPIC, batch)
+    for _ in range(log_bytes // len(batch)):
+        admin.send(fill, produce_answer(_TOPIC))
+    admin.send(produce_frame(_SMALL_TOPIC, batch_of(_SMALL_BATCH_BYTES)), produce_answer(_SMALL_TOPIC))
+    admin.close()
+    batches = _FETCH_BYTES // len(batch)
+    firsts = range(0, log_bytes // len(batch), batches)
+    frames = scratch / f"{broker.name}.frames"
+    frames.write_bytes(b"".join(fetch_frame(_TOPIC, first * records, _FETCH_BYTES) for first in firsts))
+    return Prepared(frames, fetch_answer(_TOPIC, 1), 0)
+
+
+def _beside(
+    case: str, broker: RunningBroker, programs: Programs, ready: Prepared, log_bytes: int
+) -> _Latencies:
+    if case == "alone":
+        until_s = time.perf_counter() + _ALONE_S
+        return _small_requests(broker.port, lambda: time.perf_counter() < until_s)
+    if case == "cold":
+        _drop_pages(broker.logs / f"{_TOPIC}-0")
+    before_bytes = _read_from_disk_bytes(broker.pid)
+    most = log_bytes // _FETCH_BYTES
+    command = programs.client_command(broker.port, _CONSUMER, ready, seconds=_CONSUMER_S, requests_most=most)
+    consumer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    latencies = _small_requests(broker.port, lambda: consumer.poll() is None)
+    said, complaint = consumer.communicate()
+    if consumer.returncode != 0:
+        raise BenchmarkError(f"the consumer of {broker.name}: {complaint.decode().strip()}")
+    if (
+        case == "cold"
+        and _read_from_disk_bytes(broker.pid) - before_bytes < _LEAST_SHARE_FROM_DISK * log_bytes
+    ):
+        raise BenchmarkError("the log was still in the page cache")
+    seconds = json.loads(said)["seconds"]
+    return _Latencies(latencies.p50, latencies.p99, latencies.most, log_bytes / MIB / seconds)
+
+
+def _drop_pages(partition: Path) -> None:
+    for path in partition.glob("*.log"):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)  # Only pages that are on the disk can be dropped.
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)
+
+
+def _read_from_disk_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/io").read_text().splitlines():
+        if line.startswith("read_bytes:"):
+            return int(line.split()[1])
+    raise BenchmarkError("this system does not say what a process reads from the disk")
+
+
+@dataclass
+class _Client:
+    """A connection of small requests: when each that has no answer yet was due, and what was received."""
+
+    sock: socket.socket
+    due_s: deque[float] = field(default_factory=deque)
+    received: bytearray = field(default_factory=bytearray)
+
+    def answered(self) -> int:
+        """Reads what is there; how many answers are complete now."""
+        self.received += self.sock.recv(65536)
+        count = 0
+        while len(self.received) >= 4:
+            size = 4 + int.from_bytes(self.received[:4], "big")
+            if len(self.received) < size:
+                break
+            if any(
+                self.received[at] or self.received[at + 1] for at in produce_answer(_SMALL_TOPIC).errors_at
+            ):
+                raise BenchmarkError("a small request is answered with an error")
+            del self.received[:size]
+            count += 1
+        return count
+
+
+def _small_requests(port: int, goes_on: Callable[[], bool]) -> _Latencies:
+    """Requests at a steady rate on several connections in turn, whether earlier ones are answered or not.
+
+    A latency counts from the time at which the request was due: one that waits makes those behind it late.
+    """
+    frame = produce_frame(_SMALL_TOPIC, batch_of(_SMALL_BATCH_BYTES))
+    selector = selectors.SelectSelector()  # epoll waits for whole milliseconds
+    clients = [_Client(socket.create_connection(("127.0.0.1", port))) for _ in range(_SMALL_CONNECTIONS)]
+    for client in clients:
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        selector.register(client.sock, selectors.EVENT_READ, client)
+    taken_ms: list[float] = []
+    start_s, sent, running = time.perf_counter(), 0, True
+    while running or any(client.due_s for client in clients):
+        next_s = start_s + sent / _SMALL_PER_S
+        now_s = time.perf_counter()
+        if running and now_s >= next_s:
+            client = clients[sent % len(clients)]
+            client.due_s.append(next_s)
+            client.sock.sendall(frame)
+            sent += 1
+            running = sent % 16 != 0 or goes_on()
+        timeout_s = max(0.0, next_s - now_s) if running else None
+        for key, _ in selector.select(timeout_s):
+            client = key.data
+            answered_s = time.perf_counter()
+            taken_ms += [(answered_s - client.due_s.popleft()) * 1000 for _ in range(client.answered())]
+    for client in clients:
+        client.sock.close()
+    selector.close()
+    taken_ms.sort()
+    return _Latencies(taken_ms[len(taken_ms) // 2], taken_ms[int(len(taken_ms) * 0.99)], taken_ms[-1])
