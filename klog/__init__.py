@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from klog.formats.names import TopicPartition
     from klog.storage.partition import LogDirectory, PartitionDirectory
     from klog.storage.partition import open_path as open  # noqa: A004 (klog.open, as gzip.open)
-    from klog.storage.segment import DamagedDataWarning, Segment
+    from klog.storage.read_bounds import DamagedDataWarning
+    from klog.storage.segment import Segment
     from klog.storage.values import Batch, Header, Record, TimestampType
 
     __version__: str
@@ -43,7 +44,7 @@ _HOMES = {
     "Batch": "klog.storage.values",
     "CompressionError": "klog.formats.errors",
     "CorruptRecordError": "klog.formats.errors",
-    "DamagedDataWarning": "klog.storage.segment",
+    "DamagedDataWarning": "klog.storage.read_bounds",
     "DecompressionLimitError": "klog.formats.errors",
     "FormatError": "klog.formats.errors",
     "Header": "klog.storage.values",

@@ -1,15 +1,14 @@
 """Partition directories and log directories as values of the library: what is in them, in Kafka's order.
 
-Which files belong together is Kafka's grammar of names (`klog.formats.names`); what a replica's files say
-is read when it is asked for and at each time anew, for the directory may be a running broker's. Nothing
-here is changed; recovery and rebuilding have modules of their own.
+Kafka's rules for names (`klog.formats.names`) say which files belong together. Files are read at each access,
+because a running broker may change them. This module changes no file; recovery and rebuilding are elsewhere.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Unpack
 
 from klog.formats import clean_shutdown, meta_properties, partition_metadata
 from klog.formats.checkpoints import EpochEntry
@@ -20,7 +19,7 @@ from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, FileState, TopicPartition, parse_directory
 from klog.storage.checkpoint_files import read_leader_epochs, read_offsets, read_parsed
 from klog.storage.files import open_for_reading
-from klog.storage.reader import OnProblem
+from klog.storage.read_bounds import BatchKeywords, RecordKeywords, read_bounds
 from klog.storage.segment import Segment
 from klog.storage.select import Bounds
 from klog.storage.values import Batch, Record
@@ -29,15 +28,14 @@ from klog.storage.walk import KafkaFile, files_of, partition_directories, partit
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Parsed = TypeVar("_Parsed")
 _PAST_EVERY_OFFSET = 2**63 - 1
 
 
 class PartitionDirectory:
-    """The files of one replica. `topic`, `partition` and `state` come from the directory's name (None: it
-    says nothing).
+    """The files of one replica.
 
-    Reading methods take the arguments of `Segment`'s and go through all segments in order.
+    `topic`, `partition` and `state` come from the name of the directory; they are None if it is not a
+    partition's name. Reading methods take the arguments of those of `Segment` and read all segments in order.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class PartitionDirectory:
 
     @property
     def segments(self) -> list[Segment]:
-        """The live segments by base offset (files that are being swapped or deleted are none)."""
+        """The segments by base offset, without files that are being swapped in or deleted."""
         return [
             Segment(file.path, max_decompressed_bytes=self.max_decompressed_bytes)
             for file in self.files()
@@ -71,7 +69,7 @@ class PartitionDirectory:
 
     @property
     def snapshot_offsets(self) -> list[int]:
-        """Offsets up to which (exclusive) there is a producer snapshot, ascending."""
+        """Offsets of the producer snapshots, ascending. A snapshot covers the log before its offset."""
         return [
             file.base_offset
             for file in self.files()
@@ -82,13 +80,12 @@ class PartitionDirectory:
 
     @property
     def leader_epochs(self) -> tuple[EpochEntry, ...]:
-        """(epoch, start offset) of each leader, ascending; empty where there is no such file."""
+        """(epoch, start offset) of each leader, ascending; empty if there is no such file."""
         return read_leader_epochs(self.path)
 
     @property
     def topic_id(self) -> str | None:
-        """The topic's id in Kafka's text form (22 characters); None where there is no
-        `partition.metadata`."""
+        """The topic's id in Kafka's text form (22 characters); None if there is no `partition.metadata`."""
         path = os.path.join(self.path, FileKind.PARTITION_METADATA)
         if not os.path.exists(path):
             return None
@@ -96,8 +93,7 @@ class PartitionDirectory:
 
     @property
     def log_start_offset(self) -> int:
-        """First offset that consumers may read: the log directory's checkpoint, or the first segment's
-        base."""
+        """First offset that consumers may read, from the log directory's checkpoint or the first segment."""
         bases = [segment.base_offset for segment in self.segments if segment.base_offset is not None]
         first = min(bases, default=0)
         path = os.path.join(os.path.dirname(os.path.abspath(self.path)), FileKind.LOG_START_CHECKPOINT)
@@ -108,7 +104,7 @@ class PartitionDirectory:
 
     @property
     def log_end_offset(self) -> int:
-        """The offset that the next record would get, by the last batch that is whole."""
+        """The offset that the next record would get: one after the last whole batch."""
         segments = self.segments
         if not segments:
             return self.log_start_offset
@@ -116,104 +112,54 @@ class PartitionDirectory:
         end = last.base_offset or 0
         bounds = Bounds(first_offset=_PAST_EVERY_OFFSET)
         with open_for_reading(last.path) as file:
-            # What follows the last whole batch is no part of the log yet, so it is no problem here.
-            reader = last.reader(file, bounds=bounds, verify=False, on_problem=_pass_over_tail)
+            # Bytes after the last whole batch are not part of the log yet, so they are not a problem.
+            reader = last.reader(file, bounds=bounds, verify=False, on_problem=_ignore_damage)
             for _ in reader.chunks():
                 if len(reader.batches):
                     end = reader.batches.last_offset[-1] + 1
         return end
 
-    def batches(
-        self,
-        *,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        since_ms: int | None = None,
-        on_problem: OnProblem | None = None,
-        strict: bool = False,
-    ) -> Iterator[Batch]:
-        """The batches of all segments in order; arguments as of `Segment.batches`."""
-        for segment in self._between(start_offset, end_offset):
-            yield from segment.batches(
-                start_offset=start_offset,
-                end_offset=end_offset,
-                since_ms=since_ms,
-                on_problem=on_problem,
-                strict=strict,
-            )
+    def batches(self, **keywords: Unpack[BatchKeywords]) -> Iterator[Batch]:
+        """The batches of all segments in order; keywords as of `Segment.batches`."""
+        for segment in self._segments_within(**keywords):
+            yield from segment.batches(**keywords)
 
-    def records(
-        self,
-        *,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        verify: bool = True,
-        on_problem: OnProblem | None = None,
-        strict: bool = False,
-    ) -> Iterator[Record]:
-        """The records of all segments in order; arguments as of `Segment.records`.
+    def records(self, **keywords: Unpack[RecordKeywords]) -> Iterator[Record]:
+        """The records of all segments in order; keywords as of `Segment.records`.
 
-        What is on disk comes: also control records, and records below the log start offset.
+        Everything on disk comes, also control records and records below the log start offset.
         """
-        for segment in self._between(start_offset, end_offset):
-            yield from segment.records(
-                start_offset=start_offset,
-                end_offset=end_offset,
-                since_ms=since_ms,
-                until_ms=until_ms,
-                verify=verify,
-                on_problem=on_problem,
-                strict=strict,
-            )
+        for segment in self._segments_within(**keywords):
+            yield from segment.records(**keywords)
 
     def arrow_batches(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        verify: bool = True,
-        on_problem: OnProblem | None = None,
-        strict: bool = False,
+        self, columns: Sequence[str] | None = None, **keywords: Unpack[RecordKeywords]
     ) -> Iterator[pa.RecordBatch]:
         """The records as Arrow record batches, none across two segments; as `Segment.arrow_batches`."""
-        for segment in self._between(start_offset, end_offset):
-            yield from segment.arrow_batches(
-                columns,
-                start_offset=start_offset,
-                end_offset=end_offset,
-                since_ms=since_ms,
-                until_ms=until_ms,
-                verify=verify,
-                on_problem=on_problem,
-                strict=strict,
-            )
+        for segment in self._segments_within(**keywords):
+            yield from segment.arrow_batches(columns, **keywords)
 
     def first_offset_at(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record that is `timestamp_ms` old or younger, None where there
-        is none.
+        """(offset, timestamp) of the first record with at least that timestamp; None if there is none.
 
-        Kafka's answer to ListOffsets: below the log start offset nothing counts, control records do.
+        As in Kafka's ListOffsets, records below the log start offset do not count, control records do.
         """
         start = self.log_start_offset
-        for segment in self._between(start, None):
+        for segment in self._segments_within(start_offset=start):
             for record in segment.records(start_offset=start, since_ms=timestamp_ms):
                 return record.offset, record.timestamp_ms
         return None
 
-    def _between(self, start_offset: int | None, end_offset: int | None) -> Iterator[Segment]:
-        """The segments that may hold such offsets, by their names and their neighbours' names."""
+    def _segments_within(self, **keywords: Unpack[RecordKeywords]) -> Iterator[Segment]:
+        """The segments that may hold records within the offsets, by the base offsets in their names."""
+        bounds = read_bounds(**keywords).bounds
         segments = self.segments
         for number, segment in enumerate(segments):
             base = segment.base_offset
             following = segments[number + 1].base_offset if number + 1 < len(segments) else None
-            if start_offset is not None and following is not None and following <= start_offset:
+            if bounds.first_offset is not None and following is not None and following <= bounds.first_offset:
                 continue
-            if end_offset is not None and base is not None and base >= end_offset:
+            if bounds.last_offset is not None and base is not None and base > bounds.last_offset:
                 return
             yield segment
 
@@ -233,31 +179,30 @@ class LogDirectory:
 
     @property
     def partitions(self) -> list[PartitionDirectory]:
-        """All partition directories by topic and number; deleted, future and stray ones too (see their
-        `state`)."""
+        """All partition directories by topic and number; `state` tells deleted, future and stray ones."""
         return [
             PartitionDirectory(path, max_decompressed_bytes=self.max_decompressed_bytes)
             for path in partition_directories(self.path)
         ]
 
     def partition(self, topic: str, partition: int) -> PartitionDirectory:
-        """The current replica of one partition. Raises `StorageError` where there is none."""
+        """The current replica of one partition. Raises `StorageError` if there is none."""
         path = os.path.join(self.path, str(TopicPartition(topic, partition)))
         return PartitionDirectory(path, max_decompressed_bytes=self.max_decompressed_bytes)
 
     @property
     def recovery_points(self) -> dict[TopicPartition, int]:
-        """First offset not known to be flushed, per partition."""
+        """The first offset that is not known to be flushed, by partition."""
         return self._checkpoint(FileKind.RECOVERY_POINT_CHECKPOINT)
 
     @property
     def log_start_offsets(self) -> dict[TopicPartition, int]:
-        """Log start offset, of the partitions whose first segment starts below it."""
+        """Log start offset of the partitions whose first segment starts below it."""
         return self._checkpoint(FileKind.LOG_START_CHECKPOINT)
 
     @property
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """High watermark per partition."""
+        """High watermark by partition."""
         return self._checkpoint(FileKind.REPLICATION_CHECKPOINT)
 
     @property
@@ -267,22 +212,21 @@ class LogDirectory:
 
     @property
     def meta_properties(self) -> MetaProperties | None:
-        """Whose log directory it is; None where there is no `meta.properties`."""
+        """The broker and the cluster that own the directory; None if there is no `meta.properties`."""
         path = os.path.join(self.path, FileKind.META_PROPERTIES)
         return read_parsed(path, meta_properties.parse) if os.path.exists(path) else None
 
     @property
     def clean_shutdown(self) -> CleanShutdown | None:
-        """The marker of a clean stop; None where there is none (the broker runs, or died)."""
+        """The marker of a clean stop; None if there is none (the broker runs, or was killed)."""
         path = os.path.join(self.path, FileKind.CLEAN_SHUTDOWN)
         return read_parsed(path, clean_shutdown.parse) if os.path.exists(path) else None
 
     def _checkpoint(self, kind: FileKind) -> dict[TopicPartition, int]:
-        path = os.path.join(self.path, kind)
-        return read_offsets(path)
+        return read_offsets(os.path.join(self.path, kind))
 
 
-def _pass_over_tail(problem: KlogError) -> None:
+def _ignore_damage(problem: KlogError) -> None:
     if isinstance(problem, StorageError):
         raise problem
 
@@ -292,13 +236,13 @@ def open_path(
 ) -> Segment | PartitionDirectory | LogDirectory:
     """What is at `path`: a segment, a partition directory or a log directory.
 
-    `max_decompressed_bytes` bounds what one compressed batch may grow to. Raises `StorageError` where there
-    is nothing that can be read.
+    `max_decompressed_bytes` limits the decompressed size of one batch. Raises `StorageError` if the path
+    cannot be read, or is a directory without Kafka's files.
     """
     name = os.fspath(path)
     if not os.path.isdir(name):
         return Segment(name, max_decompressed_bytes=max_decompressed_bytes)
-    # A log directory may be called kafka-1, like a partition: what is in it decides.
+    # The contents decide: a log directory may have a name like a partition's (kafka-1).
     children = partition_directories(name)
     kinds = {file.kind for file in files_of(name)}
     if (

@@ -1,24 +1,24 @@
-"""A segment as a value of the library: open it by path, iterate its batches or records, or get Arrow.
+"""A segment as a value of the library: open it by path, then iterate its batches or records, or get Arrow.
 
-Everything is read lazily and in one pass, through `klog.storage.reader`; offset and time bounds go through
-the segment's indexes. A segment holds no open file: each iteration opens it and closes it at its end, so a
-segment can be read by several threads, and a file that grows is read as it is then.
+Reading is lazy and takes one pass, through `klog.storage.reader`. Offset and time bounds use the indexes of
+the segment. A segment holds no open file: each iteration opens the file and closes it at its end. So several
+threads can read one segment, and an iteration reads what the file holds at that time.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, Unpack
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
-from klog.formats.errors import KlogError, StorageError
+from klog.formats.errors import StorageError
 from klog.storage.files import open_for_reading, read_exactly, size_bytes
+from klog.storage.read_bounds import BatchKeywords, ReadBounds, RecordKeywords, read_bounds
 from klog.storage.reader import OnProblem, SegmentReader, raise_problem
 from klog.storage.select import Bounds
 from klog.storage.values import Batch, Header, Record, batch_of_row
@@ -28,29 +28,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class DamagedDataWarning(UserWarning):
-    """Something in a file could not be read and was passed over; the message says what and where."""
-
-
-def warn_of_problem(problem: KlogError) -> None:
-    """The `on_problem` of readers that were given none: nothing is passed over in silence."""
-    warnings.warn(str(problem), DamagedDataWarning, stacklevel=3)
-
-
-def problem_handler(on_problem: OnProblem | None, strict: bool) -> OnProblem:
-    """What reading does about problems: raise them (`strict`), tell `on_problem`, or warn."""
-    if strict:
-        return raise_problem
-    return warn_of_problem if on_problem is None else on_problem
-
-
 class Segment:
-    """One `.log` file, or a gzipped copy of one. Opening it reads nothing yet.
+    """One `.log` file, or a gzipped copy of one.
 
-    `base_offset`, `topic` and `partition` come from the names of the file and its directory (None where
-    those say nothing). All reading methods take `on_problem`, called with each `KlogError` that was met and
-    read past, or `strict=True` to have the first one raised; with neither, problems become
-    `DamagedDataWarning`s.
+    `base_offset`, `topic` and `partition` come from the names of the file and its directory; they are None if
+    the names do not say them. Raises `StorageError` if the file cannot be opened.
     """
 
     def __init__(
@@ -63,116 +45,46 @@ class Segment:
         self.topic = None if known is None else known.topic
         self.partition = None if known is None else known.partition
         with open_for_reading(self.path):
-            pass  # whoever opens a segment wants to hear at once that it cannot be read
+            pass  # a file that cannot be read is reported now, not at the first iteration
 
     def __repr__(self) -> str:
         return f"<Segment {self.path}>"
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the file now (of a gzipped copy: compressed). Raises `StorageError`."""
+        """Bytes of the file now; of a gzipped copy, its compressed bytes. Raises `StorageError`."""
         return size_bytes(self.path)
 
-    def batches(
-        self,
-        *,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        since_ms: int | None = None,
-        on_problem: OnProblem | None = None,
-        strict: bool = False,
-    ) -> Iterator[Batch]:
-        """The batches in file order, by their headers alone: no record is decoded, no checksum computed.
+    def batches(self, **keywords: Unpack[BatchKeywords]) -> Iterator[Batch]:
+        """The batches in file order, from their headers: records are not decoded, checksums not computed.
 
-        Restricted to those that may hold offsets from `start_offset` to before `end_offset`, or timestamps
-        from `since_ms` (ms since the epoch) on. Raises `StorageError`, and with `strict` any `KlogError`.
+        `BatchKeywords` describes the keywords. Raises `StorageError`; with `strict` any `KlogError`.
         """
-        bounds = _bounds(start_offset, end_offset, since_ms, None)
-        on_problem = problem_handler(on_problem, strict)
-        with open_for_reading(self.path) as file:
-            reader = self.reader(file, bounds=bounds, verify=False, on_problem=on_problem)
-            for _ in reader.chunks():
-                for row in range(len(reader.batches)):
-                    if bounds.may_hold(reader.batches, row):
-                        yield self._batch(reader.batches, row)
+        return self._batches(read_bounds(**keywords, verify=False))
 
-    def records(
-        self,
-        *,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        verify: bool = True,
-        on_problem: OnProblem | None = None,
-        strict: bool = False,
-    ) -> Iterator[Record]:
+    def records(self, **keywords: Unpack[RecordKeywords]) -> Iterator[Record]:
         """The records in file order, control records included.
 
-        `start_offset` and `since_ms` are inclusive, `end_offset` and `until_ms` exclusive (ms since the
-        epoch). `verify` checks checksums and the order of offsets. Raises `StorageError`, and with `strict`
-        any `KlogError`.
+        `RecordKeywords` describes the keywords. Raises `StorageError`; with `strict` any `KlogError`.
         """
-        bounds = _bounds(start_offset, end_offset, since_ms, until_ms)
-        on_problem = problem_handler(on_problem, strict)
-        with open_for_reading(self.path) as file:
-            reader = self.reader(file, bounds=bounds, verify=verify, on_problem=on_problem)
-            for payload in reader.runs():
-                yield from self._values(payload, reader.batches, reader.records)
+        return self._records(read_bounds(**keywords))
 
     def arrow_batches(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        verify: bool = True,
-        on_problem: OnProblem | None = None,
-        strict: bool = False,
+        self, columns: Sequence[str] | None = None, **keywords: Unpack[RecordKeywords]
     ) -> Iterator[pa.RecordBatch]:
         """The records as Arrow record batches of about 1 MiB; `columns` as in `klog.formats.arrow.COLUMNS`.
 
-        The other arguments are those of `records`. Raises `UsageError` for an unknown column.
+        The keywords are those of `records`. Raises `UsageError` for an unknown column.
         """
-        from klog.formats.arrow import ARROW_BATCH_BYTES, DEFAULT_COLUMNS, ArrowBuilder
+        return self._arrow_batches(columns, read_bounds(**keywords))
 
-        builder = ArrowBuilder(DEFAULT_COLUMNS if columns is None else columns)
-        bounds = _bounds(start_offset, end_offset, since_ms, until_ms)
-        on_problem = problem_handler(on_problem, strict)
-        with open_for_reading(self.path) as file:
-            reader = self.reader(file, bounds=bounds, verify=verify, on_problem=on_problem)
-            decoded = ((payload, reader.batches, reader.records) for payload in reader.runs())
-            yield from builder.batches_of(decoded, ARROW_BATCH_BYTES)
-
-    def to_arrow(
-        self,
-        columns: Sequence[str] | None = None,
-        *,
-        start_offset: int | None = None,
-        end_offset: int | None = None,
-        since_ms: int | None = None,
-        until_ms: int | None = None,
-        verify: bool = True,
-        on_problem: OnProblem | None = None,
-        strict: bool = False,
-    ) -> pa.Table:
-        """All records (within the bounds) as one Arrow table; arguments as of `arrow_batches`."""
+    def to_arrow(self, columns: Sequence[str] | None = None, **keywords: Unpack[RecordKeywords]) -> pa.Table:
+        """All records within the bounds as one Arrow table; arguments as of `arrow_batches`."""
         import pyarrow as pa
 
         from klog.formats.arrow import DEFAULT_COLUMNS, schema
 
-        batches = self.arrow_batches(
-            columns,
-            start_offset=start_offset,
-            end_offset=end_offset,
-            since_ms=since_ms,
-            until_ms=until_ms,
-            verify=verify,
-            on_problem=on_problem,
-            strict=strict,
-        )
+        batches = self.arrow_batches(columns, **keywords)
         return pa.Table.from_batches(batches, schema(DEFAULT_COLUMNS if columns is None else columns))
 
     def reader(self, file: BinaryIO, *, bounds: Bounds, verify: bool, on_problem: OnProblem) -> SegmentReader:
@@ -186,6 +98,32 @@ class Segment:
             on_problem=on_problem,
             max_decompressed_bytes=self.max_decompressed_bytes,
         )
+
+    def _reader(self, file: BinaryIO, wanted: ReadBounds) -> SegmentReader:
+        return self.reader(file, bounds=wanted.bounds, verify=wanted.verify, on_problem=wanted.on_problem)
+
+    def _batches(self, wanted: ReadBounds) -> Iterator[Batch]:
+        with open_for_reading(self.path) as file:
+            reader = self._reader(file, wanted)
+            for _ in reader.chunks():
+                for row in range(len(reader.batches)):
+                    if wanted.bounds.may_hold(reader.batches, row):
+                        yield self._batch(reader.batches, row)
+
+    def _records(self, wanted: ReadBounds) -> Iterator[Record]:
+        with open_for_reading(self.path) as file:
+            reader = self._reader(file, wanted)
+            for payload in reader.runs():
+                yield from self._values(payload, reader.batches, reader.records)
+
+    def _arrow_batches(self, columns: Sequence[str] | None, wanted: ReadBounds) -> Iterator[pa.RecordBatch]:
+        from klog.formats.arrow import ARROW_BATCH_BYTES, DEFAULT_COLUMNS, ArrowBuilder
+
+        builder = ArrowBuilder(DEFAULT_COLUMNS if columns is None else columns)
+        with open_for_reading(self.path) as file:
+            reader = self._reader(file, wanted)
+            decoded = ((payload, reader.batches, reader.records) for payload in reader.runs())
+            yield from builder.batches_of(decoded, ARROW_BATCH_BYTES)
 
     def _batch(self, table: BatchTable, row: int) -> Batch:
         return batch_of_row(self.path, table, row, self._checks, self._decode)
@@ -213,7 +151,7 @@ class Segment:
             )
 
     def _read_batch(self, batch: Batch) -> tuple[bytes, BatchTable]:
-        """The bytes of one batch, read again, and its header."""
+        """The bytes and the header of one batch, read again."""
         table = BatchTable()
         with open_for_reading(self.path) as file:
             file.seek(batch.position_bytes)
@@ -236,12 +174,6 @@ class Segment:
             reader.batches = table
             for payload in reader.decode(data):
                 yield from self._values(payload, table, reader.records)
-
-
-def _bounds(
-    start_offset: int | None, end_offset: int | None, since_ms: int | None, until_ms: int | None
-) -> Bounds:
-    return Bounds(start_offset, None if end_offset is None else end_offset - 1, since_ms, until_ms)
 
 
 def _span(view: memoryview, start: int, size: int) -> bytes | None:
