@@ -23,23 +23,23 @@ from klog.controller.events import (
     TopicNodeChanged,
     TreeChanged,
     UncleanElectionEnabled,
-    Watched,
+    WatchedNode,
 )
 from klog.controller.observer import ControllerState
 from klog.metadata.control_requests import ControlRequest
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 
-_BY_NODE: Final[Mapping[Watched, ControllerState]] = MappingProxyType(
+_BY_NODE: Final[Mapping[WatchedNode, ControllerState]] = MappingProxyType(
     {
-        Watched.CONTROLLER: ControllerState.CONTROLLER_CHANGE,
-        Watched.BROKERS: ControllerState.BROKER_CHANGE,
-        Watched.TOPICS: ControllerState.TOPIC_CHANGE,
-        Watched.DELETE_TOPICS: ControllerState.TOPIC_DELETION,
-        Watched.LOG_DIR_EVENTS: ControllerState.LOG_DIR_CHANGE,
-        Watched.ISR_CHANGES: ControllerState.ISR_CHANGE,
-        Watched.PREFERRED_ELECTION: ControllerState.MANUAL_LEADER_BALANCE,
-        Watched.REASSIGN_PARTITIONS: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+        WatchedNode.CONTROLLER: ControllerState.CONTROLLER_CHANGE,
+        WatchedNode.BROKERS: ControllerState.BROKER_CHANGE,
+        WatchedNode.TOPICS: ControllerState.TOPIC_CHANGE,
+        WatchedNode.DELETE_TOPICS: ControllerState.TOPIC_DELETION,
+        WatchedNode.LOG_DIR_EVENTS: ControllerState.LOG_DIR_CHANGE,
+        WatchedNode.ISR_CHANGES: ControllerState.ISR_CHANGE,
+        WatchedNode.PREFERRED_ELECTION: ControllerState.MANUAL_LEADER_BALANCE,
+        WatchedNode.REASSIGN_PARTITIONS: ControllerState.ALTER_PARTITION_REASSIGNMENT,
     }
 )
 

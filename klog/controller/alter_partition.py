@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from klog.controller.machines import Machines
 from klog.controller.reassignments import Reassignments
+from klog.controller.state_machines import StateMachines
 from klog.formats.names import TopicPartition
 from klog.metadata.fenced_writes import update_partition_states
 from klog.metadata.values import (
@@ -49,9 +49,9 @@ def judge(
 class AlterPartitions:
     """Carries AlterPartition requests out."""
 
-    def __init__(self, machines: Machines, reassignments: Reassignments) -> None:
-        self._machines = machines
-        self._context = machines.context
+    def __init__(self, state_machines: StateMachines, reassignments: Reassignments) -> None:
+        self._state_machines = state_machines
+        self._context = state_machines.context
         self._reassignments = reassignments
 
     def alter(
@@ -79,25 +79,25 @@ class AlterPartitions:
             if topic is None:
                 results[asked] = ErrorCode.UNKNOWN_TOPIC_ID
                 continue
-            where = TopicPartition(topic, asked.partition)
-            ids[where] = asked
-            leadership = self._context.leadership.get(where)
+            partition = TopicPartition(topic, asked.partition)
+            ids[partition] = asked
+            leadership = self._context.leadership.get(partition)
             if leadership is None:
                 results[asked] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             current = leadership.leader_and_isr
             verdict = judge(current, state, self._context.is_alive, version)
             if verdict is None:
-                accepted[where] = state
+                accepted[partition] = state
             else:
                 results[asked] = current if verdict is ErrorCode.NONE else verdict
-        updates = update_partition_states(self._machines.fenced, accepted)
-        for where, state in updates.updated.items():
-            epoch = self._machines.fenced.reign.epoch
-            self._context.leadership[where] = LeaderIsrAndControllerEpoch(state, epoch)
-            results[ids[where]] = state
-        results |= {ids[where]: ErrorCode.INVALID_UPDATE_VERSION for where in updates.outdated}
-        results |= {ids[where]: ErrorCode.UNKNOWN_SERVER_ERROR for where in updates.failed}
-        self._machines.tell_all(list(ids))
+        updates = update_partition_states(self._state_machines.fenced, accepted)
+        for partition, state in updates.updated.items():
+            epoch = self._state_machines.fenced.epoch
+            self._context.leadership[partition] = LeaderIsrAndControllerEpoch(state, epoch)
+            results[ids[partition]] = state
+        results |= {ids[partition]: ErrorCode.INVALID_UPDATE_VERSION for partition in updates.outdated}
+        results |= {ids[partition]: ErrorCode.UNKNOWN_SERVER_ERROR for partition in updates.failed}
+        self._state_machines.send_update_metadata(list(ids))
         self._reassignments.isr_changed(list(updates.updated))
         return results

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 
+from klog.controller.broker_request_queue import BrokerRequestQueue
 from klog.controller.leader_selection import Strategy
-from klog.controller.machines import Machines
-from klog.controller.outbox import Outbox
 from klog.controller.reassignments import Reassignments
+from klog.controller.state_machines import StateMachines
 from klog.controller.states import PartitionState, Replica, ReplicaState
 from klog.controller.topic_deletion import TopicDeletion
 from klog.formats.names import TopicPartition
@@ -25,13 +25,17 @@ class BrokerChanges:
     """What follows from changes among the brokers."""
 
     def __init__(
-        self, machines: Machines, deletion: TopicDeletion, reassignments: Reassignments, outbox: Outbox
+        self,
+        state_machines: StateMachines,
+        deletion: TopicDeletion,
+        reassignments: Reassignments,
+        request_queue: BrokerRequestQueue,
     ) -> None:
-        self._machines = machines
-        self._context = machines.context
+        self._state_machines = state_machines
+        self._context = state_machines.context
         self._deletion = deletion
         self._reassignments = reassignments
-        self._outbox = outbox
+        self._request_queue = request_queue
 
     def brokers_changed(self, now: Mapping[int, BrokerRegistration]) -> list[int]:
         """Compares the registered brokers with those known; returns the ids that are new or came back.
@@ -43,7 +47,7 @@ class BrokerChanges:
         gone = [each for each in before if each not in now]
         new = [each for each in now if each not in before]
         for broker_id in (*bounced, *gone):
-            self._outbox.remove_broker(broker_id)
+            self._request_queue.remove_broker(broker_id)
             del self._context.brokers[broker_id]
         if bounced or gone:
             self._failed([*bounced, *gone])
@@ -51,22 +55,22 @@ class BrokerChanges:
         if started:
             for broker_id in started:
                 self._context.brokers[broker_id] = now[broker_id]
-                self._outbox.add_broker(now[broker_id])
+                self._request_queue.add_broker(now[broker_id])
             self._started(started)
         return started
 
     def _started(self, broker_ids: Collection[int]) -> None:
-        context, machines = self._context, self._machines
+        context, state_machines = self._context, self._state_machines
         for broker_id in broker_ids:
             context.offline_dirs.pop(broker_id, None)
-        machines.batch.add_update_metadata(set(context.brokers).difference(broker_ids))
-        machines.batch.send()
+        state_machines.batch.add_update_metadata(set(context.brokers).difference(broker_ids))
+        state_machines.batch.send()
         # The newcomers learn everything, before they are told what to hold.
-        machines.batch.add_update_metadata(broker_ids, list(context.leadership))
-        machines.batch.send()
+        state_machines.batch.add_update_metadata(broker_ids, list(context.leadership))
+        state_machines.batch.send()
         replicas = context.replicas_on(broker_ids)
-        machines.replicas.move(replicas, ReplicaState.ONLINE)
-        machines.partitions.elect_where_missing()
+        state_machines.replicas.move(replicas, ReplicaState.ONLINE)
+        state_machines.partitions.elect_missing_leaders()
         self._reassignments.resume_for(broker_ids)
         self._deletion.resume_for({each.partition.topic for each in replicas})
 
@@ -78,18 +82,18 @@ class BrokerChanges:
 
     def replicas_offline(self, replicas: Iterable[Replica]) -> None:
         """Their brokers or directories have gone: elects others, takes them out of ISRs."""
-        context, machines = self._context, self._machines
+        context, state_machines = self._context, self._state_machines
         kept: list[Replica] = []
         deleted: list[Replica] = []
         for replica in replicas:
             (deleted if replica.partition.topic in context.topics_to_delete else kept).append(replica)
-        machines.partitions.move(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
-        results = machines.partitions.elect_where_missing()
-        machines.replicas.move(kept, ReplicaState.OFFLINE)
+        state_machines.partitions.move(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
+        results = state_machines.partitions.elect_missing_leaders()
+        state_machines.replicas.move(kept, ReplicaState.OFFLINE)
         self._deletion.fail(deleted)
         if not kept and not any(isinstance(each, LeaderAndIsr) for each in results.values()):
             # Nothing else told the others that brokers have gone.
-            machines.tell_all()
+            state_machines.send_update_metadata()
 
     def broker_updated(self, broker: BrokerRegistration) -> None:
         """A registration was rewritten: everyone learns the new endpoints."""
@@ -97,24 +101,24 @@ class BrokerChanges:
         if known is not None and known.epoch == broker.epoch and known != broker:
             self._context.brokers[broker.broker_id] = broker
             if known.endpoints != broker.endpoints or known.rack != broker.rack:
-                self._machines.tell_all()
+                self._state_machines.send_update_metadata()
 
     def log_dirs_failed(self, broker_ids: Collection[int]) -> None:
         """Asks brokers about all their replicas; KAFKA_STORAGE_ERROR answers mark the offline ones."""
-        self._machines.replicas.move(self._context.replicas_on(broker_ids), ReplicaState.ONLINE)
+        self._state_machines.replicas.move(self._context.replicas_on(broker_ids), ReplicaState.ONLINE)
 
     def leader_and_isr_answered(self, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         """Which of a broker's replicas are on offline directories, and which are not (any more)."""
         before = self._context.offline_dirs.get(broker_id, set())
-        online = {where for where, error in errors.items() if error is ErrorCode.NONE}
-        offline = {where for where, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
+        online = {partition for partition, error in errors.items() if error is ErrorCode.NONE}
+        offline = {partition for partition, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
         now = (before - online) | offline
         if now:
             self._context.offline_dirs[broker_id] = now
         else:
             self._context.offline_dirs.pop(broker_id, None)
         if now - before:
-            self.replicas_offline([Replica(where, broker_id) for where in sorted(now - before)])
+            self.replicas_offline([Replica(partition, broker_id) for partition in sorted(now - before)])
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> set[TopicPartition] | ErrorCode:
         """Moves leaders off a broker that wants to stop; the partitions that it still leads."""
@@ -133,6 +137,8 @@ class BrokerChanges:
         ]
         led = [each for each in replicated if self._context.leader(each) == broker_id]
         followed = [each for each in replicated if self._context.leader(each) != broker_id]
-        self._machines.partitions.bring_online(led, Strategy.CONTROLLED_SHUTDOWN)
-        self._machines.replicas.move([Replica(each, broker_id) for each in followed], ReplicaState.OFFLINE)
+        self._state_machines.partitions.bring_online(led, Strategy.CONTROLLED_SHUTDOWN)
+        self._state_machines.replicas.move(
+            [Replica(each, broker_id) for each in followed], ReplicaState.OFFLINE
+        )
         return {each for each in replicated if self._context.leader(each) == broker_id}

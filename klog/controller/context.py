@@ -12,7 +12,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.values import BrokerRegistration, LeaderIsrAndControllerEpoch, ReplicaAssignment
 from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, NO_EPOCH
 
-_NOWHERE = ReplicaAssignment(())
+_NO_ASSIGNMENT = ReplicaAssignment(())
 
 
 class ControllerContext:
@@ -41,11 +41,11 @@ class ControllerContext:
         return broker_id in self.brokers and broker_id not in self.shutting_down
 
     def is_replica_online(
-        self, broker_id: int, where: TopicPartition, *, or_shutting_down: bool = False
+        self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:
         """Its broker is alive and its directory is, as far as we know, online."""
-        alive = broker_id in self.brokers if or_shutting_down else self.is_alive(broker_id)
-        return alive and where not in self.offline_dirs.get(broker_id, ())
+        alive = broker_id in self.brokers if include_shutting_down else self.is_alive(broker_id)
+        return alive and partition not in self.offline_dirs.get(broker_id, ())
 
     # --- partitions and replicas ---
 
@@ -56,15 +56,19 @@ class ControllerContext:
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return [TopicPartition(topic, number) for number in sorted(self.assignments.get(topic, ()))]
 
-    def assignment(self, where: TopicPartition) -> ReplicaAssignment:
+    def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         """Empty when there is no such partition."""
-        return self.assignments.get(where.topic, {}).get(where.partition, _NOWHERE)
+        return self.assignments.get(partition.topic, {}).get(partition.partition, _NO_ASSIGNMENT)
 
-    def assign(self, where: TopicPartition, assignment: ReplicaAssignment) -> None:
-        self.assignments.setdefault(where.topic, {})[where.partition] = assignment
+    def assign(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
+        self.assignments.setdefault(partition.topic, {})[partition.partition] = assignment
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
-        return [Replica(where, each) for where in partitions for each in self.assignment(where).replicas]
+        return [
+            Replica(partition, each)
+            for partition in partitions
+            for each in self.assignment(partition).replicas
+        ]
 
     def replicas_of_topic(self, topic: str) -> list[Replica]:
         return self.replicas_of(self.partitions_of(topic))
@@ -77,22 +81,22 @@ class ControllerContext:
 
     # --- leaders ---
 
-    def leader(self, where: TopicPartition) -> int | None:
-        known = self.leadership.get(where)
+    def leader(self, partition: TopicPartition) -> int | None:
+        known = self.leadership.get(partition)
         return None if known is None else known.leader_and_isr.leader
 
-    def epoch_for_stop_replica(self, where: TopicPartition) -> int:
-        if where.topic in self.topics_to_delete:
+    def epoch_for_stop_replica(self, partition: TopicPartition) -> int:
+        if partition.topic in self.topics_to_delete:
             return EPOCH_DURING_DELETE
-        known = self.leadership.get(where)
+        known = self.leadership.get(partition)
         return NO_EPOCH if known is None else known.leader_and_isr.leader_epoch
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
         return [
-            where
-            for where, known in self.leadership.items()
-            if where.topic not in self.topics_to_delete
-            and not self.is_replica_online(known.leader_and_isr.leader, where)
+            partition
+            for partition, known in self.leadership.items()
+            if partition.topic not in self.topics_to_delete
+            and not self.is_replica_online(known.leader_and_isr.leader, partition)
         ]
 
     # --- topics ---
@@ -108,12 +112,12 @@ class ControllerContext:
         """Forgets everything about a topic."""
         for replica in self.replicas_of_topic(topic):
             self.replica_states.pop(replica, None)
-        for where in self.partitions_of(topic):
-            self.leadership.pop(where, None)
-            self.partition_states.pop(where, None)
-            self.being_reassigned.discard(where)
+        for partition in self.partitions_of(topic):
+            self.leadership.pop(partition, None)
+            self.partition_states.pop(partition, None)
+            self.being_reassigned.discard(partition)
             for partitions in self.offline_dirs.values():
-                partitions.discard(where)
+                partitions.discard(partition)
         self.topics_to_delete.discard(topic)
         self.topics_deletion_started.discard(topic)
         self.topics_ineligible_for_deletion.discard(topic)

@@ -8,21 +8,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from klog.controller.active_controller import ActiveController
+from klog.controller.broker_request_queue import BrokerRequestQueue
 from klog.controller.events import (
     Event,
     SessionExpired,
     SessionRenewed,
     Startup,
     TreeChanged,
-    Watched,
+    WatchedNode,
     preempt,
 )
 from klog.controller.observer import ControllerObserver
-from klog.controller.outbox import Outbox
-from klog.controller.reign import Reign
 from klog.controller.settings import ControllerSettings
 from klog.formats.errors import KlogError
-from klog.metadata.election import elect, give_up_office, read_controller
+from klog.metadata.election import elect, read_controller, resign_as_controller
 from klog.metadata.errors import ControllerMovedError, SessionExpiredError
 from klog.metadata.store import MetadataStore, WatchEvent
 
@@ -39,7 +39,7 @@ class ControllerCore:
         self,
         settings: Callable[[], ControllerSettings],
         store: MetadataStore,
-        outbox: Outbox,
+        request_queue: BrokerRequestQueue,
         enqueue: Callable[[Event], None],
         reregister: Callable[[], None],
         now_ms: Callable[[], int],
@@ -47,12 +47,12 @@ class ControllerCore:
     ) -> None:
         self._settings = settings
         self._store = store
-        self._outbox = outbox
+        self._request_queue = request_queue
         self._enqueue = enqueue
         self._reregister = reregister
         self._now_ms = now_ms
         self._observer = observer
-        self.reign: Reign | None = None
+        self.active: ActiveController | None = None
         self.active_controller_id = NO_CONTROLLER
         # The store's session in which the broker is registered.
         self._member_session: int | None = None
@@ -61,42 +61,42 @@ class ControllerCore:
 
     @property
     def is_active(self) -> bool:
-        return self.reign is not None
+        return self.active is not None
 
     def handle(self, event: Event) -> None:
         """One event, to its end."""
         match event:
             case Startup():
                 self._member_session = self._store.session_id
-                self._guarded(self._follow_controller)
-            case TreeChanged(node=Watched.CONTROLLER):
-                self._guarded(self._follow_controller)
+                self._guarded(self._check_controller)
+            case TreeChanged(node=WatchedNode.CONTROLLER):
+                self._guarded(self._check_controller)
             case SessionExpired():
-                self._end_reign()
+                self._deactivate()
             case SessionRenewed():
-                self._guarded(self._join_again)
-            case _ if self.reign is None:
+                self._guarded(self._reregister_and_elect)
+            case _ if self.active is None:
                 preempt(event)
             case _:
-                reign = self.reign
-                self._guarded(lambda: reign.handle(event), event)
+                active = self.active
+                self._guarded(lambda: active.handle(event), event)
 
     def resign(self) -> None:
         """Gives the office up, if this broker has it, so that another can be elected at once."""
-        reign = self.reign
-        self._end_reign()
-        if reign is not None:
+        active = self.active
+        self._deactivate()
+        if active is not None:
             try:
-                reign.fenced.resign()
+                active.fenced.resign()
             except KlogError as error:
                 _log.warning("the controller could not resign in the tree: %s", error)
 
-    def _end_reign(self) -> None:
-        if self.reign is not None:
-            _log.info("the reign of epoch %d ends", self.reign.fenced.reign.epoch)
-            self.reign = None
+    def _deactivate(self) -> None:
+        if self.active is not None:
+            _log.info("the reign of epoch %d ends", self.active.fenced.epoch)
+            self.active = None
             self.active_controller_id = NO_CONTROLLER
-            self._outbox.close()
+            self._request_queue.close()
 
     def _guarded(self, act: Callable[[], None], event: Event | None = None) -> None:
         """Acts. Whatever fails ends the reign, which may have stopped halfway: the next one reads anew."""
@@ -105,14 +105,14 @@ class ControllerCore:
             return
         except ControllerMovedError as error:
             _log.info("%s", error)
-            self._end_reign()
+            self._deactivate()
             # It may be the epoch alone that was changed: then `/controller` is still ours, and nothing that
             # happens to it would tell.
-            self._enqueue(TreeChanged(Watched.CONTROLLER))
+            self._enqueue(TreeChanged(WatchedNode.CONTROLLER))
         except SessionExpiredError as error:
             # The session's listener brings SessionExpired, unless the store was closed.
             _log.info("%s", error)
-            self._end_reign()
+            self._deactivate()
         except Exception as error:
             # A defect, too: without its thread this broker would be no controller any more.
             trace = None if isinstance(error, KlogError) else error
@@ -122,27 +122,27 @@ class ControllerCore:
         if event is not None:
             preempt(event)
 
-    def _join_again(self) -> None:
+    def _reregister_and_elect(self) -> None:
         self._reregister()
         self._member_session = self._store.session_id
-        self._follow_controller()
+        self._check_controller()
 
-    def _follow_controller(self) -> None:
+    def _check_controller(self) -> None:
         """Looks who is controller, and stands for election when nobody is."""
         elected = read_controller(self._store, self._on_controller_node)
         if elected is not None:
             own = elected.broker_id == self._settings().broker_id
-            if self.reign is not None and not own:
-                self._end_reign()
+            if self.active is not None and not own:
+                self._deactivate()
             # Our id without a reign: left over from a session before, which will expire; or of this one, when
             # an election that had begun before the end of the last session came through after it.
-            if self.reign is not None or not own or not give_up_office(self._store):
+            if self.active is not None or not own or not resign_as_controller(self._store):
                 self.active_controller_id = elected.broker_id
                 return
-        self._end_reign()
-        self._stand_for_election()
+        self._deactivate()
+        self._elect()
 
-    def _stand_for_election(self) -> None:
+    def _elect(self) -> None:
         if self._store.session_id != self._member_session:
             # The last session has ended under this event. A broker that is not registered (its id may be
             # another's by now) is no candidate; SessionRenewed, which registers it, is on its way.
@@ -155,9 +155,11 @@ class ControllerCore:
             self.active_controller_id = NO_CONTROLLER if winner is None else winner.broker_id
             return
         self.active_controller_id = broker_id
-        self.reign = Reign(self._settings, self._store, epoch, self._outbox, self._enqueue, self._observer)
-        self.reign.start()
+        self.active = ActiveController(
+            self._settings, self._store, epoch, self._request_queue, self._enqueue, self._observer
+        )
+        self.active.start()
         self.failures = 0
 
     def _on_controller_node(self, _event: WatchEvent) -> None:
-        self._enqueue(TreeChanged(Watched.CONTROLLER))
+        self._enqueue(TreeChanged(WatchedNode.CONTROLLER))

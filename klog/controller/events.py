@@ -18,7 +18,7 @@ from klog.metadata.values import LeaderAndIsr, ProducerIdBlock, ReplicaAssignmen
 from klog.protocol.error_codes import ErrorCode
 
 
-class Watched(Enum):
+class WatchedNode(Enum):
     """Nodes whose changes are events; the values are their paths."""
 
     CONTROLLER = paths.CONTROLLER
@@ -50,7 +50,7 @@ class SessionRenewed:
 class TreeChanged:
     """One of the watched nodes may have changed."""
 
-    node: Watched
+    node: WatchedNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,10 +27,10 @@ def gauges(context: ControllerContext) -> ControllerGauges:
     leaving = context.topics_to_delete.copy()
     leadership = list(context.leadership.items())
     imbalance = 0
-    for where, known in leadership:
+    for partition, known in leadership:
         leader = known.leader_and_isr.leader
-        replicas = context.assignment(where).replicas
-        if replicas and leader != replicas[0] and where.topic not in leaving:
+        replicas = context.assignment(partition).replicas
+        if replicas and leader != replicas[0] and partition.topic not in leaving:
             imbalance += 1
     states = list(context.partition_states.items())
     doomed = [
@@ -40,7 +40,7 @@ def gauges(context: ControllerContext) -> ControllerGauges:
         topics=len(context.topics),
         partitions=len(states),
         offline_partitions=sum(
-            state is PartitionState.OFFLINE and where.topic not in leaving for where, state in states
+            state is PartitionState.OFFLINE and partition.topic not in leaving for partition, state in states
         ),
         preferred_replica_imbalance=imbalance,
         topics_to_delete=len(leaving),

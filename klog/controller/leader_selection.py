@@ -89,15 +89,15 @@ def _first(candidates: Sequence[int], accept: IsOnline) -> int | None:
 
 
 def elect(
-    context: ControllerContext, where: TopicPartition, current: LeaderAndIsr, strategy: Strategy
+    context: ControllerContext, partition: TopicPartition, current: LeaderAndIsr, strategy: Strategy
 ) -> Election:
     """The rule of `strategy` applied to a partition as the context knows it."""
-    leaving_count = strategy is Strategy.CONTROLLED_SHUTDOWN
-    assignment = context.assignment(where)
+    include_shutting_down = strategy is Strategy.CONTROLLED_SHUTDOWN
+    assignment = context.assignment(partition)
     replicas, isr = assignment.replicas, current.isr
 
     def is_online(broker_id: int) -> bool:
-        return context.is_replica_online(broker_id, where, or_shutting_down=leaving_count)
+        return context.is_replica_online(broker_id, partition, include_shutting_down=include_shutting_down)
 
     match strategy:
         case Strategy.OFFLINE | Strategy.UNCLEAN:

@@ -15,7 +15,7 @@ from klog.controller.context import ControllerContext
 from klog.controller.leader_selection import Election, Strategy
 from klog.controller.observer import ControllerObserver
 from klog.controller.request_batch import RequestBatch
-from klog.controller.states import PARTITION_MAY_COME_FROM, PartitionState, those_that_may_become
+from klog.controller.states import VALID_PREVIOUS_PARTITION_STATES, PartitionState, valid_transitions
 from klog.formats.names import TopicPartition
 from klog.metadata.election import FencedStore
 from klog.metadata.fenced_writes import create_partition_states, update_partition_states
@@ -49,32 +49,32 @@ class PartitionStateMachine:
 
     def startup(self) -> None:
         """States as the tree has them, then an election wherever a leader is missing."""
-        for where in self._context.all_partitions():
-            leader = self._context.leader(where)
+        for partition in self._context.all_partitions():
+            leader = self._context.leader(partition)
             if leader is None:
                 state = PartitionState.NEW
-            elif self._context.is_replica_online(leader, where):
+            elif self._context.is_replica_online(leader, partition):
                 state = PartitionState.ONLINE
             else:
                 state = PartitionState.OFFLINE
-            self._context.partition_states[where] = state
-        self.elect_where_missing()
+            self._context.partition_states[partition] = state
+        self.elect_missing_leaders()
 
-    def elect_where_missing(self, topic: str | None = None) -> dict[TopicPartition, LeaderAndIsr | Failure]:
+    def elect_missing_leaders(self, topic: str | None = None) -> dict[TopicPartition, LeaderAndIsr | Failure]:
         """Tries to bring new and offline partitions (of one topic, or all) online."""
         waiting = [
-            where
-            for where, state in self._context.partition_states.items()
+            partition
+            for partition, state in self._context.partition_states.items()
             if state in (PartitionState.NEW, PartitionState.OFFLINE)
-            and where.topic not in self._context.topics_to_delete
-            and topic in (None, where.topic)
+            and partition.topic not in self._context.topics_to_delete
+            and topic in (None, partition.topic)
         ]
         return self.bring_online(waiting, Strategy.OFFLINE)
 
     def move(self, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
         """Moves partitions to a state that needs no election."""
-        for where in self._valid(partitions, target):
-            self._context.partition_states[where] = target
+        for partition in self._valid(partitions, target):
+            self._context.partition_states[partition] = target
 
     def bring_online(
         self, partitions: Iterable[TopicPartition], strategy: Strategy
@@ -85,20 +85,20 @@ class PartitionStateMachine:
         old = [each for each in valid if self._context.partition_states[each] is not PartitionState.NEW]
         results = self._initialize(new)
         results |= self._elect(old, strategy)
-        for where, result in results.items():
+        for partition, result in results.items():
             if isinstance(result, LeaderAndIsr):
-                self._context.partition_states[where] = PartitionState.ONLINE
+                self._context.partition_states[partition] = PartitionState.ONLINE
             else:
-                _log.error("no leader for %s (%s): %s", where, strategy.value, result)
+                _log.error("no leader for %s (%s): %s", partition, strategy.value, result)
         self._batch.send()
         return results
 
     def _valid(self, partitions: Iterable[TopicPartition], target: PartitionState) -> list[TopicPartition]:
-        return those_that_may_become(
+        return valid_transitions(
             partitions,
             target,
             self._context.partition_states,
-            PARTITION_MAY_COME_FROM,
+            VALID_PREVIOUS_PARTITION_STATES,
             PartitionState.NON_EXISTENT,
         )
 
@@ -107,21 +107,21 @@ class PartitionStateMachine:
     ) -> dict[TopicPartition, LeaderAndIsr | Failure]:
         results: dict[TopicPartition, LeaderAndIsr | Failure] = {}
         states: dict[TopicPartition, LeaderAndIsr] = {}
-        for where in partitions:
-            replicas = self._context.assignment(where).replicas
-            live = {each for each in replicas if self._context.is_replica_online(each, where)}
+        for partition in partitions:
+            replicas = self._context.assignment(partition).replicas
+            live = {each for each in replicas if self._context.is_replica_online(each, partition)}
             choice = leader_selection.for_new(replicas, live.__contains__)
             if choice is None:
-                results[where] = "no replica is alive"
+                results[partition] = "no replica is alive"
             else:
-                states[where] = LeaderAndIsr(choice.leader, 0, choice.isr)
-        for where, error in create_partition_states(self._fenced, states).items():
+                states[partition] = LeaderAndIsr(choice.leader, 0, choice.isr)
+        for partition, error in create_partition_states(self._fenced, states).items():
             if error is not None:
-                results[where] = str(error)
+                results[partition] = str(error)
                 continue
-            results[where] = states[where]
-            leadership = self._remember(where, states[where])
-            self._batch.add_leader_and_isr(states[where].isr, where, leadership, is_new=True)
+            results[partition] = states[partition]
+            leadership = self._remember(partition, states[partition])
+            self._batch.add_leader_and_isr(states[partition].isr, partition, leadership, is_new=True)
         return results
 
     def _elect(
@@ -131,16 +131,18 @@ class PartitionStateMachine:
         remaining = list(partitions)
         while remaining:
             elections = self._decide(remaining, strategy, results)
-            states = {where: each.state for where, each in elections.items() if each.state is not None}
+            states = {
+                partition: each.state for partition, each in elections.items() if each.state is not None
+            }
             updates = update_partition_states(self._fenced, states)
-            for where, state in updates.updated.items():
-                results[where] = state
-                leadership = self._remember(where, state)
-                election = elections[where]
-                self._batch.add_leader_and_isr(election.recipients, where, leadership, is_new=False)
+            for partition, state in updates.updated.items():
+                results[partition] = state
+                leadership = self._remember(partition, state)
+                election = elections[partition]
+                self._batch.add_leader_and_isr(election.recipients, partition, leadership, is_new=False)
                 if election.unclean:
                     self._observer.elected_unclean()
-            results |= {where: str(error) for where, error in updates.failed.items()}
+            results |= {partition: str(error) for partition, error in updates.failed.items()}
             remaining = list(updates.outdated)
         return results
 
@@ -152,26 +154,26 @@ class PartitionStateMachine:
     ) -> dict[TopicPartition, Election]:
         present = read_partition_states(self._fenced.store, partitions)
         elections = {}
-        for where in partitions:
-            known = present.get(where)
+        for partition in partitions:
+            known = present.get(partition)
             if known is None:
-                results[where] = "it has no state in the tree"
-            elif known.controller_epoch > self._fenced.reign.epoch:
-                results[where] = f"the later controller epoch {known.controller_epoch} wrote its state"
+                results[partition] = "it has no state in the tree"
+            elif known.controller_epoch > self._fenced.epoch:
+                results[partition] = f"the later controller epoch {known.controller_epoch} wrote its state"
             else:
-                election = self._hold(where, known.leader_and_isr, strategy)
+                election = self._hold(partition, known.leader_and_isr, strategy)
                 if election.state is None:
-                    results[where] = "no replica is eligible"
-                elections[where] = election
+                    results[partition] = "no replica is eligible"
+                elections[partition] = election
         return elections
 
-    def _hold(self, where: TopicPartition, current: LeaderAndIsr, strategy: Strategy) -> Election:
-        election = leader_selection.elect(self._context, where, current, strategy)
-        if election.state is None and strategy is Strategy.OFFLINE and self._allows_unclean(where.topic):
-            return leader_selection.elect(self._context, where, current, Strategy.UNCLEAN)
+    def _hold(self, partition: TopicPartition, current: LeaderAndIsr, strategy: Strategy) -> Election:
+        election = leader_selection.elect(self._context, partition, current, strategy)
+        if election.state is None and strategy is Strategy.OFFLINE and self._allows_unclean(partition.topic):
+            return leader_selection.elect(self._context, partition, current, Strategy.UNCLEAN)
         return election
 
-    def _remember(self, where: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
-        leadership = LeaderIsrAndControllerEpoch(state, self._fenced.reign.epoch)
-        self._context.leadership[where] = leadership
+    def _remember(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
+        leadership = LeaderIsrAndControllerEpoch(state, self._fenced.epoch)
+        self._context.leadership[partition] = leadership
         return leadership

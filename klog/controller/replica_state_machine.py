@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from klog.controller.context import ControllerContext
 from klog.controller.request_batch import RequestBatch
-from klog.controller.states import REPLICA_MAY_COME_FROM, Replica, ReplicaState, those_that_may_become
+from klog.controller.states import VALID_PREVIOUS_REPLICA_STATES, Replica, ReplicaState, valid_transitions
 from klog.formats.names import TopicPartition
 from klog.metadata.election import FencedStore
 from klog.metadata.fenced_writes import update_partition_states
@@ -66,11 +66,11 @@ class ReplicaStateMachine:
         self._batch.send()
 
     def _valid(self, replicas: Iterable[Replica], target: ReplicaState) -> list[Replica]:
-        return those_that_may_become(
+        return valid_transitions(
             replicas,
             target,
             self._context.replica_states,
-            REPLICA_MAY_COME_FROM,
+            VALID_PREVIOUS_REPLICA_STATES,
             ReplicaState.NON_EXISTENT,
         )
 
@@ -107,10 +107,10 @@ class ReplicaStateMachine:
         led = [each.partition for each in replicas if each.partition in self._context.leadership]
         unchanged = {each.partition for each in replicas} - set(led)
         shrunk, failed = self._leave_isr(broker_id, led)
-        for where, leadership in shrunk.items():
-            if where.topic not in self._context.topics_to_delete:
-                others = [each for each in self._context.assignment(where).replicas if each != broker_id]
-                self._batch.add_leader_and_isr(others, where, leadership, is_new=False)
+        for partition, leadership in shrunk.items():
+            if partition.topic not in self._context.topics_to_delete:
+                others = [each for each in self._context.assignment(partition).replicas if each != broker_id]
+                self._batch.add_leader_and_isr(others, partition, leadership, is_new=False)
         self._batch.add_update_metadata(self._context.brokers if unchanged else (), unchanged)
         self._set((each for each in replicas if each.partition not in failed), ReplicaState.OFFLINE)
 
@@ -124,27 +124,29 @@ class ReplicaStateMachine:
         while remaining:
             present = read_partition_states(self._fenced.store, remaining)
             changes: dict[TopicPartition, LeaderAndIsr] = {}
-            for where in remaining:
-                known = present.get(where)
-                if known is None or known.controller_epoch > self._fenced.reign.epoch:
-                    if where.topic not in self._context.topics_to_delete:
-                        _log.error("%s has no state in the tree that this controller may change", where)
-                        failed.add(where)
+            for partition in remaining:
+                known = present.get(partition)
+                if known is None or known.controller_epoch > self._fenced.epoch:
+                    if partition.topic not in self._context.topics_to_delete:
+                        _log.error("%s has no state in the tree that this controller may change", partition)
+                        failed.add(partition)
                 elif broker_id in known.leader_and_isr.isr:
-                    changes[where] = _without(known.leader_and_isr, broker_id)
+                    changes[partition] = _without(known.leader_and_isr, broker_id)
                 else:
-                    results[where] = self._remember(where, known.leader_and_isr)
+                    results[partition] = self._remember(partition, known.leader_and_isr)
             updates = update_partition_states(self._fenced, changes)
-            results |= {where: self._remember(where, state) for where, state in updates.updated.items()}
-            for where, error in updates.failed.items():
-                _log.error("broker %d could not leave the ISR of %s: %s", broker_id, where, error)
-                failed.add(where)
+            results |= {
+                partition: self._remember(partition, state) for partition, state in updates.updated.items()
+            }
+            for partition, error in updates.failed.items():
+                _log.error("broker %d could not leave the ISR of %s: %s", broker_id, partition, error)
+                failed.add(partition)
             remaining = list(updates.outdated)
         return results, failed
 
-    def _remember(self, where: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
-        leadership = LeaderIsrAndControllerEpoch(state, self._fenced.reign.epoch)
-        self._context.leadership[where] = leadership
+    def _remember(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
+        leadership = LeaderIsrAndControllerEpoch(state, self._fenced.epoch)
+        self._context.leadership[partition] = leadership
         return leadership
 
     def _forget(self, replicas: Sequence[Replica]) -> None:

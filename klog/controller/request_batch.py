@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klog.controller.broker_request_queue import BrokerRequestQueue
 from klog.controller.context import ControllerContext
-from klog.controller.outbox import Outbox
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import group_by_topic, metadata_broker, topic_uuid
 from klog.metadata.values import LeaderIsrAndControllerEpoch
@@ -43,13 +43,13 @@ class RequestBatch:
     def __init__(
         self,
         context: ControllerContext,
-        outbox: Outbox,
+        request_queue: BrokerRequestQueue,
         controller_id: int,
         controller_epoch: int,
         listener: str,
     ) -> None:
         self._context = context
-        self._outbox = outbox
+        self._request_queue = request_queue
         self._controller_id = controller_id
         self._controller_epoch = controller_epoch
         self._listener = listener
@@ -148,7 +148,7 @@ class RequestBatch:
                 ),
                 live_leaders=self._live_leaders({each.leader for each in states.values()}),
             )
-            self._outbox.send(broker_id, request)
+            self._request_queue.send(broker_id, request)
 
     def _live_leaders(self, leaders: set[int]) -> tuple[LeaderAndIsrLiveLeader, ...]:
         found = ((each, self._context.brokers[each].endpoint(self._listener)) for each in self._live(leaders))
@@ -178,7 +178,7 @@ class RequestBatch:
                 topic_states=topic_states,
                 live_brokers=live_brokers,
             )
-            self._outbox.send(broker_id, request)
+            self._request_queue.send(broker_id, request)
 
     def _send_stop_replica(self) -> None:
         gathered, self._stop_replica = self._stop_replica, {}
@@ -200,4 +200,4 @@ class RequestBatch:
                     for topic, each in group_by_topic(states).items()
                 ),
             )
-            self._outbox.send(broker_id, request)
+            self._request_queue.send(broker_id, request)

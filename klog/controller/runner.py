@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from klog.controller.activity import state_of
+from klog.controller.broker_request_queue import BrokerRequestQueue
 from klog.controller.core import ControllerCore
 from klog.controller.events import (
     Event,
@@ -24,7 +25,6 @@ from klog.controller.events import (
 )
 from klog.controller.gauges import ControllerGauges, gauges
 from klog.controller.observer import ControllerObserver, ControllerState
-from klog.controller.outbox import Outbox
 from klog.controller.settings import ControllerSettings
 from klog.metadata.store import MetadataStore, SessionState
 
@@ -53,7 +53,7 @@ class Controller:
         self,
         settings: Callable[[], ControllerSettings],
         store: MetadataStore,
-        outbox: Outbox,
+        request_queue: BrokerRequestQueue,
         reregister: Callable[[], None],
         now_ms: Callable[[], int],
         timer_ns: Callable[[], int],
@@ -69,7 +69,7 @@ class Controller:
         self._expired = False
         self._next_rebalance_ns: int | None = None
         self.state = ControllerState.IDLE
-        self._core = ControllerCore(settings, store, outbox, self.put, reregister, now_ms, observer)
+        self._core = ControllerCore(settings, store, request_queue, self.put, reregister, now_ms, observer)
         self._thread = threading.Thread(target=self._run, name="klog-controller", daemon=True)
         store.add_session_listener(self._on_session)
 
@@ -90,8 +90,8 @@ class Controller:
 
     def gauges(self) -> ControllerGauges:
         """What it counts now, all 0 where this broker is not the controller."""
-        reign = self._core.reign
-        return ControllerGauges() if reign is None else gauges(reign.context)
+        active = self._core.active
+        return ControllerGauges() if active is None else gauges(active.context)
 
     def start(self) -> None:
         self.put(Startup())

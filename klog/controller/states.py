@@ -16,7 +16,7 @@ from klog.formats.names import TopicPartition
 
 _log = logging.getLogger(__name__)
 
-Thing = TypeVar("Thing")
+Item = TypeVar("Item")
 State = TypeVar("State", bound=Enum)
 
 
@@ -51,7 +51,7 @@ class ReplicaState(Enum):
     DELETION_INELIGIBLE = "ReplicaDeletionIneligible"
 
 
-PARTITION_MAY_COME_FROM: Final = {
+VALID_PREVIOUS_PARTITION_STATES: Final = {
     PartitionState.NEW: {PartitionState.NON_EXISTENT},
     PartitionState.ONLINE: {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE},
     PartitionState.OFFLINE: {PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE},
@@ -65,7 +65,7 @@ _RUNNING: Final = {
     ReplicaState.DELETION_INELIGIBLE,
 }
 
-REPLICA_MAY_COME_FROM: Final = {
+VALID_PREVIOUS_REPLICA_STATES: Final = {
     ReplicaState.NEW: {ReplicaState.NON_EXISTENT},
     ReplicaState.ONLINE: _RUNNING,
     ReplicaState.OFFLINE: _RUNNING,
@@ -76,23 +76,23 @@ REPLICA_MAY_COME_FROM: Final = {
 }
 
 
-def those_that_may_become(
-    things: Iterable[Thing],
+def valid_transitions(
+    items: Iterable[Item],
     target: State,
-    states: MutableMapping[Thing, State],
-    may_come_from: Mapping[State, AbstractSet[State]],
+    states: MutableMapping[Item, State],
+    valid_previous: Mapping[State, AbstractSet[State]],
     non_existent: State,
-) -> list[Thing]:
+) -> list[Item]:
     """The partitions or replicas whose state in `states` the target may follow; the others get a line in the
     log.
 
     What has no state yet is `non_existent`, and is so in `states` from then on.
     """
     valid = []
-    for thing in things:
-        state = states.setdefault(thing, non_existent)
-        if state in may_come_from[target]:
-            valid.append(thing)
+    for item in items:
+        state = states.setdefault(item, non_existent)
+        if state in valid_previous[target]:
+            valid.append(item)
         else:
-            _log.error("%s cannot become %s: it is %s", thing, target.value, state.value)
+            _log.error("%s cannot become %s: it is %s", item, target.value, state.value)
     return valid

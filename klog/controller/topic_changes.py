@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from klog.controller.leader_selection import Strategy
-from klog.controller.machines import Machines
+from klog.controller.state_machines import StateMachines
 from klog.controller.states import PartitionState, ReplicaState
 from klog.formats.names import TopicPartition
 from klog.metadata.errors import InvalidZnodeError, NoNodeError
@@ -28,12 +28,12 @@ class TopicChanges:
 
     def __init__(
         self,
-        machines: Machines,
+        state_machines: StateMachines,
         watch_for: WatchFor,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self._machines = machines
-        self._context = machines.context
+        self._state_machines = state_machines
+        self._context = state_machines.context
         self._watch_for = watch_for
         self._random_bytes = random_bytes
 
@@ -46,19 +46,19 @@ class TopicChanges:
             if topic is None:
                 continue
             self._context.topics.add(name)
-            for where, assignment in topic:
-                self._context.assign(where, assignment)
+            for partition, assignment in topic:
+                self._context.assign(partition, assignment)
                 if assignment.is_being_reassigned:
-                    self._context.being_reassigned.add(where)
-                found.append(where)
+                    self._context.being_reassigned.add(partition)
+                found.append(partition)
         return found
 
     def _read(self, name: str) -> TopicAssignment | None:
         try:
-            topic = watch_topic(self._machines.fenced.store, name, self._watch_for(name))
+            topic = watch_topic(self._state_machines.fenced.store, name, self._watch_for(name))
             if topic is not None and topic.topic_id is None:
                 topic = replace(topic, topic_id=new_topic_id(self._random_bytes))
-                write_topic(self._machines.fenced, topic)
+                write_topic(self._state_machines.fenced, topic)
         except InvalidZnodeError as error:
             _log.error("topic %s is left alone: %s", name, error)
             return None
@@ -79,7 +79,7 @@ class TopicChanges:
         if name not in self._context.topics:
             return
         try:
-            topic = watch_topic(self._machines.fenced.store, name, self._watch_for(name))
+            topic = watch_topic(self._state_machines.fenced.store, name, self._watch_for(name))
         except InvalidZnodeError as error:
             _log.error("the change of topic %s is ignored: %s", name, error)
             return
@@ -90,19 +90,21 @@ class TopicChanges:
                 self._restore(name, known)
             return
         partitions = [TopicPartition(name, number) for number in sorted(added)]
-        for where in partitions:
-            self._context.assign(where, added[where.partition])
+        for partition in partitions:
+            self._context.assign(partition, added[partition.partition])
         self._create(partitions)
 
     def _restore(self, name: str, known: dict[int, ReplicaAssignment]) -> None:
         """A topic that is being deleted gets no new partitions."""
         _log.warning("no partitions are added to %s: it is being deleted", name)
-        write_topic(self._machines.fenced, TopicAssignment(name, self._context.topic_ids.get(name), known))
+        write_topic(
+            self._state_machines.fenced, TopicAssignment(name, self._context.topic_ids.get(name), known)
+        )
 
     def _create(self, partitions: list[TopicPartition]) -> None:
         if partitions:
             replicas = self._context.replicas_of(partitions)
-            self._machines.partitions.move(partitions, PartitionState.NEW)
-            self._machines.replicas.move(replicas, ReplicaState.NEW)
-            self._machines.partitions.bring_online(partitions, Strategy.OFFLINE)
-            self._machines.replicas.move(replicas, ReplicaState.ONLINE)
+            self._state_machines.partitions.move(partitions, PartitionState.NEW)
+            self._state_machines.replicas.move(replicas, ReplicaState.NEW)
+            self._state_machines.partitions.bring_online(partitions, Strategy.OFFLINE)
+            self._state_machines.replicas.move(replicas, ReplicaState.ONLINE)

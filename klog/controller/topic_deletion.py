@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 
-from klog.controller.machines import Machines
+from klog.controller.state_machines import StateMachines
 from klog.controller.states import PartitionState, Replica, ReplicaState
 from klog.metadata import paths
 from klog.metadata.fenced_writes import delete_nodes, delete_topic
@@ -22,9 +22,11 @@ class TopicDeletion:
     """One reign's deletions. `forget_watch(topic)` is told before a topic's node goes. `enabled` is
     `delete.topic.enable`: without it, requests are dropped from the tree."""
 
-    def __init__(self, machines: Machines, forget_watch: Callable[[str], None], *, enabled: bool) -> None:
-        self._machines = machines
-        self._context = machines.context
+    def __init__(
+        self, state_machines: StateMachines, forget_watch: Callable[[str], None], *, enabled: bool
+    ) -> None:
+        self._state_machines = state_machines
+        self._context = state_machines.context
         self._forget_watch = forget_watch
         self._enabled = enabled
 
@@ -70,7 +72,7 @@ class TopicDeletion:
     def complete(self, replicas: Iterable[Replica]) -> None:
         """Brokers have deleted these replicas."""
         done = [each for each in replicas if each.partition.topic in self._context.topics_to_delete]
-        self._machines.replicas.move(done, ReplicaState.DELETION_SUCCESSFUL)
+        self._state_machines.replicas.move(done, ReplicaState.DELETION_SUCCESSFUL)
         self.resume()
 
     def resume(self) -> None:
@@ -90,23 +92,25 @@ class TopicDeletion:
                 eligible.append(topic)
         for topic in retry:
             again = self._context.replicas_in_state(topic, ReplicaState.DELETION_INELIGIBLE)
-            self._machines.replicas.move(again, ReplicaState.OFFLINE)
+            self._state_machines.replicas.move(again, ReplicaState.OFFLINE)
         if eligible:
             self._start(eligible)
 
     def _start(self, topics: Collection[str]) -> None:
-        context, machines = self._context, self._machines
+        context, state_machines = self._context, self._state_machines
         unseen = [
-            where
+            partition
             for topic in topics
             if topic not in context.topics_deletion_started
-            for where in context.partitions_of(topic)
+            for partition in context.partitions_of(topic)
         ]
-        machines.partitions.move(unseen, PartitionState.OFFLINE)
-        machines.partitions.move(unseen, PartitionState.NON_EXISTENT)
+        state_machines.partitions.move(unseen, PartitionState.OFFLINE)
+        state_machines.partitions.move(unseen, PartitionState.NON_EXISTENT)
         context.topics_deletion_started.update(topics)
         # Brokers drop these partitions from their metadata: leader -2.
-        machines.tell_all([where for topic in topics for where in context.partitions_of(topic)])
+        state_machines.send_update_metadata(
+            [partition for topic in topics for partition in context.partitions_of(topic)]
+        )
         self._stop_replicas(topics)
 
     def _stop_replicas(self, topics: Collection[str]) -> None:
@@ -117,7 +121,7 @@ class TopicDeletion:
                     dead.append(replica)
                 elif self._context.replica_states.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
                     alive.append(replica)
-        machine = self._machines.replicas
+        machine = self._state_machines.replicas
         self._make_ineligible(dead)
         # Followers stop fetching before the first log goes.
         machine.move(alive, ReplicaState.OFFLINE)
@@ -129,13 +133,13 @@ class TopicDeletion:
         begun = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
         states = self._context.replica_states
         affected = [each for each in replicas if states.get(each) in begun]
-        self._machines.replicas.move(affected, ReplicaState.DELETION_INELIGIBLE)
+        self._state_machines.replicas.move(affected, ReplicaState.DELETION_INELIGIBLE)
 
     def _finish(self, topic: str) -> None:
         self._forget_watch(topic)
         gone = self._context.replicas_in_state(topic, ReplicaState.DELETION_SUCCESSFUL)
-        self._machines.replicas.move(gone, ReplicaState.NON_EXISTENT)
-        delete_topic(self._machines.fenced, topic)
+        self._state_machines.replicas.move(gone, ReplicaState.NON_EXISTENT)
+        delete_topic(self._state_machines.fenced, topic)
         self._context.remove_topic(topic)
         _log.info("topic %s is deleted", topic)
 
@@ -148,4 +152,4 @@ class TopicDeletion:
     def _drop(self, topics: Collection[str]) -> None:
         if topics:
             _log.warning("not deleting %s: unknown, or delete.topic.enable is off", ", ".join(sorted(topics)))
-            delete_nodes(self._machines.fenced, [paths.delete_topic(topic) for topic in sorted(topics)])
+            delete_nodes(self._state_machines.fenced, [paths.delete_topic(topic) for topic in sorted(topics)])

@@ -31,12 +31,12 @@ class ClusterSnapshot:
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     controller_id: int | None = None
 
-    def partition(self, where: TopicPartition) -> UpdateMetadataPartitionState | None:
-        return self.topics.get(where.topic, {}).get(where.partition)
+    def partition(self, partition: TopicPartition) -> UpdateMetadataPartitionState | None:
+        return self.topics.get(partition.topic, {}).get(partition.partition)
 
-    def leader_endpoint(self, where: TopicPartition, listener: str) -> Endpoint | None:
+    def leader_endpoint(self, partition: TopicPartition, listener: str) -> Endpoint | None:
         """Where a partition's leader is reached; None while it has none, or not by this listener."""
-        state = self.partition(where)
+        state = self.partition(partition)
         broker = self.brokers.get(state.leader) if state is not None else None
         return broker.endpoint(listener) if broker is not None else None
 
@@ -80,8 +80,8 @@ class MetadataCache:
             topics, ids = dict(old.topics), {**old.topic_ids, **topic_ids(request.topic_states)}
             for topic, partitions in changed.items():
                 merged = {**topics.get(topic, {}), **partitions}
-                for where in deleted.get(topic, ()):
-                    merged.pop(where.partition, None)
+                for partition in deleted.get(topic, ()):
+                    merged.pop(partition.partition, None)
                 if merged:
                     topics[topic] = merged
                 else:
@@ -96,7 +96,7 @@ class MetadataCache:
             )
             self._updated = True
             self._writing.notify_all()
-        return tuple(where for group in deleted.values() for where in group)
+        return tuple(partition for group in deleted.values() for partition in group)
 
 
 def _group(

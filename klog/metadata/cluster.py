@@ -16,7 +16,7 @@ from klog.metadata.errors import (
     NodeExistsError,
     NoNodeError,
 )
-from klog.metadata.settling import write
+from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, Delete, MetadataStore, NodeStat, Operation, SetData, Watch
 from klog.metadata.values import BrokerRegistration
 

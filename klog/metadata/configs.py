@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from klog.metadata import paths, znodes
 from klog.metadata.errors import InvalidZnodeError, NodeExistsError, NoNodeError, StoreError
-from klog.metadata.settling import write
+from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, Delete, MetadataStore, SetData, WatchEvent, missing_parents
 
 NOTE_LIFETIME_MS = 15 * 60 * 1000
@@ -65,7 +65,7 @@ def change_config(store: MetadataStore, entity_path: str, config: Mapping[str, s
     )
 
 
-class ConfigChangeNotes:
+class ConfigChangeNotifications:
     """Follows the notes of config changes: calls `on_change(entity_path)` for each, in order, and throws
     old ones away. Notes that were there before are told once at the start."""
 

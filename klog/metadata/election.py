@@ -20,7 +20,7 @@ from klog.metadata.errors import (
     NoNodeError,
     StoreError,
 )
-from klog.metadata.settling import write_all
+from klog.metadata.retried_writes import write_all
 from klog.metadata.store import (
     Check,
     Create,
@@ -74,7 +74,7 @@ def elect(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerEpoch:
             return ControllerEpoch(elected, stat.version if isinstance(stat, NodeStat) else -1)
 
 
-def give_up_office(store: MetadataStore) -> bool:
+def resign_as_controller(store: MetadataStore) -> bool:
     """Gives `/controller` up if this very session holds it; whether it did."""
     current = _read_epoch(store)
     stat = store.exists(paths.CONTROLLER)
@@ -109,10 +109,10 @@ def _after_lost_reply(store: MetadataStore, elected: int) -> ControllerEpoch:
 class FencedStore:
     """The store as one reign of a controller may write it. Reads go to `store`."""
 
-    def __init__(self, store: MetadataStore, reign: ControllerEpoch) -> None:
+    def __init__(self, store: MetadataStore, elected: ControllerEpoch) -> None:
         self.store = store
-        self.reign = reign
-        self._guard = Check(paths.CONTROLLER_EPOCH, reign.version)
+        self.epoch = elected.epoch
+        self._guard = Check(paths.CONTROLLER_EPOCH, elected.version)
 
     def write_all(self, operations: Sequence[Operation]) -> list[OperationResult | StoreError]:
         """Each operation's outcome. Raises ControllerMovedError when one was fenced."""
@@ -120,7 +120,7 @@ class FencedStore:
         for outcome in outcomes:
             if isinstance(outcome, StoreError) and outcome.op_index == 0:
                 raise ControllerMovedError(
-                    f"controller epoch {self.reign.epoch} is over: another controller has been elected"
+                    f"controller epoch {self.epoch} is over: another controller has been elected"
                 )
         return outcomes
 

@@ -30,17 +30,18 @@ def create_partition_states(
 
     Raises ControllerMovedError.
     """
-    above = dict.fromkeys(paths.partitions(where.topic) for where in states)
-    above |= dict.fromkeys(paths.partition(where) for where in states)
+    above = dict.fromkeys(paths.partitions(partition.topic) for partition in states)
+    above |= dict.fromkeys(paths.partition(partition) for partition in states)
     # Nodes above that are there already are no failure; one that is missing fails the state below it.
     fenced.write_all([Create(path) for path in above])
     creations: list[Operation] = [
-        Create(paths.partition_state(where), _state_data(fenced, state)) for where, state in states.items()
+        Create(paths.partition_state(partition), _state_data(fenced, state))
+        for partition, state in states.items()
     ]
     outcomes = fenced.write_all(creations)
     return {
-        where: outcome if isinstance(outcome, StoreError) else None
-        for where, outcome in zip(states, outcomes, strict=True)
+        partition: outcome if isinstance(outcome, StoreError) else None
+        for partition, outcome in zip(states, outcomes, strict=True)
     }
 
 
@@ -49,25 +50,25 @@ def update_partition_states(
 ) -> StateUpdates:
     """Writes each state if its partition epoch is still the tree's. Raises ControllerMovedError."""
     writes: list[Operation] = [
-        SetData(paths.partition_state(where), _state_data(fenced, state), state.partition_epoch)
-        for where, state in states.items()
+        SetData(paths.partition_state(partition), _state_data(fenced, state), state.partition_epoch)
+        for partition, state in states.items()
     ]
     updated: dict[TopicPartition, LeaderAndIsr] = {}
     outdated: list[TopicPartition] = []
     failed: dict[TopicPartition, StoreError] = {}
-    for (where, state), outcome in zip(states.items(), fenced.write_all(writes), strict=True):
+    for (partition, state), outcome in zip(states.items(), fenced.write_all(writes), strict=True):
         match outcome:
             case NodeStat():
-                updated[where] = replace(state, partition_epoch=outcome.version)
+                updated[partition] = replace(state, partition_epoch=outcome.version)
             case BadVersionError():
-                outdated.append(where)
+                outdated.append(partition)
             case StoreError():
-                failed[where] = outcome
+                failed[partition] = outcome
     return StateUpdates(updated, tuple(outdated), failed)
 
 
 def _state_data(fenced: FencedStore, state: LeaderAndIsr) -> bytes:
-    return znodes.encode_partition_state(LeaderIsrAndControllerEpoch(state, fenced.reign.epoch))
+    return znodes.encode_partition_state(LeaderIsrAndControllerEpoch(state, fenced.epoch))
 
 
 def write_topic(fenced: FencedStore, topic: TopicAssignment) -> None:

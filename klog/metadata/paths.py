@@ -55,12 +55,12 @@ def partitions(topic_name: str) -> str:
     return f"{topic(topic_name)}/partitions"
 
 
-def partition(where: TopicPartition) -> str:
-    return f"{partitions(where.topic)}/{where.partition}"
+def partition(topic_partition: TopicPartition) -> str:
+    return f"{partitions(topic_partition.topic)}/{topic_partition.partition}"
 
 
-def partition_state(where: TopicPartition) -> str:
-    return f"{partition(where)}/state"
+def partition_state(topic_partition: TopicPartition) -> str:
+    return f"{partition(topic_partition)}/state"
 
 
 def config(entity_path: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from klog.metadata import paths, znodes
 from klog.metadata.errors import BadVersionError, MetadataError
-from klog.metadata.settling import write
+from klog.metadata.retried_writes import write
 from klog.metadata.store import MetadataStore, SetData
 from klog.metadata.values import ProducerIdBlock
 

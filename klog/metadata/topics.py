@@ -23,7 +23,7 @@ from klog.metadata.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from klog.metadata.settling import write
+from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, MetadataStore, SetData, Watch
 from klog.metadata.values import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
 
@@ -58,12 +58,12 @@ def read_partition_states(
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
     """The states of those partitions that have one; a broken one is left out, with a line in the log: it
     must not hold up all others."""
-    nodes = store.get_many([paths.partition_state(where) for where in partitions])
+    nodes = store.get_many([paths.partition_state(partition) for partition in partitions])
     states = {}
-    for where, node in zip(partitions, nodes, strict=True):
+    for partition, node in zip(partitions, nodes, strict=True):
         if node is not None:
             try:
-                states[where] = znodes.decode_partition_state(where, node)
+                states[partition] = znodes.decode_partition_state(partition, node)
             except InvalidZnodeError as error:
                 _log.error("%s", error)
     return states
@@ -155,7 +155,7 @@ def add_partitions(store: MetadataStore, name: str, new_partitions: Mapping[int,
     write(store, SetData(paths.topic(name), znodes.encode_topic(grown), node.stat.version))
 
 
-def ask_for_deletion(store: MetadataStore, name: str) -> None:
+def request_deletion(store: MetadataStore, name: str) -> None:
     """Marks a topic; the controller deletes it. Raises UnknownTopicError, TopicDeletionInProgressError."""
     if store.exists(paths.topic(name)) is None:
         raise UnknownTopicError(f"no topic {name!r}")
@@ -165,6 +165,6 @@ def ask_for_deletion(store: MetadataStore, name: str) -> None:
         raise TopicDeletionInProgressError(f"topic {name!r} is already marked for deletion") from error
 
 
-def ask_for_preferred_election(store: MetadataStore, partitions: Iterable[TopicPartition]) -> None:
+def request_preferred_election(store: MetadataStore, partitions: Iterable[TopicPartition]) -> None:
     """Asks the controller by the legacy znode. Raises NodeExistsError while an earlier one is running."""
     write(store, Create(paths.PREFERRED_REPLICA_ELECTION, znodes.encode_partitions(partitions)))

@@ -236,9 +236,9 @@ def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
     return _encode(fields)
 
 
-def decode_partition_state(where: TopicPartition, node: Node) -> LeaderIsrAndControllerEpoch:
+def decode_partition_state(partition: TopicPartition, node: Node) -> LeaderIsrAndControllerEpoch:
     """The znode's version becomes the partition epoch."""
-    fields = _Fields(node.data, paths.partition_state(where))
+    fields = _Fields(node.data, paths.partition_state(partition))
     recovery = fields.integer("leader_recovery_state", 0)
     if recovery not in list(LeaderRecoveryState):
         raise fields.invalid(f"has a leader_recovery_state that is none: {recovery}")
@@ -323,8 +323,8 @@ def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
 def encode_reassignments(reassignments: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
     """The legacy `/admin/reassign_partitions`."""
     listed = [
-        {"topic": where.topic, "partition": where.partition, "replicas": list(replicas)}
-        for where, replicas in reassignments.items()
+        {"topic": partition.topic, "partition": partition.partition, "replicas": list(replicas)}
+        for partition, replicas in reassignments.items()
     ]
     return _encode({"version": 1, "partitions": listed})
 
@@ -336,7 +336,8 @@ def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, 
         item.get("replicas") if isinstance(item, dict) else None for item in fields.items("partitions")
     ]
     return {
-        where: fields.broker_ids(each, "replicas") for where, each in zip(partitions, replicas, strict=True)
+        partition: fields.broker_ids(each, "replicas")
+        for partition, each in zip(partitions, replicas, strict=True)
     }
 
 

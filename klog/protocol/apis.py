@@ -9,7 +9,7 @@ Facts from Kafka 3.9's and 4's message schemas. How the announced ranges were ch
   the old versions (KAFKA-18659); versions 0 to 2 are served and not only announced, for they differ in a
   field or two. ListOffsets, CreateTopics, DeleteTopics, DescribeConfigs and DescribeLogDirs begin at 0, as in
   Kafka 3.9, because clients in use ask for those versions without a look at the range
-  (`klog.protocol.early`).
+  (`klog.protocol.legacy_versions`).
   And UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped,
   have one version each: the one that a Kafka 3.9 controller sends from inter.broker.protocol.version 3.4
   on. A cluster that still runs at an older one is brought to 3.4 before a klog broker joins it.
@@ -95,7 +95,7 @@ class Api(NamedTuple):
 
     `package` is kio's package with one module a version, or our own module with the one version that we
     speak; None where the messages are written by hand. Versions before `kio_from` are not in kio's package:
-    they are ours, in `klog.protocol.early`.
+    they are ours, in `klog.protocol.legacy_versions`.
     """
 
     key: ApiKey
@@ -118,7 +118,7 @@ class Api(NamedTuple):
         if self.package is None or not self.package.startswith("kio."):
             return self.package
         if version < self.kio_from:
-            return f"klog.protocol.early.{self.key.name.lower()}_v{version}"
+            return f"klog.protocol.legacy_versions.{self.key.name.lower()}_v{version}"
         return f"{self.package}.v{version}"
 
 

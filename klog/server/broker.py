@@ -31,7 +31,7 @@ from klog.metadata.cluster import (
     register_broker,
     update_broker,
 )
-from klog.metadata.configs import ConfigChangeNotes, read_config
+from klog.metadata.configs import ConfigChangeNotifications, read_config
 from klog.metadata.errors import ConnectionLossError, NoNodeError, SessionExpiredError, StoreError
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
@@ -48,7 +48,7 @@ from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
 from klog.server.handlers.dispatch import Dispatcher
 from klog.server.handlers.fetch_sessions import FetchSessions
-from klog.server.identity import demand_own_endpoints, settle_identity
+from klog.server.identity import require_own_endpoints, resolve_identity
 from klog.server.listeners import Listeners, read_listeners
 from klog.server.live_config import LiveConfig
 from klog.server.network import Request, SocketServer, work_on
@@ -132,9 +132,9 @@ class Broker:
         self._open_waiting(closing)
         self._open_controller(closing)
         self._open_network(closing)
-        demand_own_endpoints(self.registration(), live_brokers(self.store))
+        require_own_endpoints(self.registration(), live_brokers(self.store))
         self._register()
-        self._notes = ConfigChangeNotes(self.store, self._changes.on_change, self._clock_ms)
+        self._notes = ConfigChangeNotifications(self.store, self._changes.on_change, self._clock_ms)
         self._notes.follow()
         self._features.follow()
         self.store.add_session_listener(self._session_changed)
@@ -179,7 +179,7 @@ class Broker:
         create_persistent_nodes(self.store)
         self._features = FeaturesEpoch(self.store)
         new_cluster_id = encode_uuid(secrets.token_bytes(16))
-        self.identity = settle_identity(self._static, self.logs.identities(), self.store, new_cluster_id)
+        self.identity = resolve_identity(self._static, self.logs.identities(), self.store, new_cluster_id)
         self.logs.claim(*self.identity)
 
     def _open_logs(self, closing: ExitStack) -> None:

@@ -28,7 +28,7 @@ class Identity(NamedTuple):
     cluster_id: str
 
 
-def settle_identity(
+def resolve_identity(
     config: BrokerConfig,
     directories: Mapping[str, MetaProperties | None],
     store: MetadataStore,
@@ -79,7 +79,7 @@ def _broker_id(
     return generate_broker_id(store, config.number("reserved.broker.max.id"))
 
 
-def demand_own_endpoints(broker: BrokerRegistration, registered: Mapping[int, BrokerRegistration]) -> None:
+def require_own_endpoints(broker: BrokerRegistration, registered: Mapping[int, BrokerRegistration]) -> None:
     """Raises `UsageError` where clients would take another live broker for this one, or this one for it."""
     own = {(each.host, each.port) for each in broker.endpoints}
     for other in registered.values():

@@ -191,18 +191,18 @@ class SimulatedBroker:
     def _host(self, request: LeaderAndIsrRequest) -> dict[TopicPartition, ErrorCode]:
         errors = {}
         ids = topic_ids(request.topic_states)
-        for where, state in partition_states(request.topic_states):
-            known = self.hosted.get(where)
-            self.world.witness_leader(ids[where.topic], state)
-            if where in self.offline:
-                errors[where] = ErrorCode.KAFKA_STORAGE_ERROR
+        for partition, state in partition_states(request.topic_states):
+            known = self.hosted.get(partition)
+            self.world.witness_leader(ids[partition.topic], state)
+            if partition in self.offline:
+                errors[partition] = ErrorCode.KAFKA_STORAGE_ERROR
             elif known is not None and state.leader_epoch <= known.leader_epoch:
-                errors[where] = ErrorCode.STALE_CONTROLLER_EPOCH
+                errors[partition] = ErrorCode.STALE_CONTROLLER_EPOCH
             else:
                 assert self.broker_id in state.replicas
-                self.hosted[where] = state
-                self.disk.add(where)
-                errors[where] = ErrorCode.NONE
+                self.hosted[partition] = state
+                self.disk.add(partition)
+                errors[partition] = ErrorCode.NONE
         return errors
 
     def _stop(self, request: StopReplicaRequest) -> dict[TopicPartition, ErrorCode]:
@@ -222,11 +222,11 @@ class SimulatedBroker:
         return errors
 
     def led(self) -> list[TopicPartition]:
-        return sorted(where for where, each in self.hosted.items() if each.leader == self.broker_id)
+        return sorted(partition for partition, each in self.hosted.items() if each.leader == self.broker_id)
 
-    def alter_isr(self, where: TopicPartition, isr: tuple[int, ...]) -> bool:
+    def alter_isr(self, partition: TopicPartition, isr: tuple[int, ...]) -> bool:
         """As leader, asks the controller for another ISR; False when there is none to ask."""
-        known = self.hosted[where]
+        known = self.hosted[partition]
         active = self.world.active()
         if active is None:
             return False
@@ -234,18 +234,18 @@ class SimulatedBroker:
             self.broker_id, known.leader_epoch, isr, LeaderRecoveryState.RECOVERED, known.partition_epoch
         )
 
-        topic = topics.read_topics(self.session, [where.topic]).get(where.topic)
+        topic = topics.read_topics(self.session, [partition.topic]).get(partition.topic)
         if topic is None:
             return False
-        asked = TopicIdPartition(topic.topic_id or "", where.partition)
+        asked = TopicIdPartition(topic.topic_id or "", partition.partition)
 
         def reply(answer: dict[TopicIdPartition, LeaderAndIsr | ErrorCode] | ErrorCode) -> None:
             outcome = answer.get(asked) if isinstance(answer, dict) else answer
-            current = self.hosted.get(where)
+            current = self.hosted.get(partition)
             if isinstance(outcome, LeaderAndIsr) and current is not None:
                 newer = outcome.partition_epoch >= current.partition_epoch
                 if outcome.leader_epoch == current.leader_epoch and newer:
-                    self.hosted[where] = replace(
+                    self.hosted[partition] = replace(
                         current, isr=outcome.isr, partition_epoch=outcome.partition_epoch
                     )
 
@@ -313,17 +313,17 @@ class SimulatedCluster:
 
     def active(self) -> SimulatedBroker | None:
         """The one with a reign; of several (some know not yet that theirs is over) the latest."""
-        active = [each for each in self.brokers.values() if each.core.reign is not None]
-        return max(active, key=lambda each: each.core.reign.fenced.reign.epoch, default=None)  # type: ignore[union-attr]
+        active = [each for each in self.brokers.values() if each.core.active is not None]
+        return max(active, key=lambda each: each.core.active.fenced.epoch, default=None)  # type: ignore[union-attr]
 
     def topic(self, name: str) -> TopicAssignment:
         return topics.read_topics(self.admin, [name])[name]
 
     def states(self, name: str) -> dict[int, LeaderIsrAndControllerEpoch]:
-        partitions = [where for where, _ in self.topic(name)]
+        partitions = [partition for partition, _ in self.topic(name)]
         return {
-            where.partition: each
-            for where, each in topics.read_partition_states(self.admin, partitions).items()
+            partition.partition: each
+            for partition, each in topics.read_partition_states(self.admin, partitions).items()
         }
 
     def state(self, name: str, partition: int = 0) -> LeaderAndIsr:

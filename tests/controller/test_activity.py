@@ -25,7 +25,7 @@ from klog.controller.events import (
     TopicNodeChanged,
     TreeChanged,
     UncleanElectionEnabled,
-    Watched,
+    WatchedNode,
 )
 from klog.controller.observer import ControllerState
 from klog.metadata.control_requests import ControlResponse
@@ -47,19 +47,19 @@ STATES: list[tuple[Event, ControllerState]] = [
     (Startup(), ControllerState.CONTROLLER_CHANGE),
     (SessionExpired(), ControllerState.CONTROLLER_CHANGE),
     (SessionRenewed(), ControllerState.CONTROLLER_CHANGE),
-    (TreeChanged(Watched.CONTROLLER), ControllerState.CONTROLLER_CHANGE),
-    (TreeChanged(Watched.BROKERS), ControllerState.BROKER_CHANGE),
+    (TreeChanged(WatchedNode.CONTROLLER), ControllerState.CONTROLLER_CHANGE),
+    (TreeChanged(WatchedNode.BROKERS), ControllerState.BROKER_CHANGE),
     (BrokerNodeChanged(1), ControllerState.BROKER_CHANGE),
-    (TreeChanged(Watched.TOPICS), ControllerState.TOPIC_CHANGE),
+    (TreeChanged(WatchedNode.TOPICS), ControllerState.TOPIC_CHANGE),
     (TopicNodeChanged("t"), ControllerState.TOPIC_CHANGE),
-    (TreeChanged(Watched.DELETE_TOPICS), ControllerState.TOPIC_DELETION),
-    (TreeChanged(Watched.LOG_DIR_EVENTS), ControllerState.LOG_DIR_CHANGE),
-    (TreeChanged(Watched.ISR_CHANGES), ControllerState.ISR_CHANGE),
+    (TreeChanged(WatchedNode.DELETE_TOPICS), ControllerState.TOPIC_DELETION),
+    (TreeChanged(WatchedNode.LOG_DIR_EVENTS), ControllerState.LOG_DIR_CHANGE),
+    (TreeChanged(WatchedNode.ISR_CHANGES), ControllerState.ISR_CHANGE),
     (AlterPartition(1, 1, {}, 1, nobody), ControllerState.ISR_CHANGE),
-    (TreeChanged(Watched.PREFERRED_ELECTION), ControllerState.MANUAL_LEADER_BALANCE),
+    (TreeChanged(WatchedNode.PREFERRED_ELECTION), ControllerState.MANUAL_LEADER_BALANCE),
     (ElectLeaders(None, ElectionType.PREFERRED, nobody), ControllerState.MANUAL_LEADER_BALANCE),
     (RebalanceDue(), ControllerState.AUTO_LEADER_BALANCE),
-    (TreeChanged(Watched.REASSIGN_PARTITIONS), ControllerState.ALTER_PARTITION_REASSIGNMENT),
+    (TreeChanged(WatchedNode.REASSIGN_PARTITIONS), ControllerState.ALTER_PARTITION_REASSIGNMENT),
     (AlterReassignments({}, nobody), ControllerState.ALTER_PARTITION_REASSIGNMENT),
     (ListReassignments(nobody), ControllerState.LIST_PARTITION_REASSIGNMENT),
     (UncleanElectionEnabled(None), ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE),
@@ -77,4 +77,4 @@ def test_each_event_is_a_state_of_kafkas(event: Event, state: ControllerState) -
 
 def test_every_event_and_every_watched_node_is_among_them() -> None:
     assert {type(event) for event, _ in STATES} == set(get_args(Event))
-    assert {event.node for event, _ in STATES if isinstance(event, TreeChanged)} == set(Watched)
+    assert {event.node for event, _ in STATES if isinstance(event, TreeChanged)} == set(WatchedNode)

@@ -15,12 +15,12 @@ def add_topic(context: ControllerContext, name: str, leaders: list[int]) -> None
     """Partitions whose preferred leader is 1, led by `leaders` (-1: by none)."""
     context.topics.add(name)
     for number, leader in enumerate(leaders):
-        where = TopicPartition(name, number)
-        context.assign(where, ReplicaAssignment((1, 2)))
-        context.leadership[where] = LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, 0, (1, 2)), 1)
-        context.partition_states[where] = PartitionState.OFFLINE if leader < 0 else PartitionState.ONLINE
+        partition = TopicPartition(name, number)
+        context.assign(partition, ReplicaAssignment((1, 2)))
+        context.leadership[partition] = LeaderIsrAndControllerEpoch(LeaderAndIsr(leader, 0, (1, 2)), 1)
+        context.partition_states[partition] = PartitionState.OFFLINE if leader < 0 else PartitionState.ONLINE
         for broker_id in (1, 2):
-            context.replica_states[Replica(where, broker_id)] = ReplicaState.ONLINE
+            context.replica_states[Replica(partition, broker_id)] = ReplicaState.ONLINE
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from klog.controller.broker_channels import BrokerChannels
-from klog.controller.events import RebalanceDue, ResponseReceived, TreeChanged, Watched
+from klog.controller.events import RebalanceDue, ResponseReceived, TreeChanged, WatchedNode
 from klog.controller.runner import Controller
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
@@ -92,8 +92,8 @@ def active_id(members: dict[int, Member]) -> int:
 
 
 def leader(store: MetadataStore, name: str) -> int | None:
-    where = TopicPartition(name, 0)
-    state = topics.read_partition_states(store, [where]).get(where)
+    partition = TopicPartition(name, 0)
+    state = topics.read_partition_states(store, [partition]).get(partition)
     return None if state is None else state.leader_and_isr.leader
 
 
@@ -132,7 +132,7 @@ def test_a_controller_works_on_over_broken_connections_and_lost_replies(members:
         create(other.store, f"t{number}", [1, 2])
         eventually(lambda number=number: leader(other.store, f"t{number}") == 1)
     assert active.controller.is_active
-    topics.ask_for_deletion(other.store, "t0")
+    topics.request_deletion(other.store, "t0")
     active.proxy.lose_next_reply()
     eventually(lambda: "t0" not in topics.topic_names(other.store))
 
@@ -151,7 +151,7 @@ def test_a_controller_that_waits_for_zookeeper_is_stopped_by_closing_the_store(
     eventually(lambda: not active.store._connected.is_set())
     create(members[3 - active_id(members)].store, "t", [1, 2])
     active.controller.put(RebalanceDue())
-    active.controller.put(TreeChanged(Watched.TOPICS))
+    active.controller.put(TreeChanged(WatchedNode.TOPICS))
     assert not active.controller.stop(timeout_ms=100)
     active.store.close()
     assert active.controller.stop(timeout_ms=SOON_S * 1000)

@@ -242,13 +242,13 @@ def test_a_defect_costs_the_reign_and_not_the_thread(
     for each in nodes:
         if each is not active:
             each.stop()
-    reign = active.controller._core.reign
+    failing = active.controller._core.active
     answers: queue.SimpleQueue[object] = queue.SimpleQueue()
-    monkeypatch.setattr(reign, "handle", broken)
+    monkeypatch.setattr(failing, "handle", broken)
     active.controller.put(ListReassignments(answers.put))
     # Another event may have met the defect before, and another reign may have begun.
     assert answers.get(timeout=SOON_S) in (ErrorCode.NOT_CONTROLLER, {})
-    eventually(lambda: active.controller.is_active and active.controller._core.reign is not reign)
+    eventually(lambda: active.controller.is_active and active.controller._core.active is not failing)
     # Nor does an answer that cannot be given.
     active.controller.put(ListReassignments(broken))
     eventually(lambda: any("could not end" in record.getMessage() for record in list(caplog.records)))
@@ -265,10 +265,10 @@ def test_the_balance_of_leaders_is_looked_at_when_it_is_due(nodes: list[Node]) -
     other = next(each for each in nodes if each is not active)
     me, you = active.broker_id, other.broker_id
     topics.create_topic(active.session, "t", "A" * 22, {0: [you, me]}, {}, [me, you])
-    where = TopicPartition("t", 0)
+    partition = TopicPartition("t", 0)
 
     def leader() -> int | None:
-        state = topics.read_partition_states(active.session, [where]).get(where)
+        state = topics.read_partition_states(active.session, [partition]).get(partition)
         return None if state is None else state.leader_and_isr.leader
 
     eventually(lambda: leader() == you)
@@ -277,8 +277,8 @@ def test_the_balance_of_leaders_is_looked_at_when_it_is_due(nodes: list[Node]) -
     text = f'{{"controller_epoch":1,"leader":{me},"version":1,"leader_epoch":1,"isr":[{me},{you}]}}'
     active.session.set(path, text.encode())
     core = active.controller._core
-    assert core.reign is not None
-    core.reign.context.leadership = topics.read_partition_states(active.session, [where])
+    assert core.active is not None
+    core.active.context.leadership = topics.read_partition_states(active.session, [partition])
     active.now_ms += 6_000
     answers: list[object] = []
     # Any event wakes the thread, which then sees that the time has come.

@@ -20,7 +20,7 @@ from klog.controller.events import (
     SessionRenewed,
     TreeChanged,
     UncleanElectionEnabled,
-    Watched,
+    WatchedNode,
 )
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
@@ -129,7 +129,7 @@ def test_a_session_that_ends_under_an_event_makes_no_controller_of_an_unregister
     broker = world.brokers[0]
     broker.session.expire()
     # The event had begun before: it finds the new session, and the end of the old one is not known yet.
-    broker.core.handle(TreeChanged(Watched.CONTROLLER))
+    broker.core.handle(TreeChanged(WatchedNode.CONTROLLER))
     assert not broker.core.is_active
     world.settle()
     assert broker.core.is_active
@@ -156,7 +156,7 @@ def test_a_controller_that_lost_its_office_unseen_writes_nothing(world: Simulate
     old.session.pending.clear()
     old.core.handle(ElectLeaders(None, ElectionType.PREFERRED, lambda _answer: None))
     before = world.admin.children(paths.topic("t"))
-    old.core.handle(TreeChanged(Watched.TOPICS))
+    old.core.handle(TreeChanged(WatchedNode.TOPICS))
     assert not old.core.is_active
     assert world.admin.children(paths.topic("t")) == before == []
 
@@ -264,7 +264,7 @@ def test_a_deletion_writes_what_kafka_writes(world: SimulatedCluster) -> None:
         return original(multis)
 
     active.session.multi_many = record  # type: ignore[method-assign]
-    topics.ask_for_deletion(world.admin, "gone")
+    topics.request_deletion(world.admin, "gone")
     world.settle()
     state = "/brokers/topics/gone/partitions/{}/state".format
     assert written == [
@@ -282,7 +282,7 @@ def test_a_deletion_writes_what_kafka_writes(world: SimulatedCluster) -> None:
 
 def test_brokers_hear_of_a_deletion_before_they_delete(world: SimulatedCluster) -> None:
     with_topic(world, [1])
-    topics.ask_for_deletion(world.admin, "t")
+    topics.request_deletion(world.admin, "t")
     world.settle()
     heard = [request for to, request in world.requests if to == 1]
     first = heard[0]
@@ -303,7 +303,7 @@ def test_a_deletion_waits_for_a_dead_broker(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(2)
     world.settle()
-    topics.ask_for_deletion(world.admin, "t")
+    topics.request_deletion(world.admin, "t")
     world.settle()
     assert topics.topic_names(world.admin) == ["t"]
     assert T0 in world.disks[2]
@@ -316,7 +316,7 @@ def test_a_deletion_waits_for_a_dead_broker(world: SimulatedCluster) -> None:
 
 def test_a_broker_that_dies_while_it_deletes_goes_on_when_it_is_back(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
-    topics.ask_for_deletion(world.admin, "t")
+    topics.request_deletion(world.admin, "t")
     world.cut_off = 2
     world.settle()
     assert T0 not in world.disks[1]
@@ -332,7 +332,7 @@ def test_a_broker_that_dies_while_it_deletes_goes_on_when_it_is_back(world: Simu
 def test_a_deletion_is_finished_by_the_next_controller(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(2)
-    topics.ask_for_deletion(world.admin, "t")
+    topics.request_deletion(world.admin, "t")
     world.kill(0)
     world.settle()
     world.start(2)
@@ -343,7 +343,7 @@ def test_a_deletion_is_finished_by_the_next_controller(world: SimulatedCluster) 
 def test_a_topic_can_be_created_again_after_its_deletion(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     first_id = world.topic("t").topic_id
-    topics.ask_for_deletion(world.admin, "t")
+    topics.request_deletion(world.admin, "t")
     world.settle()
     with_topic(world, [2, 0])
     assert world.topic("t").topic_id != first_id
@@ -354,7 +354,7 @@ def test_a_topic_can_be_created_again_after_its_deletion(world: SimulatedCluster
 def test_with_deletion_switched_off_the_mark_is_removed() -> None:
     world = started(0, 1, delete_topic_enable=False)
     with_topic(world, [1])
-    topics.ask_for_deletion(world.admin, "t")
+    topics.request_deletion(world.admin, "t")
     world.settle()
     assert topics.topics_to_delete(world.admin) == []
     assert world.state("t").leader == 1
@@ -369,7 +369,7 @@ def test_a_mark_for_an_unknown_topic_is_removed(world: SimulatedCluster) -> None
 def test_a_topic_on_its_way_out_gets_no_partitions(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(2)
-    topics.ask_for_deletion(world.admin, "t")
+    topics.request_deletion(world.admin, "t")
     world.settle()
     topic = world.topic("t")
     grown = TopicAssignment("t", topic.topic_id, {**topic.partitions, 1: ReplicaAssignment((1,))})
@@ -545,7 +545,7 @@ def test_the_legacy_order_for_preferred_leaders(world: SimulatedCluster) -> None
     world.brokers[2].alter_isr(T0, (2, 1))
     world.settle()
     for _ in range(2):
-        topics.ask_for_preferred_election(world.admin, [T0])
+        topics.request_preferred_election(world.admin, [T0])
         world.settle()
         assert world.admin.exists(paths.PREFERRED_REPLICA_ELECTION) is None
     assert world.state("t").leader == 1
@@ -717,7 +717,7 @@ def test_the_legacy_order_for_reassignments(world: SimulatedCluster) -> None:
 def test_a_deletion_does_not_wait_for_a_reassignment(world: SimulatedCluster) -> None:
     with_topic(world, [1])
     ask(world, AlterReassignments, {T0: [2]})
-    topics.ask_for_deletion(world.admin, "t")
+    topics.request_deletion(world.admin, "t")
     world.settle()
     assert topics.topic_names(world.admin) == []
     assert all(not disk for disk in world.disks.values())

@@ -79,7 +79,7 @@ class Chaos:
         self.world.create_topic(self.rng.choice(NAMES), partitions)
 
     def delete(self) -> None:
-        topics.ask_for_deletion(self.world.admin, self.rng.choice(NAMES))
+        topics.request_deletion(self.world.admin, self.rng.choice(NAMES))
 
     def grow(self) -> None:
         name = self.rng.choice(NAMES)
@@ -113,11 +113,11 @@ class Chaos:
     def change_isr(self) -> None:
         broker = self.some_broker()
         if broker.led():
-            where = self.rng.choice(broker.led())
-            others = [each for each in broker.hosted[where].replicas if each != broker.broker_id]
+            partition = self.rng.choice(broker.led())
+            others = [each for each in broker.hosted[partition].replicas if each != broker.broker_id]
             isr = [broker.broker_id, *self.rng.sample(others, self.rng.randint(0, len(others)))]
             self.rng.shuffle(isr)
-            broker.alter_isr(where, tuple(isr))
+            broker.alter_isr(partition, tuple(isr))
 
     def elect(self) -> None:
         active = self.world.active()
@@ -132,9 +132,9 @@ class Chaos:
     def reassign(self) -> None:
         active = self.world.active()
         if active is not None:
-            where = TopicPartition(self.rng.choice(NAMES), self.rng.randint(0, 2))
+            partition = TopicPartition(self.rng.choice(NAMES), self.rng.randint(0, 2))
             target = self.replicas() if self.rng.random() < 0.8 else None
-            active.events.append(AlterReassignments({where: target}, lambda _answer: None))
+            active.events.append(AlterReassignments({partition: target}, lambda _answer: None))
 
     def fail_dir(self) -> None:
         broker = self.some_broker()
@@ -154,13 +154,13 @@ def heal(world: SimulatedCluster) -> None:
         world.settle()
     for _ in range(10):
         behind = [
-            (broker, where)
+            (broker, partition)
             for broker in world.brokers.values()
-            for where in broker.led()
-            if set(broker.hosted[where].isr) != set(broker.hosted[where].replicas)
+            for partition in broker.led()
+            if set(broker.hosted[partition].isr) != set(broker.hosted[partition].replicas)
         ]
-        for broker, where in behind:
-            broker.alter_isr(where, broker.hosted[where].replicas)
+        for broker, partition in behind:
+            broker.alter_isr(partition, broker.hosted[partition].replicas)
         world.settle()
         if not behind:
             return
@@ -176,15 +176,15 @@ def check_end(world: SimulatedCluster) -> None:
     for name in topics.topic_names(world.admin):
         topic = world.topic(name)
         states = world.states(name)
-        for where, assignment in topic:
+        for partition, assignment in topic:
             assert not assignment.is_being_reassigned
-            state = states[where.partition].leader_and_isr
+            state = states[partition.partition].leader_and_isr
             assert state.leader in assignment.replicas
             assert set(state.isr) == set(assignment.replicas)
-            seen[where] = (state.leader, state.leader_epoch, state.isr, assignment.replicas)
+            seen[partition] = (state.leader, state.leader_epoch, state.isr, assignment.replicas)
             for each in assignment.replicas:
-                hosted[each].add(where)
-                told = world.brokers[each].hosted[where]
+                hosted[each].add(partition)
+                told = world.brokers[each].hosted[partition]
                 assert (told.leader, told.leader_epoch) == (state.leader, state.leader_epoch)
     for broker in world.brokers.values():
         known = {

@@ -57,7 +57,7 @@ def test_kafkas_controller_creates_grows_and_deletes_what_klog_asks_for(store: Z
     states = topics.read_partition_states(store, [first, second])
     assert {each.leader_and_isr for each in states.values()} == {LeaderAndIsr(0, 0, (0,))}
     configs.change_config(store, "topics/asked", {"retention.ms": "10"})
-    topics.ask_for_deletion(store, "asked")
+    topics.request_deletion(store, "asked")
     eventually(lambda: store.exists(paths.topic("asked")) is None)
     # Kafka removes the topic before its configs, one write after the other.
     eventually(lambda: configs.read_config(store, "topics/asked") == {})
@@ -85,14 +85,14 @@ class Silence:
 def test_the_office_goes_from_kafka_to_klog_and_back(broker: ZooKeeperBroker, store: ZooKeeperStore) -> None:
     del broker
     topics.create_topic(store, "kept", topics.new_topic_id(os.urandom), {0: [0]}, {}, [0])
-    where = TopicPartition("kept", 0)
-    eventually(lambda: where in topics.read_partition_states(store, [where]))
-    outbox, events = Silence(), list[Event]()
+    partition = TopicPartition("kept", 0)
+    eventually(lambda: partition in topics.read_partition_states(store, [partition]))
+    request_queue, events = Silence(), list[Event]()
     settings = ControllerSettings(broker_id=7)
     core = ControllerCore(
         lambda: settings,
         store,
-        outbox,
+        request_queue,
         events.append,
         lambda: None,
         lambda: int(time.time() * 1000),
@@ -110,13 +110,13 @@ def test_the_office_goes_from_kafka_to_klog_and_back(broker: ZooKeeperBroker, st
             break
         eventually(lambda: read_controller(store) is not None)
     assert core.is_active
-    assert core.reign is not None
-    assert core.reign.fenced.reign.epoch > before
-    state = topics.read_partition_states(store, [where])[where]
+    assert core.active is not None
+    assert core.active.fenced.epoch > before
+    state = topics.read_partition_states(store, [partition])[partition]
     assert state.leader_and_isr.leader == 0
-    assert {to for to, _ in outbox.sent} == {0}
+    assert {to for to, _ in request_queue.sent} == {0}
     # Kafka resigned when it saw us; when we resign it takes over, in a later epoch than ours.
-    ours = core.reign.fenced.reign.epoch
+    ours = core.active.fenced.epoch
     core.resign()
     eventually(lambda: (now := read_controller(store)) is not None and now.broker_id == 0)
     eventually(lambda: znodes.decode_epoch(store.get(paths.CONTROLLER_EPOCH).data) > ours)

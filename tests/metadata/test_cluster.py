@@ -33,7 +33,7 @@ from klog.metadata.fenced_writes import (
 )
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.producer_ids import ProducerIdsExhaustedError, allocate_producer_ids
-from klog.metadata.settling import write
+from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, Delete, MultiResult, Operation, SetData
 from klog.metadata.values import (
     BrokerRegistration,
@@ -255,11 +255,11 @@ def test_the_controller_is_watched_while_there_is_none(store: Lossy, other: Loss
 # --- topics ---
 
 
-WHERE = TopicPartition("t", 0)
+PARTITION = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def reign(store: Lossy) -> FencedStore:
+def fenced(store: Lossy) -> FencedStore:
     return FencedStore(store, elect(store, 1, 5))
 
 
@@ -301,59 +301,59 @@ def test_a_topic_grows(store: Lossy) -> None:
     assert sorted(topics.read_topics(store, ["t"])["t"].partitions) == [0, 1, 2]
     with pytest.raises(BadVersionError):
         topics.add_partitions(store, "t", {1: [1]})
-    topics.ask_for_deletion(store, "t")
+    topics.request_deletion(store, "t")
     with pytest.raises(TopicDeletionInProgressError):
         topics.add_partitions(store, "t", {3: [1]})
 
 
 def test_deletion_is_asked_for_once(store: Lossy) -> None:
     with pytest.raises(UnknownTopicError):
-        topics.ask_for_deletion(store, "t")
+        topics.request_deletion(store, "t")
     topics.create_topic(store, "t", "A" * 22, {0: [1]}, {}, [1])
-    topics.ask_for_deletion(store, "t")
+    topics.request_deletion(store, "t")
     assert topics.topics_to_delete(store) == ["t"]
     with pytest.raises(TopicDeletionInProgressError):
-        topics.ask_for_deletion(store, "t")
+        topics.request_deletion(store, "t")
     with pytest.raises(TopicExistsError, match="marked for deletion"):
         topics.create_topic(store, "t", "A" * 22, {0: [1]}, {}, [1])
 
 
-def test_partition_states_are_created_and_written_conditionally(store: Lossy, reign: FencedStore) -> None:
+def test_partition_states_are_created_and_written_conditionally(store: Lossy, fenced: FencedStore) -> None:
     topics.create_topic(store, "t", "A" * 22, {0: [1]}, {}, [1])
     first = LeaderAndIsr(1, 0, (1,))
-    assert create_partition_states(reign, {WHERE: first}) == {WHERE: None}
-    again = create_partition_states(reign, {WHERE: first, TopicPartition("missing", 0): first})
-    assert isinstance(again[WHERE], NodeExistsError)
+    assert create_partition_states(fenced, {PARTITION: first}) == {PARTITION: None}
+    again = create_partition_states(fenced, {PARTITION: first, TopicPartition("missing", 0): first})
+    assert isinstance(again[PARTITION], NodeExistsError)
     assert isinstance(again[TopicPartition("missing", 0)], NoNodeError)
-    updates = update_partition_states(reign, {WHERE: first.next_epoch(2, (1, 2))})
-    assert updates.updated == {WHERE: LeaderAndIsr(2, 1, (1, 2), partition_epoch=1)}
-    stored = topics.read_partition_states(store, [WHERE, TopicPartition("t", 1)])
-    assert stored[WHERE].leader_and_isr == updates.updated[WHERE]
-    assert stored[WHERE].controller_epoch == reign.reign.epoch
+    updates = update_partition_states(fenced, {PARTITION: first.next_epoch(2, (1, 2))})
+    assert updates.updated == {PARTITION: LeaderAndIsr(2, 1, (1, 2), partition_epoch=1)}
+    stored = topics.read_partition_states(store, [PARTITION, TopicPartition("t", 1)])
+    assert stored[PARTITION].leader_and_isr == updates.updated[PARTITION]
+    assert stored[PARTITION].controller_epoch == fenced.epoch
     missing = TopicPartition("t", 9)
-    late = update_partition_states(reign, {WHERE: first, missing: first})
+    late = update_partition_states(fenced, {PARTITION: first, missing: first})
     assert late.updated == {}
-    assert late.outdated == (WHERE,)
+    assert late.outdated == (PARTITION,)
     assert isinstance(late.failed[missing], NoNodeError)
 
 
-def test_a_topic_is_removed_with_everything_about_it(store: Lossy, reign: FencedStore) -> None:
+def test_a_topic_is_removed_with_everything_about_it(store: Lossy, fenced: FencedStore) -> None:
     before = store.children("/brokers/topics")
     topics.create_topic(store, "t", "A" * 22, {0: [1], 1: [1]}, {"a": "b"}, [1])
-    create_partition_states(reign, {TopicPartition("t", each): LeaderAndIsr(1, 0, (1,)) for each in (0, 1)})
-    topics.ask_for_deletion(store, "t")
-    write_topic(reign, TopicAssignment("t", "A" * 22, {0: ReplicaAssignment((1,))}))
-    delete_topic(reign, "t")
+    create_partition_states(fenced, {TopicPartition("t", each): LeaderAndIsr(1, 0, (1,)) for each in (0, 1)})
+    topics.request_deletion(store, "t")
+    write_topic(fenced, TopicAssignment("t", "A" * 22, {0: ReplicaAssignment((1,))}))
+    delete_topic(fenced, "t")
     assert store.children("/brokers/topics") == before
     assert store.exists("/config/topics/t") is None
     assert topics.topics_to_delete(store) == []
-    delete_topic(reign, "t")
+    delete_topic(fenced, "t")
 
 
-def test_features_are_created_or_replaced(store: Lossy, reign: FencedStore) -> None:
-    write_features(reign, FinalizedFeatures({}))
+def test_features_are_created_or_replaced(store: Lossy, fenced: FencedStore) -> None:
+    write_features(fenced, FinalizedFeatures({}))
     assert store.get("/feature").data == b'{"features":{},"version":2,"status":1}'
-    write_features(reign, FinalizedFeatures({"f": 3}))
+    write_features(fenced, FinalizedFeatures({"f": 3}))
     assert znodes.decode_features(store.get("/feature").data) == FinalizedFeatures({"f": 3})
 
 
@@ -370,7 +370,7 @@ def test_topic_ids_are_random_uuids_that_no_tool_takes_for_an_option() -> None:
 def test_configs_are_written_and_told(store: Lossy, clock: Clock) -> None:
     configs.change_config(store, "users/alice/clients/c%2F1", {"producer_byte_rate": "1"})
     told: list[str] = []
-    notes = configs.ConfigChangeNotes(store, told.append, clock)
+    notes = configs.ConfigChangeNotifications(store, told.append, clock)
     notes.follow()
     assert told == ["users/alice/clients/c%2F1"]
     assert configs.read_config(store, "users/alice/clients/c%2F1") == {"producer_byte_rate": "1"}
@@ -384,7 +384,7 @@ def test_configs_are_written_and_told(store: Lossy, clock: Clock) -> None:
 
 def test_a_broken_note_does_not_stop_the_next(store: Lossy, clock: Clock) -> None:
     told: list[str] = []
-    configs.ConfigChangeNotes(store, told.append, clock).follow()
+    configs.ConfigChangeNotifications(store, told.append, clock).follow()
     store.create(paths.CONFIG_CHANGE_PREFIX, b"broken", sequential=True)
     configs.change_config(store, "topics/t", {})
     assert told == ["topics/t"]
@@ -395,7 +395,7 @@ def test_notes_are_thrown_away_after_a_quarter_of_an_hour(store: Lossy, clock: C
     clock.ms += 10 * 60 * 1000
     configs.change_config(store, "topics/young", {})
     clock.ms += 5 * 60 * 1000 + 1
-    configs.ConfigChangeNotes(store, lambda _path: None, clock).follow()
+    configs.ConfigChangeNotifications(store, lambda _path: None, clock).follow()
     assert store.children(paths.CONFIG_CHANGES) == ["config_change_0000000001"]
 
 

@@ -127,9 +127,9 @@ def test_a_topic_without_an_id_has_none_after_the_wire() -> None:
 
 
 def test_an_answer_to_leader_and_isr_names_topics_by_id() -> None:
-    where = TopicPartition("a", 3)
-    request = leader_and_isr({where: leader_and_isr_state(3, 1, (1,))}, TOPICS)
-    answer = ControlResponse(ErrorCode.NONE, {where: ErrorCode.KAFKA_STORAGE_ERROR})
+    partition = TopicPartition("a", 3)
+    request = leader_and_isr({partition: leader_and_isr_state(3, 1, (1,))}, TOPICS)
+    answer = ControlResponse(ErrorCode.NONE, {partition: ErrorCode.KAFKA_STORAGE_ERROR})
     response = leader_and_isr_response(request, answer)
     assert [topic.topic_id for topic in response.topics] == [request.topic_states[0].topic_id]
     assert control_response(request, response) == answer

@@ -20,10 +20,10 @@ from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import ConnectionLossError
 from klog.metadata.store import Node, SessionState
 from klog.metadata.topics import (
-    ask_for_deletion,
     create_topic,
     new_topic_id,
     read_topics,
+    request_deletion,
     topic_names,
 )
 from klog.metadata.values import BrokerRegistration, Endpoint
@@ -150,7 +150,7 @@ def test_an_address_that_another_broker_advertises_is_refused(
 
 def test_a_deleted_topic_leaves_the_tree_and_the_disk(tmp_path: Path, broker: Broker) -> None:
     make_topic(broker, "gone", 2)
-    ask_for_deletion(broker.store, "gone")
+    request_deletion(broker.store, "gone")
     eventually(lambda: not any(key[0] == "gone" for key in broker.replicas.partitions))
     eventually(lambda: "gone" not in broker.cache.snapshot.topics)
     eventually(lambda: not (tmp_path / "a" / "gone-0").exists())
@@ -280,7 +280,7 @@ def test_replicas_of_a_directory_that_failed_before_the_start_are_offline_and_no
     second = Broker(config(tmp_path / "a", log_dirs=directories))
     eventually(lambda: len(second.replicas.partitions) == 1)
     eventually(lambda: second.replicas.missing(lost, lambda _: True) is ErrorCode.KAFKA_STORAGE_ERROR)
-    ask_for_deletion(second.store, "t")
+    request_deletion(second.store, "t")
     eventually(lambda: not second.replicas.partitions)
     eventually(lambda: "t" not in second.cache.snapshot.topics)
     assert topic_names(second.store) == ["t"]

@@ -19,7 +19,7 @@ from klog.formats.names import encode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.metadata.errors import TopicDeletionInProgressError
 from klog.metadata.store import MetadataStore
-from klog.metadata.topics import ask_for_deletion
+from klog.metadata.topics import request_deletion
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.purgatory import Purgatory
@@ -110,7 +110,7 @@ class DeleteTopicsHandler:
             try:
                 # Several may ask, and all wait for the same deletion.
                 with suppress(TopicDeletionInProgressError):
-                    ask_for_deletion(self._store, outcome.name)
+                    request_deletion(self._store, outcome.name)
             except KlogError as error:
                 outcome.error = refusal_of(error).error
 

@@ -17,7 +17,7 @@ from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import cluster
 from klog.metadata.cache import MetadataCache
-from klog.metadata.configs import ConfigChangeNotes
+from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states
 from klog.metadata.local import NoJournal, SharedTree, TreeSession
 from klog.metadata.topics import create_topic, new_topic_id
@@ -90,7 +90,7 @@ class ObedientReplicas:
         return done(request)
 
 
-class Outbox:
+class BrokerRequestQueue:
     """The controller's, into a queue."""
 
     def __init__(self, queue: deque[tuple[int, ControlRequest]]) -> None:
@@ -140,7 +140,7 @@ class AdminCluster:
         self.core = ControllerCore(
             lambda: ControllerSettings(ME, INNER_LISTENER),
             self.store,
-            Outbox(self.outgoing),
+            BrokerRequestQueue(self.outgoing),
             self._events.append,
             lambda: None,
             self.clock,
@@ -204,7 +204,7 @@ class AdminCluster:
             lambda topic, overrides: self.topic_changes.append((topic, dict(overrides))),
             self.unclean.append,
         )
-        ConfigChangeNotes(store, self.config_changes.on_change, self.clock).follow()
+        ConfigChangeNotifications(store, self.config_changes.on_change, self.clock).follow()
 
     def _replace_config(self, config: BrokerConfig) -> None:
         self.config = config

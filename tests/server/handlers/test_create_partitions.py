@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from klog.metadata import paths
-from klog.metadata.topics import ask_for_deletion, read_topics
+from klog.metadata.topics import read_topics, request_deletion
 from klog.metadata.values import ReplicaAssignment, TopicAssignment
 from klog.metadata.znodes import encode_topic
 from klog.protocol.apis import ApiKey
@@ -92,7 +92,7 @@ def test_a_topic_that_is_being_reassigned_does_not_grow(cluster) -> None:
 def test_a_topic_that_is_being_deleted_does_not_grow(cluster) -> None:
     cluster.create("t", (1, 2))
     cluster.holding_back = True
-    ask_for_deletion(cluster.store, "t")
+    request_deletion(cluster.store, "t")
     assert grow(cluster, wanted()) == {"t": ErrorCode.INVALID_TOPIC_EXCEPTION}
 
 

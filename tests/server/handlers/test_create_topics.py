@@ -9,7 +9,7 @@ import pytest
 
 from klog.formats.names import decode_uuid
 from klog.metadata.configs import read_config
-from klog.metadata.topics import ask_for_deletion, read_topics
+from klog.metadata.topics import read_topics, request_deletion
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from tests.server.handlers.admin_parts import AdminCluster
@@ -166,7 +166,7 @@ def test_a_topic_named_twice_is_refused_and_the_others_are_created(cluster) -> N
 def test_a_topic_that_is_being_deleted_exists_still(cluster) -> None:
     cluster.create("t", (1,))
     cluster.holding_back = True
-    ask_for_deletion(cluster.store, "t")
+    request_deletion(cluster.store, "t")
     assert create(cluster, wanted("t", 1, 1))[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 

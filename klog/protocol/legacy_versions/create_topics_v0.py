@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar
 
-from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
 from klog.protocol.interbroker.struct import kafka
+from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatableReplicaAssignment(EarlyStruct):
+class CreatableReplicaAssignment(LegacyStruct):
     """The brokers of one partition."""
 
     partition_index: int = kafka("int32")
@@ -20,7 +20,7 @@ class CreatableReplicaAssignment(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatableTopicConfig(EarlyStruct):
+class CreatableTopicConfig(LegacyStruct):
     """One config of a topic."""
 
     name: str = kafka("string")
@@ -28,7 +28,7 @@ class CreatableTopicConfig(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatableTopic(EarlyStruct):
+class CreatableTopic(LegacyStruct):
     """One topic to create."""
 
     name: str = kafka("string")
@@ -39,7 +39,7 @@ class CreatableTopic(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest(EarlyStruct):
+class CreateTopicsRequest(LegacyStruct):
     """From a client to the controller."""
 
     __api_key__: ClassVar[int] = 19
@@ -51,7 +51,7 @@ class CreateTopicsRequest(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatableTopicResult(EarlyStruct):
+class CreatableTopicResult(LegacyStruct):
     """What became of one topic."""
 
     name: str = kafka("string")
@@ -59,7 +59,7 @@ class CreatableTopicResult(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsResponse(EarlyStruct):
+class CreateTopicsResponse(LegacyStruct):
     """The controller's answer."""
 
     __api_key__: ClassVar[int] = 19

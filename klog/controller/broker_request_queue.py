@@ -8,7 +8,7 @@ from klog.metadata.control_requests import ControlRequest
 from klog.metadata.values import BrokerRegistration
 
 
-class Outbox(Protocol):
+class BrokerRequestQueue(Protocol):
     """Takes requests for brokers. Each broker's are sent one at a time, in order, and again until it answers
     or is removed; what is not sent by then is dropped. Answers come back as `ResponseReceived` events."""
 

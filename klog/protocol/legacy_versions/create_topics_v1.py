@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar
 
-from klog.protocol.early.create_topics_v0 import (
+from klog.protocol.interbroker.struct import kafka
+from klog.protocol.legacy_versions.create_topics_v0 import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
 )
-from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
-from klog.protocol.interbroker.struct import kafka
+from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
 
 __all__ = [
     "CreatableReplicaAssignment",
@@ -26,7 +26,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest(EarlyStruct):
+class CreateTopicsRequest(LegacyStruct):
     """From a client to the controller."""
 
     __api_key__: ClassVar[int] = 19
@@ -38,7 +38,7 @@ class CreateTopicsRequest(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreatableTopicResult(EarlyStruct):
+class CreatableTopicResult(LegacyStruct):
     """What became of one topic."""
 
     name: str = kafka("string")
@@ -47,7 +47,7 @@ class CreatableTopicResult(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsResponse(EarlyStruct):
+class CreateTopicsResponse(LegacyStruct):
     """The controller's answer."""
 
     __api_key__: ClassVar[int] = 19

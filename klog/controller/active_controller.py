@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from klog.controller.alter_partition import AlterPartitions
 from klog.controller.broker_changes import BrokerChanges
+from klog.controller.broker_request_queue import BrokerRequestQueue
 from klog.controller.context import ControllerContext
 from klog.controller.elections import Elections
 from klog.controller.events import (
@@ -27,17 +28,16 @@ from klog.controller.events import (
     TopicNodeChanged,
     TreeChanged,
     UncleanElectionEnabled,
-    Watched,
+    WatchedNode,
 )
-from klog.controller.machines import Machines
-from klog.controller.notices import Notices
+from klog.controller.notifications import Notifications
 from klog.controller.observer import ControllerObserver
-from klog.controller.outbox import Outbox
 from klog.controller.partition_state_machine import PartitionStateMachine
 from klog.controller.reassignments import Reassignments
 from klog.controller.replica_state_machine import ReplicaStateMachine
 from klog.controller.request_batch import RequestBatch
 from klog.controller.settings import ControllerSettings
+from klog.controller.state_machines import StateMachines
 from klog.controller.states import Replica
 from klog.controller.topic_changes import TopicChanges
 from klog.controller.topic_deletion import TopicDeletion
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 _UNCLEAN = "unclean.leader.election.enable"
 
 
-class Reign:
+class ActiveController:
     """Everything of an active controller. Raises ControllerMovedError when it is over, StoreError when the
     tree fails; the reign must then be ended, for it may have stopped halfway."""
 
@@ -69,7 +69,7 @@ class Reign:
         settings: Callable[[], ControllerSettings],
         store: MetadataStore,
         epoch: ControllerEpoch,
-        outbox: Outbox,
+        request_queue: BrokerRequestQueue,
         enqueue: Callable[[Event], None],
         observer: ControllerObserver,
     ) -> None:
@@ -77,16 +77,16 @@ class Reign:
         self.fenced = FencedStore(store, epoch)
         self._settings = settings
         self._store = store
-        self._outbox = outbox
+        self._request_queue = request_queue
         self._enqueue = enqueue
         self._topic_watches: dict[str, Watch] = {}
         self._broker_watches: dict[int, Watch] = {}
-        self._node_watches: dict[Watched, Watch] = {}
+        self._node_watches: dict[WatchedNode, Watch] = {}
         present = settings()
         batch = RequestBatch(
-            self.context, outbox, present.broker_id, epoch.epoch, present.inter_broker_listener_name
+            self.context, request_queue, present.broker_id, epoch.epoch, present.inter_broker_listener_name
         )
-        self._machines = Machines(
+        self._state_machines = StateMachines(
             self.context,
             self.fenced,
             batch,
@@ -94,39 +94,41 @@ class Reign:
             ReplicaStateMachine(self.context, self.fenced, batch),
         )
         self._deletion = TopicDeletion(
-            self._machines, self._forget_topic_watch, enabled=present.delete_topic_enable
+            self._state_machines, self._forget_topic_watch, enabled=present.delete_topic_enable
         )
-        self._topics = TopicChanges(self._machines, self._watch_topic)
-        self._elections = Elections(self._machines)
-        self._reassignments = Reassignments(self._machines)
-        self._brokers = BrokerChanges(self._machines, self._deletion, self._reassignments, outbox)
-        self._alter_partitions = AlterPartitions(self._machines, self._reassignments)
-        self._notices = Notices(
-            self._machines, self._brokers, self._elections, self._reassignments, self._watch
+        self._topics = TopicChanges(self._state_machines, self._watch_topic)
+        self._elections = Elections(self._state_machines)
+        self._reassignments = Reassignments(self._state_machines)
+        self._brokers = BrokerChanges(
+            self._state_machines, self._deletion, self._reassignments, request_queue
+        )
+        self._alter_partitions = AlterPartitions(self._state_machines, self._reassignments)
+        self._notifications = Notifications(
+            self._state_machines, self._brokers, self._elections, self._reassignments, self._watch
         )
 
     def start(self) -> None:
         """Failover: reads the tree (watches are set before), then brings everything to where it should be."""
         self._enable_features()
-        self._notices.drop_old_notes()
-        self.context.brokers = cluster.live_brokers(self._store, self._watch(Watched.BROKERS))
-        self._topics.read(topics.topic_names(self._store, self._watch(Watched.TOPICS)))
+        self._notifications.delete_old_notifications()
+        self.context.brokers = cluster.live_brokers(self._store, self._watch(WatchedNode.BROKERS))
+        self._topics.read(topics.topic_names(self._store, self._watch(WatchedNode.TOPICS)))
         partitions = list(self.context.all_partitions())
         self.context.leadership = topics.read_partition_states(self._store, partitions)
         for broker in list(self.context.brokers.values()):
-            self._outbox.add_broker(broker)
+            self._request_queue.add_broker(broker)
             self._follow_broker(broker.broker_id)
-        self._deletion.startup(topics.topics_to_delete(self._store, self._watch(Watched.DELETE_TOPICS)))
+        self._deletion.startup(topics.topics_to_delete(self._store, self._watch(WatchedNode.DELETE_TOPICS)))
         # Brokers must know each other before they are told whom to follow.
-        self._machines.tell_all()
-        self._machines.replicas.startup()
-        self._machines.partitions.startup()
-        self._reassignments.resume_all(besides=self._notices.reassignment())
+        self._state_machines.send_update_metadata()
+        self._state_machines.replicas.startup()
+        self._state_machines.partitions.startup()
+        self._reassignments.resume_all(besides=self._notifications.reassignment())
         self._deletion.resume()
-        self._notices.preferred_election()
+        self._notifications.preferred_election()
         _log.info(
             "controller of epoch %d: %d brokers, %d topics, %d partitions",
-            self.fenced.reign.epoch,
+            self.fenced.epoch,
             len(self.context.brokers),
             len(self.context.topics),
             len(partitions),
@@ -144,7 +146,7 @@ class Reign:
             case ResponseReceived():
                 self._response_received(event)
             case UncleanElectionEnabled():
-                self._machines.partitions.elect_where_missing(event.topic)
+                self._state_machines.partitions.elect_missing_leaders(event.topic)
             case RebalanceDue():
                 self._elections.rebalance(self._settings().leader_imbalance_per_broker_percentage)
             case ControlledShutdown():
@@ -157,33 +159,33 @@ class Reign:
                         event.broker_id, event.broker_epoch, event.wanted, event.version
                     )
                 )
-                self._notices.prune_reassignment()
+                self._notifications.prune_reassignment()
             case AlterReassignments():
                 event.reply(self._reassignments.request(event.targets))
-                self._notices.prune_reassignment()
+                self._notifications.prune_reassignment()
             case ListReassignments():
                 event.reply(self._reassignments.running())
             case AllocateProducerIds():
                 self._allocate_producer_ids(event)
 
-    def _tree_changed(self, node: Watched) -> None:
+    def _tree_changed(self, node: WatchedNode) -> None:
         match node:
-            case Watched.BROKERS:
+            case WatchedNode.BROKERS:
                 now = cluster.live_brokers(self._store, self._watch(node))
                 for broker_id in self._brokers.brokers_changed(now):
                     self._follow_broker(broker_id)
-            case Watched.TOPICS:
+            case WatchedNode.TOPICS:
                 self._topics.topics_changed(topics.topic_names(self._store, self._watch(node)))
-            case Watched.DELETE_TOPICS:
+            case WatchedNode.DELETE_TOPICS:
                 self._deletion.request(topics.topics_to_delete(self._store, self._watch(node)))
-            case Watched.LOG_DIR_EVENTS:
-                self._notices.log_dir_events()
-            case Watched.ISR_CHANGES:
-                self._notices.isr_changes()
-            case Watched.PREFERRED_ELECTION:
-                self._notices.preferred_election()
-            case Watched.REASSIGN_PARTITIONS:
-                self._notices.reassignment()
+            case WatchedNode.LOG_DIR_EVENTS:
+                self._notifications.log_dir_events()
+            case WatchedNode.ISR_CHANGES:
+                self._notifications.isr_changes()
+            case WatchedNode.PREFERRED_ELECTION:
+                self._notifications.preferred_election()
+            case WatchedNode.REASSIGN_PARTITIONS:
+                self._notifications.reassignment()
 
     def _follow_broker(self, broker_id: int) -> None:
         """Reads a registration again and waits for it to be rewritten; coming and going is seen elsewhere."""
@@ -200,7 +202,7 @@ class Reign:
         request, response = event.request, event.response
         broker = self.context.brokers.get(event.broker_id)
         current = broker is not None and broker.epoch == request.broker_epoch
-        if not current or request.controller_epoch != self.fenced.reign.epoch:
+        if not current or request.controller_epoch != self.fenced.epoch:
             return
         if response.error is not ErrorCode.NONE:
             _log.error(
@@ -220,16 +222,16 @@ class Reign:
         ]
         errors = event.response.partitions
         failed = [
-            where
-            for where in wanted
+            partition
+            for partition in wanted
             if event.response.error is not ErrorCode.NONE
-            or errors.get(where, ErrorCode.NONE) is not ErrorCode.NONE
+            or errors.get(partition, ErrorCode.NONE) is not ErrorCode.NONE
         ]
-        done = [where for where in wanted if where not in failed]
+        done = [partition for partition in wanted if partition not in failed]
         if failed:
-            self._deletion.fail([Replica(where, broker_id) for where in failed])
+            self._deletion.fail([Replica(partition, broker_id) for partition in failed])
         if done:
-            self._deletion.complete([Replica(where, broker_id) for where in done])
+            self._deletion.complete([Replica(partition, broker_id) for partition in done])
 
     def _allocate_producer_ids(self, event: AllocateProducerIds) -> None:
         broker = self.context.brokers.get(event.broker_id)
@@ -264,7 +266,7 @@ class Reign:
         default = self._settings().unclean_leader_election_enable
         return config.get(_UNCLEAN, str(default)).lower() == "true"
 
-    def _watch(self, node: Watched) -> Watch:
+    def _watch(self, node: WatchedNode) -> Watch:
         """The same watch object each time: set again while it still waits, it waits once."""
         return self._node_watches.setdefault(node, lambda _seen: self._enqueue(TreeChanged(node)))
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar
 
-from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
 from klog.protocol.interbroker.struct import kafka
+from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsRequest(EarlyStruct):
+class DeleteTopicsRequest(LegacyStruct):
     """From a client to the controller."""
 
     __api_key__: ClassVar[int] = 20
@@ -23,7 +23,7 @@ class DeleteTopicsRequest(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeletableTopicResult(EarlyStruct):
+class DeletableTopicResult(LegacyStruct):
     """What became of one topic."""
 
     name: str = kafka("string")
@@ -31,7 +31,7 @@ class DeletableTopicResult(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsResponse(EarlyStruct):
+class DeleteTopicsResponse(LegacyStruct):
     """The controller's answer."""
 
     __api_key__: ClassVar[int] = 20

@@ -6,12 +6,12 @@ Rules: ListOffsetsRequest and ListOffsetsResponse of Kafka 3.9's message schemas
 from dataclasses import dataclass
 from typing import ClassVar
 
-from klog.protocol.early.struct import EarlyStruct
 from klog.protocol.interbroker.struct import kafka
+from klog.protocol.legacy_versions.struct import LegacyStruct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsPartition(EarlyStruct):
+class ListOffsetsPartition(LegacyStruct):
     """What is asked of one partition."""
 
     partition_index: int = kafka("int32")
@@ -20,7 +20,7 @@ class ListOffsetsPartition(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsTopic(EarlyStruct):
+class ListOffsetsTopic(LegacyStruct):
     """The partitions of one topic."""
 
     name: str = kafka("string")
@@ -28,7 +28,7 @@ class ListOffsetsTopic(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsRequest(EarlyStruct):
+class ListOffsetsRequest(LegacyStruct):
     """From a client (replica id -1) or a broker to the leader."""
 
     __api_key__: ClassVar[int] = 2
@@ -39,7 +39,7 @@ class ListOffsetsRequest(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsPartitionResponse(EarlyStruct):
+class ListOffsetsPartitionResponse(LegacyStruct):
     """The offsets of one partition, the largest first."""
 
     partition_index: int = kafka("int32")
@@ -48,7 +48,7 @@ class ListOffsetsPartitionResponse(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsTopicResponse(EarlyStruct):
+class ListOffsetsTopicResponse(LegacyStruct):
     """The partitions of one topic."""
 
     name: str = kafka("string")
@@ -56,7 +56,7 @@ class ListOffsetsTopicResponse(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsResponse(EarlyStruct):
+class ListOffsetsResponse(LegacyStruct):
     """The broker's answer."""
 
     __api_key__: ClassVar[int] = 2

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar
 
-from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
 from klog.protocol.interbroker.struct import kafka
+from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsResource(EarlyStruct):
+class DescribeConfigsResource(LegacyStruct):
     """What to tell of one resource; keys of None are all."""
 
     resource_type: int = kafka("int8")
@@ -21,7 +21,7 @@ class DescribeConfigsResource(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsRequest(EarlyStruct):
+class DescribeConfigsRequest(LegacyStruct):
     """From a client to a broker."""
 
     __api_key__: ClassVar[int] = 32
@@ -32,7 +32,7 @@ class DescribeConfigsRequest(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsResourceResult(EarlyStruct):
+class DescribeConfigsResourceResult(LegacyStruct):
     """One config. Kafka 3.9 never sets `is_default`."""
 
     name: str = kafka("string")
@@ -43,7 +43,7 @@ class DescribeConfigsResourceResult(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsResult(EarlyStruct):
+class DescribeConfigsResult(LegacyStruct):
     """The configs of one resource, or why they are not told."""
 
     error_code: int = kafka("error_code")
@@ -54,7 +54,7 @@ class DescribeConfigsResult(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsResponse(EarlyStruct):
+class DescribeConfigsResponse(LegacyStruct):
     """The broker's answer."""
 
     __api_key__: ClassVar[int] = 32

@@ -13,7 +13,7 @@ from klog.metadata.election import FencedStore
 
 
 @dataclass(frozen=True, slots=True)
-class Machines:
+class StateMachines:
     """One reign's knowledge, its way to write, and its state machines."""
 
     context: ControllerContext
@@ -22,7 +22,7 @@ class Machines:
     partitions: PartitionStateMachine
     replicas: ReplicaStateMachine
 
-    def tell_all(self, partitions: list[TopicPartition] | None = None) -> None:
+    def send_update_metadata(self, partitions: list[TopicPartition] | None = None) -> None:
         """Sends UpdateMetadata to every live broker: about all brokers, and these partitions."""
         self.batch.add_update_metadata(self.context.brokers, partitions or ())
         self.batch.send()

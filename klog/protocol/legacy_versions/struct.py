@@ -13,7 +13,7 @@ from klog.protocol.interbroker.struct import Struct
 MILLISECONDS: Final = {"kafka_type": "timedelta_i32"}
 
 
-class EarlyStruct(Struct):
+class LegacyStruct(Struct):
     """Base of the entities; see klog.protocol.entity_fields for how they are read."""
 
     __slots__ = ()

@@ -43,7 +43,9 @@ def write_all(
                 again.append(index)
             elif isinstance(outcome, StoreError):
                 mine = index in lost and not _is_guards(outcome, guard)
-                outcomes[index] = _settled(store, operations[index], outcome) if mine else outcome
+                outcomes[index] = (
+                    _outcome_after_lost_reply(store, operations[index], outcome) if mine else outcome
+                )
             else:
                 outcomes[index] = outcome[-1]
         if again:
@@ -68,7 +70,9 @@ def _is_guards(error: StoreError, guard: Check | None) -> bool:
     return guard is not None and error.op_index == 0
 
 
-def _settled(store: MetadataStore, operation: Operation, error: StoreError) -> OperationResult | StoreError:
+def _outcome_after_lost_reply(
+    store: MetadataStore, operation: Operation, error: StoreError
+) -> OperationResult | StoreError:
     """After a lost reply the second try fails on what the first has done: then that is the outcome."""
     nodes = store.get_many([operation.path])
     node = nodes[0]

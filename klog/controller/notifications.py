@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 from klog.controller.broker_changes import BrokerChanges
 from klog.controller.elections import Elections, ElectionType
-from klog.controller.events import Watched
-from klog.controller.machines import Machines
+from klog.controller.events import WatchedNode
 from klog.controller.reassignments import Reassignments
+from klog.controller.state_machines import StateMachines
 from klog.formats.names import TopicPartition
 from klog.metadata import paths, znodes
 from klog.metadata.errors import InvalidZnodeError, NoNodeError
@@ -25,59 +25,59 @@ from klog.protocol.error_codes import ErrorCode
 _log = logging.getLogger(__name__)
 
 
-class Notices:
+class Notifications:
     """Reads them for one reign."""
 
     def __init__(
         self,
-        machines: Machines,
+        state_machines: StateMachines,
         brokers: BrokerChanges,
         elections: Elections,
         reassignments: Reassignments,
-        watch: Callable[[Watched], Watch],
+        watch: Callable[[WatchedNode], Watch],
     ) -> None:
-        self._machines = machines
-        self._store = machines.fenced.store
+        self._state_machines = state_machines
+        self._store = state_machines.fenced.store
         self._brokers = brokers
         self._elections = elections
         self._reassignments = reassignments
         self._watch = watch
         self._legacy_reassignment = False
 
-    def drop_old_notes(self) -> None:
+    def delete_old_notifications(self) -> None:
         """Notes of the time before this reign: failover looks at everything anyway."""
-        for node in (Watched.LOG_DIR_EVENTS, Watched.ISR_CHANGES):
-            delete_nodes(self._machines.fenced, self._notes(node))
+        for node in (WatchedNode.LOG_DIR_EVENTS, WatchedNode.ISR_CHANGES):
+            delete_nodes(self._state_machines.fenced, self._notification_paths(node))
 
-    def _notes(self, node: Watched) -> list[str]:
+    def _notification_paths(self, node: WatchedNode) -> list[str]:
         names = self._store.children(node.value, self._watch(node))
         return [f"{node.value}/{name}" for name in names]
 
     def log_dir_events(self) -> None:
         """Brokers that have lost a directory are asked for the state of all their replicas."""
-        notes = self._notes(Watched.LOG_DIR_EVENTS)
+        notification_paths = self._notification_paths(WatchedNode.LOG_DIR_EVENTS)
         broker_ids = set()
-        for path, node in zip(notes, self._store.get_many(notes), strict=True):
+        for path, node in zip(notification_paths, self._store.get_many(notification_paths), strict=True):
             if node is not None:
                 try:
                     broker_ids.add(znodes.decode_log_dir_event(path, node.data))
                 except InvalidZnodeError as error:
                     _log.error("%s", error)
         self._brokers.log_dirs_failed(broker_ids)
-        delete_nodes(self._machines.fenced, notes)
+        delete_nodes(self._state_machines.fenced, notification_paths)
 
     def isr_changes(self) -> None:
         """Leaders older than AlterPartition (before 2.7) have written these partitions' states themselves."""
-        notes = self._notes(Watched.ISR_CHANGES)
+        notification_paths = self._notification_paths(WatchedNode.ISR_CHANGES)
         partitions: set[TopicPartition] = set()
-        for path, node in zip(notes, self._store.get_many(notes), strict=True):
+        for path, node in zip(notification_paths, self._store.get_many(notification_paths), strict=True):
             if node is not None:
                 partitions.update(self._partitions(path, node.data))
-        known = [each for each in sorted(partitions) if each in self._machines.context.leadership]
-        self._machines.context.leadership.update(read_partition_states(self._store, known))
-        self._machines.tell_all(known)
+        known = [each for each in sorted(partitions) if each in self._state_machines.context.leadership]
+        self._state_machines.context.leadership.update(read_partition_states(self._store, known))
+        self._state_machines.send_update_metadata(known)
         self._reassignments.isr_changed(known)
-        delete_nodes(self._machines.fenced, notes)
+        delete_nodes(self._state_machines.fenced, notification_paths)
 
     def _partitions(self, path: str, data: bytes | None) -> list[TopicPartition]:
         try:
@@ -89,37 +89,37 @@ class Notices:
     def preferred_election(self) -> None:
         """The legacy order for elections of preferred leaders; the node stays while it is carried out."""
         path = paths.PREFERRED_REPLICA_ELECTION
-        if self._store.exists(path, self._watch(Watched.PREFERRED_ELECTION)) is None:
+        if self._store.exists(path, self._watch(WatchedNode.PREFERRED_ELECTION)) is None:
             return
         try:
             data = self._store.get(path).data
         except NoNodeError:
             return
         self._elections.elect(self._partitions(path, data), ElectionType.PREFERRED)
-        delete_nodes(self._machines.fenced, [path])
+        delete_nodes(self._state_machines.fenced, [path])
 
     def reassignment(self) -> set[TopicPartition]:
         """The legacy order for reassignments; partitions leave the node as they are done or refused. Those
         that it has set going."""
         path = paths.REASSIGN_PARTITIONS
-        if self._store.exists(path, self._watch(Watched.REASSIGN_PARTITIONS)) is None:
+        if self._store.exists(path, self._watch(WatchedNode.REASSIGN_PARTITIONS)) is None:
             self._legacy_reassignment = False
             return set()
         self._legacy_reassignment = True
         wanted = self._reassignment_node()
-        context = self._machines.context
+        context = self._state_machines.context
         new = {
-            where: target
-            for where, target in wanted.items()
-            if where not in context.being_reassigned or context.assignment(where).target != target
+            partition: target
+            for partition, target in wanted.items()
+            if partition not in context.being_reassigned or context.assignment(partition).target != target
         }
         # Who writes the node has looked whether the brokers live; by now they may be away for a while.
         results = self._reassignments.request(new, to_live_only=False)
-        for where, error in results.items():
+        for partition, error in results.items():
             if error is not ErrorCode.NONE:
-                _log.warning("%s is not reassigned as %s asks: %s", where, path, error.name)
+                _log.warning("%s is not reassigned as %s asks: %s", partition, path, error.name)
         self.prune_reassignment()
-        return {where for where, error in results.items() if error is ErrorCode.NONE}
+        return {partition for partition, error in results.items() if error is ErrorCode.NONE}
 
     def _reassignment_node(self) -> dict[TopicPartition, tuple[int, ...]]:
         try:
@@ -133,11 +133,11 @@ class Notices:
         if not self._legacy_reassignment:
             return
         wanted = self._reassignment_node()
-        running = self._machines.context.being_reassigned
-        rest = {where: target for where, target in wanted.items() if where in running}
+        running = self._state_machines.context.being_reassigned
+        rest = {partition: target for partition, target in wanted.items() if partition in running}
         if not rest:
             self._legacy_reassignment = False
-            delete_nodes(self._machines.fenced, [paths.REASSIGN_PARTITIONS])
+            delete_nodes(self._state_machines.fenced, [paths.REASSIGN_PARTITIONS])
         elif rest != wanted:
             data = znodes.encode_reassignments(rest)
-            self._machines.fenced.write(SetData(paths.REASSIGN_PARTITIONS, data))
+            self._state_machines.fenced.write(SetData(paths.REASSIGN_PARTITIONS, data))

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar
 
-from klog.protocol.early.struct import MILLISECONDS, EarlyStruct
 from klog.protocol.interbroker.struct import kafka
+from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribableLogDirTopic(EarlyStruct):
+class DescribableLogDirTopic(LegacyStruct):
     """Partitions of one topic that are asked for."""
 
     topic: str = kafka("string")
@@ -20,7 +20,7 @@ class DescribableLogDirTopic(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsRequest(EarlyStruct):
+class DescribeLogDirsRequest(LegacyStruct):
     """From a client to a broker; topics of None are all."""
 
     __api_key__: ClassVar[int] = 35
@@ -30,7 +30,7 @@ class DescribeLogDirsRequest(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsPartition(EarlyStruct):
+class DescribeLogDirsPartition(LegacyStruct):
     """One replica in a directory; its size is in bytes, its lag in offsets."""
 
     partition_index: int = kafka("int32")
@@ -40,7 +40,7 @@ class DescribeLogDirsPartition(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsTopic(EarlyStruct):
+class DescribeLogDirsTopic(LegacyStruct):
     """The replicas of one topic in a directory."""
 
     name: str = kafka("string")
@@ -48,7 +48,7 @@ class DescribeLogDirsTopic(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsResult(EarlyStruct):
+class DescribeLogDirsResult(LegacyStruct):
     """One directory."""
 
     error_code: int = kafka("error_code")
@@ -57,7 +57,7 @@ class DescribeLogDirsResult(EarlyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsResponse(EarlyStruct):
+class DescribeLogDirsResponse(LegacyStruct):
     """The broker's answer."""
 
     __api_key__: ClassVar[int] = 35
