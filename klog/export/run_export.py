@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from klog.export import manifest, pool
+from klog.export import manifest
 from klog.export.engine import ExportJob, SplitResult, export_split
 from klog.export.outputs import TEMPORARY, open_output
 from klog.export.planner import plan as make_plan
-from klog.export.pool import Advanced, Done
 from klog.export.report import Report, make_report
 from klog.export.splits import Plan, Split
 from klog.export.verify_export import Finding, verify_names, verify_split
+from klog.storage.processes import Advanced, Done, Work, run_tasks
 
 SMALL_BYTES: Final = 32 << 20
 """What one process exports before a second one would have started."""
+
+_CURE: Final = "what is done is kept: run again with --resume, and with fewer --jobs if memory was short"
 
 TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
@@ -43,7 +45,7 @@ class Runner(Protocol):
 
     def __call__(
         self,
-        work: pool.Work[TaskT, ResultT],
+        work: Work[TaskT, ResultT],
         tasks: Sequence[TaskT],
         split_of: Callable[[TaskT], Split],
         watcher: Watcher,
@@ -120,7 +122,7 @@ class Pool:
 
     def __call__(
         self,
-        work: pool.Work[TaskT, ResultT],
+        work: Work[TaskT, ResultT],
         tasks: Sequence[TaskT],
         split_of: Callable[[TaskT], Split],
         watcher: Watcher,
@@ -131,7 +133,10 @@ class Pool:
             for task in tasks:
                 yield work(task, watcher.advanced)
             return
-        for event in pool.run(work, tasks, self.processes, describe=lambda task: _described(split_of(task))):
+        events = run_tasks(
+            work, tasks, self.processes, describe=lambda task: _described(split_of(task)), cure=_CURE
+        )
+        for event in events:
             match event:
                 case Advanced():
                     watcher.advanced(event.size_bytes)

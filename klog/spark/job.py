@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from klog.export.options import TARGET_SPLIT_BYTES
-from klog.export.pool import Work
 from klog.export.run_export import Watcher
 from klog.export.splits import Split
 from klog.formats.errors import KlogError, StorageError
 from klog.spark.grouping import group_splits
+from klog.storage.processes import Work
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

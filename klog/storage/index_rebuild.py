@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from klog.formats.columns import BatchTable
@@ -121,10 +122,9 @@ def rebuild(
         for task in tasks:
             yield _rebuild_or_tell(task, options)
         return
-    from klog.storage.processes import worker_processes
+    from klog.storage.processes import map_in_order
 
-    with worker_processes(processes) as pool:
-        yield from pool.map(_rebuild_or_tell, tasks, [options] * len(tasks))
+    yield from map_in_order(partial(_rebuild_or_tell, options=options), tasks, processes)
 
 
 def _rebuild_or_tell(task: SegmentTask, options: RebuildOptions) -> SegmentReport:

@@ -1,87 +1,286 @@
-"""Worker processes for long work on many segments, which end quietly when the user interrupts it."""
+"""Runs tasks that keep a core busy in worker processes, each worker one task at a time.
+
+A worker receives its tasks through a pipe and reports its progress and its results through it. If a worker
+dies (mostly because the kernel is out of memory), that is an error that names its task; a worker without a
+task may die without consequences. Workers ignore Ctrl-C: the parent alone handles it and terminates them. A
+terminated worker leaves its task with SystemExit, so that the task removes its temporary files. If the parent
+dies, its workers end immediately.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import ParamSpec, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-INTERRUPTED_STATUS = 128 + signal.SIGINT
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from klog.formats.errors import KlogError
 
-_P = ParamSpec("_P")
-_T = TypeVar("_T")
+TaskT = TypeVar("TaskT")
+ResultT = TypeVar("ResultT")
 
+Work = Callable[[TaskT, Callable[[int], None]], ResultT]
+"""Does a task and reports how many bytes it has done since its last report. Picklable. Raises `KlogError`."""
 
-class _Pool(ProcessPoolExecutor):
-    """Its tasks can be interrupted, its workers between two tasks cannot: see `_Interruption`."""
-
-    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
-        # This starts the workers. A signal waits until one has its own handlers, which lift the block.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        try:
-            return super().submit(_run, fn, *args, **kwargs)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+_STOP_SECONDS: Final = 10.0
+_TERMINATED_STATUS: Final = 128 + signal.SIGTERM
 
 
-def worker_processes(count: int) -> ProcessPoolExecutor:
-    """A pool of `count` processes. At Ctrl-C, which reaches them all, each tidies up and says nothing."""
-    return _Pool(count, initializer=_expect_signals)
+class WorkerDiedError(KlogError):
+    """A worker process ended in the middle of a task."""
 
 
-class _Interruption:
-    """What a signal does to a worker process.
+@dataclass(frozen=True, slots=True)
+class Advanced:
+    """A task has done this many bytes more."""
 
-    In a task it raises SystemExit: not the default's KeyboardInterrupt, which each process would print with
-    a traceback, and no sudden death, which would leave a half-written file behind. Between tasks it is only
-    remembered, and the next task is not begun: a worker that went away by itself would have the pool
-    terminate the others, in the midst of their tidying. A worker that is terminated (one of the others was
-    killed) tidies up in the same way, and goes.
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[ResultT]):
+    """A task is done."""
+
+    result: ResultT
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A task raised an error; None: it ran out of memory."""
+
+    error: KlogError | None
+
+
+_Event = Advanced | Done[ResultT] | _Failed
+
+
+def map_in_order(
+    function: Callable[[TaskT], ResultT], tasks: Sequence[TaskT], processes: int
+) -> Iterator[ResultT]:
+    """Yield the results of `function` in the order of the tasks, from at most that many processes.
+
+    The processes start like this one's other children: by a fork on Linux, which costs little. Raises what
+    `run_tasks` raises.
+    """
+    numbered = list(enumerate(tasks))
+    results: dict[int, ResultT] = {}
+    following = 0
+    for event in run_tasks(
+        partial(_numbered, function),
+        numbered,
+        processes,
+        describe=lambda task: str(task[1]),
+        cure="run it again, with more memory or fewer processes",
+        start_method=None,
+    ):
+        if isinstance(event, Done):
+            number, result = event.result
+            results[number] = result
+        while following in results:
+            yield results.pop(following)
+            following += 1
+
+
+def _numbered(
+    function: Callable[[TaskT], ResultT], task: tuple[int, TaskT], _advance: Callable[[int], None]
+) -> tuple[int, ResultT]:
+    return task[0], function(task[1])
+
+
+def run_tasks(
+    work: Work[TaskT, ResultT],
+    tasks: Sequence[TaskT],
+    processes: int,
+    *,
+    cure: str,
+    describe: Callable[[TaskT], str] = str,
+    start_method: str | None = "spawn",
+) -> Iterator[Advanced | Done[ResultT]]:
+    """Do all tasks in at most that many processes; results come as soon as they are ready.
+
+    `start_method` is that of `multiprocessing` (None: the platform's default). A spawned process is a fresh
+    interpreter that inherits neither locks nor threads. If a task raises a `KlogError`, it is raised here and
+    the other tasks are abandoned. Raises `WorkerDiedError`, and a `KlogError` for a task that ran out of
+    memory; both name the task by `describe` and have this `cure`.
+    """
+    waiting = iter(tasks)
+    context = multiprocessing.get_context(start_method)
+    workers: list[_Worker[TaskT, ResultT]] = []
+    try:
+        workers.extend(_Worker(context, work) for _ in range(min(processes, len(tasks))))
+        for worker in workers:
+            worker.give(next(waiting))
+        busy = list(workers)
+        while busy:
+            for worker in _ready(busy):
+                event = _event(worker, describe, cure)
+                if isinstance(event, Done):
+                    yield event
+                    task = next(waiting, None)
+                    if task is None:
+                        busy.remove(worker)
+                    else:
+                        worker.give(task)
+                elif isinstance(event, _Failed):
+                    raise event.error or KlogError(
+                        f"not enough memory for {worker.task_text(describe)}", cure=cure
+                    )
+                else:
+                    yield event
+    finally:
+        _stop(workers)
+
+
+class _Worker(Generic[TaskT, ResultT]):
+    """A process and the parent's end of its pipe."""
+
+    def __init__(self, context: BaseContext, work: Work[TaskT, ResultT]) -> None:
+        self.connection, child_connection = context.Pipe()
+        self.task: TaskT | None = None
+        self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
+            target=_serve, args=(child_connection, work), daemon=True
+        )
+        with _interrupts_blocked(context):
+            self.process.start()
+        child_connection.close()
+
+    def give(self, task: TaskT) -> None:
+        """Send the worker a task."""
+        self.task = task
+        with suppress(OSError):  # it has died: its sentinel shows that
+            self.connection.send(task)
+
+    def task_text(self, describe: Callable[[TaskT], str]) -> str:
+        """The worker's task, for messages."""
+        return "nothing" if self.task is None else describe(self.task)
+
+
+@contextmanager
+def _interrupts_blocked(context: BaseContext) -> Iterator[None]:
+    """Block Ctrl-C. A process that is started here inherits that for good: only its parent handles it."""
+    if context.get_start_method() != "fork":
+        # multiprocessing starts this helper process for the other methods; that would unblock Ctrl-C again.
+        resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ready(busy: list[_Worker[TaskT, ResultT]]) -> list[_Worker[TaskT, ResultT]]:
+    """The workers that have sent an event, or have died."""
+    handles: dict[Any, _Worker[TaskT, ResultT]] = {worker.connection: worker for worker in busy}
+    handles |= {worker.process.sentinel: worker for worker in busy}
+    ready = [handles[handle] for handle in wait(list(handles))]
+    return list(dict.fromkeys(ready))
+
+
+def _event(worker: _Worker[TaskT, ResultT], describe: Callable[[TaskT], str], cure: str) -> _Event[ResultT]:
+    """The worker's next event. Raises `WorkerDiedError` if it has died and sent no other."""
+    try:
+        if worker.connection.poll():
+            event: _Event[ResultT] = worker.connection.recv()
+            return event
+    except (EOFError, ConnectionResetError):
+        pass
+    worker.process.join(_STOP_SECONDS)
+    end = _end(worker.process.exitcode)
+    raise WorkerDiedError(f"a process {end} while it was at {worker.task_text(describe)}", cure=cure)
+
+
+def _end(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"ended with status {code}"
+    name = signal.Signals(-code).name
+    return f"was killed by {name}" + (" (often the kernel, out of memory)" if name == "SIGKILL" else "")
+
+
+def _stop(workers: Sequence[_Worker[TaskT, ResultT]]) -> None:
+    """Terminate the processes, and kill those that do not end in time."""
+    for worker in workers:
+        worker.connection.close()
+        worker.process.terminate()
+    for worker in workers:
+        worker.process.join(_STOP_SECONDS)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+        worker.process.close()
+
+
+class _Termination:
+    """What SIGTERM does to a worker process.
+
+    In a task it raises SystemExit, so that the task removes its temporary files; a second signal does not
+    interrupt that. Between tasks it ends the process immediately.
     """
 
     def __init__(self) -> None:
-        self._received = 0
+        self._received = False
         self._in_task = False
 
-    def expect(self) -> None:
-        """From now on signals are ours: a worker's first act."""
-        for number in _SIGNALS:
-            signal.signal(number, self._receive)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    def install(self) -> None:
+        """Handle SIGTERM in this process."""
+        signal.signal(signal.SIGTERM, self._receive)
 
-    def _receive(self, number: int, _frame: FrameType | None) -> None:
-        first, self._received = not self._received, max(number, self._received)
-        if self._in_task:
-            if first:  # a second signal must not cut the tidying short
-                sys.exit(INTERRUPTED_STATUS)
-        elif number == signal.SIGTERM:
-            os._exit(128 + number)
+    def _receive(self, _number: int, _frame: FrameType | None) -> None:
+        if not self._in_task:
+            os._exit(_TERMINATED_STATUS)
+        if not self._received:
+            self._received = True
+            sys.exit(_TERMINATED_STATUS)
 
-    def run(self, task: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """The task's result. Raises SystemExit where a signal came before its end."""
+    @contextmanager
+    def task(self) -> Iterator[None]:
+        """The block is a task."""
         self._in_task = True
         try:
-            if self._received:
-                sys.exit(INTERRUPTED_STATUS)
-            return task(*args, **kwargs)
+            yield
         finally:
             self._in_task = False
-            if self._received == signal.SIGTERM:
-                os._exit(128 + signal.SIGTERM)
 
 
-_interruption = _Interruption()  # of this process: signals have no other owner
+def _serve(connection: Connection, work: Work[TaskT, ResultT]) -> None:
+    """Run a worker process: receive tasks and send events until the pipe is closed."""
+    termination = _Termination()
+    termination.install()
+    _end_with_parent()
+    with suppress(EOFError, OSError):  # the other end is closed
+        while True:
+            task = connection.recv()
+            with termination.task():
+                event = _do(work, task, lambda size_bytes: connection.send(Advanced(size_bytes)))
+            connection.send(event)
 
 
-# Functions of the module, which reach the worker by name: a bound method would take a copy of its object.
-def _expect_signals() -> None:
-    _interruption.expect()
+def _do(work: Work[TaskT, ResultT], task: TaskT, advance: Callable[[int], None]) -> Done[ResultT] | _Failed:
+    try:
+        return Done(work(task, advance))
+    except KlogError as error:
+        return _Failed(error)
+    except MemoryError:
+        return _Failed(None)
 
 
-def _run(task: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    return _interruption.run(task, *args, **kwargs)
+def _end_with_parent() -> None:
+    """End this process as soon as its parent has died: whoever repeats the job must not meet it at work."""
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            wait([parent.sentinel])
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

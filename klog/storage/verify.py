@@ -117,10 +117,9 @@ def _segments(
             yield verify_segment(task, options, deep, max_decompressed_bytes)
             on_segment(task.size_bytes)
         return
-    from klog.storage.processes import worker_processes
+    from klog.storage.processes import map_in_order
 
-    with worker_processes(processes) as pool:
-        every = pool.map(partial(_verified, options, deep, max_decompressed_bytes), tasks)
-        for task, facts in zip(tasks, every, strict=True):
-            yield facts
-            on_segment(task.size_bytes)
+    every = map_in_order(partial(_verified, options, deep, max_decompressed_bytes), tasks, processes)
+    for task, facts in zip(tasks, every, strict=True):
+        yield facts
+        on_segment(task.size_bytes)

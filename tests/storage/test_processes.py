@@ -1,7 +1,8 @@
-"""Worker processes end with their parent at Ctrl-C: at once, tidily and without a word of their own."""
+"""Workers do tasks one at a time each; no death or error goes unnoticed, and Ctrl-C ends them tidily."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,10 +10,17 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from klog.formats.errors import KlogError, StorageError
+from klog.storage.processes import Advanced, Done, WorkerDiedError, map_in_order, run_tasks
+from tests.storage import process_tasks
+
+CURE = "run with fewer --jobs, --resume"
 SCRIPT = """
 import os, sys, time
 from klog.storage.files import write_atomically
-from klog.storage.processes import worker_processes
+from klog.storage.processes import map_in_order
 
 def slow_parts():
     yield b"half"
@@ -24,11 +32,85 @@ def write(path):
     write_atomically(path, slow_parts())
 
 try:
-    with worker_processes(2) as pool:
-        list(pool.map(write, [sys.argv[1]]))
+    list(map_in_order(write, [sys.argv[1]], 2))
 except KeyboardInterrupt:
     sys.exit(130)
 """
+
+
+@pytest.fixture(autouse=True)
+def nobody_left():
+    yield
+    assert multiprocessing.active_children() == []
+
+
+def test_every_task_is_done_once_and_its_progress_told() -> None:
+    events = list(run_tasks(process_tasks.square, [5, 4, 3, 2, 1], 2, cure=CURE))
+    assert sorted(event.result for event in events if isinstance(event, Done)) == [1, 4, 9, 16, 25]
+    assert sum(event.size_bytes for event in events if isinstance(event, Advanced)) == 15
+
+
+def test_no_task_is_done_here_and_all_processes_take_part() -> None:
+    events = run_tasks(process_tasks.who, list(range(8)), 2, cure=CURE)
+    workers = {event.result for event in events if isinstance(event, Done)}
+    assert len(workers) == 2
+    assert os.getpid() not in workers
+
+
+def test_there_are_no_more_processes_than_tasks() -> None:
+    assert len(list(run_tasks(process_tasks.who, [1], 8, cure=CURE))) == 1
+
+
+def test_an_error_keeps_its_place_and_cure() -> None:
+    with pytest.raises(StorageError) as caught:
+        list(run_tasks(process_tasks.refuse_three, [1, 2, 3, 4], 2, cure=CURE))
+    assert str(caught.value) == "three at byte 7: cannot be read (leave it)"
+
+
+def test_a_process_that_is_killed_is_an_error_that_names_its_task_and_the_cure() -> None:
+    with pytest.raises(WorkerDiedError) as caught:
+        list(
+            run_tasks(
+                process_tasks.die_at_three, [1, 2, 3, 4], 2, describe=lambda task: f"task {task}", cure=CURE
+            )
+        )
+    assert "killed by SIGKILL (often the kernel, out of memory) while it was at task 3" in str(caught.value)
+    assert "--resume" in str(caught.value)
+
+
+def test_a_process_that_ends_is_an_error_that_tells_its_status() -> None:
+    with pytest.raises(WorkerDiedError, match="ended with status 4"):
+        list(run_tasks(process_tasks.exit_at_three, [3], 1, cure=CURE))
+
+
+def test_running_out_of_memory_says_what_to_do() -> None:
+    with pytest.raises(KlogError, match="fewer --jobs"):
+        list(run_tasks(process_tasks.run_out_of_memory, [1], 1, cure=CURE))
+
+
+def test_tasks_that_are_given_up_end_at_once() -> None:
+    started = time.monotonic()
+    events = run_tasks(process_tasks.wait_a_minute, [1, 2], 2, cure=CURE)
+    assert next(events) == Advanced(1)
+    events.close()
+    assert time.monotonic() - started < 20
+
+
+def test_a_worker_without_a_task_may_die(tmp_path: Path) -> None:
+    path = tmp_path / "continue"
+    results = []
+    for event in run_tasks(process_tasks.wait_for, ["", str(path)], 2, cure=CURE):
+        assert isinstance(event, Done)
+        results.append(event.result)
+        if not path.exists():
+            os.kill(event.result, signal.SIGKILL)
+            path.touch()
+    assert len(set(results)) == 2
+
+
+def test_results_can_come_in_the_order_of_the_tasks() -> None:
+    tasks = [5, 4, 3, 2, 1, 0]
+    assert list(map_in_order(process_tasks.square_slowly, tasks, 3)) == [25, 16, 9, 4, 1, 0]
 
 
 def test_an_interrupt_ends_workers_quietly_and_leaves_no_half_written_file(tmp_path: Path) -> None:

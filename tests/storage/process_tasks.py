@@ -1,4 +1,4 @@
-"""Tasks for `test_pool`, importable by the processes that do them."""
+"""Tasks for `test_processes`, importable by the processes that do them."""
 
 from __future__ import annotations
 
@@ -45,3 +45,15 @@ def run_out_of_memory(task: int, advance: Callable[[int], None]) -> int:
 def who(task: int, advance: Callable[[int], None]) -> int:
     time.sleep(0.05)
     return os.getpid()
+
+
+def wait_for(path: str, advance: Callable[[int], None]) -> int:
+    """The process id; if a path is given, as soon as there is a file."""
+    while path and not os.path.exists(path):
+        time.sleep(0.01)
+    return os.getpid()
+
+
+def square_slowly(task: int) -> int:
+    time.sleep(0.05 if task == 5 else 0)
+    return task * task
