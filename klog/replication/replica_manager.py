@@ -1,15 +1,16 @@
-"""The replicas of this broker: made, led, followed, stopped and deleted as the controller says.
+"""The replicas of this broker: created, led, followed, stopped and deleted as the controller says.
 
 Rules: Kafka's `ReplicaManager`. Requests of a controller are fenced by the highest controller epoch seen and
-by each partition's leader epoch. Reads and writes of clients go to the partitions directly; whoever waits for
-one of them is woken here. Fetching from other brokers is another room's: `on_roles_changed` tells it.
+by each partition's leader epoch. Reads and writes of clients go to the partitions directly; the operations
+that wait for them are tried from here. Every change of a role, whatever its cause, reaches the listeners.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Protocol
 
 from klog.formats.errors import KlogError, StorageError
@@ -27,8 +28,10 @@ from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
 from klog.replication.partition import Partition, Surroundings
+from klog.replication.partition_state import PartitionState
 from klog.replication.purgatory import Purgatory
 from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, SentBefore
+from klog.replication.roles import Role, RoleChange, RoleListener
 from klog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -37,16 +40,13 @@ _NO_CONTROLLER: Final = -1
 
 
 class Logs(Protocol):
-    """What the replica manager wants of the log manager. All raise `StorageError` or `OSError`."""
+    """What the replica manager needs of the log manager."""
 
-    def get_or_create(self, where: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
-        """The log of a replica; made where it is not there yet (in a directory that is online)."""
-
-    def get(self, where: TopicPartition) -> PartitionLog | None:
-        """The log of a replica, if it is there."""
+    def get_or_create(self, partition: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
+        """The log of a replica; created if there is none. Raises `StorageError`, `OSError`."""
 
     def delete(self, replicas: Iterable[TopicPartition]) -> Mapping[TopicPartition, Exception]:
-        """Throw replicas' logs away: renamed now, removed later. What failed."""
+        """Delete replicas' logs: renamed now, removed later. Returns the errors of those that failed."""
 
 
 class ReplicaManager:
@@ -62,24 +62,23 @@ class ReplicaManager:
         produce_purgatory: Purgatory[DelayedProduce],
         fetch_purgatory: Purgatory[DelayedFetch],
         delete_purgatory: Purgatory[DelayedDeleteRecords],
-        on_roles_changed: Callable[[Iterable[Partition]], None] = lambda _: None,
     ) -> None:
         self.broker_id = surroundings.broker_id
-        self._surroundings = surroundings
         self.partitions: Mapping[tuple[str, int], Partition] = {}
         self.offline: frozenset[tuple[str, int]] = frozenset()
         self.controller_epoch = _NO_CONTROLLER
+        self._surroundings = surroundings
         self._logs = logs
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
         self._delete_purgatory = delete_purgatory
-        self._on_roles_changed = on_roles_changed
-        self._changing = threading.RLock()
+        self._listeners: list[RoleListener] = []
+        self._lock = threading.RLock()
 
-    # -- waking those that wait ------------------------------------------------------------------------------
+    # -- what operations wait for ----------------------------------------------------------------------------
 
     def appended(self, key: tuple[str, int], *, high_watermark_moved: bool) -> None:
-        """Records have been written: wake whoever waits for them. To be called without any log's lock."""
+        """Try the operations that wait for records. To be called after an append, without any log's lock."""
         self._fetch_purgatory.check_and_complete(key)
         if high_watermark_moved:
             self._produce_purgatory.check_and_complete(key)
@@ -88,13 +87,12 @@ class ReplicaManager:
     def record_fetch(
         self, fetch: FollowerFetch, quiet: Iterable[SentBefore], fetched: Iterable[Fetched]
     ) -> None:
-        """Record a follower's fetch in every partition that it could read, and wake whoever waits for it.
+        """Record a follower's fetch in every partition that it could read, and try what waits for it.
 
-        `quiet` are the partitions that had no news: the follower has all of them. To be called without any
-        log's lock.
+        `quiet` are the partitions that had no news. To be called without any log's lock.
         """
         for each in quiet:
-            # What it fetches is the log's end, or the partition would not be quiet.
+            # A partition is quiet only if the fetch is from the log's end.
             self._record_fetch(fetch, each.entry, each.entry.offset)
         for entry, error, read, diverging in fetched:
             if not error and read is not None and diverging is None:
@@ -110,16 +108,40 @@ class ReplicaManager:
             self._fetch_purgatory.check_and_complete(key)
         self._delete_purgatory.check_and_complete(key)
 
-    def _role_changed(self, key: tuple[str, int]) -> None:
-        self._produce_purgatory.check_and_complete(key)
-        self._fetch_purgatory.check_and_complete(key)
-        self._delete_purgatory.check_and_complete(key)
+    # -- roles -----------------------------------------------------------------------------------------------
 
-    # -- the controller's word -------------------------------------------------------------------------------
+    def add_listener(self, listener: RoleListener) -> None:
+        """Let a listener know of every change of a role from now on."""
+        self._listeners.append(listener)
+
+    @contextmanager
+    def _changing_roles(self) -> Iterator[list[RoleChange]]:
+        """The lock under which roles change. The changes that the body lists reach the listeners in order;
+        then everything that waits on their partitions is tried.
+        """
+        changes: list[RoleChange] = []
+        with self._lock:
+            yield changes
+            if changes:
+                for listener in self._listeners:
+                    listener(changes)
+        for change in changes:
+            self._produce_purgatory.check_and_complete(change.partition)
+            self._fetch_purgatory.check_and_complete(change.partition)
+            self._delete_purgatory.check_and_complete(change.partition)
+
+    def _role(self, key: tuple[str, int]) -> tuple[Role, int]:
+        """The role for a partition, and its leader epoch."""
+        if key in self.offline:
+            return Role.FAILED, NO_EPOCH
+        partition = self.partitions.get(key)
+        if partition is None:
+            return Role.ABSENT, NO_EPOCH
+        return _role_of(partition.state), partition.state.leader_epoch
 
     def accepts(self, controller_epoch: int) -> bool:
-        """Whether a controller of this epoch may still speak; its epoch is remembered."""
-        with self._changing:
+        """Whether no controller of a higher epoch is known; this epoch is remembered."""
+        with self._lock:
             if controller_epoch < self.controller_epoch:
                 return False
             self.controller_epoch = controller_epoch
@@ -127,106 +149,115 @@ class ReplicaManager:
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
         """Lead or follow partitions."""
-        with self._changing:
+        with self._changing_roles() as changes:
             if not self.accepts(request.controller_epoch):
                 return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             errors: dict[TopicPartition, ErrorCode] = {}
-            changed: list[Partition] = []
             added: dict[tuple[str, int], Partition] = {}
             ids = topic_ids(request.topic_states)
-            for where, state in partition_states(request.topic_states):
-                error, partition = self._apply(where, state, ids.get(where.topic), added)
-                errors[where] = error
-                if partition is not None:
-                    changed.append(partition)
+            for key, state in partition_states(request.topic_states):
+                errors[key] = self._lead_or_follow(key, state, ids.get(key.topic), added, changes)
             if added:
                 self.partitions = {**self.partitions, **added}
-        if changed:
-            self._on_roles_changed(changed)
-        for partition in changed:
-            self._role_changed(partition.topic_partition)
         return ControlResponse(ErrorCode.NONE, errors)
 
-    def _apply(
+    def _lead_or_follow(
         self,
-        where: TopicPartition,
-        state: LeaderAndIsrPartitionState,
+        key: TopicPartition,
+        request: LeaderAndIsrPartitionState,
         topic_id: str | None,
         added: dict[tuple[str, int], Partition],
-    ) -> tuple[ErrorCode, Partition | None]:
-        if where in self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR, None
-        if self.broker_id not in state.replicas:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        changes: list[RoleChange],
+    ) -> ErrorCode:
+        if key in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.broker_id not in request.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
             # A log that has no topic id yet is given it, also by a request that changes nothing else.
-            log = self._logs.get_or_create(where, topic_id, is_new=state.is_new)
+            log = self._logs.get_or_create(key, topic_id, is_new=request.is_new)
         except (KlogError, OSError) as failed:
-            logger.error("%s has no log: %s", where, failed)
+            logger.error("%s has no log: %s", key, failed)
             if isinstance(failed, StorageError | OSError):
-                # Maybe it is in a directory that failed before it was known what is in there.
-                self.offline |= {where}
-            return ErrorCode.KAFKA_STORAGE_ERROR, None
-        partition = self.partitions.get(where) or Partition(where, self._surroundings, log, log.topic_id)
+                # It may be in a directory that failed before its content was known.
+                added.pop(key, None)
+                self._fail((key,), changes)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        known = self.partitions.get(key) or added.get(key)
+        partition = known or Partition(key, self._surroundings, log, log.topic_id)
         if not partition.identify(topic_id):
-            logger.error("%s is another topic's: its id is %s, not %s", log.directory, log.topic_id, topic_id)
-            return ErrorCode.INCONSISTENT_TOPIC_ID, None
-        if state.leader_epoch < partition.state.leader_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH, None
-        if state.leader_epoch == partition.state.leader_epoch:
-            return ErrorCode.NONE, None  # heard before: a repeated request must change nothing
-        if where not in self.partitions:
-            added[where] = partition
+            logger.error(
+                "%s belongs to another topic: its id is %s, not %s", log.directory, log.topic_id, topic_id
+            )
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        before = partition.state
+        if request.leader_epoch < before.leader_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if request.leader_epoch == before.leader_epoch:
+            return ErrorCode.NONE  # a repeated request must change nothing
         try:
-            partition.apply(state)
+            partition.apply(request)
         except (KlogError, OSError) as failed:
-            added.pop(where, None)
-            logger.error("%s cannot take its role: %s", where, failed)
-            return ErrorCode.KAFKA_STORAGE_ERROR, None
+            logger.error("%s cannot take its role: %s", key, failed)
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if known is None:
+            added[key] = partition
+        old = Role.ABSENT if known is None else _role_of(before)
+        changes.append(RoleChange(key, old, _role_of(partition.state), request.leader_epoch))
         logger.info("%r", partition)
-        return ErrorCode.NONE, partition
+        return ErrorCode.NONE
 
     def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
-        """Stop partitions, and delete those that the controller wants gone."""
-        with self._changing:
+        """Stop partitions, and delete the logs of those that the controller names for deletion."""
+        with self._changing_roles() as changes:
             if not self.accepts(request.controller_epoch):
                 return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             states = dict(partition_states(request.topic_states))
-            errors = {where: self._may_stop(where, state) for where, state in states.items()}
-            gone = {where for where, error in errors.items() if error is ErrorCode.NONE}
-            self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
-            failed = self._logs.delete(
-                [where for where, state in states.items() if where in gone and state.delete_partition]
-            )
-            for where, error in failed.items():
-                logger.error("%s could not be deleted: %s", where, error)
-                errors[where] = ErrorCode.KAFKA_STORAGE_ERROR
-        for key in gone:
-            self._role_changed(key)
+            errors = {key: self._may_stop(key, state) for key, state in states.items()}
+            roles = {key: self._role(key) for key, error in errors.items() if error is ErrorCode.NONE}
+            self._forget(roles)
+            failed = self._logs.delete([key for key in roles if states[key].delete_partition])
+            for key, error in failed.items():
+                logger.error("%s could not be deleted: %s", key, error)
+                errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
+            for key, (old, leader_epoch) in roles.items():
+                is_deleted = states[key].delete_partition and key not in failed
+                new = Role.DELETED if is_deleted else Role.STOPPED
+                changes.append(RoleChange(key, old, new, leader_epoch))
         return ControlResponse(ErrorCode.NONE, errors)
 
-    def _may_stop(self, where: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
-        if where in self.offline:
+    def _may_stop(self, key: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
+        if key in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        partition = self.partitions.get(where)
+        partition = self.partitions.get(key)
         if partition is None or state.leader_epoch in (EPOCH_DURING_DELETE, NO_EPOCH):
             return ErrorCode.NONE
         is_fenced = state.leader_epoch < partition.state.leader_epoch
         return ErrorCode.FENCED_LEADER_EPOCH if is_fenced else ErrorCode.NONE
 
-    # -- failing directories ---------------------------------------------------------------------------------
-
     def directory_failed(self, lost: Iterable[TopicPartition]) -> None:
-        """These replicas' directory has failed: they answer with a storage error from now on."""
-        gone = set(lost)
-        with self._changing:
-            self.offline |= gone
-            self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
-        for key in gone:
-            self._role_changed(key)
+        """The log directory of these replicas has failed: requests for them get a storage error."""
+        with self._changing_roles() as changes:
+            self._fail(lost, changes)
+
+    def _fail(self, lost: Iterable[TopicPartition], changes: list[RoleChange]) -> None:
+        failed = [key for key in dict.fromkeys(lost) if key not in self.offline]
+        for key in failed:
+            old, leader_epoch = self._role(key)
+            changes.append(RoleChange(key, old, Role.FAILED, leader_epoch))
+        self.offline |= frozenset(failed)
+        self._forget(failed)
+
+    def _forget(self, keys: Collection[tuple[str, int]]) -> None:
+        gone = frozenset(keys)
+        self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
 
     def missing(self, key: tuple[str, int], known: Callable[[tuple[str, int]], bool]) -> ErrorCode:
-        """What to say of a partition that has no replica here; `known` tells whether the cluster has it."""
+        """The error for a partition that has no replica here; `known` says whether the cluster has it."""
         if key in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known(key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _role_of(state: PartitionState) -> Role:
+    return Role.LEADER if state.is_leader else Role.FOLLOWER

@@ -76,10 +76,6 @@ class ServedLogs:
             self._read_configs(where.topic)
         return self._logs.get_or_create(where, topic_id, is_new=is_new)
 
-    def get(self, where: TopicPartition) -> PartitionLog | None:
-        """As the log manager does."""
-        return self._logs.get(where)
-
     def delete(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
         """As the log manager does, once nothing is being cleaned in them; their checkpoints go too."""
         by_directory: dict[str, list[TopicPartition]] = {}

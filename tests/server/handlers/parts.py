@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -121,12 +122,11 @@ class Logs:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.background = NoBackground()
 
-    def get(self, where):
-        return self.logs.get(where)
-
     def delete(self, replicas) -> dict:
         for where in replicas:
-            self.logs.pop(where).release()
+            log = self.logs.pop(where)
+            log.release()
+            shutil.rmtree(log.directory)
         return {}
 
     def get_or_create(self, where, topic_id, *, is_new) -> PartitionLog:

@@ -1,0 +1,43 @@
+"""What this broker does for a partition, and the news that it has changed.
+
+Listeners of the replica manager are given these values: fetchers, coordinators and whoever else acts for the
+partitions that this broker leads or follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from klog.formats.names import TopicPartition
+
+
+class Role(Enum):
+    """What this broker does for a partition."""
+
+    ABSENT = "has no replica"
+    LEADER = "leads"
+    FOLLOWER = "follows"
+    STOPPED = "has stopped, the log is kept"
+    DELETED = "has stopped, the log is deleted"
+    FAILED = "has a replica in a log directory that is offline"
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """A partition's role has changed, or its leader epoch within the same role.
+
+    `leader_epoch` is the new one, or the last one known if the broker no longer leads or follows (-1: none).
+    """
+
+    partition: TopicPartition
+    old: Role
+    new: Role
+    leader_epoch: int
+
+
+RoleListener: TypeAlias = Callable[[Sequence[RoleChange]], None]
+"""Is given the changes of one request or one failure, in the order in which they happened. It runs with the
+replica manager's lock held: it takes note and leaves the work to a thread of its own."""

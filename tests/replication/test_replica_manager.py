@@ -1,0 +1,230 @@
+"""Every change of a partition's role reaches the listeners, whatever its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from klog.formats.errors import KlogError, StorageError
+from klog.formats.names import TopicPartition
+from klog.metadata.control_requests import ControlResponse
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, StopReplicaPartitionState
+from klog.replication.purgatory import DelayedOperation
+from klog.replication.roles import Role, RoleChange
+from tests.control_requests import leader_and_isr, leader_and_isr_state, stop_replica
+from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, TOPIC_ID, Broker
+
+PARTITION = TopicPartition(TOPIC, 0)
+BOTH = (BROKER, OTHER_BROKER)
+
+
+class Listener:
+    """Keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.changes: list[RoleChange] = []
+
+    def __call__(self, changes: Sequence[RoleChange]) -> None:
+        self.changes += changes
+
+    def take(self) -> list[tuple[Role, Role, int]]:
+        """The changes of the one partition since the last call."""
+        taken, self.changes = self.changes, []
+        assert {change.partition for change in taken} <= {PARTITION}
+        return [(change.old, change.new, change.leader_epoch) for change in taken]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    return Broker(tmp_path)
+
+
+@pytest.fixture
+def listener(broker: Broker) -> Listener:
+    listener = Listener()
+    broker.replicas.add_listener(listener)
+    return listener
+
+
+def stop(broker: Broker, *, delete: bool, leader_epoch: int = EPOCH_DURING_DELETE) -> ErrorCode:
+    state = StopReplicaPartitionState(
+        partition_index=PARTITION.partition, leader_epoch=leader_epoch, delete_partition=delete
+    )
+    return broker.replicas.stop_replicas(stop_replica({PARTITION: state})).partitions[PARTITION]
+
+
+def lead(broker: Broker, epoch: int = 0, *, controller_epoch: int = 1) -> ErrorCode:
+    """LeaderAndIsr for this broker; its answer."""
+    state = leader_and_isr_state(0, BROKER, (BROKER,), leader_epoch=epoch, is_new=True)
+    request = leader_and_isr({PARTITION: state}, {TOPIC: TOPIC_ID}, controller_epoch=controller_epoch)
+    answer = broker.replicas.leader_and_isr(request)
+    return answer.error or answer.partitions[PARTITION]
+
+
+def test_a_leader_is_made_once_and_again_in_each_new_epoch(broker: Broker, listener: Listener) -> None:
+    lead(broker, 0)
+    assert listener.take() == [(Role.ABSENT, Role.LEADER, 0)]
+    lead(broker, 0)
+    assert listener.take() == [], "a repeated request changes nothing"
+    lead(broker, 3)
+    assert listener.take() == [(Role.LEADER, Role.LEADER, 3)]
+    assert lead(broker, 2) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert listener.take() == []
+
+
+def test_a_follower_becomes_leader_and_follower_again(broker: Broker, listener: Listener) -> None:
+    broker.lead(leader=OTHER_BROKER, replicas=BOTH)
+    broker.lead(epoch=1, replicas=BOTH)
+    broker.lead(leader=OTHER_BROKER, epoch=2, replicas=BOTH)
+    broker.lead(leader=OTHER_BROKER, epoch=3, replicas=BOTH)
+    assert listener.take() == [
+        (Role.ABSENT, Role.FOLLOWER, 0),
+        (Role.FOLLOWER, Role.LEADER, 1),
+        (Role.LEADER, Role.FOLLOWER, 2),
+        (Role.FOLLOWER, Role.FOLLOWER, 3),
+    ]
+
+
+@pytest.mark.parametrize(("delete", "role"), [(False, Role.STOPPED), (True, Role.DELETED)])
+def test_a_replica_is_stopped_and_comes_back(
+    broker: Broker, listener: Listener, delete: bool, role: Role
+) -> None:
+    lead(broker, 4)
+    assert stop(broker, delete=delete, leader_epoch=4) is ErrorCode.NONE
+    lead(broker, 5)
+    assert listener.take() == [
+        (Role.ABSENT, Role.LEADER, 4),
+        (Role.LEADER, role, 4),
+        (Role.ABSENT, Role.LEADER, 5),
+    ]
+
+
+def test_a_log_that_cannot_be_deleted_is_only_stopped(
+    broker: Broker, listener: Listener, monkeypatch
+) -> None:
+    lead(broker)
+    monkeypatch.setattr(broker.logs, "delete", lambda replicas: dict.fromkeys(replicas, StorageError("no")))
+    assert stop(broker, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert listener.take()[-1] == (Role.LEADER, Role.STOPPED, 0)
+    assert broker.replicas.partitions == {}
+
+
+def test_a_stop_from_an_older_epoch_changes_nothing(broker: Broker, listener: Listener) -> None:
+    lead(broker, 4)
+    listener.take()
+    assert stop(broker, delete=True, leader_epoch=3) is ErrorCode.FENCED_LEADER_EPOCH
+    assert (listener.take(), list(broker.replicas.partitions)) == ([], [PARTITION])
+
+
+def test_a_directory_fails_once(broker: Broker, listener: Listener) -> None:
+    lead(broker, 2)
+    broker.replicas.directory_failed([PARTITION])
+    broker.replicas.directory_failed([PARTITION])
+    assert lead(broker, 3) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert stop(broker, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert listener.take() == [(Role.ABSENT, Role.LEADER, 2), (Role.LEADER, Role.FAILED, 2)]
+
+
+def test_a_directory_fails_with_a_replica_that_had_no_role(broker: Broker, listener: Listener) -> None:
+    broker.replicas.directory_failed([PARTITION])
+    assert listener.take() == [(Role.ABSENT, Role.FAILED, -1)]
+
+
+def fail_with(error: Exception):
+    def fail(*_arguments: object, **_named: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", [StorageError("no"), OSError("no")])
+@pytest.mark.parametrize("first_epoch", [None, 0])
+def test_a_replica_whose_log_cannot_be_had_has_failed(
+    broker: Broker, listener: Listener, monkeypatch, error: Exception, first_epoch: int | None
+) -> None:
+    old = (Role.ABSENT, -1)
+    if first_epoch is not None:
+        lead(broker, first_epoch)
+        old = (Role.LEADER, first_epoch)
+        listener.take()
+    monkeypatch.setattr(broker.logs, "get_or_create", fail_with(error))
+    assert lead(broker, 1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert listener.take() == [(old[0], Role.FAILED, old[1])]
+    assert (broker.replicas.offline, broker.replicas.partitions) == ({PARTITION}, {})
+
+
+def test_a_role_that_cannot_be_taken_changes_nothing(broker: Broker, listener: Listener, monkeypatch) -> None:
+    lead(broker, 0)
+    listener.take()
+    log = broker.replicas.partitions[PARTITION].log
+    monkeypatch.setattr(log, "assign_epoch", fail_with(OSError("no")))
+    assert lead(broker, 1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert listener.take() == []
+    monkeypatch.setattr(broker.logs, "get_or_create", fail_with(KlogError("not this time")))
+    assert lead(broker, 1) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (listener.take(), broker.replicas.offline) == ([], frozenset())
+
+
+def test_an_older_controller_changes_nothing(broker: Broker, listener: Listener) -> None:
+    lead(broker, controller_epoch=3)
+    listener.take()
+    assert lead(broker, 1, controller_epoch=2) is ErrorCode.STALE_CONTROLLER_EPOCH
+    stale = ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
+    assert broker.replicas.stop_replicas(stop_replica({}, controller_epoch=2)) == stale
+    assert listener.take() == []
+
+
+def test_one_request_s_changes_come_together_and_in_order(broker: Broker) -> None:
+    heard: list[list[int]] = []
+    broker.replicas.add_listener(lambda changes: heard.append([each.partition.partition for each in changes]))
+    states = {
+        TopicPartition(TOPIC, number): leader_and_isr_state(number, BROKER, (BROKER,), is_new=True)
+        for number in (2, 0, 1)
+    }
+    broker.replicas.leader_and_isr(leader_and_isr(states, {}))
+    broker.replicas.directory_failed([TopicPartition(TOPIC, 1), TopicPartition(TOPIC, 0)])
+    assert heard == [[2, 0, 1], [1, 0]]
+
+
+def test_listeners_find_the_partitions_as_they_are_from_then_on(broker: Broker) -> None:
+    seen: list[bool] = []
+    broker.replicas.add_listener(lambda changes: seen.append(PARTITION in broker.replicas.partitions))
+    lead(broker)
+    stop(broker, delete=False)
+    lead(broker, 1)
+    broker.replicas.directory_failed([PARTITION])
+    assert seen == [True, False, True, False]
+
+
+class Waiting(DelayedOperation):
+    """Complete at the first event."""
+
+    def try_complete(self, key) -> bool:
+        return key is not None and self.force_complete()
+
+    def on_complete(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        lambda broker: lead(broker, 1),
+        lambda broker: broker.lead(epoch=1, leader=OTHER_BROKER, replicas=BOTH),
+        lambda broker: stop(broker, delete=False),
+        lambda broker: stop(broker, delete=True),
+        lambda broker: broker.replicas.directory_failed([PARTITION]),
+    ],
+    ids=["new epoch", "follow", "stop", "delete", "directory failed"],
+)
+def test_every_change_tries_what_waits_on_the_partition(broker: Broker, cause) -> None:
+    lead(broker)
+    operations = []
+    for purgatory in (broker.produce_purgatory, broker.fetch_purgatory, broker.delete_purgatory):
+        operations.append(Waiting(broker.clock() + 1000))
+        purgatory.try_complete_else_watch(operations[-1], [PARTITION])
+    cause(broker)
+    assert all(operation.completed for operation in operations)
