@@ -1,105 +1,93 @@
-"""`klog configs`: what is configured for topics and brokers, where it comes from, and changing it.
+"""`klog configs`: shows and changes the configs of topics and brokers, and where their values come from.
 
-Names of options are those of `kafka-configs`, whose command lines work too.
+Options have the names of `kafka-configs`, and its command lines work too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.models import OptionInfo
 
-from klog.commands.wire.admin_options import ValidateOnly
+from klog.commands.option_groups import expand_options
 from klog.commands.wire.assignments import parse_pairs, split_list, without_brackets
-from klog.commands.wire.connection import BootstrapServer, CommandConfig, TimeoutMs, connection
-from klog.commands.wire.groups import ToolGroup
+from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
+from klog.commands.wire.groups import tool_app
 from klog.commands.wire.tables import show_json, show_table
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.configs import Change, ConfigEntity, ConfigEntry
 
-
-class _ConfigsGroup(ToolGroup):
-    actions: ClassVar = {"--describe": "describe", "--alter": "alter"}
-
-
-app = typer.Typer(
-    cls=_ConfigsGroup,
-    name="configs",
-    help="Show and change configs of topics and brokers of any Kafka.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
+app = tool_app(
+    "configs",
+    "Show and change configs of topics and brokers of any Kafka.",
+    {"--describe": "describe", "--alter": "alter"},
 )
 
-Topic = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="Configs of a topic.", show_default=False)
-]
-Broker = Annotated[
-    str | None, typer.Option("--broker", metavar="ID", help="Configs of a broker.", show_default=False)
-]
-BrokerDefaults = Annotated[
-    bool, typer.Option("--broker-defaults", help="What holds for all brokers of the cluster.")
-]
-EntityTypeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--entity-type", metavar="topics|brokers", help="As kafka-configs has it.", show_default=False
-    ),
-]
-EntityName = Annotated[
-    str | None,
-    typer.Option("--entity-name", metavar="NAME", help="As kafka-configs has it.", show_default=False),
-]
-EntityDefault = Annotated[bool, typer.Option("--entity-default", help="As kafka-configs has it.")]
+
+def _option(name: str, metavar: str, summary: str) -> OptionInfo:
+    """An option whose default is not shown."""
+    info: OptionInfo = typer.Option(name, metavar=metavar, help=summary, show_default=False)
+    return info
 
 
-def _entity(
-    topic: str | None,
-    broker: str | None,
-    broker_defaults: bool,
-    entity_type: str | None,
-    entity_name: str | None,
-    entity_default: bool,
-) -> ConfigEntity:
-    from klog.admin.configs import ConfigEntity, EntityType
+@dataclass(frozen=True, slots=True)
+class EntityOptions:
+    """The topic or broker whose configs are meant, also as kafka-configs names it."""
 
-    found = []
-    if topic is not None:
-        found.append(ConfigEntity(EntityType.TOPICS, topic))
-    if broker is not None:
-        found.append(ConfigEntity(EntityType.BROKERS, broker))
-    if broker_defaults:
-        found.append(ConfigEntity(EntityType.BROKERS, ""))
-    if entity_type is not None:
+    topic: Annotated[str | None, _option("--topic", "TOPIC", "Configs of a topic.")] = None
+    broker: Annotated[str | None, _option("--broker", "ID", "Configs of a broker.")] = None
+    broker_defaults: Annotated[
+        bool, typer.Option("--broker-defaults", help="Configs for all brokers of the cluster.")
+    ] = False
+    entity_type: Annotated[
+        str | None, _option("--entity-type", "topics|brokers", "As for kafka-configs.")
+    ] = None
+    entity_name: Annotated[str | None, _option("--entity-name", "NAME", "As for kafka-configs.")] = None
+    entity_default: Annotated[bool, typer.Option("--entity-default", help="As for kafka-configs.")] = False
+
+    def entity(self) -> ConfigEntity:
+        """The entity that the options name. Raises UsageError unless it is exactly one."""
+        from klog.admin.configs import ConfigEntity, EntityType
+
+        found = []
+        if self.topic is not None:
+            found.append(ConfigEntity(EntityType.TOPICS, self.topic))
+        if self.broker is not None:
+            found.append(ConfigEntity(EntityType.BROKERS, self.broker))
+        if self.broker_defaults:
+            found.append(ConfigEntity(EntityType.BROKERS, ""))
+        if self.entity_type is not None:
+            found.append(self._named_entity(self.entity_type))
+        if len(found) != 1:
+            what = "two entities are named" if found else "no entity is named"
+            raise UsageError(what, cure="one of --topic NAME, --broker ID, --broker-defaults")
+        return found[0]
+
+    def _named_entity(self, entity_type: str) -> ConfigEntity:
+        from klog.admin.configs import ConfigEntity, EntityType
+
         if entity_type not in list(EntityType):
-            raise UsageError(f"--entity-type {entity_type} has no configs here", cure="topics or brokers")
-        if (entity_name is None) != entity_default or (entity_default and entity_type == EntityType.TOPICS):
+            raise UsageError(f"--entity-type {entity_type} is not supported", cure="topics or brokers")
+        is_topic = entity_type == EntityType.TOPICS
+        if (self.entity_name is None) != self.entity_default or (self.entity_default and is_topic):
             raise UsageError("--entity-type needs an --entity-name, or brokers and --entity-default")
-        found.append(ConfigEntity(EntityType(entity_type), entity_name or ""))
-    if len(found) != 1:
-        what = "two things are named" if found else "nothing is named"
-        raise UsageError(f"{what} to configure", cure="one of --topic NAME, --broker ID, --broker-defaults")
-    return found[0]
+        return ConfigEntity(EntityType(entity_type), self.entity_name or "")
 
 
 @app.command("describe", no_args_is_help=True)
+@expand_options
 def describe_configs(
-    topic: Topic = None,
-    broker: Broker = None,
-    broker_defaults: BrokerDefaults = False,
-    entity_type: EntityTypeOption = None,
-    entity_name: EntityName = None,
-    entity_default: EntityDefault = False,
-    all_: Annotated[bool, typer.Option("--all", help="Not only what somebody has set.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a config on stdout.")] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
+    options: EntityOptions,
+    connection: ConnectionOptions,
+    all_: Annotated[bool, typer.Option("--all", help="Also show configs that nobody has set.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per config.")] = False,
 ) -> None:
-    """What is set, and what it replaces; with --all everything that holds, and where it comes from.
+    """Show the configs that are set and the values they replace; with --all every config and its source.
 
     Examples:
 
@@ -112,8 +100,8 @@ def describe_configs(
     from klog.admin.configs import describe
     from klog.admin.kafka_python import admin_client
 
-    entity = _entity(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
-    with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
+    entity = options.entity()
+    with admin_client(connection.settings()) as admin:
         entries = [entry for entry in describe(admin, entity) if all_ or entry.is_set(entity.type)]
     if as_json:
         show_json([_to_json(entity, entry) for entry in entries])
@@ -137,53 +125,30 @@ def _to_json(entity: ConfigEntity, entry: ConfigEntry) -> dict[str, object]:
 
 
 def _to_row(entry: ConfigEntry) -> dict[str, object]:
-    """What a value replaces stands behind it: the synonyms after the one that holds."""
+    """A row of the table; its last column has the synonyms that the value replaces."""
     others = [f"{synonym.name}={synonym.value} ({synonym.source})" for synonym in entry.synonyms[1:]]
     value = "(sensitive)" if entry.is_sensitive else entry.value
     return {"name": entry.name, "value": value, "source": entry.source, "instead of": "; ".join(others)}
 
 
 @app.command("alter", no_args_is_help=True)
+@expand_options
 def alter_configs(
-    topic: Topic = None,
-    broker: Broker = None,
-    broker_defaults: BrokerDefaults = False,
-    entity_type: EntityTypeOption = None,
-    entity_name: EntityName = None,
-    entity_default: EntityDefault = False,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Set a config.", show_default=False)
-    ] = None,
-    delete: Annotated[
-        list[str] | None,
-        typer.Option("--delete", metavar="KEY", help="Back to what holds otherwise.", show_default=False),
-    ] = None,
-    append: Annotated[
-        list[str] | None,
-        typer.Option("--append", metavar="KEY=VALUE", help="Add to a list.", show_default=False),
-    ] = None,
-    subtract: Annotated[
-        list[str] | None,
-        typer.Option("--subtract", metavar="KEY=VALUE", help="Take from a list.", show_default=False),
-    ] = None,
+    options: EntityOptions,
+    connection: ConnectionOptions,
+    set_: Annotated[list[str] | None, _option("--set", "KEY=VALUE", "Set a config.")] = None,
+    delete: Annotated[list[str] | None, _option("--delete", "KEY", "Return to the default.")] = None,
+    append: Annotated[list[str] | None, _option("--append", "KEY=VALUE", "Add to a list.")] = None,
+    subtract: Annotated[list[str] | None, _option("--subtract", "KEY=VALUE", "Remove from a list.")] = None,
     add_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--add-config", metavar="K=V,K=[V,V]", help="--set, as kafka-configs has it.", show_default=False
-        ),
+        list[str] | None, _option("--add-config", "K=V,K=[V,V]", "--set, as for kafka-configs.")
     ] = None,
     delete_config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--delete-config", metavar="K,K", help="--delete, as kafka-configs has it.", show_default=False
-        ),
+        list[str] | None, _option("--delete-config", "K,K", "--delete, as for kafka-configs.")
     ] = None,
     validate_only: ValidateOnly = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
 ) -> None:
-    """Change configs of a topic, a broker or all brokers; of one entity all changes are made, or none.
+    """Change configs of a topic, a broker or all brokers. Either all changes are made, or none.
 
     Examples:
 
@@ -196,17 +161,17 @@ def alter_configs(
     from klog.admin.configs import alter
     from klog.admin.kafka_python import admin_client
 
-    entity = _entity(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
+    entity = options.entity()
     pairs = [*(set_ or ()), *(pair for text in add_config or () for pair in split_list(text))]
-    gone = [*(delete or ()), *(name for text in delete_config or () for name in split_list(text))]
-    changes = _changes(pairs, gone, append or (), subtract or ())
-    with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
+    deleted = [*(delete or ()), *(name for text in delete_config or () for name in split_list(text))]
+    changes = _changes(pairs, deleted, append or (), subtract or ())
+    with admin_client(connection.settings()) as admin:
         alter(admin, entity, changes, validate_only=validate_only)
     typer.echo(f"{entity}: {'could be ' if validate_only else ''}changed", err=True)
 
 
 def _changes(
-    pairs: Sequence[str], gone: Sequence[str], append: Sequence[str], subtract: Sequence[str]
+    pairs: Sequence[str], deleted: Sequence[str], append: Sequence[str], subtract: Sequence[str]
 ) -> list[Change]:
     from klog.admin.configs import Change, Operation
 
@@ -220,7 +185,7 @@ def _changes(
             )
             for key, value in parse_pairs(option, texts).items()
         ),
-        *(Change(key, Operation.DELETE) for key in gone),
+        *(Change(key, Operation.DELETE) for key in deleted),
     ]
     if not changes:
         raise UsageError("nothing to change", cure="--set, --delete, --append or --subtract")

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from klog.commands.dump.plan import BytesMode
+from klog.commands.option_groups import expand_options
 from klog.commands.wire import consume_options as options
-from klog.commands.wire.connection import BootstrapServer, CommandConfig, TimeoutMs, connection
+from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.consume_options import IsolationLevel
 from klog.formats.errors import UsageError
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from klog.formats.names import TopicPartition
 
 
+@expand_options
 def consume(
     topics: options.Topics,
     partition: options.Partition = None,
@@ -46,9 +48,8 @@ def consume(
     key_delimiter: options.KeyDelimiter = None,
     delimiter: options.Delimiter = r"\n",
     null: options.Null = "",
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
+    *,
+    connection: ConnectionOptions,
 ) -> None:
     """Show records of topics, from any Kafka. Needs and leaves behind no consumer group.
 
@@ -72,7 +73,7 @@ def consume(
     from klog.commands.dump.arguments import parse_pattern
     from klog.commands.dump.pen import Pen
 
-    settings = connection(bootstrap_server, command_config, timeout_ms)
+    settings = connection.settings()
     selection = _selection(offsets, since, until, key, parse_pattern(grep), limit)
     plan = ReadPlan(selection, follow, last, FetchSettings(Isolation[isolation_level.name]))
     pen = Pen(stdout_bytes())

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 import typer
 
 from klog.commands.dump.plan import BytesMode
+from klog.commands.option_groups import expand_options
 from klog.commands.wire import produce_options as options
-from klog.commands.wire.connection import BootstrapServer, CommandConfig, TimeoutMs, connection
+from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.produce_options import Acks, Codec, InputFormat
 from klog.formats.errors import KlogError, StorageError, UsageError
 
@@ -31,6 +32,7 @@ _STDIN: Final = "-"
 _LISTED_PARTITIONS: Final = 8
 
 
+@expand_options
 def produce(
     topic: options.Topic,
     values: options.Values = None,
@@ -50,9 +52,8 @@ def produce(
     acks: options.AcksOption = Acks.ALL,
     idempotence: options.Idempotence = None,
     quiet: options.Quiet = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
+    *,
+    connection: ConnectionOptions,
 ) -> None:
     """Write records into a topic of any Kafka: arguments, files, or lines of stdin as they come.
 
@@ -70,7 +71,7 @@ def produce(
     """
     from klog.admin import connect
 
-    settings = connection(bootstrap_server, command_config, timeout_ms)
+    settings = connection.settings()
     parser = _parser(
         format_, bytes_, key=key, key_delimiter=key_delimiter, null=null, header=header, timestamp=timestamp
     )

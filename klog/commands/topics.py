@@ -1,60 +1,80 @@
-"""`klog topics`: list, describe, create, grow and delete topics of any Kafka.
+"""`klog topics`: lists, describes, creates and deletes topics of any Kafka, and adds partitions.
 
-Names of options are those of `kafka-topics`, whose command lines work too.
+Options have the names of `kafka-topics`, and its command lines work too.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from klog.commands._terminal import confirmed
-from klog.commands.wire.admin_options import ValidateOnly
-from klog.commands.wire.connection import BootstrapServer, CommandConfig, TimeoutMs, connection
-from klog.commands.wire.groups import ToolGroup
+from klog.commands.option_groups import expand_options
+from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
+from klog.commands.wire.groups import tool_app
 from klog.commands.wire.tables import show_json, show_table
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.topics import Outcome, Partition
 
-
-class _TopicsGroup(ToolGroup):
-    actions: ClassVar = {
+app = tool_app(
+    "topics",
+    "List, describe, create, grow and delete topics of any Kafka.",
+    {
         "--list": "list",
         "--describe": "describe",
         "--create": "create",
         "--alter": "add-partitions",
         "--delete": "delete",
-    }
-
-
-app = typer.Typer(
-    cls=_TopicsGroup,
-    name="topics",
-    help="List, describe, create, grow and delete topics of any Kafka.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
+    },
 )
 
-Names = Annotated[
-    list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics.", show_default=False)
-]
-NamesOrAll = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[TOPIC]...", help="The topics; all of them without.", show_default=False),
-]
-TopicOption = Annotated[
-    list[str] | None,
-    typer.Option("--topic", metavar="TOPIC", help="The same, as kafka-topics has it.", show_default=False),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a topic on stdout.")]
+
+@dataclass(frozen=True, slots=True)
+class AnyTopics:
+    """Names of topics, as arguments or as kafka-topics has them; none stands for all topics."""
+
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC]...", help="The topics. [default: all]", show_default=False),
+    ] = None
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", metavar="TOPIC", help="A topic, named as for kafka-topics.", show_default=False
+        ),
+    ] = None
+
+    def given(self) -> list[str]:
+        """The names, each once."""
+        options = (name for group in self.topic or () for name in group.split(",") if name)
+        return list(dict.fromkeys((*(self.names or ()), *options)))
+
+
+@dataclass(frozen=True, slots=True)
+class SomeTopics(AnyTopics):
+    """Names of topics, one at least."""
+
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics.", show_default=False)
+    ] = None
+
+    def required(self) -> list[str]:
+        """The names, each once. Raises UsageError if there is none."""
+        names = self.given()
+        if not names:
+            raise UsageError("no topic named")
+        return names
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per topic.")]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")]
-IfExists = Annotated[bool, typer.Option("--if-exists", help="A missing topic is no failure.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Accept topics that do not exist.")]
 Assignment = Annotated[
     str | None,
     typer.Option(
@@ -64,29 +84,17 @@ Assignment = Annotated[
         show_default=False,
     ),
 ]
-
-
-def _named(arguments: Sequence[str] | None, options: Sequence[str] | None) -> list[str]:
-    names = [*(arguments or ()), *(name for group in options or () for name in group.split(",") if name)]
-    return list(dict.fromkeys(names))
-
-
-def _some(arguments: Sequence[str] | None, options: Sequence[str] | None) -> list[str]:
-    names = _named(arguments, options)
-    if not names:
-        raise UsageError("no topic named")
-    return names
+ClusterDefault = typer.Option(min=1, metavar="N", help="[default: the cluster's]", show_default=False)
 
 
 @app.command("list")
+@expand_options
 def list_topics(
+    connection: ConnectionOptions,
     exclude_internal: ExcludeInternal = False,
     as_json: AsJson = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
 ) -> None:
-    """The names of all topics; on a terminal with their sizes.
+    """Print the names of all topics; on a terminal with their sizes.
 
     Examples:
 
@@ -97,7 +105,7 @@ def list_topics(
     from klog.admin.kafka_python import admin_client
     from klog.admin.topics import find_topics
 
-    with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
+    with admin_client(connection.settings()) as admin:
         found = [topic for topic in find_topics(admin) if not (exclude_internal and topic.is_internal)]
     rows = [
         {
@@ -117,9 +125,10 @@ def list_topics(
 
 
 @app.command("describe")
+@expand_options
 def describe_topics(
-    names: NamesOrAll = None,
-    topic: TopicOption = None,
+    topics: AnyTopics,
+    connection: ConnectionOptions,
     under_replicated: Annotated[
         bool,
         typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync."),
@@ -129,11 +138,8 @@ def describe_topics(
     ] = False,
     exclude_internal: ExcludeInternal = False,
     as_json: AsJson = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
 ) -> None:
-    """Partitions, leaders, replicas and what is configured otherwise than by default.
+    """Show partitions, leaders, replicas and the configs that differ from the defaults.
 
     Examples:
 
@@ -146,20 +152,20 @@ def describe_topics(
     from klog.admin.kafka_python import admin_client
     from klog.admin.topics import add_configs, find_topics, select_partitions
 
-    wanted = _named(names, topic)
-    with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
+    wanted = topics.given()
+    with admin_client(connection.settings()) as admin:
         found = find_topics(admin, wanted or None)
         if exclude_internal:
-            found = [one for one in found if not one.is_internal]
+            found = [each for each in found if not each.is_internal]
+        found = select_partitions(found, under_replicated=under_replicated, unavailable=unavailable)
         found = add_configs(admin, found)
-    found = select_partitions(found, under_replicated=under_replicated, unavailable=unavailable)
     if as_json:
-        show_json([one.to_json() for one in found])
+        show_json([topic.to_json() for topic in found])
         return
-    for number, one in enumerate(found):
-        configs = ", ".join(f"{key}={value}" for key, value in one.configs.items()) or "all defaults"
-        typer.echo(("\n" if number else "") + f"{one.name}  id {one.topic_id or 'none'}  {configs}")
-        show_table([_row(partition) for partition in one.partitions])
+    for number, topic in enumerate(found):
+        configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "all defaults"
+        typer.echo(("\n" if number else "") + f"{topic.name}  id {topic.topic_id or 'none'}  {configs}")
+        show_table([_row(partition) for partition in topic.partitions])
 
 
 def _row(partition: Partition) -> dict[str, object]:
@@ -174,15 +180,12 @@ def _row(partition: Partition) -> dict[str, object]:
 
 
 @app.command("create", no_args_is_help=True)
+@expand_options
 def create_topics(
-    names: Names = None,
-    topic: TopicOption = None,
-    partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="[default: the cluster's]", show_default=False)
-    ] = None,
-    replication_factor: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="[default: the cluster's]", show_default=False)
-    ] = None,
+    topics: SomeTopics,
+    connection: ConnectionOptions,
+    partitions: Annotated[int | None, ClusterDefault] = None,
+    replication_factor: Annotated[int | None, ClusterDefault] = None,
     replica_assignment: Assignment = None,
     config: Annotated[
         list[str] | None,
@@ -191,12 +194,9 @@ def create_topics(
         ),
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="An existing topic is no failure.")
+        bool, typer.Option("--if-not-exists", help="Accept topics that exist already.")
     ] = False,
     validate_only: ValidateOnly = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
 ) -> None:
     """Create topics, and wait until they can be written to.
 
@@ -217,11 +217,11 @@ def create_topics(
         raise UsageError("--replica-assignment already says how many partitions and replicas there are")
     configs = parse_pairs("--config", config or ())
     wanted = [
-        NewTopic(name, partitions, replication_factor, assignment, configs) for name in _some(names, topic)
+        NewTopic(name, partitions, replication_factor, assignment, configs) for name in topics.required()
     ]
-    with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
+    with admin_client(connection.settings()) as admin:
         outcomes = create(admin, wanted, validate_only=validate_only)
-    _tell(
+    _report(
         outcomes,
         "could be created" if validate_only else "created",
         "TOPIC_ALREADY_EXISTS" if if_not_exists else "",
@@ -229,51 +229,47 @@ def create_topics(
 
 
 @app.command("add-partitions", no_args_is_help=True)
+@expand_options
 def add_partitions(
-    names: Names = None,
-    topic: TopicOption = None,
+    topics: SomeTopics,
+    connection: ConnectionOptions,
     partitions: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many there shall be in all.", show_default=False)
-    ] = ...,  # type: ignore[assignment]  # typer's mark of an option that must be given
+        int,
+        typer.Option(min=1, metavar="N", help="The new total number of partitions.", show_default=False),
+    ] = ...,  # type: ignore[assignment]  # typer's way to require an option
     replica_assignment: Assignment = None,
     if_exists: IfExists = False,
     validate_only: ValidateOnly = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
 ) -> None:
-    """Give topics more partitions. They stay where they are, but keys go elsewhere from then on.
+    """Add partitions to topics. Records stay where they are, but new records of a key may go elsewhere.
 
     Examples:
 
         klog topics add-partitions orders --partitions 12
     """
+    from klog.admin import topics as admin_topics
     from klog.admin.connect import partitions_retry
     from klog.admin.kafka_python import admin_client
-    from klog.admin.topics import add_partitions as request_partitions
-    from klog.admin.topics import parse_assignment
 
-    assignment = None if replica_assignment is None else parse_assignment(replica_assignment)
-    wanted = _some(names, topic)
-    with admin_client(connection(bootstrap_server, command_config, timeout_ms)) as admin:
-        outcomes = request_partitions(
+    assignment = None if replica_assignment is None else admin_topics.parse_assignment(replica_assignment)
+    wanted = topics.required()
+    with admin_client(connection.settings()) as admin:
+        outcomes = admin_topics.add_partitions(
             admin, wanted, partitions, assignment, partitions_retry(), validate_only=validate_only
         )
     done = f"{'could have' if validate_only else 'has'} {partitions} partitions"
-    _tell(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
+    _report(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
 
 
 @app.command("delete", no_args_is_help=True)
+@expand_options
 def delete_topics(
-    names: Names = None,
-    topic: TopicOption = None,
+    topics: SomeTopics,
+    connection: ConnectionOptions,
     if_exists: IfExists = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    timeout_ms: TimeoutMs = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
 ) -> None:
-    """Delete topics with all their records. Asks first; elsewhere than on a terminal it needs --yes.
+    """Delete topics with all their records. Asks on a terminal; elsewhere it needs --yes.
 
     Examples:
 
@@ -284,22 +280,22 @@ def delete_topics(
     from klog.admin.kafka_python import admin_client
     from klog.admin.topics import delete
 
-    wanted = _some(names, topic)
-    settings = connection(bootstrap_server, command_config, timeout_ms)
+    wanted = topics.required()
+    settings = connection.settings()
     if not confirmed(f"Delete {', '.join(wanted)} with all records?", yes=yes):
         raise UsageError("nothing is deleted without a yes", cure="--yes")
     with admin_client(settings) as admin:
         outcomes = delete(admin, wanted)
-    _tell(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
+    _report(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
 
 
-def _tell(outcomes: Sequence[Outcome], done: str, forgiven: str) -> None:
-    """Say on stderr how it went with each topic; exit code 1 where it failed."""
+def _report(outcomes: Sequence[Outcome], done: str, accepted: str) -> None:
+    """Print the outcome of each topic on stderr; exit with 1 if one failed. `accepted` is no failure."""
     failed = False
     for outcome in outcomes:
         if outcome.error is None:
             typer.echo(f"{outcome.topic}: {done}", err=True)
-        elif outcome.error == forgiven:
+        elif outcome.error == accepted:
             typer.echo(f"{outcome.topic}: nothing to do, {outcome.error}", err=True)
         else:
             failed = True

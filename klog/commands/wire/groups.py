@@ -1,7 +1,7 @@
-"""Groups of subcommands that also take the command lines of Kafka's own tools.
+"""Groups of subcommands that also accept the command lines of Kafka's own tools.
 
-`kafka-topics --create --topic orders` is `klog topics create orders` here, and works as it stands with the
-program's name changed: the flag that says what to do becomes the subcommand.
+`kafka-topics --create --topic orders` is `klog topics create orders` here. It also works if only the name of
+the program changes: the flag that names the action becomes the subcommand.
 """
 
 from __future__ import annotations
@@ -9,19 +9,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import typer
 from typer.core import TyperGroup
 
 
-class ToolGroup(TyperGroup):
-    """A group with `actions`: Kafka's flag for each subcommand."""
+class _ToolGroup(TyperGroup):
+    """A group with `actions`: the subcommand that each flag of Kafka's tool stands for."""
 
     actions: ClassVar[Mapping[str, str]] = {}
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (click's own signature)
-        """Put the subcommand that a flag of Kafka's means first."""
+        """Replace the flag that names the action by the subcommand, in front of the other arguments."""
         flag = next((argument for argument in args if argument in self.actions), None)
         if flag is not None:
             rest = list(args)
             rest.remove(flag)
             args = [self.actions[flag], *rest]
         return super().parse_args(ctx, args)
+
+
+def tool_app(name: str, summary: str, actions: Mapping[str, str]) -> typer.Typer:
+    """An application of subcommands; `actions` maps flags of Kafka's tool to them."""
+    group: type[TyperGroup] = type("ToolGroup", (_ToolGroup,), {"actions": actions})
+    return typer.Typer(
+        cls=group,
+        name=name,
+        help=summary,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="markdown",
+    )

@@ -1,0 +1,50 @@
+"""Lets several commands share a group of options, so that each option is stated once.
+
+A group is a dataclass whose fields are annotated as typer's options. A command takes the dataclass as one
+parameter; `expand_options` puts the options in its place before typer looks at the command.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from functools import wraps
+from inspect import Parameter
+from typing import Any, get_type_hints
+
+Command = Callable[..., None]
+
+
+def expand_options(command: Command) -> Command:
+    """The command with the options of its groups in the order of its parameters."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, type[Any]] = {}
+    options: list[Parameter] = []
+    for parameter in signature.parameters.values():
+        kind = parameter.annotation
+        if isinstance(kind, type) and is_dataclass(kind):
+            groups[parameter.name] = kind
+            options += _options_of(kind)
+        else:
+            options.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def run(**values: object) -> None:
+        made = {
+            name: group(**{field.name: values.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        command(**values, **made)
+
+    run.__signature__ = signature.replace(parameters=options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    return run
+
+
+def _options_of(group: type[Any]) -> list[Parameter]:
+    types = get_type_hints(group, include_extras=True)
+    return [
+        Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=types[option.name])
+        for option in fields(group)
+    ]
