@@ -1,4 +1,4 @@
-"""klog: Kafka's log, in Python. What a library user may rely on is what `__all__` names.
+"""klog: Kafka's log, in Python. The public interface of the library is what `__all__` names.
 
     import klog
 
@@ -6,16 +6,16 @@
     for record in partition.records(start_offset=1000):
         print(record.offset, record.key, record.value)
 
-`klog.open` returns a `Segment`, a `PartitionDirectory` or a `LogDirectory`, by what is at the path. All of
-them are read lazily and never changed. `to_arrow` and `arrow_batches` give Arrow tables (pyarrow is
-imported then). Every error that a bad file can cause is a `KlogError`.
+`klog.open` returns a `Segment`, a `PartitionDirectory` or a `LogDirectory`, depending on the path. It reads
+lazily and changes nothing. `to_arrow` and `arrow_batches` give Arrow tables, and import pyarrow for them.
+Every error that a bad file can cause is a `KlogError`.
 """
 
 from __future__ import annotations
 
 import importlib
 
-# Type checkers take this name for true; importing `typing` for it would be most of what `import klog` costs.
+# Type checkers treat this name as true. Importing `typing` would take most of the time of `import klog`.
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_HOMES = {
+_MODULES = {
     "Batch": "klog.storage.values",
     "CompressionError": "klog.formats.errors",
     "CorruptRecordError": "klog.formats.errors",
@@ -59,7 +59,7 @@ _HOMES = {
     "UnsupportedFormatError": "klog.formats.errors",
     "UsageError": "klog.formats.errors",
 }
-"""Public name -> the module that defines it, imported when the name is first used."""
+"""Maps a public name to the module that defines it, which is imported when the name is first used."""
 
 __all__ = [
     "Batch",
@@ -91,8 +91,8 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for
         value: Any = version("klog")
     elif name == "open":
         value = importlib.import_module("klog.storage.partition").open_path
-    elif name in _HOMES:
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = getattr(importlib.import_module(_MODULES[name]), name)
     else:
         raise AttributeError(f"module 'klog' has no attribute {name!r}")
     globals()[name] = value

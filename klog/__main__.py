@@ -1,4 +1,4 @@
-"""`python -m klog` is `klog`."""
+"""Runs the `klog` command as `python -m klog`."""
 
 from klog.commands.main import main
 

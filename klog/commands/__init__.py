@@ -1,1 +1,1 @@
-"""The command line: one module a subcommand. Options, a call, a rendering."""
+"""The command line: one module per subcommand, with its options, one call, and its output."""

@@ -1,4 +1,4 @@
-"""The options of the commands that make indexes: the topic's configs that decide what is in them."""
+"""Options of the commands that write indexes: the topic's configs on which their content depends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands share at the edge: stdout as a byte stream, progress and questions on stderr."""
+"""Standard output as a byte stream, and progress bars and questions on stderr, for all commands."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import BinaryIO, Protocol
 
 
 class Progress(Protocol):
-    """Told how many bytes of the work have been done."""
+    """Receives how many bytes of the work were done."""
 
     def __call__(self, advanced_bytes: int) -> None:
         """Advance by `advanced_bytes`."""
 
 
 def stdout_bytes() -> BinaryIO:
-    """Standard output for machine formats: bytes, block-buffered by the caller."""
+    """Standard output as bytes; the caller buffers."""
     return sys.stdout.buffer
 
 
-def _unseen(advanced_bytes: int) -> None:
+def _no_progress(advanced_bytes: int) -> None:
     pass
 
 
 @contextmanager
 def progress(title: str, total_bytes: int, *, quiet: bool = False) -> Iterator[Progress]:
-    """A progress bar on stderr, for long work on a terminal; elsewhere nothing is shown."""
+    """Shows a progress bar on stderr for long work on a terminal, and nothing elsewhere."""
     if quiet or total_bytes < 64 << 20 or not sys.stderr.isatty():
-        yield _unseen
+        yield _no_progress
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -47,7 +47,7 @@ def progress(title: str, total_bytes: int, *, quiet: bool = False) -> Iterator[P
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Whether the user agrees: `--yes`, or an answer on a terminal; without either, no."""
+    """Whether the user agrees, by `--yes` or by an answer on a terminal. Without a terminal it is no."""
     if yes:
         return True
     if not sys.stdin.isatty() or not sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""`klog consume`: records of topics on stdout, from any Kafka, with no consumer group.
+"""`klog consume`: prints records of topics of any Kafka, without a consumer group.
 
 Options become a `ReadPlan` and a rendering; `klog.admin.consuming` does the rest.
 """
@@ -51,7 +51,7 @@ def consume(
     *,
     connection: ConnectionOptions,
 ) -> None:
-    """Show records of topics, from any Kafka. Needs and leaves behind no consumer group.
+    """Print records of topics of any Kafka, without a consumer group.
 
     Examples:
 
@@ -121,7 +121,7 @@ def _rendering(
         return ValueLines(pen, style, end, None if key_delimiter is None else unescape(key_delimiter))
     if "%" not in format_:
         raise UsageError(f"--format {format_!r} is unknown", cure="value, jsonl, or tokens like '%k %s'")
-    # kcat's users end their formats with \n; both habits make lines.
+    # Users of kcat end their formats with \n, others do not: both get one record per line.
     return FormattedLines(pen, Template(format_, style), b"" if format_.endswith(r"\n") else end)
 
 
@@ -148,7 +148,7 @@ def _copy(
     rendering: Rendering,
     pen: Pen,
 ) -> int:
-    """Render what is wanted until it ends; the exit code."""
+    """Print the selected records; returns the exit code."""
     from klog.admin.consuming import read
     from klog.commands.dump.problems import Problems
     from klog.commands.dump.rows import keep_content
@@ -156,7 +156,7 @@ def _copy(
     problems = Problems()
     left = selection.limit
     try:
-        for run in read(cluster, partitions, plan, problems, _tell_jump) if left != 0 else ():
+        for run in read(cluster, partitions, plan, problems, _report_jump) if left != 0 else ():
             if selection.by_content:
                 keep_content(selection, run.payload, run.records)
             count = len(run.records) if left is None else min(left, len(run.records))
@@ -173,7 +173,7 @@ def _copy(
     return problems.exit_code
 
 
-def _tell_jump(jump: Jumped) -> None:
+def _report_jump(jump: Jumped) -> None:
     topic, partition = jump.partition
     print(  # noqa: T201
         f"klog: {topic}-{partition} has no offset {jump.from_offset} any more, going on at {jump.to_offset}",

@@ -1,7 +1,7 @@
-"""The `klog` command: finds a subcommand, runs it, turns its outcome into an exit code.
+"""The `klog` command: finds a subcommand, runs it and turns its outcome into an exit code.
 
 Exit codes: 0 done and clean, 1 problems found or bad input, 2 wrong usage, 130 interrupted.
-Subcommands are imported only when they are named, so that a small dump starts in a blink.
+A subcommand is imported only when it is run, so that a small dump starts fast.
 """
 
 from __future__ import annotations
@@ -54,33 +54,32 @@ COMMANDS: Final = {
     "configs": _Command("configs", "Show and change configs of topics and brokers of any Kafka."),
     "produce": _Command(
         "produce",
-        "Write records into a topic of any Kafka: arguments, files, or lines of stdin as they come.",
+        "Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.",
     ),
-    "consume": _Command(
-        "consume", "Show records of topics, from any Kafka. Needs and leaves behind no consumer group."
-    ),
+    "consume": _Command("consume", "Print records of topics of any Kafka, without a consumer group."),
 }
-"""Subcommand -> module of `klog.commands`: its function of that name is the command, its `app` a group.
+"""Maps a subcommand to its module of `klog.commands`.
 
-The help is the first paragraph of the command's own: here, so that a list of them imports no command.
+The command is the module's function of the same name, or its `app` for a group of commands. The help repeats
+the first paragraph of the command's own help, so that the list of commands imports none of them.
 """
 
 
 def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
-    """The command itself, its module imported."""
+    """The command; imports its module."""
     module_name = COMMANDS[name].module
     module = importlib.import_module(f"klog.commands.{module_name}")
     if hasattr(module, "app"):
         return typer.main.get_command(module.app)
-    holder = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    holder.command(name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", True))(
+    single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+    single.command(name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", True))(
         getattr(module, module_name)
     )
-    return typer.main.get_command(holder)
+    return typer.main.get_command(single)
 
 
 class _LazyGroup(TyperGroup):
-    """A group whose commands are imported when they are run; until then a name and a help stand for them."""
+    """A group whose commands are imported when they are run, and known by name and help until then."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002 (click's own signature)
         return list(COMMANDS)
@@ -97,8 +96,7 @@ class _LazyGroup(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
-            # The reader of our output has gone (`| head`): nothing is wrong, and nothing more can be said.
-            # Typer would make it exit code 1.
+            # The reader of our output has ended (`| head`). That is no error; typer would exit with 1.
             _discard_output()
             raise typer.Exit from None
 
@@ -106,7 +104,7 @@ class _LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=_LazyGroup,
     name="klog",
-    help="Kafka's log, in Python: read, check and mend the files of a Kafka log directory.",
+    help="Kafka's log, in Python: read, check and repair the files of a Kafka log directory.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -133,24 +131,24 @@ def _root(
         bool,
         typer.Option(
             "--version",
-            help="Show the version, and what of it is compiled.",
+            help="Show the version and which parts are compiled.",
             callback=_version,
             is_eager=True,
         ),
     ] = False,
 ) -> None:
-    """Options that belong to no subcommand."""
+    """Options of klog itself."""
 
 
 def main() -> None:
-    """Run the command line of this process and exit with its code."""
+    """Run the command line of this process, then exit with its code."""
     run_to_exit(app)
 
 
 def run_to_exit(run: Callable[[], object]) -> NoReturn:
-    """Run a command line and exit with its code; what goes wrong is told in a line on stderr."""
-    _stand_in_for_closed_streams()
-    _write_whatever_the_locale()
+    """Run a command line, print an error as one line on stderr, and exit with the exit code."""
+    _replace_closed_streams()
+    _make_output_encodable()
     status = _status(run)
     try:
         sys.stdout.flush()
@@ -167,31 +165,33 @@ def _status(run: Callable[[], object]) -> str | int | None:
     except SystemExit as done:
         return done.code
     except UsageError as error:
-        _complain(error)
+        _print_error(error)
         return 2
     except KlogError as error:
-        _complain(error)
+        _print_error(error)
         return 1
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        # What concerns a file names it, and is a KlogError by now: this is stdout's own (a full disk).
+        # Errors of files have a name and are KlogErrors by now. This one is of stdout (a full disk).
         if error.filename is not None:
             raise
         return _output_failed(error)
     return 0
 
 
-def _stand_in_for_closed_streams() -> None:
-    """Under `>&-` and the like a stream is None: nothing is read from it, what is written to it vanishes."""
+def _replace_closed_streams() -> None:
+    """Use /dev/null for streams that the shell closed (`>&-`), which are None in Python."""
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115 (open until the process ends)
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
-def _write_whatever_the_locale() -> None:
-    """No text fails for the terminal's encoding: names of files go out as the bytes they are, and what the
-    encoding cannot say (of C and POSIX all but ASCII) as `?`.
+def _make_output_encodable() -> None:
+    """Let no text fail in the terminal's encoding.
+
+    Names of files are written as the bytes that they are. Characters that the encoding lacks (in the C locale
+    all but ASCII) become `?`.
     """
     codecs.register_error("klog-terminal", _to_terminal)
     for stream in (sys.stdout, sys.stderr):
@@ -202,7 +202,7 @@ def _write_whatever_the_locale() -> None:
 def _to_terminal(error: UnicodeError) -> tuple[str | bytes, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    first = error.object[error.start]  # the encoder reports a whole run, which may hold both kinds
+    first = error.object[error.start]  # the encoder reports a run, which may hold both kinds
     if "\udc80" <= first <= "\udcff":
         return first.encode("ascii", "surrogateescape"), error.start + 1
     return "?", error.start + 1
@@ -210,14 +210,14 @@ def _to_terminal(error: UnicodeError) -> tuple[str | bytes, int]:
 
 def _output_failed(error: OSError) -> int:
     _discard_output()
-    _complain(KlogError(f"standard output cannot be written: {error.strerror}", cure="free some space"))
+    _print_error(KlogError(f"standard output cannot be written: {error.strerror}", cure="free some space"))
     return 1
 
 
 def _discard_output() -> None:
-    """What is still buffered goes nowhere, so that the interpreter's end does not try once more."""
+    """Discard buffered output, so that the interpreter does not write it again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(error: KlogError) -> None:
+def _print_error(error: KlogError) -> None:
     print(f"klog: {error}", file=sys.stderr)  # noqa: T201

@@ -1,4 +1,4 @@
-"""`klog produce`: records into a topic, from arguments, files or stdin.
+"""`klog produce`: writes records into a topic, from arguments, files or stdin.
 
 Options become a parser of lines and a `Producer`; `klog.client.producer` does the rest.
 """
@@ -55,7 +55,7 @@ def produce(
     *,
     connection: ConnectionOptions,
 ) -> None:
-    """Write records into a topic of any Kafka: arguments, files, or lines of stdin as they come.
+    """Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.
 
     Examples:
 
@@ -113,7 +113,7 @@ def _parser(
     from klog.commands.wire.template import unescape
 
     if key is not None and key_delimiter is not None:
-        raise UsageError("--key gives every record its key, --key-delimiter takes keys from the lines")
+        raise UsageError("--key sets the key of every record, --key-delimiter takes keys from the lines")
     if key_delimiter == "":
         raise UsageError("--key-delimiter is empty")
     form = LineFormat(
@@ -126,9 +126,9 @@ def _parser(
     if format_ is InputFormat.LINES:
         return text_parser(form)
     if key_delimiter is not None or null is not None:
-        raise UsageError("--key-delimiter and --null are for lines: jsonl says keys and nulls itself")
+        raise UsageError("--key-delimiter and --null are for lines: jsonl has keys and nulls of its own")
     if mode is BytesMode.NONE:
-        raise UsageError("what was dumped with --bytes none cannot be written again")
+        raise UsageError("a dump with --bytes none has no keys and values to write")
     return json_parser(form, mode)
 
 
@@ -142,13 +142,13 @@ def _producer_settings(codec: Codec, acks: Acks, idempotence: bool | None) -> Pr
 
     wanted = {Acks.NOBODY: 0, Acks.LEADER: 1}.get(acks, ALL_IN_SYNC)
     if idempotence and wanted != ALL_IN_SYNC:
-        raise UsageError(f"--idempotence cannot hold with --acks {acks}", cure="--acks all")
+        raise UsageError(f"--idempotence is not possible with --acks {acks}", cure="--acks all")
     idempotent = wanted == ALL_IN_SYNC if idempotence is None else idempotence
     return ProducerSettings(codec=list(Codec).index(codec), acks=wanted, idempotent=idempotent)
 
 
 class _Source:
-    """Where records come from: lists of them as they get complete, each with its place for people."""
+    """The input: lists of records as they become complete, with a name of their origin for messages."""
 
     def __init__(self, values: Sequence[str], files: Sequence[str], delimiter: bytes, whole: bool) -> None:
         if values and files:
@@ -161,7 +161,7 @@ class _Source:
         self._whole = whole
 
     def __iter__(self) -> Iterator[tuple[str, list[bytes], bool]]:
-        """(where they come from, records, whether more may take a while). Raises StorageError."""
+        """(origin, records, whether the next read may wait) for each piece of input. Raises StorageError."""
         if self._values:
             yield "argument", [os.fsencode(value) for value in self._values], False
             return
@@ -194,7 +194,7 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def _readable(file: BinaryIO) -> bool:
-    """Whether the next read will not wait; a stream that cannot tell counts as readable."""
+    """Whether the next read will not wait; true for streams that select() does not know."""
     try:
         return bool(select.select([file], [], [], 0)[0])
     except (OSError, ValueError):
@@ -202,7 +202,7 @@ def _readable(file: BinaryIO) -> bool:
 
 
 def _copy(source: _Source, parser: Parser, producer: Producer, partition: int | None, *, keep: bool) -> int:
-    """Send everything; how many records were passed over (control records of a dump)."""
+    """Send everything; returns how many control records of a dump were skipped."""
     skipped = 0
     number = 0
     origin = ""
@@ -232,12 +232,12 @@ def _report(producer: Producer, topic: str, skipped: int, *, quiet: bool) -> Non
     for failure in producer.failures:
         errors[str(failure.error)] = errors.get(str(failure.error), 0) + failure.records
     for error, count in errors.items():
-        _tell(f"klog: {_records(count)} not delivered: {error}")
+        _print(f"klog: {_records(count)} not delivered: {error}")
     if producer.unsettled_count:
-        _tell(f"klog: {_records(producer.unsettled_count)} with unknown outcome")
+        _print(f"klog: {_records(producer.unsettled_count)} with unknown outcome")
     if not quiet:
-        notes = f", {_records(skipped)} of transactions' ends passed over" if skipped else ""
-        _tell(f"{_records(producer.delivered_count)} delivered to {topic}{_places(producer)}{notes}")
+        notes = f", {_records(skipped)} that end transactions skipped" if skipped else ""
+        _print(f"{_records(producer.delivered_count)} delivered to {topic}{_places(producer)}{notes}")
 
 
 def _records(count: int) -> str:
@@ -256,5 +256,5 @@ def _places(producer: Producer) -> str:
     return f" ({', '.join(places)})"
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr)  # noqa: T201 (stderr is for people)

@@ -281,7 +281,7 @@ def test_escapes_are_bytes():
 
 
 def test_a_template_knows_its_tokens():
-    with pytest.raises(UsageError, match="%z is no token"):
+    with pytest.raises(UsageError, match="%z is not a token"):
         Template("%z", LineStyle())
 
 

@@ -264,28 +264,28 @@ def test_any_record_survives_json_lines(key, value, headers):
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b"", "no JSON"),
-        (b"[1]", "no object"),
+        (b"", "not JSON"),
+        (b"[1]", "not a JSON object"),
         (b"{}", 'no "value"'),
-        (b'{"value": 1}', "no string"),
+        (b'{"value": 1}', "not a string"),
         (b'{"value": {"size": 3}}', "redacted"),
         (b'{"value": {"base64": "?"}}', "value"),
         (b'{"value": "\\ud800"}', "value"),
-        (b'{"value": "a", "partition": "b"}', "no integer"),
-        (b'{"value": "a", "partition": true}', "no integer"),
-        (b'{"value": "a", "timestamp": 9223372036854775808}', "no integer"),
+        (b'{"value": "a", "partition": "b"}', "not an integer"),
+        (b'{"value": "a", "partition": true}', "not an integer"),
+        (b'{"value": "a", "timestamp": 9223372036854775808}', "not an integer"),
         (b'{"value": "a", "headers": [["b"]]}', "pair"),
         (b'{"value": "a", "headers": [[null, "b"]]}', "null"),
-        (b'{"value": "a", "headers": 1}', "no list"),
-        (b"[" * 100_000, "no JSON"),
+        (b'{"value": "a", "headers": 1}', "not a list"),
+        (b"[" * 100_000, "not JSON"),
     ],
 )
-def test_json_that_is_no_record_is_told(line, problem):
+def test_json_that_is_not_a_record_is_an_error(line, problem):
     with pytest.raises(FormatError, match=problem):
         json_parser(LineFormat(), BytesMode.AUTO)(line)
 
 
-def test_ends_of_transactions_in_a_dump_are_passed_over():
+def test_control_records_of_a_dump_are_skipped():
     assert json_parser(LineFormat(), BytesMode.AUTO)(b'{"value": "a", "isControl": true}') is None
 
 

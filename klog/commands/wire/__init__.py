@@ -1,1 +1,1 @@
-"""What the commands that talk to a cluster share: connection options, formats of records, tables."""
+"""What the commands that talk to a cluster share: connection options, record formats, tables."""

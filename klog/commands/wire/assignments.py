@@ -1,4 +1,4 @@
-"""`key=value` lists as Kafka's tools take them."""
+"""Parses lists of `key=value` as Kafka's tools do."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from klog.formats.errors import UsageError
 
 
 def parse_pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    """One `key=value` a text. Raises UsageError."""
+    """The keys and values of texts that are one `key=value` each. Raises UsageError."""
     found = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key.strip() or not equals:
-            raise UsageError(f"{option} {text!r} is no KEY=VALUE")
+            raise UsageError(f"{option} {text!r} is not KEY=VALUE")
         found[key.strip()] = value
     return found
 
 
 def split_list(text: str) -> list[str]:
-    """The parts between commas; commas within square brackets do not count (Kafka's `k=[a,b],l=c`)."""
+    """The parts between commas; commas within square brackets do not separate (Kafka's `k=[a,b],l=c`)."""
     parts, depth = [""], 0
     for char in text:
         depth += (char == "[") - (char == "]")
@@ -31,5 +31,5 @@ def split_list(text: str) -> list[str]:
 
 
 def without_brackets(value: str) -> str:
-    """`[a,b]` is Kafka's way to write a value with commas."""
+    """The value without the square brackets that Kafka's tools need around commas."""
     return value[1:-1] if value.startswith("[") and value.endswith("]") else value

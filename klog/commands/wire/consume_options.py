@@ -1,6 +1,6 @@
-"""The options of `klog consume`: names, types and help, one alias an option.
+"""Defines the options of `klog consume`: names, types and help.
 
-Those that select records as `klog dump-segment` does are its own.
+Options that select records are shared with `klog dump-segment`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,21 @@ from klog.commands.dump.plan import BytesMode
 
 
 class IsolationLevel(StrEnum):
-    """Kafka's names of what a reader sees of transactions."""
+    """Kafka's names for what a reader sees of transactions."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
 
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="What to read.")]
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to read.")]
 Partition = Annotated[
     list[int] | None,
     typer.Option(
-        "--partition", "-p", metavar="N", help="Only this one (repeatable).", rich_help_panel=SELECT
+        "--partition",
+        "-p",
+        metavar="N",
+        help="Read only this partition (repeatable).",
+        rich_help_panel=SELECT,
     ),
 ]
 Offsets = dump_options.Offsets
@@ -36,18 +40,20 @@ Key = dump_options.Key
 Grep = dump_options.Grep
 Last = Annotated[
     int | None,
-    typer.Option(min=0, metavar="N", help="The last N offsets of each partition.", rich_help_panel=SELECT),
+    typer.Option(
+        min=0, metavar="N", help="Read the last N offsets of each partition.", rich_help_panel=SELECT
+    ),
 ]
 Limit = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="At most so many records.", rich_help_panel=SELECT)
+    int | None, typer.Option(min=0, metavar="N", help="Print at most N records.", rich_help_panel=SELECT)
 ]
 Follow = Annotated[
     bool,
-    typer.Option("--follow", help="Go on with what comes; else stop at the end.", rich_help_panel=SELECT),
+    typer.Option("--follow", help="Go on with new records; do not stop at the end.", rich_help_panel=SELECT),
 ]
 IsolationOption = Annotated[
     IsolationLevel,
-    typer.Option(help="What to see of transactions.", rich_help_panel=SELECT),
+    typer.Option(help="Show all records, or only committed ones.", rich_help_panel=SELECT),
 ]
 Format = Annotated[
     str,
@@ -55,7 +61,7 @@ Format = Annotated[
         "--format",
         "-f",
         metavar="FORMAT",
-        help="value, jsonl, or tokens as kcat has them: %k key, %s value, %h headers, %t topic, "
+        help="value, jsonl, or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
         "%p partition, %o offset, %T timestamp, %K %S sizes.",
         rich_help_panel=ROWS,
     ),
@@ -64,22 +70,24 @@ Bytes = Annotated[
     BytesMode,
     typer.Option(
         "--bytes",
-        help="Keys and values. auto: as they are (jsonl: text where it is UTF-8, else base64); none: sizes.",
+        help="How to print keys and values. auto: as they are (jsonl: UTF-8 text or base64); none: sizes.",
         rich_help_panel=ROWS,
     ),
 ]
 KeyDelimiter = Annotated[
     str | None,
     typer.Option(
-        "--key-delimiter", "-K", metavar="TEXT", help="Key and this before values.", rich_help_panel=ROWS
+        "--key-delimiter",
+        "-K",
+        metavar="TEXT",
+        help="Print the key and this text before each value.",
+        rich_help_panel=ROWS,
     ),
 ]
 Delimiter = Annotated[
     str,
     typer.Option(
-        "--delimiter", "-D", metavar="TEXT", help="What ends a record in lines.", rich_help_panel=ROWS
+        "--delimiter", "-D", metavar="TEXT", help="The text after each record.", rich_help_panel=ROWS
     ),
 ]
-Null = Annotated[
-    str, typer.Option(metavar="TEXT", help="What stands for null in lines.", rich_help_panel=ROWS)
-]
+Null = Annotated[str, typer.Option(metavar="TEXT", help="The text to print for null.", rich_help_panel=ROWS)]

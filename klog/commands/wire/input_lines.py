@@ -1,6 +1,6 @@
-"""Records out of lines: delimited text with keys and values in it, or the JSON Lines that klog prints.
+"""Parses lines to records: delimited text with keys and values, or the JSON Lines that klog prints.
 
-Nothing here reads or sends: bytes go in, records come out.
+It does no I/O: bytes go in, records come out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _INT64: Final = range(-(1 << 63), 1 << 63)
 
 
 class Input(NamedTuple):
-    """A record to be written, and the partition that its line asks for (None: none)."""
+    """A record to write, and the partition that its line names, if it names one."""
 
     record: Record
     partition: int | None = None
@@ -29,10 +29,10 @@ class Input(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """How lines are to be understood, and what every record gets besides.
+    """How to parse lines, and what every record gets in addition.
 
-    A key given here is every record's. `key_delimiter` splits a line into key and value; `null` stands for
-    null in both.
+    `key` is the key of every record. `key_delimiter` splits a line into key and value. A key or value that
+    equals `null` is null.
     """
 
     key: bytes | None = None
@@ -77,8 +77,8 @@ def _shown(data: bytes) -> str:
 def json_parser(form: LineFormat, mode: BytesMode) -> Parser:
     """Parses the objects that `klog dump-segment` and `klog consume` print with the same `--bytes`.
 
-    Control records give None. `value` must be there; `key`, `headers`, `timestamp` and `partition` may be.
-    The parser raises FormatError.
+    The parser gives None for control records. `value` is required; `key`, `headers`, `timestamp` and
+    `partition` are optional. The parser raises FormatError.
     """
     decode = _DECODERS[mode]
 
@@ -104,9 +104,9 @@ def _object(line: bytes) -> Mapping[str, _Json]:
     try:
         found: _Json = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"no JSON: {error}", cure="one object a line") from error
+        raise FormatError(f"not JSON: {error}", cure="one object a line") from error
     if not isinstance(found, dict):
-        raise FormatError(f"JSON, but no object: {_shown(line)}", cure="one object a line")
+        raise FormatError(f"not a JSON object: {_shown(line)}", cure="one object a line")
     return found
 
 
@@ -115,17 +115,17 @@ def _integer(found: Mapping[str, _Json], name: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value not in _INT64:
-        raise FormatError(f'"{name}" is {json.dumps(value)}, no integer')
+        raise FormatError(f'"{name}" is {json.dumps(value)}, not an integer')
     return value
 
 
 def _headers(found: _Json, decode: Decoder) -> Headers:
     if not isinstance(found, Sequence):
-        raise FormatError('"headers" is no list')
+        raise FormatError('"headers" is not a list')
     headers = []
     for pair in found:
         if not isinstance(pair, list) or len(pair) != 2:
-            raise FormatError(f"header {json.dumps(pair)} is no [name, value] pair")
+            raise FormatError(f"header {json.dumps(pair)} is not a [name, value] pair")
         name = decode("header name", pair[0])
         if name is None:
             raise FormatError("a header's name is null")
@@ -142,7 +142,8 @@ def _decoder(of_text: Callable[[str], bytes]) -> Decoder:
             return None
         if not isinstance(value, str):
             raise FormatError(
-                f"{what} is {json.dumps(value)[:60]}, no string", cure='write a string or {"base64": "..."}'
+                f"{what} is {json.dumps(value)[:60]}, not a string",
+                cure='write a string or {"base64": "..."}',
             )
         try:
             return of_text(value)
@@ -169,10 +170,10 @@ _DECODERS: Final[dict[BytesMode, Decoder]] = {
 
 
 def split_lines(pieces: Iterator[bytes], delimiter: bytes) -> Iterator[list[bytes]]:
-    """For each piece of a stream the records that it completes; at the end what no delimiter ended."""
+    """The records that each piece of a stream completes, then a last record that no delimiter ends."""
     rest = bytearray()
     for piece in pieces:
-        searched = max(len(rest) - len(delimiter) + 1, 0)  # a record of many pieces is not searched again
+        searched = max(len(rest) - len(delimiter) + 1, 0)  # do not search a record of many pieces again
         rest += piece
         if rest.find(delimiter, searched) < 0:
             yield []

@@ -1,4 +1,4 @@
-"""The options of `klog produce`: names, types and help, one alias an option."""
+"""Defines the options of `klog produce`: names, types and help."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _DELIVERY: Final = "Delivery"
 
 
 class InputFormat(StrEnum):
-    """What the input is."""
+    """The format of the input."""
 
     LINES = "lines"
     JSONL = "jsonl"
 
 
 class Codec(StrEnum):
-    """Kafka's names of the codecs; their order is that of the codec ids."""
+    """Kafka's names of the codecs, in the order of the codec ids."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -40,11 +40,11 @@ class Acks(StrEnum):
     ALL_AS_NUMBER = "-1"
 
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="Where to.", show_default=False)]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.", show_default=False)]
 Values = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[VALUE]...", help="Records to write; without any, lines of stdin.", show_default=False
+        metavar="[VALUE]...", help="Records to write. [default: the lines of stdin]", show_default=False
     ),
 ]
 Files = Annotated[
@@ -53,44 +53,62 @@ Files = Annotated[
         "--file",
         "-l",
         metavar="PATH",
-        help="Read this file, not stdin (repeatable; - is stdin).",
+        help="Read this file instead of stdin (repeatable; - is stdin).",
         show_default=False,
         rich_help_panel=_INPUT,
     ),
 ]
-Whole = Annotated[bool, typer.Option("--whole", help="Each file is one record.", rich_help_panel=_INPUT)]
+Whole = Annotated[
+    bool, typer.Option("--whole", help="Write each file as one record.", rich_help_panel=_INPUT)
+]
 Format = Annotated[
     InputFormat,
     typer.Option(
         "--format",
         "-f",
-        help="lines of text, or the JSON Lines of klog consume and klog dump-segment.",
+        help="Lines of text, or the JSON Lines of klog consume and klog dump-segment.",
         rich_help_panel=_INPUT,
     ),
 ]
 Bytes = Annotated[
     BytesMode,
-    typer.Option("--bytes", help="How jsonl has keys and values: as it was dumped.", rich_help_panel=_INPUT),
+    typer.Option(
+        "--bytes",
+        help="How keys and values are written in jsonl: the --bytes of the dump.",
+        rich_help_panel=_INPUT,
+    ),
 ]
 KeyDelimiter = Annotated[
     str | None,
     typer.Option(
-        "--key-delimiter", "-K", metavar="TEXT", help="Lines are key, this, value.", rich_help_panel=_INPUT
+        "--key-delimiter",
+        "-K",
+        metavar="TEXT",
+        help="The text between key and value in lines.",
+        rich_help_panel=_INPUT,
     ),
 ]
 Delimiter = Annotated[
-    str, typer.Option("--delimiter", "-D", metavar="TEXT", help="What ends a record.", rich_help_panel=_INPUT)
+    str,
+    typer.Option(
+        "--delimiter", "-D", metavar="TEXT", help="The text after each record.", rich_help_panel=_INPUT
+    ),
 ]
 Null = Annotated[
     str | None,
-    typer.Option(metavar="TEXT", help="Keys and values of this text are null.", rich_help_panel=_INPUT),
+    typer.Option(metavar="TEXT", help="Write keys and values of this text as null.", rich_help_panel=_INPUT),
 ]
 IgnorePartitions = Annotated[
     bool,
-    typer.Option("--ignore-partitions", help="Do not keep the partitions of jsonl.", rich_help_panel=_INPUT),
+    typer.Option(
+        "--ignore-partitions",
+        help="Choose partitions anew; do not keep those of jsonl.",
+        rich_help_panel=_INPUT,
+    ),
 ]
 Key = Annotated[
-    str | None, typer.Option("--key", "-k", metavar="TEXT", help="The key.", rich_help_panel=_RECORD)
+    str | None,
+    typer.Option("--key", "-k", metavar="TEXT", help="The key of every record.", rich_help_panel=_RECORD),
 ]
 Header = Annotated[
     list[str] | None,
@@ -98,7 +116,7 @@ Header = Annotated[
         "--header",
         "-H",
         metavar="NAME=VALUE",
-        help="A header (repeatable); NAME alone: null.",
+        help="A header (repeatable). NAME alone has the value null.",
         rich_help_panel=_RECORD,
     ),
 ]
@@ -109,7 +127,7 @@ Partition = Annotated[
         "-p",
         min=0,
         metavar="N",
-        help="The partition; else by key, as Kafka does.",
+        help="The partition. [default: chosen by key, as Kafka does]",
         rich_help_panel=_RECORD,
     ),
 ]
@@ -117,25 +135,26 @@ Timestamp = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="ISO 8601, epoch ms or a span back; else that of jsonl, else now.",
+        help="ISO 8601, epoch ms, or a span like 2h (that long ago). [default: that of jsonl, or now]",
         rich_help_panel=_RECORD,
     ),
 ]
 CompressionType = Annotated[
-    Codec, typer.Option("--compression-type", "-z", help="The codec.", rich_help_panel=_DELIVERY)
+    Codec,
+    typer.Option("--compression-type", "-z", help="The codec of the batches.", rich_help_panel=_DELIVERY),
 ]
 AcksOption = Annotated[
-    Acks, typer.Option("--acks", help="Replicas that must have a record.", rich_help_panel=_DELIVERY)
+    Acks, typer.Option("--acks", help="How many replicas must have a record.", rich_help_panel=_DELIVERY)
 ]
 Idempotence = Annotated[
     bool | None,
     typer.Option(
         "--idempotence/--no-idempotence",
-        help="No duplicates when a connection breaks. [default: with --acks all]",
+        help="Write no duplicates after lost connections. [default: with --acks all]",
         show_default=False,
         rich_help_panel=_DELIVERY,
     ),
 ]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Report failures only.", rich_help_panel=_DELIVERY)
+    bool, typer.Option("--quiet", "-q", help="Report only failures.", rich_help_panel=_DELIVERY)
 ]

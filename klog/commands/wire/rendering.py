@@ -1,7 +1,7 @@
-"""Renderings of consumed records: value lines, lines in a format of the user's, JSON Lines.
+"""Prints consumed records as values, as lines in the user's format, or as JSON Lines.
 
-JSON Lines are those of `klog dump-segment` but for two things that the wire does not carry: there is no
-`file`, and `batchPosition` is -1.
+JSON Lines are those of `klog dump-segment`, except for what the wire does not carry: there is no `file`, and
+`batchPosition` is -1.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PIECE_RECORDS: Final = 1 << 13
 
 
 class Rendering(Protocol):
-    """Writes records somewhere."""
+    """A way to print records."""
 
     def write(self, run: Run, count: int) -> None:
         """Write the first `count` records of a run."""
 
 
 class ValueLines:
-    """Values one after the other, with the key before each where a key delimiter is given."""
+    """Prints values, each after its key if a key delimiter is given."""
 
     def __init__(self, pen: Pen, style: LineStyle, delimiter: bytes, key_delimiter: bytes | None) -> None:
         self._pen = pen
@@ -51,7 +51,7 @@ class ValueLines:
 
 
 class FormattedLines:
-    """Records by a template, with a delimiter behind each."""
+    """Prints records by a template, with a delimiter after each."""
 
     def __init__(self, pen: Pen, template: Template, delimiter: bytes) -> None:
         self._pen = pen
@@ -67,7 +67,7 @@ class FormattedLines:
 
 
 class JsonLines:
-    """One object a record."""
+    """Prints one JSON object per record."""
 
     def __init__(self, pen: Pen, mode: BytesMode) -> None:
         self._pen = pen
@@ -92,7 +92,7 @@ class JsonLines:
 
 
 def _without_positions(batches: BatchTable) -> BatchTable:
-    """The same batches (columns are shared), with positions that are not those in the answer."""
+    """The same batches, which share their columns, with -1 as every position."""
     shown = BatchTable()
     for name in BatchTable.COLUMNS:
         setattr(shown, name, getattr(batches, name))

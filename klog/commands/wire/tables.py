@@ -1,4 +1,4 @@
-"""Rows for people as a table, for programs as JSON Lines."""
+"""Prints rows as a table for people, or as JSON Lines for programs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Row = Mapping[str, object]
 
 
 def show_json(rows: Sequence[Row]) -> None:
-    """One object a line."""
+    """Print one JSON object per line."""
     for row in rows:
         typer.echo(json.dumps(row, ensure_ascii=False))
 
 
 def show_table(rows: Sequence[Row]) -> None:
-    """Aligned columns under their names; numbers to the right. The rows have the same keys."""
+    """Print aligned columns under their names, numbers to the right. All rows have the same keys."""
     if not rows:
         return
     texts = [[_text(value) for value in row.values()] for row in rows]

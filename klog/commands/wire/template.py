@@ -1,4 +1,4 @@
-"""Records as lines in a format of the user's: kcat's `-f` tokens.
+"""Formats records by the user's template, with the tokens of kcat's `-f`.
 
 Tokens: `%s` value, `%S` its size in bytes (-1: null), `%R` the same as four bytes big-endian, `%k` key, `%K`
 its size, `%h` headers (`name=value,...`), `%T` timestamp in ms, `%t` topic, `%p` partition, `%o` offset, `%%`
@@ -26,7 +26,7 @@ _INT32: Final = struct.Struct(">i")
 
 
 def unescape(text: str) -> bytes:
-    """The bytes of a text with escapes. Raises UsageError."""
+    """The bytes of a text, its escapes replaced. Raises UsageError."""
     found = []
     at = 0
     for match in _ESCAPE.finditer(text):
@@ -37,7 +37,7 @@ def unescape(text: str) -> bytes:
         elif match["char"] in _ESCAPES:
             found.append(_ESCAPES[match["char"]])
         else:
-            raise UsageError(f"{match[0]} is no escape", cure=r"known are \n \r \t \0 \\ \xHH")
+            raise UsageError(f"{match[0]} is not an escape", cure=r"known are \n \r \t \0 \\ \xHH")
     return b"".join((*found, _raw(text[at:])))
 
 
@@ -46,13 +46,13 @@ def _raw(text: str) -> bytes:
 
 
 class LineStyle(NamedTuple):
-    """How keys and values stand in lines: `null` in place of null, bytes as they are, or by `mode`."""
+    """How to print keys and values: `null` for null, other bytes by `mode`."""
 
     mode: BytesMode = BytesMode.AUTO
     null: bytes = b""
 
     def show(self, data: bytes | memoryview | None) -> bytes:
-        """A key or value."""
+        """A key or value as it is printed."""
         if data is None:
             return self.null
         return _SHOWN[self.mode](bytes(data))
@@ -68,19 +68,19 @@ _SHOWN: Final[dict[BytesMode, Callable[[bytes], bytes]]] = {
 
 
 class Row(NamedTuple):
-    """One record at hand: a row of a run's table."""
+    """One record: a row of a run's table."""
 
     run: Run
     view: memoryview
     row: int
 
     def key(self) -> memoryview | None:
-        """The key, None where it is null."""
+        """The key, None if it is null."""
         records = self.run.records
         return _span(self.view, records.key_start[self.row], records.key_size[self.row])
 
     def value(self) -> memoryview | None:
-        """The value, None where it is null."""
+        """The value, None if it is null."""
         records = self.run.records
         return _span(self.view, records.value_start[self.row], records.value_size[self.row])
 
@@ -93,7 +93,7 @@ Piece = Callable[[Row], bytes]
 
 
 class Template:
-    """A format, ready to render records. Raises UsageError for tokens that do not exist."""
+    """A parsed format. Raises UsageError for tokens that do not exist."""
 
     def __init__(self, text: str, style: LineStyle) -> None:
         self._style = style
@@ -115,32 +115,30 @@ class Template:
             return
         piece = _pieces(self._style).get(name)
         if piece is None:
-            raise UsageError(
-                f"%{name} is no token of a format", cure="known are %s %S %R %k %K %h %T %t %p %o %%"
-            )
+            raise UsageError(f"%{name} is not a token", cure="known are %s %S %R %k %K %h %T %t %p %o %%")
         self._pieces.append(piece)
 
     def render(self, row: Row) -> bytes:
-        """One record."""
+        """One record as it is printed."""
         return b"".join([piece(row) for piece in self._pieces])
 
 
 def _pieces(style: LineStyle) -> dict[str, Piece]:
     return {
-        "s": lambda at: style.show(at.value()),
-        "S": lambda at: b"%d" % at.run.records.value_size[at.row],
-        "R": lambda at: _INT32.pack(at.run.records.value_size[at.row]),
-        "k": lambda at: style.show(at.key()),
-        "K": lambda at: b"%d" % at.run.records.key_size[at.row],
-        "h": lambda at: _headers(at, style),
-        "T": lambda at: b"%d" % at.run.records.timestamp[at.row],
-        "t": lambda at: _raw(at.run.partition[0]),
-        "p": lambda at: b"%d" % at.run.partition[1],
-        "o": lambda at: b"%d" % at.run.records.offset[at.row],
+        "s": lambda row: style.show(row.value()),
+        "S": lambda row: b"%d" % row.run.records.value_size[row.row],
+        "R": lambda row: _INT32.pack(row.run.records.value_size[row.row]),
+        "k": lambda row: style.show(row.key()),
+        "K": lambda row: b"%d" % row.run.records.key_size[row.row],
+        "h": lambda row: _headers(row, style),
+        "T": lambda row: b"%d" % row.run.records.timestamp[row.row],
+        "t": lambda row: _raw(row.run.partition.topic),
+        "p": lambda row: b"%d" % row.run.partition.partition,
+        "o": lambda row: b"%d" % row.run.records.offset[row.row],
     }
 
 
-def _headers(at: Row, style: LineStyle) -> bytes:
-    records = at.run.records
-    headers = kernel.headers(at.view, records.headers_start[at.row], records.header_count[at.row])
+def _headers(row: Row, style: LineStyle) -> bytes:
+    records = row.run.records
+    headers = kernel.headers(row.view, records.headers_start[row.row], records.header_count[row.row])
     return b",".join(name + b"=" + style.show(content) for name, content in headers)
