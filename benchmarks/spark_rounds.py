@@ -20,9 +20,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from klog.commands.exporting.lines import Lines
-from klog.export.engine import ExportJob
 from klog.export.options import ReadOptions
 from klog.export.run_export import RunOptions, run_export
+from klog.export.split_export import ExportJob
 from klog.spark.job import SparkRunner
 from klog.spark.source import register
 

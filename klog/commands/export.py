@@ -17,7 +17,7 @@ from klog.commands._terminal import Progress, progress
 from klog.commands.exporting import options
 from klog.commands.exporting.lines import Lines
 from klog.commands.exporting.options import InternalTopicsChoice
-from klog.export.decoders.decoding import Encoding, Wish
+from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.deserialise import BadRecords
 from klog.export.files import is_remote, local_path
 from klog.export.layout import parse_partition_by
@@ -25,12 +25,12 @@ from klog.export.writers import Format as OutputFormat
 from klog.export.writers import compression_of
 
 if TYPE_CHECKING:
-    from klog.export.engine import ExportJob
     from klog.export.run_export import Runner, RunOptions, Watcher
+    from klog.export.split_export import ExportJob
     from klog.export.splits import Plan
 
 
-class Elsewhere(Protocol):
+class StartRunner(Protocol):
     """Where a job's tasks run if not in processes here: Spark, for `klog.commands.segment_export`."""
 
     def __call__(self, job: ExportJob) -> AbstractContextManager[Runner]:
@@ -122,8 +122,8 @@ def export(
         format=format_,
         compression=compression_of(format_, compression),
         partition_by=parse_partition_by(partition_by),
-        key=_wish(key, key_schema, key_message, schema_dir),
-        value=_wish(value, value_schema, value_message, schema_dir),
+        key=_requested_decoding(key, key_schema, key_message, schema_dir),
+        value=_requested_decoding(value, value_schema, value_message, schema_dir),
         bad_records=bad_records,
         internal_tables=internal_topics is InternalTopicsChoice.TABLES,
     )
@@ -133,14 +133,14 @@ def export(
     from klog.export.run_export import RunOptions
 
     run = RunOptions(jobs or _cores(), resume=resume, verify=verify)
-    _run(job, run, report=report, quiet=quiet, elsewhere=context.obj)
+    _run(job, run, report=report, quiet=quiet, start_runner=context.obj)
 
 
 def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None, **how: Any) -> ExportJob:  # noqa: ANN401 (fields of ExportJob)
     """What the options mean. Raises `UsageError`."""
-    from klog.export.engine import ExportJob
     from klog.export.options_parsing import read_options
     from klog.export.schema import check_columns, column_names
+    from klog.export.split_export import ExportJob
 
     # Books are read again from wherever a job is resumed, and tasks run wherever Spark does.
     *absolute, output = (_absolute(path) for path in (*paths, output))
@@ -150,11 +150,13 @@ def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None
     return ExportJob(read, output, columns=chosen, **how)
 
 
-def _wish(encoding: Encoding, schema: str, message: str, schema_directory: str) -> Wish:
+def _requested_decoding(
+    encoding: Encoding, schema: str, message: str, schema_directory: str
+) -> RequestedDecoding:
     """How a column is to be decoded; a directory of schemas is for those columns that have some."""
     in_wire_format = encoding in (Encoding.JSON, Encoding.AVRO, Encoding.PROTOBUF)
     directory = _absolute(schema_directory) if schema_directory and in_wire_format else ""
-    return Wish(encoding, schema, message, directory)
+    return RequestedDecoding(encoding, schema, message, directory)
 
 
 def _absolute(path: str) -> str:
@@ -162,7 +164,7 @@ def _absolute(path: str) -> str:
 
 
 def _run(
-    job: ExportJob, run: RunOptions, *, report: str | None, quiet: bool, elsewhere: Elsewhere | None
+    job: ExportJob, run: RunOptions, *, report: str | None, quiet: bool, start_runner: StartRunner | None
 ) -> None:
     import json
 
@@ -172,9 +174,11 @@ def _run(
     from klog.storage.files import write_atomically
 
     with ExitStack() as stack:
-        runner = None if elsewhere is None else stack.enter_context(elsewhere(job))
+        runner = None if start_runner is None else stack.enter_context(start_runner(job))
         bars = runner is None or sys.stderr.isatty()
-        watcher: Watcher = stack.enter_context(_Bars(quiet)) if bars else stack.enter_context(Lines(quiet))
+        watcher: Watcher = (
+            stack.enter_context(_ProgressBars(quiet)) if bars else stack.enter_context(Lines(quiet))
+        )
         told = run_export(job, run, watcher, runner)
     if report is not None:
         write_atomically(report, (json.dumps(report_json(told), indent=1) + "\n").encode("ascii"))
@@ -200,7 +204,7 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Bars:
+class _ProgressBars:
     """A progress bar for each stage of a job, on a terminal."""
 
     def __init__(self, quiet: bool) -> None:

@@ -1,6 +1,6 @@
 """`spark-submit commands/segment_export.py --input ... --output ...`: `klog export` with its tasks on Spark.
 
-A script, not a subcommand: spark-submit runs it on the driver. Options, files, books and report are those of
+A script, not a subcommand: spark-submit runs it on the driver. Options, files, state and report are those of
 `klog export` (`klog.commands.export`), but that segments are named by `--input`, and that how many tasks run
 at once is Spark's. It works with an installed klog, from a checkout, and with klog shipped by `--py-files`.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from klog.export.engine import ExportJob
     from klog.export.run_export import Runner
+    from klog.export.split_export import ExportJob
 
 
 def main() -> None:

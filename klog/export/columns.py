@@ -85,7 +85,7 @@ class SplitColumns:
             "value": (records.value_start[row], records.value_size[row]),
         }
         arrays = [
-            _lent(payload, *spans[field.name], field.type)
+            _uncopied(payload, *spans[field.name], field.type)
             if field.name in spans
             else self._array(field, gathered)
             for field in self.schema
@@ -120,7 +120,7 @@ class SplitColumns:
         return _of_batch(name, [gathered.of_batch[source] for source in _OF_BATCH[name]], kind)
 
 
-def _lent(payload: Bytes, start: int, size: int, kind: pa.DataType) -> pa.Array:
+def _uncopied(payload: Bytes, start: int, size: int, kind: pa.DataType) -> pa.Array:
     """A column of one value that stays where it is; null for a size below 0."""
     import pyarrow as pa
 

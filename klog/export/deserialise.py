@@ -2,8 +2,8 @@
 
 A `Decoding` says how one column's bytes become values; it is plain text, so that all tasks of a job do the
 same. What a user asks for (a file, a directory of schemas, a schema to be inferred) becomes one by
-`klog.export.decoders.choose.settle`, once a job. Bad values are never dropped: their rows stay, or go to the
-rejects, with the reason and the bytes.
+`klog.export.decoders.choose.resolve_decoding`, once a job. Bad values are never dropped: their rows stay, or
+go to the rejects, with the reason and the bytes.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class BadRows:
         columns: Sequence[pa.Array],
         schema: pa.Schema,
         reasons: Mapping[int, str],
-        blamed: Sequence[str] | Mapping[int, Sequence[str]],
+        bad_columns: Sequence[str] | Mapping[int, Sequence[str]],
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         """The decoded `columns` as `schema` has them, and the rejected rows of `batch`.
 
-        `reasons` tell of each bad row what is wrong, `blamed` which columns' bytes are (of all bad rows,
+        `reasons` tell of each bad row what is wrong, `bad_columns` which columns' bytes are (of all bad rows,
         or of each).
         """
         import pyarrow as pa
 
         if self._bad_records is BadRecords.COLUMN:
-            errors = _error_column(batch, reasons, blamed)
+            errors = _error_column(batch, reasons, bad_columns)
             return pa.RecordBatch.from_arrays([*columns, errors], schema=schema), None
         good = pa.RecordBatch.from_arrays(list(columns), schema=schema)
         if not reasons:
@@ -91,7 +91,9 @@ def _error_kind() -> pa.DataType:
 
 
 def _error_column(
-    batch: pa.RecordBatch, reasons: Mapping[int, str], blamed: Sequence[str] | Mapping[int, Sequence[str]]
+    batch: pa.RecordBatch,
+    reasons: Mapping[int, str],
+    bad_columns: Sequence[str] | Mapping[int, Sequence[str]],
 ) -> pa.Array:
     """For each bad row the reason, and the bytes of what is bad."""
     import pyarrow as pa
@@ -100,7 +102,7 @@ def _error_column(
         return pa.nulls(batch.num_rows, _error_kind())
     values: list[dict[str, Any] | None] = [None] * batch.num_rows
     for row, why in reasons.items():
-        names = blamed[row] if isinstance(blamed, Mapping) else blamed
+        names = bad_columns[row] if isinstance(bad_columns, Mapping) else bad_columns
         values[row] = {"reason": why, **{name: batch.column(name)[row].as_py() for name in names}}
     return pa.array(values, _error_kind())
 
@@ -147,11 +149,11 @@ class Deserialiser:
             return batch, None
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         reasons: dict[int, str] = {}
-        blamed: dict[int, list[str]] = {}
+        bad_columns: dict[int, list[str]] = {}
         for name in [name for name in self._decoders if name in columns]:
             columns[name], errors = self._decoders[name].decode(columns[name])
             for row, why in errors.items():
                 reasons[row] = f"{reasons[row]}; {name}: {why}" if row in reasons else f"{name}: {why}"
-                blamed.setdefault(row, []).append(name)
+                bad_columns.setdefault(row, []).append(name)
         schema = self.schema(batch.schema)
-        return self._bad_rows.told(batch, list(columns.values()), schema, reasons, blamed)
+        return self._bad_rows.told(batch, list(columns.values()), schema, reasons, bad_columns)

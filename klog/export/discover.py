@@ -2,18 +2,21 @@
 
 Rules: the names of `klog.formats.names`; what a suffix means is what Kafka's `LogLoader` and `LogManager`
 make of it at a start. `.cleaned` is half written and passed over; a complete `.swap` takes the place of the
-segments that it covers (`klog.export.swaps`); `.deleted` has left the log; `-future` and `-stray` directories
-count only where a partition has no current replica here, `-delete` ones only with `include_deleted`. Only
-listings and small files are read. Which replica wins is the matter of `klog.export.replicas`.
+segments that it covers (`klog.export.swap_files`); `.deleted` has left the log; `-future` and `-stray`
+directories count only where a partition has no current replica here, `-delete` ones only with
+`include_deleted`. Only listings and small files are read. Which replica wins is the matter of
+`klog.export.replicas`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from klog.export.concurrency import map_concurrently
 from klog.export.files import Entry, base_name, entry_of, expand, is_remote, join, list_directory, parent
 from klog.export.replica_files import (
     Found,
@@ -25,7 +28,6 @@ from klog.export.replica_files import (
     read_replica,
     segment_by_another_name,
 )
-from klog.export.requests import side_by_side
 from klog.export.tiered_names import tiered_partition
 from klog.formats import checkpoints
 from klog.formats.errors import KlogError, StorageError
@@ -52,8 +54,9 @@ def discover(paths: Iterable[str], *, include_deleted: bool = False) -> Found:
     """
     search = _Search(include_deleted)
     for path in paths:
-        search.tolerantly(lambda path=path: search.path(path))  # type: ignore[misc]
-    search.loose_segments()
+        with search.errors_collected():
+            search.path(path)
+    search.add_named_segments()
     found = search.found
     found.replicas.sort(key=lambda replica: (replica.partition, replica.directory))
     found.skipped.sort()
@@ -74,12 +77,14 @@ class _Search:
         self.found = Found()
         self._include_deleted = include_deleted
         self._visited: set[str] = set()
-        self._loose: dict[str, list[Entry]] = {}
-        self._books: dict[str, _LogDirectory] = {}
+        self._named_segments: dict[str, list[Entry]] = {}
+        self._log_directories: dict[str, _LogDirectory] = {}
 
-    def tolerantly(self, look: Callable[[], None]) -> None:
+    @contextmanager
+    def errors_collected(self) -> Iterator[None]:
+        """Add an error of the block to the problems, and continue after it."""
         try:
-            look()
+            yield
         except KlogError as error:
             self.found.problems.append(error)
 
@@ -91,7 +96,7 @@ class _Search:
             if entry.is_directory:
                 self._directory(entry.path, list_directory(entry.path), 0)
             else:
-                self._loose.setdefault(parent(entry.path), []).append(entry)
+                self._named_segments.setdefault(parent(entry.path), []).append(entry)
 
     def _directory(self, path: str, entries: list[Entry], depth: int) -> None:
         if not self._first_visit(path):
@@ -104,17 +109,17 @@ class _Search:
                 self._take(_read(path, own, entries, self._include_deleted))
                 return
         named = [entry for entry in entries if entry.is_directory and directory_name(entry.name)]
-        for child in side_by_side(self._look, named, remote=is_remote(path)):
+        for child in map_concurrently(self._look, named, remote=is_remote(path)):
             if isinstance(child, KlogError):
                 self.found.problems.append(child)
             else:
-                self.tolerantly(lambda child=child: self._child(child, depth))  # type: ignore[misc]
+                with self.errors_collected():
+                    self._child(child, depth)
         if depth < _DEEPEST and not _is_log_directory(entries):
             for entry in entries:
                 if entry.is_directory and not directory_name(entry.name):
-                    self.tolerantly(  # the next line is run at once
-                        lambda entry=entry: self._directory(entry.path, list_directory(entry.path), depth + 1)  # type: ignore[misc]
-                    )
+                    with self.errors_collected():
+                        self._directory(entry.path, list_directory(entry.path), depth + 1)
 
     def _look(self, entry: Entry) -> _Child | KlogError:
         """A directory with a partition's name: a partition, or a log directory that is called kafka-1."""
@@ -142,12 +147,13 @@ class _Search:
         self._visited.add(real)
         return True
 
-    def loose_segments(self) -> None:
+    def add_named_segments(self) -> None:
         """Segments that were named one by one, a replica for each directory."""
-        for directory, entries in sorted(self._loose.items()):
-            self.tolerantly(lambda directory=directory, entries=entries: self._loose_in(directory, entries))  # type: ignore[misc]
+        for directory, entries in sorted(self._named_segments.items()):
+            with self.errors_collected():
+                self._named_segments_in(directory, entries)
 
-    def _loose_in(self, directory: str, named: list[Entry]) -> None:
+    def _named_segments_in(self, directory: str, named: list[Entry]) -> None:
         if not self._first_visit(directory):
             return  # the whole directory was named too
         wanted = set()
@@ -157,7 +163,8 @@ class _Search:
             if name is not None and name.kind is FileKind.LOG:
                 wanted.add(entry.name)
             elif name is None and entry.name.removesuffix(GZIP_SUFFIX).endswith(".log"):
-                self.tolerantly(lambda entry=entry: others.append(segment_by_another_name(entry)))  # type: ignore[misc]
+                with self.errors_collected():
+                    others.append(segment_by_another_name(entry))
             else:
                 cure = "name a log directory, a partition directory or a .log file"
                 self.found.problems.append(
@@ -180,9 +187,9 @@ class _Search:
         self.found.problems += part.problems
         for replica in part.replicas:
             directory = parent(replica.directory)
-            if directory not in self._books:
-                self._books[directory] = _LogDirectory(directory, self.found.problems)
-            self.found.replicas.append(self._books[directory].annotated(replica))
+            if directory not in self._log_directories:
+                self._log_directories[directory] = _LogDirectory(directory, self.found.problems)
+            self.found.replicas.append(self._log_directories[directory].annotated(replica))
 
 
 class _LogDirectory:

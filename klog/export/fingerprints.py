@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from klog.export.concurrency import map_concurrently
 from klog.export.files import is_remote, open_input
-from klog.export.requests import side_by_side
 from klog.export.splits import Split
 from klog.formats.checksums import crc32c
 from klog.formats.errors import StorageError
@@ -23,7 +23,7 @@ def fingerprints(splits: Iterable[Split]) -> dict[str, str | None]:
     """A fingerprint of each file, in the order of their names; None for one that cannot be read."""
     ranges = _planned_ranges(splits)
     files = sorted(ranges)
-    found = side_by_side(
+    found = map_concurrently(
         lambda file: _fingerprint(file, *ranges[file]), files, remote=any(map(is_remote, files))
     )
     return dict(zip(files, found, strict=True))

@@ -17,14 +17,14 @@ from klog.formats.errors import FormatError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PLACE_COLUMNS: Final = {
+POSITION_COLUMNS: Final = {
     "partition": "recordPartition",
     "offset": "recordOffset",
     "timestamp": "recordTimestamp",
 }
 """Columns of the input that stay, under names of their own: offsets are also what the records speak of."""
 
-READ_COLUMNS: Final = ("key", "value", *PLACE_COLUMNS)
+READ_COLUMNS: Final = ("key", "value", *POSITION_COLUMNS)
 """What has to be read of such a topic."""
 
 Reads = Callable[[bytes | None, bytes | None], dict[str, Any]]
@@ -46,7 +46,7 @@ class InternalTable:
 
         places = [
             input_schema.field(name).with_name(new)
-            for name, new in PLACE_COLUMNS.items()
+            for name, new in POSITION_COLUMNS.items()
             if name in input_schema.names
         ]
         return self._bad_rows.schema(pa.schema([*places, *self._kind]))
@@ -68,7 +68,7 @@ class InternalTable:
             except FormatError as error:
                 errors[number] = error.what
                 rows.append(None)
-        places = [batch.column(name) for name in PLACE_COLUMNS if name in batch.schema.names]
+        places = [batch.column(name) for name in POSITION_COLUMNS if name in batch.schema.names]
         columns = [*places, *pa.array(rows, self._kind).flatten()]
         return self._bad_rows.told(batch, columns, self.schema(batch.schema), errors, ("key", "value"))
 

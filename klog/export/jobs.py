@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from klog.export.decoders.decoding import RAW, Decoding, Wish
+from klog.export.decoders.decoding import RAW, Decoding, RequestedDecoding
 from klog.export.deserialise import BadRecords
 from klog.export.layout import BY_TOPIC_AND_PARTITION, PartitionBy
 from klog.export.options import ReadOptions
@@ -16,14 +16,14 @@ from klog.export.writers import Format
 
 @dataclass(frozen=True, slots=True)
 class Decodings:
-    """How keys and values are decoded, settled for all tasks of a job."""
+    """How keys and values are decoded, current_segments for all tasks of a job."""
 
     key: Decoding = RAW
     value: Decoding = RAW
 
 
 UNDECODED: Final = Decodings()
-AS_IT_IS: Final = Wish()
+RAW_REQUESTED: Final = RequestedDecoding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class ExportJob:
     """What a job writes of what it reads (`options`), and where (`output`: a path or URI).
 
     `columns` are those to write (None: all that `options` give). `key` and `value` are what the user asked
-    for; `decodings` what that comes to, which `klog.export.manifest.begin` finds out. With `internal_tables`
+    for; `decodings` what that comes to, which `klog.export.job_state.begin` finds out. With `internal_tables`
     internal topics are decoded to tables of their own. Picklable: tasks take it along.
     """
 
@@ -41,8 +41,8 @@ class ExportJob:
     compression: str = "zstd"
     partition_by: tuple[PartitionBy, ...] = BY_TOPIC_AND_PARTITION
     columns: tuple[str, ...] | None = None
-    key: Wish = AS_IT_IS
-    value: Wish = AS_IT_IS
+    key: RequestedDecoding = RAW_REQUESTED
+    value: RequestedDecoding = RAW_REQUESTED
     bad_records: BadRecords = BadRecords.COLUMN
     decodings: Decodings = UNDECODED
     internal_tables: bool = False
@@ -53,16 +53,17 @@ class SplitResult:
     """What became of a split.
 
     Its records are in `files`, or in `reject_file` where they do not fit their schema and are not wanted
-    among the others; `misfits` is how many of those in `files` do not fit. `lost` is what could not be read,
-    `mended` what is damaged in the replica that was chosen and was read, at least in part, from another.
+    among the others; `rows_with_error` is how many of those in `files` do not fit. `lost` is what could not
+    be read, `repaired` what is damaged in the replica that was chosen and was read, at least in part, from
+    another.
     """
 
     split: Split
     files: tuple[WrittenFile, ...]
     reject_file: WrittenFile | None
     lost: tuple[LostRange, ...]
-    misfits: int = 0
-    mended: tuple[LostRange, ...] = ()
+    rows_with_error: int = 0
+    repaired: tuple[LostRange, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -18,17 +18,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
 
-from klog.export.early_sync import EarlySyncedFile
+from klog.export.background_sync import BackgroundSyncedFile
 from klog.export.files import is_remote, local_path
 from klog.formats.errors import UsageError
 from klog.storage.files import open_for_reading, storage_error, sync_directory
 
-BOOKS: Final = "_klog"
-"""The directory of the job's own books in an output: readers of tables skip names with an underscore."""
+JOB_STATE_DIRECTORY: Final = "_klog"
+"""The directory of the job's own state in an output: readers of tables skip names with an underscore."""
 
-TEMPORARY: Final = f"{BOOKS}/unfinished"
+TEMPORARY: Final = f"{JOB_STATE_DIRECTORY}/unfinished"
 """Files that are being written, or that were when their writer was killed."""
-LOCK: Final = f"{BOOKS}/lock"
+LOCK: Final = f"{JOB_STATE_DIRECTORY}/lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ class _LocalFile:
         with writing(output.root):
             # Writers of tables bring large pieces, but footers in small ones.
             self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 (see discard)
-        self._synced = EarlySyncedFile(self._file)
+        self._synced = BackgroundSyncedFile(self._file)
         self.sink = Sink(self._synced)
         self._committed = False
 
@@ -256,7 +256,7 @@ class _LocalFile:
         self.sink.mute()
         if self._committed:
             return
-        self._synced.settle()
+        self._synced.resolve_decoding()
         with contextlib.suppress(OSError):  # a full disk, while closing flushes once more
             self._file.close()
         with contextlib.suppress(OSError):

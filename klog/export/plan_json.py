@@ -1,4 +1,4 @@
-"""Plans and results as JSON, and back: what a job's books hold. Names are in camelCase, as all of klog's."""
+"""Plans and results as JSON, and back: what a job's state hold. Names are in camelCase, as all of klog's."""
 
 from __future__ import annotations
 
@@ -6,22 +6,34 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from klog.export.decoders.decoding import Decoding, Encoding
 from klog.export.decoders.wire import RegisteredSchema
 from klog.export.jobs import Decodings, SplitResult
 from klog.export.outputs import WrittenFile
-from klog.export.splits import AbortedRange, Divergence, LostRange, PartitionPlan, Plan, Spare, Split
+from klog.export.splits import (
+    AbortedRange,
+    Divergence,
+    FallbackSegment,
+    LostRange,
+    PartitionPlan,
+    Plan,
+    Split,
+)
 from klog.formats.errors import KlogError
 
 JsonObject = dict[str, Any]
+
+_JSON_NAMES: Final = {"fallbacks": "spares", "repaired": "mended", "rows_with_error": "misfits"}
+"""Fields that have other names in JSON: those that the first version of the format gave them."""
+_FIELD_NAMES: Final = {name: field for field, name in _JSON_NAMES.items()}
 
 
 def to_json(value: Any) -> Any:  # noqa: ANN401 (any value of ours)
     """A value made of dataclasses, mappings, sets and sequences, as JSON has them."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {_camel(field.name): to_json(getattr(value, field.name)) for field in fields(value)}
+        return {_json_name(field.name): to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, KlogError):
         return {
             "what": value.what,
@@ -38,21 +50,24 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 (any value of ours)
     return str(value) if isinstance(value, StrEnum) else value
 
 
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
+def _json_name(name: str) -> str:
+    first, *others = _JSON_NAMES.get(name, name).split("_")
     return first + "".join(word.capitalize() for word in others)
 
 
 def _arguments(value: JsonObject) -> dict[str, Any]:
     """The fields of a dataclass that `to_json` wrote."""
-    return {re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name): value[name] for name in value}
+    return {
+        _FIELD_NAMES.get(name, re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)): inner
+        for name, inner in value.items()
+    }
 
 
 def split_from_json(value: JsonObject) -> Split:
     """The split of `to_json`."""
     aborted = tuple(AbortedRange(**_arguments(inner)) for inner in value["aborted"])
-    spares = tuple(Spare(**_arguments(inner)) for inner in value["spares"])
-    return Split(**{**_arguments(value), "aborted": aborted, "spares": spares})
+    fallbacks = tuple(FallbackSegment(**_arguments(inner)) for inner in value["spares"])
+    return Split(**{**_arguments(value), "aborted": aborted, "fallbacks": fallbacks})
 
 
 def plan_from_json(value: JsonObject) -> Plan:
@@ -97,6 +112,6 @@ def result_from_json(value: JsonObject) -> SplitResult:
             "files": tuple(WrittenFile(**_arguments(inner)) for inner in value["files"]),
             "reject_file": None if reject_file is None else WrittenFile(**_arguments(reject_file)),
             "lost": tuple(LostRange(**_arguments(inner)) for inner in value["lost"]),
-            "mended": tuple(LostRange(**_arguments(inner)) for inner in value["mended"]),
+            "repaired": tuple(LostRange(**_arguments(inner)) for inner in value["mended"]),
         }
     )

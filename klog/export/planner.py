@@ -19,16 +19,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from klog.export.bounds import first_offset_asked_for, resolve
+from klog.export.concurrency import map_concurrently
 from klog.export.discover import discover
 from klog.export.files import is_remote
+from klog.export.offset_bounds import lowest_requested_offset, resolve
 from klog.export.options import Isolation, ReadOptions, Subscription
+from klog.export.replica_contents import Extent
 from klog.export.replica_files import Found, Replica
-from klog.export.replicas import PartitionLog, merge
-from klog.export.requests import side_by_side
+from klog.export.replicas import MergedLog, merge
 from klog.export.splits import Divergence, LostRange, PartitionPlan, Plan
-from klog.export.splitting import Piece, split_up
-from klog.export.survey import Extent
+from klog.export.splitting import Piece, make_splits
 from klog.export.transactions import Transactions, transactions
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
@@ -56,10 +56,10 @@ def plan(options: ReadOptions) -> Plan:
         if _is_wanted(options.subscription, replica.partition):
             groups.setdefault(replica.partition, []).append(replica)
     if not groups:
-        raise _nothing(found, options)
+        raise _nothing_found(found, options)
     parts = _parts(groups, options, found)
     pieces = [piece for part in parts for piece in part.pieces]
-    splits = split_up(pieces, options.target_split_bytes, options.min_partitions, found.problems)
+    splits = make_splits(pieces, options.target_split_bytes, options.min_partitions, found.problems)
     made = Plan(
         splits=tuple(splits),
         partitions=tuple(part.plan for part in parts),
@@ -69,7 +69,7 @@ def plan(options: ReadOptions) -> Plan:
         skipped=tuple(sorted(set(found.skipped))),
     )
     if options.fail_on_data_loss:
-        _demand_all(made)
+        _raise_first_loss(made)
     return made
 
 
@@ -84,7 +84,7 @@ def _parts(
 
     remote = any(is_remote(replica.directory) for replicas in groups.values() for replica in replicas)
     parts = []
-    for part, own in side_by_side(look, sorted(groups), remote=remote, at_once=_PARTITIONS_AT_ONCE):
+    for part, own in map_concurrently(look, sorted(groups), remote=remote, at_once=_PARTITIONS_AT_ONCE):
         found.problems += own.problems
         found.skipped += own.skipped
         parts.append(part)
@@ -101,7 +101,7 @@ def _is_wanted(subscription: Subscription, partition: TopicPartition) -> bool:
     return True
 
 
-def _nothing(found: Found, options: ReadOptions) -> UsageError:
+def _nothing_found(found: Found, options: ReadOptions) -> UsageError:
     topics = sorted({replica.partition.topic for replica in found.replicas})
     if topics:
         shown = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
@@ -121,12 +121,12 @@ def _part(
         replicas,
         found,
         include_deleted=options.include_deleted,
-        from_offset=first_offset_asked_for(options.starting, partition),
+        from_offset=lowest_requested_offset(options.starting, partition),
     )
     committed = None
     readable_end = log.log_end_offset
     if options.isolation is Isolation.READ_COMMITTED:
-        replica = log.surveys[0].replica
+        replica = log.all_contents[0].replica
         committed = transactions(replica, log.extents, log.log_end_offset, found.problems)
         readable_end = max(committed.last_stable_offset, log.log_start_offset)
     start, end = resolve(options, partition, log.extents, log.log_start_offset, readable_end, found.problems)
@@ -140,9 +140,9 @@ def _part(
 
 
 def _partition_plan(
-    partition: TopicPartition, log: PartitionLog, start: int, end: int, committed: Transactions | None
+    partition: TopicPartition, log: MergedLog, start: int, end: int, committed: Transactions | None
 ) -> PartitionPlan:
-    replicas = [survey.replica for survey in log.surveys]
+    replicas = [contents.replica for contents in log.all_contents]
     return PartitionPlan(
         topic=partition.topic,
         partition=partition.partition,
@@ -157,13 +157,13 @@ def _partition_plan(
 
 
 def _pieces(
-    partition: TopicPartition, log: PartitionLog, start: int, end: int, committed: Transactions | None
+    partition: TopicPartition, log: MergedLog, start: int, end: int, committed: Transactions | None
 ) -> Iterator[Piece]:
     for extent in log.extents:
         first, last = max(start, extent.first_offset), min(end, extent.end_offset)
         if first < last:
-            spares = [one for source in log.spares for one in _overlapping(source, first, last)]
-            yield Piece(partition, extent, first, last, committed, tuple(spares))
+            fallbacks = [one for source in log.fallbacks for one in _overlapping(source, first, last)]
+            yield Piece(partition, extent, first, last, committed, tuple(fallbacks))
 
 
 def _overlapping(extents: Sequence[Extent], first_offset: int, end_offset: int) -> Sequence[Extent]:
@@ -180,7 +180,7 @@ def _touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool
     return (first < end or to_the_end) and last > start
 
 
-def _demand_all(made: Plan) -> None:
+def _raise_first_loss(made: Plan) -> None:
     """Raise the first loss. A checkpoint or index that is broken is none: they are done without."""
     errors: list[KlogError] = [problem for problem in made.problems if isinstance(problem, StorageError)]
     errors += [

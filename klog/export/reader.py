@@ -15,14 +15,14 @@ from itertools import groupby
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 from klog.export.columns import SplitColumns
+from klog.export.fallbacks import read_with_fallbacks
 from klog.export.files import open_input
-from klog.export.isolation import HiddenBatches
-from klog.export.losses import Losses
+from klog.export.hidden_batches import HiddenBatches
+from klog.export.lost_ranges import LostRangeReporter
 from klog.export.options import ReadOptions
 from klog.export.schema import arrow_schema
-from klog.export.sound import SoundBatches
-from klog.export.spares import read_with_spares
 from klog.export.splits import LostRange, Split
+from klog.export.valid_batches import ValidBatches
 from klog.formats.checksums import Bytes
 from klog.formats.errors import CorruptRecordError, KlogError, UsageError
 from klog.storage.chunks import LARGEST_REUSED_BYTES
@@ -45,27 +45,27 @@ def read_split(
     *,
     columns: Sequence[str] | None = None,
     on_lost: Callable[[LostRange], None],
-    on_mended: Callable[[LostRange], None] = lambda _: None,
+    on_repaired: Callable[[LostRange], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of `split` in the order of the log, as batches of about `BATCH_BYTES`, none empty.
 
     `columns` are those wanted of `klog.export.schema.column_names(options)`, in the order wanted (default:
     all). Control records never come. What cannot be read is told to `on_lost`, once for each stretch; with
     `options.fail_on_data_loss` it is raised as the `KlogError` that it is. Raises UsageError for an unknown
-    column. What is damaged comes from the split's spares, where it has some, behind all the rest, and is told
-    to `on_mended`.
+    column. What is damaged comes from the split's fallbacks, where it has some, behind all the rest, and is
+    told to `on_repaired`.
     """
     if columns is not None and not columns:
         raise UsageError("no columns to read", cure="name at least one: `offset` is the cheapest")
-    if not split.spares:
+    if not split.fallbacks:
         yield from _read(split, options, columns, on_lost)
         return
     tolerant = replace(options, fail_on_data_loss=False)
-    yield from read_with_spares(
+    yield from read_with_fallbacks(
         lambda part, on_part_lost: _read(part, tolerant, columns, on_part_lost),
         split,
         on_lost,
-        on_mended,
+        on_repaired,
         fail=options.fail_on_data_loss,
     )
 
@@ -73,9 +73,9 @@ def read_split(
 def _read(
     split: Split, options: ReadOptions, columns: Sequence[str] | None, on_lost: Callable[[LostRange], None]
 ) -> Iterator[pa.RecordBatch]:
-    """The split, without its spares."""
+    """The split, without its fallbacks."""
     wanted = arrow_schema(options, columns)
-    losses = Losses(split, on_lost, fail=options.fail_on_data_loss)
+    losses = LostRangeReporter(split, on_lost, fail=options.fail_on_data_loss)
     by_time = options.since_ms is not None or options.until_ms is not None
     names = [*wanted.names, *(name for name in ("timestamp",) if by_time and name not in wanted.names)]
     try:
@@ -116,7 +116,7 @@ def _micros(time_ms: int) -> int:
 class _SplitReader:
     """One pass over a split: which of its batches and records are taken."""
 
-    def __init__(self, split: Split, options: ReadOptions, file: BinaryIO, losses: Losses) -> None:
+    def __init__(self, split: Split, options: ReadOptions, file: BinaryIO, losses: LostRangeReporter) -> None:
         self._split = split
         self._losses = losses
         self._hidden = HiddenBatches(split.aborted)
@@ -130,7 +130,7 @@ class _SplitReader:
             on_problem=self._lose_batch,
             max_decompressed_bytes=options.max_decompressed_bytes,
         )
-        self._sound = SoundBatches(split, file, self._reader.batches, losses, options.max_decompressed_bytes)
+        self._sound = ValidBatches(split, file, self._reader.batches, losses, options.max_decompressed_bytes)
         self._unmeasured_bytes = 0
 
     def batches(self, out: SplitColumns) -> Iterator[pa.RecordBatch]:

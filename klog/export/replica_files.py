@@ -1,7 +1,7 @@
 """The files of one partition directory as an export sees them: segments, and what stands beside them.
 
 Names are read by `klog.formats.names` and `klog.export.tiered_names`. Only small files are read; what the
-segments hold is the matter of `klog.export.survey`.
+segments hold is the matter of `klog.export.replica_contents`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Replica:
     """One copy of a partition: its segments by base offset, and what the checkpoints say of it (None: they
     do not). `snapshots` are (offset, path) of producer snapshots, ascending. `cleaned_to` is the first
     offset that the cleaner has not been at. `segments` are those of ordinary names; `swaps` may replace some
-    (`klog.export.swaps`), `deleted` have left the log. `first_cleaned` is the lowest base offset of a
+    (`klog.export.swap_files`), `deleted` have left the log. `first_cleaned` is the lowest base offset of a
     `.cleaned` file.
     """
 

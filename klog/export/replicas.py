@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from klog.export.lineage import common_end, first_difference
+from klog.export.divergence import common_end, first_difference
+from klog.export.replica_contents import Extent, ReplicaContents, contents
 from klog.export.replica_files import Found, Replica
 from klog.export.splits import Divergence, LostRange
-from klog.export.survey import Extent, Survey, survey
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import StorageError
 from klog.formats.names import DirectoryState
 
-_SET_ASIDE = {
+_SKIPPED_REASONS = {
     DirectoryState.FUTURE: "a copy that a move between log directories has not finished",
     DirectoryState.STRAY: "a replica that the broker was no longer assigned",
     DirectoryState.DELETE: "a topic or replica that was being deleted",
@@ -28,23 +28,23 @@ _SET_ASIDE = {
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionLog:
+class MergedLog:
     """The log of a partition: `extents` ascend and do not overlap, the first starts at or above the log
-    start. `surveys` are the replicas, the one that counts first. `spares` is what each of the others holds
-    that agrees with it: what is damaged there may be sound here."""
+    start. `all_contents` are the replicas, the one that counts first. `fallbacks` is what each of the others
+    holds that agrees with it: what is damaged there may be sound here."""
 
-    surveys: tuple[Survey, ...]
+    all_contents: tuple[ReplicaContents, ...]
     extents: tuple[Extent, ...]
     log_start_offset: int
     log_end_offset: int
     lost: tuple[LostRange, ...]
     divergences: tuple[Divergence, ...]
-    spares: tuple[tuple[Extent, ...], ...]
+    fallbacks: tuple[tuple[Extent, ...], ...]
 
 
 def merge(
     replicas: Sequence[Replica], found: Found, *, include_deleted: bool, from_offset: int = 0
-) -> PartitionLog:
+) -> MergedLog:
     """The log of a partition that at least one replica was found of.
 
     What is passed over or cannot be read is added to `found`. With `include_deleted` offsets below the log
@@ -52,22 +52,22 @@ def merge(
     there is one replica only, it is not looked at.
     """
     current = _current(replicas, found)
-    surveys = [survey(replica, found, from_offset if len(current) == 1 else 0) for replica in current]
-    surveys.sort(key=lambda one: one.replica.directory)
-    surveys.sort(key=lambda one: (one.leader_epoch, one.end_offset, -one.first_offset), reverse=True)
-    chosen = surveys[0]
+    all_contents = [contents(replica, found, from_offset if len(current) == 1 else 0) for replica in current]
+    all_contents.sort(key=lambda one: one.replica.directory)
+    all_contents.sort(key=lambda one: (one.leader_epoch, one.end_offset, -one.first_offset), reverse=True)
+    chosen = all_contents[0]
     divergences: list[Divergence] = []
-    sources: list[tuple[Survey, int]] = []
-    for other in surveys[1:]:
-        agreed, differences = _against(chosen, other, found)
+    sources: list[tuple[ReplicaContents, int]] = []
+    for other in all_contents[1:]:
+        agreed, differences = _compare_with(chosen, other, found)
         divergences += differences
         sources.append((other, agreed))
-    spares = tuple(tuple(_before(other.extents, agreed)) for other, agreed in sources)
+    fallbacks = tuple(tuple(_before(other.extents, agreed)) for other, agreed in sources)
     log_start = chosen.log_start_offset
-    for one in surveys:
+    for one in all_contents:
         removed = replace(one.replica, segments=one.replica.deleted, swaps=(), deleted=())
         if include_deleted and removed.segments:
-            sources.append((survey(removed, found), INT64_MAX))
+            sources.append((contents(removed, found), INT64_MAX))
         else:
             reason = "has left the log, its deletion was under way"
             found.skipped += [(segment.log, reason) for segment in removed.segments]
@@ -76,17 +76,17 @@ def merge(
         log_start = min(firsts, default=log_start)
     extents = _from(chosen.extents, log_start)
     for source, agreed in sources:
-        extents = _filled(chosen, extents, source.extents, log_start, agreed)
+        extents = _with_gaps_filled(chosen, extents, source.extents, log_start, agreed)
     log_end = max(log_start, chosen.end_offset, *(extent.end_offset for extent in extents[-1:]))
     lost = _missing(chosen, extents, log_start, log_end)
-    return PartitionLog(
-        tuple(surveys),
+    return MergedLog(
+        tuple(all_contents),
         tuple(extents),
         min(log_start, log_end),
         log_end,
         tuple(lost),
         tuple(divergences),
-        spares,
+        fallbacks,
     )
 
 
@@ -103,8 +103,8 @@ def _current(replicas: Sequence[Replica], found: Found) -> list[Replica]:
     else:
         return list(replicas)
     for replica in replicas:
-        if replica not in current and replica.state in _SET_ASIDE:
-            found.skipped.append((replica.directory, _SET_ASIDE[replica.state]))
+        if replica not in current and replica.state in _SKIPPED_REASONS:
+            found.skipped.append((replica.directory, _SKIPPED_REASONS[replica.state]))
     return current
 
 
@@ -112,7 +112,9 @@ def _has_files(replica: Replica) -> bool:
     return bool(replica.segments or replica.swaps or replica.deleted)
 
 
-def _against(chosen: Survey, other: Survey, found: Found) -> tuple[int, list[Divergence]]:
+def _compare_with(
+    chosen: ReplicaContents, other: ReplicaContents, found: Found
+) -> tuple[int, list[Divergence]]:
     """The offset up to which `other` agrees with `chosen`, and where it does not."""
     ids = chosen.replica.topic_id, other.replica.topic_id
     if None not in ids and ids[0] != ids[1]:
@@ -130,7 +132,7 @@ def _against(chosen: Survey, other: Survey, found: Found) -> tuple[int, list[Div
     return agreed, _divergences(chosen, other, max(agreed, other.first_offset), reason)
 
 
-def _reason(chosen: Survey, other: Survey) -> str:
+def _reason(chosen: ReplicaContents, other: ReplicaContents) -> str:
     if chosen.leader_epoch > other.leader_epoch:
         return f"leader epoch {chosen.leader_epoch} is above {other.leader_epoch}"
     if chosen.end_offset > other.end_offset:
@@ -138,7 +140,9 @@ def _reason(chosen: Survey, other: Survey) -> str:
     return "epoch and length are the same: the first by its path was taken"
 
 
-def _divergences(chosen: Survey, other: Survey, first_offset: int, reason: str) -> list[Divergence]:
+def _divergences(
+    chosen: ReplicaContents, other: ReplicaContents, first_offset: int, reason: str
+) -> list[Divergence]:
     """What `other` holds from an offset on: against the chosen log, and beyond its end."""
     partition = chosen.replica.partition
     first = max(first_offset, chosen.replica.log_start_offset or 0)
@@ -169,12 +173,12 @@ def _from(extents: Iterable[Extent], first_offset: int) -> list[Extent]:
     ]
 
 
-def _filled(
-    chosen: Survey, extents: list[Extent], source: Sequence[Extent], log_start: int, agreed_end: int
+def _with_gaps_filled(
+    chosen: ReplicaContents, extents: list[Extent], source: Sequence[Extent], log_start: int, agreed_end: int
 ) -> list[Extent]:
     """`extents`, with what a source has of the offsets that they lack, before `agreed_end`."""
     added = []
-    for first, end in _holes(chosen, extents, log_start):
+    for first, end in _gaps(chosen, extents, log_start):
         low, high = first, min(end, agreed_end)
         added += [
             extent._replace(
@@ -186,7 +190,7 @@ def _filled(
     return sorted([*extents, *added], key=attrgetter("first_offset"))
 
 
-def _holes(chosen: Survey, extents: Sequence[Extent], log_start: int) -> list[tuple[int, int]]:
+def _gaps(chosen: ReplicaContents, extents: Sequence[Extent], log_start: int) -> list[tuple[int, int]]:
     """Offsets that are missing, the last without an end.
 
     Behind cleaned batches none is: the cleaner leaves gaps.
@@ -211,12 +215,14 @@ def _holes(chosen: Survey, extents: Sequence[Extent], log_start: int) -> list[tu
     return holes
 
 
-def _missing(chosen: Survey, extents: Sequence[Extent], log_start: int, log_end: int) -> list[LostRange]:
+def _missing(
+    chosen: ReplicaContents, extents: Sequence[Extent], log_start: int, log_end: int
+) -> list[LostRange]:
     """What no replica makes up for, each range once, with the unreadable file that it was in where there is
     one."""
     lost = []
     partition, directory = chosen.replica.partition, chosen.replica.directory
-    for first, end in _holes(chosen, extents, log_start):
+    for first, end in _gaps(chosen, extents, log_start):
         if end == INT64_MAX:
             continue
         causes = [one for one in chosen.lost if _overlap(one, first, end)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from klog.export.manifest import Progress
+from klog.export.job_state import Progress
 from klog.export.plan_json import JsonObject, to_json
 from klog.export.splits import LostRange, Plan
 from klog.export.verify_export import Finding
@@ -26,12 +26,12 @@ class Report:
     plan: Plan
     rows: int
     rejected: int
-    misfits: int
+    rows_with_error: int
     files: int
     written_bytes: int
     read_bytes: int
     lost: tuple[LostRange, ...]
-    mended: tuple[LostRange, ...]
+    repaired: tuple[LostRange, ...]
     seconds: float
     exported_bytes: int
     resumed_splits: int
@@ -40,7 +40,7 @@ class Report:
     @property
     def clean(self) -> bool:
         """Whether everything is in the tables."""
-        return not (self.lost or self.plan.problems or self.rejected or self.misfits or self.findings)
+        return not (self.lost or self.plan.problems or self.rejected or self.rows_with_error or self.findings)
 
     @property
     def rate_bytes_per_second(self) -> float:
@@ -58,12 +58,12 @@ def make_report(
         progress.plan,
         rows=sum(result.rows for result in results),
         rejected=sum(result.rejected for result in results),
-        misfits=sum(result.misfits for result in results),
+        rows_with_error=sum(result.rows_with_error for result in results),
         files=sum(len(result.all_files) for result in results),
         written_bytes=sum(result.size_bytes for result in results),
         read_bytes=sum(result.split.length_bytes for result in results),
         lost=(*progress.plan.lost, *(lost for result in results for lost in result.lost)),
-        mended=tuple(mended for result in results for mended in result.mended),
+        repaired=tuple(repaired for result in results for repaired in result.repaired),
         seconds=seconds,
         exported_bytes=sum(result.split.length_bytes for result in exported),
         resumed_splits=len(before.done),
@@ -76,7 +76,7 @@ def report_json(report: Report) -> JsonObject:
     return {
         "records": report.rows,
         "rejectedRecords": report.rejected,
-        "recordsWithError": report.misfits,
+        "recordsWithError": report.rows_with_error,
         "files": report.files,
         "bytesRead": report.read_bytes,
         "bytesWritten": report.written_bytes,
@@ -86,7 +86,7 @@ def report_json(report: Report) -> JsonObject:
         "bytesPerSecond": round(report.rate_bytes_per_second),
         "clean": report.clean,
         "lost": to_json(report.lost),
-        "mended": to_json(report.mended),
+        "mended": to_json(report.repaired),
         "problems": to_json(report.plan.problems),
         "divergences": to_json(report.plan.divergences),
         "skipped": [{"path": path, "reason": reason} for path, reason in report.plan.skipped],

@@ -1,7 +1,7 @@
 """A whole export on this machine: plan, processes, manifest, verification, report.
 
 What Spark does with a cluster, a pool of processes does here; both do `export_split`, and both keep the
-same books. A handful of small segments is done in this process: nothing is started for them.
+same state. A handful of small segments is done in this process: nothing is started for them.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from klog.export import manifest
-from klog.export.engine import ExportJob, SplitResult, export_split
+from klog.export import job_state
 from klog.export.outputs import TEMPORARY, open_output
 from klog.export.planner import plan as make_plan
 from klog.export.report import Report, make_report
+from klog.export.split_export import ExportJob, SplitResult, export_split
 from klog.export.splits import Plan, Split
 from klog.export.verify_export import Finding, verify_names, verify_split
 from klog.storage.processes import Advanced, Done, Work, run_tasks
@@ -79,7 +79,7 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
     output = open_output(job.output)
     each = runner or Pool(options.processes, options.small_bytes)
     with output.locked():
-        before = manifest.begin(job, partial(make_plan, job.options), resume=options.resume)
+        before = job_state.begin(job, partial(make_plan, job.options), resume=options.resume)
         pending = before.pending
         watcher.planned(before.plan, _size_bytes(pending), "exporting")
         work = partial(_export, job=before.job)
@@ -88,7 +88,7 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
         except BaseException:
             output.remove_directory(TEMPORARY)  # of processes that were ended in the middle of something
             raise
-        after = manifest.finish(before, results)
+        after = job_state.finish(before, results)
         seconds = time.monotonic() - started
         findings = _verified(after, each, watcher) if options.verify else None
     return make_report(after, before, seconds, findings)
@@ -104,7 +104,7 @@ def _verify(result: SplitResult, advance: Callable[[int], None], *, job: ExportJ
     return findings
 
 
-def _verified(done: manifest.Progress, each: Runner, watcher: Watcher) -> tuple[Finding, ...]:
+def _verified(done: job_state.Progress, each: Runner, watcher: Watcher) -> tuple[Finding, ...]:
     results = sorted(done.done.values(), key=lambda result: -result.split.length_bytes)
     watcher.planned(done.plan, _size_bytes([result.split for result in results]), "verifying")
     work = partial(_verify, job=done.job)

@@ -18,7 +18,7 @@ class AbortedRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Spare:
+class FallbackSegment:
     """A segment of another replica that agrees about offsets from `first_offset` to before `end_offset`.
 
     Its batches start at positions from 0 to before `end_bytes`; `base_offset` is its own.
@@ -41,7 +41,7 @@ class Split:
     it is empty for read_uncommitted. `base_offset` is the segment's. `number` counts the splits of a plan
     in order of (topic, partition, first_offset); plans list them longest first. `size_bytes` of the file is
     as it was when it was planned: a file that has grown since is read only as far as planned. What is damaged
-    is read from the `spares`, in their order; those may hold more offsets than the split.
+    is read from the `fallbacks`, in their order; those may hold more offsets than the split.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Split:
     first_offset: int
     end_offset: int
     aborted: tuple[AbortedRange, ...] = ()
-    spares: tuple[Spare, ...] = ()
+    fallbacks: tuple[FallbackSegment, ...] = ()
 
     @property
     def topic_partition(self) -> TopicPartition:

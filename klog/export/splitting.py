@@ -12,21 +12,21 @@ from typing import Final, NamedTuple
 
 from klog.export.files import is_remote
 from klog.export.open_segment import OpenSegment
+from klog.export.replica_contents import Extent, each
 from klog.export.replica_files import SegmentFile
-from klog.export.splits import Spare, Split
-from klog.export.survey import Extent, each
+from klog.export.splits import FallbackSegment, Split
 from klog.export.transactions import Transactions
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.storage.position_search import BatchPosition
 
-MOST_WALKED: Final = 64
+MAX_WALKED_SEGMENTS: Final = 64
 """Segments to be cut, up to which those without a sound index are read for it: more are splits enough."""
 
 
 class Piece(NamedTuple):
     """Offsets `first_offset` to before `end_offset` of a partition's extent that are wanted, and where in the
-    segment they are; `transactions` None: all data is wanted. `spares` hold the same offsets elsewhere.
+    segment they are; `transactions` None: all data is wanted. `fallbacks` hold the same offsets start_runner.
     """
 
     partition: TopicPartition
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
     first_offset: int
     end_offset: int
     transactions: Transactions | None
-    spares: tuple[Extent, ...] = ()
+    fallbacks: tuple[Extent, ...] = ()
     start: BatchPosition = BatchPosition(0, 0)
     end_bytes: int = 0
 
@@ -61,7 +61,7 @@ class _Cut(NamedTuple):
         return self.piece.segment
 
 
-def split_up(
+def make_splits(
     pieces: Sequence[Piece], target_bytes: int, min_partitions: int | None, problems: list[KlogError]
 ) -> list[Split]:
     """The splits of all pieces, numbered in order of topic, partition and offset; longest first.
@@ -69,16 +69,16 @@ def split_up(
     `min_partitions` splits at least, as far as batches can be told apart. A segment that cannot be read is
     added to `problems` and is one split, whose reader will report it.
     """
-    placed = each(_placed, pieces)
+    placed = each(_narrowed, pieces)
     total_bytes = max(1, sum(piece.length_bytes for piece in placed))
     wanted = [_parts(piece, target_bytes, (min_partitions or 1) / total_bytes) for piece in placed]
-    few = sum(parts > 1 for parts in wanted) <= MOST_WALKED
+    few = sum(parts > 1 for parts in wanted) <= MAX_WALKED_SEGMENTS
     cuts = [
         _Cut(piece, parts, may_walk=few and not is_remote(piece.segment.log))
         for piece, parts in zip(placed, wanted, strict=True)
     ]
     splits: list[Split] = []
-    for cut, places in zip(cuts, each(_places, cuts), strict=True):
+    for cut, places in zip(cuts, each(_cut_positions, cuts), strict=True):
         if isinstance(places, KlogError):
             problems.append(places)
         splits += _splits(cut.piece, () if isinstance(places, KlogError) else places)
@@ -93,7 +93,7 @@ def _parts(piece: Piece, target_bytes: int, splits_per_byte: float) -> int:
     return max(1, round(piece.length_bytes / target_bytes), int(least) + (least > int(least)))
 
 
-def _placed(piece: Piece) -> Piece:
+def _narrowed(piece: Piece) -> Piece:
     """The piece with the part of the segment that holds it, as narrow as the index knows."""
     start = BatchPosition(0, piece.segment.base_offset)
     end_bytes = piece.extent.end.end_bytes
@@ -110,7 +110,7 @@ def _placed(piece: Piece) -> Piece:
     return piece._replace(start=start, end_bytes=max(end_bytes, start.position_bytes))
 
 
-def _places(cut: _Cut) -> list[BatchPosition] | KlogError:
+def _cut_positions(cut: _Cut) -> list[BatchPosition] | KlogError:
     """Where a piece is cut."""
     piece = cut.piece
     if cut.parts < 2:
@@ -142,18 +142,18 @@ def _splits(piece: Piece, places: Sequence[BatchPosition]) -> list[Split]:
             aborted=()
             if piece.transactions is None
             else piece.transactions.aborted_in(start.offset, end.offset),
-            spares=tuple(_spares(piece, start.offset, end.offset)),
+            fallbacks=tuple(_fallbacks(piece, start.offset, end.offset)),
         )
         for start, end in zip(starts, ends, strict=True)
     ]
 
 
-def _spares(piece: Piece, first_offset: int, end_offset: int) -> Iterator[Spare]:
+def _fallbacks(piece: Piece, first_offset: int, end_offset: int) -> Iterator[FallbackSegment]:
     """The segments of other replicas that hold some of these offsets."""
-    for extent in piece.spares:
+    for extent in piece.fallbacks:
         overlaps = extent.first_offset < end_offset and first_offset < extent.end_offset
         if overlaps and extent.segment.log != piece.segment.log:
-            yield Spare(
+            yield FallbackSegment(
                 extent.segment.log,
                 extent.segment.base_offset,
                 extent.end.end_bytes,

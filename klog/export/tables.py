@@ -64,12 +64,12 @@ def table_of(split: Split, job: ExportJob) -> Table:
 
 
 def _internal(topic: str, job: ExportJob) -> Table | None:
-    from klog.export.internal import PLACE_COLUMNS, READ_COLUMNS, internal_table
+    from klog.export.internal import POSITION_COLUMNS, READ_COLUMNS, internal_table
 
     decode = internal_table(topic, job.bad_records)
     if decode is None:
         return None
-    return Table(READ_COLUMNS, decode, root=topic, offset_column=PLACE_COLUMNS["offset"])
+    return Table(READ_COLUMNS, decode, root=topic, offset_column=POSITION_COLUMNS["offset"])
 
 
 def _read_columns(job: ExportJob) -> tuple[str, ...]:

@@ -18,9 +18,9 @@ from typing import Final
 
 from klog.export.files import read_small
 from klog.export.open_segment import OpenSegment
+from klog.export.replica_contents import Extent, each
 from klog.export.replica_files import Replica, SegmentFile
 from klog.export.splits import AbortedRange
-from klog.export.survey import Extent, each
 from klog.formats import kernel
 from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from klog.export.engine import ExportJob, SplitResult
-from klog.export.manifest import strays
+from klog.export.job_state import unknown_files
 from klog.export.outputs import Output, WrittenFile, open_output
+from klog.export.split_export import ExportJob, SplitResult
 from klog.export.tables import table_of
 from klog.formats.errors import KlogError, StorageError
 
@@ -59,7 +59,7 @@ def verify_split(result: SplitResult, job: ExportJob) -> tuple[Finding, ...]:
 
 def verify_names(results: Iterable[SplitResult], output: Output) -> tuple[Finding, ...]:
     """Files of rows that no split has made."""
-    return tuple(Finding(name, "is of no split") for name in sorted(strays(output, results)))
+    return tuple(Finding(name, "is of no split") for name in sorted(unknown_files(output, results)))
 
 
 def _compare(result: SplitResult, job: ExportJob, held: list[pa.ChunkedArray | int]) -> Iterator[Finding]:

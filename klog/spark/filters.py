@@ -45,7 +45,7 @@ class Bounds:
     first: int | None = None
     end: int | None = None
 
-    def meet(self, other: Bounds) -> Bounds:
+    def intersect(self, other: Bounds) -> Bounds:
         """What both allow."""
         firsts = [bound for bound in (self.first, other.first) if bound is not None]
         ends = [bound for bound in (self.end, other.end) if bound is not None]
@@ -53,7 +53,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushedFilters:
     """What is left to read when filters were taken over: `topic` and `partition` as they are (tested once a
     split), offsets and timestamps (in ms) as bounds.
     """
@@ -65,7 +65,7 @@ class Pushed:
 
     def options(self, options: ReadOptions) -> ReadOptions:
         """The options with the bounds of time added, which the reader applies record by record."""
-        bounds = self.timestamp_ms.meet(Bounds(options.since_ms, options.until_ms))
+        bounds = self.timestamp_ms.intersect(Bounds(options.since_ms, options.until_ms))
         return replace(options, since_ms=bounds.first, until_ms=bounds.end)
 
     def splits(self, splits: Iterable[Split]) -> list[Split]:
@@ -75,7 +75,7 @@ class Pushed:
     def _narrowed(self, split: Split) -> Split | None:
         wanted = all(_holds(each, split.topic) for each in self.topic)
         wanted = wanted and all(_holds(each, split.partition) for each in self.partition)
-        bounds = self.offset.meet(Bounds(split.first_offset, split.end_offset))
+        bounds = self.offset.intersect(Bounds(split.first_offset, split.end_offset))
         if not wanted or bounds.first is None or bounds.end is None or bounds.first >= bounds.end:
             return None
         return replace(split, first_offset=bounds.first, end_offset=bounds.end)
@@ -84,7 +84,7 @@ class Pushed:
 class FilteringReader(KlogReader):
     """A batch read that leaves out what the query's filters leave out."""
 
-    _pushed = Pushed()
+    _pushed = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Take over what can be; the rest goes back to Spark."""
@@ -97,9 +97,9 @@ class FilteringReader(KlogReader):
         return list(planned_groups(self._source.options, self._pushed.splits))
 
 
-def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
+def push(filters: Iterable[Filter]) -> tuple[PushedFilters, list[Filter]]:
     """What the filters (all of which must hold) leave to read, and those that Spark still has to apply."""
-    pushed = Pushed()
+    pushed = PushedFilters()
     rest: list[Filter] = []
     for each in filters:
         column = _column(each)
@@ -110,12 +110,12 @@ def push(filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
         elif column == "partition" and _is_answerable(each, int):
             pushed = replace(pushed, partition=(*pushed.partition, each))
         elif column == "offset" and (bounds := _offset_bounds(each)) is not None:
-            pushed = replace(pushed, offset=pushed.offset.meet(bounds))
+            pushed = replace(pushed, offset=pushed.offset.intersect(bounds))
         elif column == "timestamp" and (bounds := _time_bounds(each)) is not None:
-            pushed = replace(pushed, timestamp_ms=pushed.timestamp_ms.meet(bounds))
+            pushed = replace(pushed, timestamp_ms=pushed.timestamp_ms.intersect(bounds))
         else:
             rest.append(each)
-            pushed = _roughly(pushed, each, column)
+            pushed = _approximate(pushed, each, column)
     return pushed, rest
 
 
@@ -198,8 +198,8 @@ def _range(each: Filter, floor: int, ceiling: int) -> Bounds | None:
             return None
 
 
-def _roughly(pushed: Pushed, each: Filter, column: str | None) -> Pushed:
+def _approximate(pushed: PushedFilters, each: Filter, column: str | None) -> PushedFilters:
     """Of a list of offsets the range from the least to the greatest: Spark picks those that are in it."""
     if isinstance(each, In) and column == "offset" and each.value and _is_answerable(each, int):
-        return replace(pushed, offset=pushed.offset.meet(Bounds(min(each.value), max(each.value) + 1)))
+        return replace(pushed, offset=pushed.offset.intersect(Bounds(min(each.value), max(each.value) + 1)))
     return pushed

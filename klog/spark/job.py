@@ -1,9 +1,9 @@
 """An export's tasks on Spark: what a pool of processes does on one machine, the executors of a cluster do.
 
-Each task exports its splits itself, files and books and all (`klog.export.engine.export_split`), and what it
-hands back is what became of them; no row crosses to the JVM. A task that Spark runs twice, after a failure or
-by speculation, writes the same bytes under the same names. Results, manifest, verification and report are
-`klog.export.run_export`'s, on the driver.
+Each task exports its splits itself, files and state and all (`klog.export.split_export.export_split`), and
+what it hands back is what became of them; no row crosses to the JVM. A task that Spark runs twice, after a
+failure or by speculation, writes the same bytes under the same names. Results, manifest, verification and
+report are `klog.export.run_export`'s, on the driver.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("klog.spark")
 
-_LOOK_INTERVAL_S: Final = 0.2
+_POLL_INTERVAL_S: Final = 0.2
 _PYTHON_ERROR: Final = re.compile(
     r"(?!org\.|java\.|py4j\.|scala\.)[\w.]*(?:Error|Exception|Exit|Interrupt): "
 )
@@ -111,7 +111,7 @@ class SparkRunner:
         groups = self._grouped(tasks, split_of)
         done_bytes = self.context.accumulator(0)
         table = self.context.parallelize(groups, len(groups)).mapPartitions(_on_executor(work, done_bytes))
-        with _watched(done_bytes, watcher):
+        with _progress_reported(done_bytes, watcher):
             results = _collected(table.collect)
         for result in results:
             if isinstance(result, _Failed):
@@ -165,16 +165,16 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _watched(done_bytes: Accumulator[int], watcher: Watcher) -> Iterator[None]:
+def _progress_reported(done_bytes: Accumulator[int], watcher: Watcher) -> Iterator[None]:
     """Tells the watcher what tasks have finished, while the block waits for Spark."""
     ended = threading.Event()
 
     def look() -> None:
-        told_bytes = 0
+        reported_bytes = 0
         while True:
-            last = ended.wait(_LOOK_INTERVAL_S)
-            watcher.advanced(done_bytes.value - told_bytes)
-            told_bytes = done_bytes.value
+            last = ended.wait(_POLL_INTERVAL_S)
+            watcher.advanced(done_bytes.value - reported_bytes)
+            reported_bytes = done_bytes.value
             if last:
                 return
 

@@ -85,9 +85,9 @@ class RowSource:
         for split in group.splits if isinstance(group, SplitGroup) else ():
             columns = self.arrow_schema.names
             for batch in read_split(split, self.options, columns=columns, on_lost=log_lost):
-                yield self._fitted(batch)
+                yield self._cast(batch)
 
-    def _fitted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
         schema = self.arrow_schema

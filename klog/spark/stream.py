@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-LOOK_INTERVAL_S: Final = 0.1
+POLL_INTERVAL_S: Final = 0.1
 """Spark asks an idle stream every 10 ms whether there is more; directories are looked at no oftener."""
 
 _log = logging.getLogger("klog.spark")
@@ -123,7 +123,7 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _rest(self) -> None:
         """Wait a little after a look that found nothing new."""
         if self._idle_since_s is not None:
-            time.sleep(max(0.0, self._idle_since_s + LOOK_INTERVAL_S - time.monotonic()))
+            time.sleep(max(0.0, self._idle_since_s + POLL_INTERVAL_S - time.monotonic()))
 
     def _look(self, start: JsonOffsets) -> Mapping[TopicPartition, Available]:
         """What is there now, as far as it counts."""

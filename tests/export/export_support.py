@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import zstandard
 from pyarrow import orc
 
-from klog.export.engine import ExportJob
 from klog.export.options import ReadOptions
 from klog.export.report import Report
 from klog.export.run_export import RunOptions, run_export
 from klog.export.schema import METADATA_COLUMNS
+from klog.export.split_export import ExportJob
 from klog.export.splits import Plan
 
 EVERYTHING = {"include_headers": True, "metadata_columns": METADATA_COLUMNS}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from klog.export.decoders.choose import settle
-from klog.export.decoders.decoding import RAW, Decoding, Encoding, Wish
+from klog.export.decoders.choose import resolve_decoding
+from klog.export.decoders.decoding import RAW, Decoding, Encoding, RequestedDecoding
 from klog.export.decoders.registered import message_path
 from klog.export.deserialise import BadRecords, Deserialiser
 from klog.formats.errors import KlogError, UsageError
@@ -98,43 +98,47 @@ def no_samples() -> list[bytes]:
 
 
 def test_nothing_is_read_for_what_needs_no_schema() -> None:
-    assert settle(Wish(), no_samples) == RAW
-    assert settle(Wish(Encoding.STRING), no_samples) == STRING
+    assert resolve_decoding(RequestedDecoding(), no_samples) == RAW
+    assert resolve_decoding(RequestedDecoding(Encoding.STRING), no_samples) == STRING
 
 
 def test_a_json_schema_is_inferred_given_or_read_of_a_file(tmp_path: Path) -> None:
-    assert settle(Wish(Encoding.JSON), lambda: [b'{"id":1}']) == JSON
-    assert settle(Wish(Encoding.JSON, "id BIGINT"), no_samples) == JSON
+    assert resolve_decoding(RequestedDecoding(Encoding.JSON), lambda: [b'{"id":1}']) == JSON
+    assert resolve_decoding(RequestedDecoding(Encoding.JSON, "id BIGINT"), no_samples) == JSON
     (tmp_path / "a.ddl").write_text("id BIGINT")
-    assert settle(Wish(Encoding.JSON, str(tmp_path / "a.ddl")), no_samples) == JSON
+    assert resolve_decoding(RequestedDecoding(Encoding.JSON, str(tmp_path / "a.ddl")), no_samples) == JSON
     schema = '{"properties":{"id":{"type":"integer"}}}'
-    assert settle(Wish(Encoding.JSON, schema), no_samples) == JSON
+    assert resolve_decoding(RequestedDecoding(Encoding.JSON, schema), no_samples) == JSON
 
 
 def test_an_empty_topic_is_no_reason_to_fail() -> None:
-    assert settle(Wish(Encoding.JSON), list).schema == "STRING"
+    assert resolve_decoding(RequestedDecoding(Encoding.JSON), list).schema == "STRING"
 
 
 @pytest.mark.parametrize(
-    ("wish", "why"),
+    ("requested", "why"),
     [
-        (Wish(Encoding.STRING, "a INT"), "string takes no schema"),
-        (Wish(Encoding.AVRO), "avro takes a schema"),
-        (Wish(Encoding.PROTOBUF), "protobuf takes a schema"),
-        (Wish(Encoding.JSON, "a NOTYPE"), "schema"),
-        (Wish(Encoding.AVRO, '"notype"'), "Avro schema"),
-        (Wish(Encoding.AVRO, "/nowhere/a.avsc"), "nowhere"),
-        (Wish(Encoding.JSON, "a INT", "Message"), "only protobuf has messages"),
+        (RequestedDecoding(Encoding.STRING, "a INT"), "string takes no schema"),
+        (RequestedDecoding(Encoding.AVRO), "avro takes a schema"),
+        (RequestedDecoding(Encoding.PROTOBUF), "protobuf takes a schema"),
+        (RequestedDecoding(Encoding.JSON, "a NOTYPE"), "schema"),
+        (RequestedDecoding(Encoding.AVRO, '"notype"'), "Avro schema"),
+        (RequestedDecoding(Encoding.AVRO, "/nowhere/a.avsc"), "nowhere"),
+        (RequestedDecoding(Encoding.JSON, "a INT", "Message"), "only protobuf has messages"),
     ],
 )
-def test_a_wish_that_makes_no_sense_is_told_before_anything_runs(wish: Wish, why: str) -> None:
+def test_a_request_that_makes_no_sense_is_told_before_anything_runs(
+    requested: RequestedDecoding, why: str
+) -> None:
     with pytest.raises(KlogError, match=why):
-        settle(wish, no_samples)
+        resolve_decoding(requested, no_samples)
 
 
 def test_a_decoding_is_plain_text_to_be_handed_to_other_processes(tmp_path: Path) -> None:
     (tmp_path / "7.avsc").write_text('"long"')
-    decoding = settle(Wish(Encoding.AVRO, schema_directory=str(tmp_path)), lambda: [b"\0\0\0\0\x07\x02"])
+    decoding = resolve_decoding(
+        RequestedDecoding(Encoding.AVRO, schema_directory=str(tmp_path)), lambda: [b"\0\0\0\0\x07\x02"]
+    )
     assert json.loads(json.dumps(asdict(decoding)))["registered"] == [
         {"schema_id": 7, "kind": "AVRO", "text": '"long"'}
     ]
@@ -173,7 +177,9 @@ def avro_directory(tmp_path: Path) -> str:
 
 def test_avro_of_old_schemas_is_resolved_to_the_newest_in_use(avro_directory: str) -> None:
     old, new = framed(1, encoded(V1, {"id": 5})), framed(20, encoded(V2, {"id": 2**40, "note": "n"}))
-    decoding = settle(Wish(Encoding.AVRO, schema_directory=avro_directory), lambda: [new, old])
+    decoding = resolve_decoding(
+        RequestedDecoding(Encoding.AVRO, schema_directory=avro_directory), lambda: [new, old]
+    )
     rows, errors = values_of(decoding, old, new, None)
     assert rows == [{"id": 5, "note": None}, {"id": 2**40, "note": "n"}, None]
     assert errors == [None] * 3
@@ -181,7 +187,9 @@ def test_avro_of_old_schemas_is_resolved_to_the_newest_in_use(avro_directory: st
 
 def test_what_the_directory_cannot_explain_is_bad(avro_directory: str) -> None:
     good = framed(20, encoded(V2, {"id": 1, "note": None}))
-    decoding = settle(Wish(Encoding.AVRO, schema_directory=avro_directory), lambda: [good])
+    decoding = resolve_decoding(
+        RequestedDecoding(Encoding.AVRO, schema_directory=avro_directory), lambda: [good]
+    )
     bad = [b"", b"\0\0", b"\x01" + good[1:], framed(9, b"x"), framed(300, encoded(OTHER, {"x": "y"}))]
     rows, errors = values_of(decoding, good, *bad)
     assert rows[1:] == [None] * 5
@@ -192,18 +200,25 @@ def test_what_the_directory_cannot_explain_is_bad(avro_directory: str) -> None:
 
 def test_a_directory_without_the_schemas_in_use_is_told(avro_directory: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="name the schemas 5, 6, none of them is in"):
-        settle(Wish(Encoding.AVRO, schema_directory=avro_directory), lambda: [framed(6, b""), framed(5, b"")])
+        resolve_decoding(
+            RequestedDecoding(Encoding.AVRO, schema_directory=avro_directory),
+            lambda: [framed(6, b""), framed(5, b"")],
+        )
     with pytest.raises(UsageError, match="no PROTOBUF schema"):
-        settle(Wish(Encoding.PROTOBUF, schema_directory=avro_directory), no_samples)
+        resolve_decoding(RequestedDecoding(Encoding.PROTOBUF, schema_directory=avro_directory), no_samples)
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="no schema in"):
-        settle(Wish(Encoding.AVRO, schema_directory=str(tmp_path / "empty")), no_samples)
+        resolve_decoding(
+            RequestedDecoding(Encoding.AVRO, schema_directory=str(tmp_path / "empty")), no_samples
+        )
 
 
 def test_json_behind_a_header_is_read_as_its_json_schema_says(tmp_path: Path) -> None:
     (tmp_path / "3.json").write_text('{"type":"object","properties":{"id":{"type":"integer"}}}')
     value = framed(3, b'{"id":1}')
-    decoding = settle(Wish(Encoding.JSON, schema_directory=str(tmp_path)), lambda: [value])
+    decoding = resolve_decoding(
+        RequestedDecoding(Encoding.JSON, schema_directory=str(tmp_path)), lambda: [value]
+    )
     rows, errors = values_of(decoding, value, None, b'{"id":1}', framed(3, b"x"), *[b"\0\0\0"] * 20)
     assert rows == [{"id": 1}, *[None] * 23]
     assert [error is None for error in errors] == [True, True, *[False] * 22]
@@ -215,8 +230,9 @@ def test_protobuf_behind_a_header_must_be_the_message_that_is_wanted(tmp_path: P
     (tmp_path / "4.desc").write_bytes(base64.b64decode(DESCRIPTORS))
     event = message("shop.Other")(y=6).SerializeToString()
     other = framed(4, b"\x02\x02" + event)  # a path of one step, to message 1
-    decoding = settle(
-        Wish(Encoding.PROTOBUF, message="shop.Other", schema_directory=str(tmp_path)), lambda: [other]
+    decoding = resolve_decoding(
+        RequestedDecoding(Encoding.PROTOBUF, message="shop.Other", schema_directory=str(tmp_path)),
+        lambda: [other],
     )
     rows, errors = values_of(
         decoding, other, framed(4, b"\0" + event), framed(4, b"\x02\x32"), framed(8, b"\0")
@@ -246,4 +262,4 @@ def test_a_message_path_is_a_count_and_steps(data: bytes, path: list[int], start
 def test_a_schema_file_that_does_not_serve_is_told(tmp_path: Path, name: str, content: str, why: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=why):
-        settle(Wish(Encoding.AVRO, schema_directory=str(tmp_path)), no_samples)
+        resolve_decoding(RequestedDecoding(Encoding.AVRO, schema_directory=str(tmp_path)), no_samples)

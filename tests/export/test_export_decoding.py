@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from klog.commands.exporting.report_text import report_text
-from klog.export import manifest
-from klog.export.decoders.decoding import Encoding, Wish
+from klog.export import job_state
+from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.deserialise import BadRecords
-from klog.export.engine import export_split
 from klog.export.planner import plan
+from klog.export.split_export import export_split
 from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.errors import UsageError
 from tests import corpora
@@ -22,7 +22,7 @@ from tests.export.expected import log_rows
 from tests.export.export_support import data_files, export, file_rows, job_of, table_rows, tree
 from tests.export.logs import Log
 
-JSON = Wish(Encoding.JSON)
+JSON = RequestedDecoding(Encoding.JSON)
 ROWS = 60
 BAD = (7, 41)
 
@@ -52,7 +52,7 @@ def log(tmp_path) -> Path:
 
 
 def test_a_schema_is_inferred_once_and_all_files_have_it(log, tmp_path) -> None:
-    export(log, tmp_path / "out", key=Wish(Encoding.STRING), value=JSON)
+    export(log, tmp_path / "out", key=RequestedDecoding(Encoding.STRING), value=JSON)
     schemas = set()
     for path in data_files(tmp_path / "out"):
         with path.open("rb") as file:
@@ -70,7 +70,7 @@ def test_bad_records_stay_with_the_reason_and_their_bytes(log, tmp_path) -> None
     assert {row["offset"] for row in rows if row["_error"] is not None} == set(BAD)
     assert {row["_error"]["value"] for row in rows if row["_error"]} == {b"{ not JSON"}
     assert next(row for row in rows if row["offset"] == 20)["value"] is None
-    assert (report.misfits, report.rejected, report.clean, report.findings) == (2, 0, False, ())
+    assert (report.rows_with_error, report.rejected, report.clean, report.findings) == (2, 0, False, ())
     assert "2 records do not fit their schema: their column _error says why" in report_text(report)
 
 
@@ -83,7 +83,7 @@ def test_bad_records_go_to_the_rejects_where_that_is_wanted(log, tmp_path) -> No
     rejected = [row for path in rejects for row in file_rows(path)]
     assert {row["offset"]: row["value"] for row in rejected} == dict.fromkeys(BAD, b"{ not JSON")
     assert all(row["_error"] for row in rejected)
-    assert (report.rejected, report.misfits, report.clean, report.findings) == (2, 0, False, ())
+    assert (report.rejected, report.rows_with_error, report.clean, report.findings) == (2, 0, False, ())
 
 
 def test_errors_are_kept_where_only_some_columns_are_wanted(log, tmp_path) -> None:
@@ -94,14 +94,14 @@ def test_errors_are_kept_where_only_some_columns_are_wanted(log, tmp_path) -> No
 
 @pytest.mark.parametrize("complete", [False, True])
 def test_a_resumed_job_decodes_as_it_did_before(complete, log, tmp_path) -> None:
-    """What is inferred is in the books: samples of a log that has grown might say something else."""
+    """What is inferred is in the state: samples of a log that has grown might say something else."""
     export(log, tmp_path / "whole", value=JSON)
     if complete:
         export(log, tmp_path / "out", value=JSON)
         data_files(tmp_path / "out")[0].unlink()
     else:
         job = job_of(log, tmp_path / "out", value=JSON)
-        progress = manifest.begin(job, lambda: plan(job.options))
+        progress = job_state.begin(job, lambda: plan(job.options))
         export_split(progress.pending[0], progress.job)
     with (log / f"{40:020d}.log").open("ab") as file:
         file.write(bytes(build_batch([RecordData(60, 1060, None, b'{"newer": 1}')])))
@@ -112,12 +112,12 @@ def test_a_resumed_job_decodes_as_it_did_before(complete, log, tmp_path) -> None
 def test_resuming_with_another_decoding_is_refused(log, tmp_path) -> None:
     export(log, tmp_path / "out", value=JSON)
     with pytest.raises(UsageError, match=r"value.encoding was 'json', is 'string'"):
-        export(log, tmp_path / "out", value=Wish(Encoding.STRING), resume=True)
+        export(log, tmp_path / "out", value=RequestedDecoding(Encoding.STRING), resume=True)
 
 
 def test_a_wish_that_makes_no_sense_leaves_no_output(log, tmp_path) -> None:
     with pytest.raises(UsageError, match="avro takes a schema"):
-        export(log, tmp_path / "out", value=Wish(Encoding.AVRO))
+        export(log, tmp_path / "out", value=RequestedDecoding(Encoding.AVRO))
     assert not (tmp_path / "out").exists()
 
 

@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 import xxhash
 
-from klog.export import early_sync, remote_output
+from klog.export import background_sync, remote_output
 from klog.export.outputs import open_output, read_whole, write_whole
 from klog.formats.errors import StorageError, UsageError
 from tests import corpora
@@ -177,7 +177,7 @@ def test_what_the_disk_refuses_while_a_file_is_still_written_is_told_when_it_is_
     tmp_path, monkeypatch
 ) -> None:
     """The kernel tells of a failed write once, to whoever asks first: here to the thread that syncs early."""
-    monkeypatch.setattr(early_sync, "_STEP_BYTES", 10)
+    monkeypatch.setattr(background_sync, "_STEP_BYTES", 10)
     real, calls = os.fsync, []
 
     def fail_first(descriptor: int) -> None:
@@ -198,7 +198,7 @@ def test_what_the_disk_refuses_while_a_file_is_still_written_is_told_when_it_is_
 
 
 def test_a_file_that_is_synced_early_holds_what_was_written(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(early_sync, "_STEP_BYTES", 1000)
+    monkeypatch.setattr(background_sync, "_STEP_BYTES", 1000)
     output = open_output(str(tmp_path / "out"))
     pending = output.create()
     pieces = [bytes([number]) * 700 for number in range(100)]

@@ -1,4 +1,4 @@
-"""Plans, results and decodings survive being written to a job's books and read again."""
+"""Plans, results and decodings survive being written to a job's state and read again."""
 
 from __future__ import annotations
 

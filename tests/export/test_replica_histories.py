@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from klog.export.lineage import common_end
+from klog.export.divergence import common_end
 from klog.export.options import ReadOptions
 from klog.export.planner import plan
 from klog.export.reader import read_split

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.export.lineage import common_end
+from klog.export.divergence import common_end
 from klog.export.options import ReadOptions
 from klog.export.planner import plan
 from klog.export.splits import Plan

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 from klog.commands.exporting.report_text import report_text
-from klog.export.engine import ExportJob
+from klog.export.job_state import Progress
 from klog.export.jobs import SplitResult
-from klog.export.manifest import Progress
 from klog.export.options import ReadOptions
 from klog.export.outputs import WrittenFile
 from klog.export.report import make_report, report_json
+from klog.export.split_export import ExportJob
 from klog.export.splits import Divergence, LostRange, PartitionPlan, Plan, Split
 from klog.export.verify_export import Finding
 from klog.formats.errors import KlogError
@@ -20,10 +20,10 @@ SPLITS = tuple(Split(number, "t", 0, "f", 0, 0, 1000 * (number + 1), 0, 9) for n
 PARTITION = PartitionPlan("t", 0, 0, 30, 0, 30, None, None, ("logs/t-0",))
 
 
-def result(split: Split, *lost: LostRange, misfits: int = 0, rejected: int = 0) -> SplitResult:
+def result(split: Split, *lost: LostRange, rows_with_error: int = 0, rejected: int = 0) -> SplitResult:
     file = WrittenFile(f"{split.number}.parquet", 10, 0, 9, 500, "ab")
     rejects = WrittenFile("r.jsonl", rejected, 0, 9, 50, "cd") if rejected else None
-    return SplitResult(split, (file,), rejects, lost, misfits)
+    return SplitResult(split, (file,), rejects, lost, rows_with_error)
 
 
 def report_of(
@@ -58,7 +58,7 @@ def test_whatever_is_lost_rejected_or_wrong_is_told_and_makes_the_report_unclean
             plan, result(SPLITS[0], lost)
         ),
         "3 records do not fit their schema: their column _error says why": report_of(
-            plan, result(SPLITS[0], misfits=3)
+            plan, result(SPLITS[0], rows_with_error=3)
         ),
         "4 records do not fit their schema: they are in _rejects": report_of(
             plan, result(SPLITS[0], rejected=4)
@@ -79,8 +79,8 @@ def test_whatever_is_lost_rejected_or_wrong_is_told_and_makes_the_report_unclean
 
 def test_what_another_replica_made_up_for_is_told_and_nothing_is_missing() -> None:
     damage = LostRange("t", 0, "f", 100, 200, 7, 9, "batch fails its checksum")
-    mended = SplitResult(SPLITS[0], result(SPLITS[0]).files, None, (), mended=(damage,))
-    report = report_of(Plan(SPLITS, (PARTITION,)), mended)
+    repaired = SplitResult(SPLITS[0], result(SPLITS[0]).files, None, (), repaired=(damage,))
+    report = report_of(Plan(SPLITS, (PARTITION,)), repaired)
     line = "read from another replica: f at byte 100, offsets 7 to 8: batch fails its checksum"
     assert line in report_text(report).splitlines()
     assert [one["file"] for one in report_json(report)["mended"]] == ["f"]

@@ -47,19 +47,19 @@ def test_a_changed_byte_is_found(wanted, tmp_path) -> None:
 
 
 def forge(output: Path, change) -> None:
-    """Replace the first file's rows, and make the books agree."""
+    """Replace the first file's rows, and make the state agree."""
     path = data_files(output)[0]
     with path.open("rb") as file:
         table = change(pq.ParquetFile(file).read())
     pq.write_table(table, path)
-    books = output / "_klog/manifest.json"
-    manifest = json.loads(books.read_text())
+    state = output / "_klog/manifest.json"
+    manifest = json.loads(state.read_text())
     for split in manifest["splits"]:
         for file in split["files"]:
             if file["name"] == path.relative_to(output).as_posix():
                 file["checksum"] = xxhash.xxh3_128(path.read_bytes()).hexdigest()
                 file["sizeBytes"] = path.stat().st_size
-    books.write_text(json.dumps(manifest))
+    state.write_text(json.dumps(manifest))
 
 
 def test_a_missing_record_is_found_by_its_offset(tmp_path) -> None:
@@ -87,7 +87,7 @@ def test_a_file_that_no_split_has_made_is_found(tmp_path) -> None:
     first = data_files(tmp_path / "out")[0]
     name = first.name.replace("-00000.parquet", "-00099.parquet")
     (first.parent / name).write_bytes(first.read_bytes())
-    from klog.export.manifest import load
+    from klog.export.job_state import load
     from klog.export.outputs import open_output
     from klog.export.plan_json import result_from_json
     from klog.export.verify_export import verify_names

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark.sql.datasource", reason="needs pyspark")
 from pyspark.sql import datasource as spark_filters
 
 from klog.export.options import ReadOptions
-from klog.spark.filters import Bounds, Pushed, push
+from klog.spark.filters import Bounds, PushedFilters, push
 from tests import corpora
 from tests.export.expected import log_rows
 from tests.export.reading import rows_of, split_of
@@ -102,12 +102,12 @@ def test_a_filter_on_the_topic_keeps_or_drops_whole_splits(wanted: spark_filters
     ids=str,
 )
 def test_what_cannot_be_answered_stays_with_spark(foreign: spark_filters.Filter) -> None:
-    assert push([foreign]) == (Pushed(), [foreign])
+    assert push([foreign]) == (PushedFilters(), [foreign])
 
 
 def test_a_list_of_offsets_bounds_what_is_read_and_stays_with_spark() -> None:
     wanted = spark_filters.In(("offset",), (7, 3))
-    assert push([wanted]) == (Pushed(offset=Bounds(3, 8)), [wanted])
+    assert push([wanted]) == (PushedFilters(offset=Bounds(3, 8)), [wanted])
 
 
 def test_bounds_of_several_filters_and_of_the_options_meet() -> None:

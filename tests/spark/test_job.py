@@ -104,9 +104,9 @@ def test_a_store_that_keeps_failing_ends_the_job_with_its_error_and_what_to_do(s
 
 
 def test_a_task_that_runs_twice_writes_the_same_files(spark: SparkSession, tmp_path: Path) -> None:
-    from klog.export.engine import export_split
-    from klog.export.manifest import begin, finish
+    from klog.export.job_state import begin, finish
     from klog.export.planner import plan
+    from klog.export.split_export import export_split
 
     once, twice = tmp_path / "once", tmp_path / "twice"
     export(TRANSACTIONS.path, once)

@@ -29,9 +29,11 @@ def report_text(report: Report) -> str:
         lines.append(f"{report.resumed_splits} of {len(report.plan.splits)} splits were done before")
     if report.rejected:
         lines.append(f"{report.rejected:,} records do not fit their schema: they are in _rejects")
-    if report.misfits:
-        lines.append(f"{report.misfits:,} records do not fit their schema: their column _error says why")
-    lines += _some("read from another replica", [_lost_text(one) for one in report.mended])
+    if report.rows_with_error:
+        lines.append(
+            f"{report.rows_with_error:,} records do not fit their schema: their column _error says why"
+        )
+    lines += _some("read from another replica", [_lost_text(one) for one in report.repaired])
     lines += loss_text(report.plan, report.lost)
     if report.findings is not None:
         lines += _some("WRONG", [str(finding) for finding in report.findings])

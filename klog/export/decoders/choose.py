@@ -1,4 +1,4 @@
-"""The decoder for a decoding, and the decoding that a user's wish comes to."""
+"""The decoder for a decoding, and the decoding that a user's requested comes to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Iterable
 
 from klog.export.decoders.decoder import Decoder
-from klog.export.decoders.decoding import RAW, Decoding, Encoding, Wish
+from klog.export.decoders.decoding import RAW, Decoding, Encoding, RequestedDecoding
 from klog.export.decoders.wire import RegisteredSchema, ids_in, read_schemas
 from klog.export.files import read_small
 from klog.formats.errors import UsageError
@@ -44,72 +44,78 @@ def decoder_of(decoding: Decoding) -> Decoder | None:
     return RegisteredProtobuf(protobuf, decoding.registered) if decoding.framed else protobuf
 
 
-def settle(wish: Wish, samples: Samples) -> Decoding:
-    """The decoding that a wish comes to.
+def resolve_decoding(requested: RequestedDecoding, samples: Samples) -> Decoding:
+    """The decoding that a requested comes to.
 
     `samples` gives values of the column; it is asked only where they decide: for a JSON schema that is to be
     inferred, and for which registered schemas are in use. Raises UsageError and StorageError.
     """
-    if wish.encoding in (Encoding.RAW, Encoding.STRING):
-        if wish.schema or wish.message or wish.schema_directory:
-            raise UsageError(f"{wish.encoding} takes no schema", cure="name json, avro or protobuf")
-        return RAW if wish.encoding is Encoding.RAW else Decoding(wish.encoding)
-    if wish.message and wish.encoding is not Encoding.PROTOBUF:
+    if requested.encoding in (Encoding.RAW, Encoding.STRING):
+        if requested.schema or requested.message or requested.schema_directory:
+            raise UsageError(f"{requested.encoding} takes no schema", cure="name json, avro or protobuf")
+        return RAW if requested.encoding is Encoding.RAW else Decoding(requested.encoding)
+    if requested.message and requested.encoding is not Encoding.PROTOBUF:
         raise UsageError("only protobuf has messages", cure="leave the message's name away")
-    decoding = _from_directory(wish, samples) if wish.schema_directory else _from_schema(wish, samples)
+    decoding = (
+        _from_directory(requested, samples)
+        if requested.schema_directory
+        else _from_schema(requested, samples)
+    )
     decoder_of(decoding)  # a schema that is none is told before a job starts
     return decoding
 
 
-def _from_schema(wish: Wish, samples: Samples) -> Decoding:
-    if wish.schema:
-        return Decoding(wish.encoding, _schema_text(wish), wish.message)
-    if wish.encoding is not Encoding.JSON:
-        raise UsageError(f"{wish.encoding} takes a schema", cure="give one, or a directory of schemas")
+def _from_schema(requested: RequestedDecoding, samples: Samples) -> Decoding:
+    if requested.schema:
+        return Decoding(requested.encoding, _schema_text(requested), requested.message)
+    if requested.encoding is not Encoding.JSON:
+        raise UsageError(f"{requested.encoding} takes a schema", cure="give one, or a directory of schemas")
     from klog.export.decoders.json_schemas import infer
     from klog.export.decoders.types_ddl import type_text
 
-    return Decoding(wish.encoding, type_text(infer(samples())))
+    return Decoding(requested.encoding, type_text(infer(samples())))
 
 
-def _from_directory(wish: Wish, samples: Samples) -> Decoding:
-    kind = _REGISTERED_KINDS[wish.encoding]
+def _from_directory(requested: RequestedDecoding, samples: Samples) -> Decoding:
+    kind = _REGISTERED_KINDS[requested.encoding]
     schemas = {
         number: schema
-        for number, schema in read_schemas(wish.schema_directory).items()
+        for number, schema in read_schemas(requested.schema_directory).items()
         if schema.kind == kind
     }
     if not schemas:
-        raise UsageError(f"no {kind} schema in {wish.schema_directory}")
-    text = _schema_text(wish) if wish.schema else _newest_in_use(wish, schemas, samples)
+        raise UsageError(f"no {kind} schema in {requested.schema_directory}")
+    text = _schema_text(requested) if requested.schema else _newest_in_use(requested, schemas, samples)
     registered = tuple(schemas[number] for number in sorted(schemas))
-    return Decoding(wish.encoding, text, wish.message, framed=True, registered=registered)
+    return Decoding(requested.encoding, text, requested.message, framed=True, registered=registered)
 
 
-def _newest_in_use(wish: Wish, schemas: dict[int, RegisteredSchema], samples: Samples) -> str:
+def _newest_in_use(
+    requested: RequestedDecoding, schemas: dict[int, RegisteredSchema], samples: Samples
+) -> str:
     """The schema of the highest id that records name: what the topic's newest producer writes."""
     used = ids_in(samples())
     known = [number for number in used if number in schemas]
     if not known:
         named = ", ".join(map(str, used)) or "none at all"
         raise UsageError(
-            f"records name the schemas {named}, none of them is in {wish.schema_directory}",
+            f"records name the schemas {named}, none of them is in {requested.schema_directory}",
             cure="put them there, or give the schema to read with",
         )
     text = schemas[known[-1]].text
-    return _json_type(text) if wish.encoding is Encoding.JSON else text
+    return _json_type(text) if requested.encoding is Encoding.JSON else text
 
 
-def _schema_text(wish: Wish) -> str:
-    if wish.encoding is Encoding.PROTOBUF:
-        return base64.b64encode(read_small(wish.schema)).decode("ascii")
-    text = wish.schema
+def _schema_text(requested: RequestedDecoding) -> str:
+    if requested.encoding is Encoding.PROTOBUF:
+        return base64.b64encode(read_small(requested.schema)).decode("ascii")
+    text = requested.schema
     if not _is_schema(text):
         try:
             text = read_small(text).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UsageError(f"{wish.schema} is no text: {error.reason}") from None
-    is_json_schema = wish.encoding is Encoding.JSON and text.lstrip().startswith("{")
+            raise UsageError(f"{requested.schema} is no text: {error.reason}") from None
+    is_json_schema = requested.encoding is Encoding.JSON and text.lstrip().startswith("{")
     return _json_type(text) if is_json_schema else text
 
 

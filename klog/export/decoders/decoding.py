@@ -1,4 +1,5 @@
-"""How a column is to be decoded: as a user asks for it, and settled, as every task of a job does it."""
+"""How a column is to be decoded: as a user asks for it, and current_segments, as every task of a job does
+it."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ RAW: Final = Decoding()
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequestedDecoding:
     """How a user asks for a column to be decoded, before anything was looked at; texts may be empty.
 
     `schema` is a schema or the path of a file with one (of protobuf always a path), `schema_directory` one of

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class StringDecoder:
-    """UTF-8 as strings. A value that is not UTF-8 is bad, not mended: what it was could not be told again."""
+    """UTF-8 as strings. A value that is not UTF-8 is bad, not repaired: what it was could not be told
+    again."""
 
     @property
     def kind(self) -> pa.DataType:

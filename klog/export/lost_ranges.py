@@ -16,14 +16,14 @@ OnLost = Callable[[LostRange], None]
 
 
 @dataclass(slots=True)
-class _Stretch:
+class _DamagedRange:
     start_bytes: int
     problem: KlogError
     claimed_first: int | None
     claimed_end: int | None
 
 
-class Losses:
+class LostRangeReporter:
     """Reports the losses of one split to `on_lost`; with `fail` the first is raised instead.
 
     `next_offset` is where offsets have come to: one past the last of what was sound so far.
@@ -34,7 +34,7 @@ class Losses:
         self._split = split
         self._on_lost = on_lost
         self._fail = fail
-        self._open: _Stretch | None = None
+        self._open: _DamagedRange | None = None
         # What stands before a split that starts inside of its segment is not known.
         self._starts_in_the_middle = split.start_bytes > 0
 
@@ -55,7 +55,7 @@ class Losses:
         What is damaged claims to hold the offsets from `claimed_first` to before `claimed_end`.
         """
         if self._open is None:
-            self._open = _Stretch(position_bytes, problem, claimed_first, claimed_end)
+            self._open = _DamagedRange(position_bytes, problem, claimed_first, claimed_end)
         elif claimed_end is not None:
             self._open.claimed_end = claimed_end
 
@@ -74,7 +74,7 @@ class Losses:
             most = self._split.end_offset if offset is None else offset
             self.close(self._split.end_bytes, most, known=offset is not None)
 
-    def _first(self, stretch: _Stretch, end_offset: int) -> int:
+    def _first(self, stretch: _DamagedRange, end_offset: int) -> int:
         claimed = stretch.claimed_first
         believed = self._starts_in_the_middle and self.next_offset == self._split.base_offset
         if believed and claimed is not None and self.next_offset <= claimed < end_offset:
@@ -82,7 +82,7 @@ class Losses:
         return self.next_offset
 
     @staticmethod
-    def _claimed_end(stretch: _Stretch, first: int, most: int) -> int:
+    def _claimed_end(stretch: _DamagedRange, first: int, most: int) -> int:
         claimed = stretch.claimed_end
         return claimed if claimed is not None and first < claimed <= most else most
 

@@ -1,4 +1,4 @@
-"""A job's books: what it was to do, which splits it has done, and in the end the manifest of all.
+"""A job's state: what it was to do, which splits it has done, and in the end the manifest of all.
 
 In `_klog` below the output, all JSON, each file written atomically:
 
@@ -6,7 +6,7 @@ In `_klog` below the output, all JSON, each file written atomically:
 - `splits/00000012.json`: what became of split 12. Written after its files, it is the split's commit.
 - `manifest.json`: all of that in one. It is the job's commit; the others go when it is there.
 
-Nothing in them depends on when or how often the job ran. A job that was killed goes on from its books: with
+Nothing in them depends on when or how often the job ran. A job that was killed goes on from its state: with
 the plan that it had, which must be for the same options and the same segments. A log that has only grown
 since is the same as far as it was planned.
 """
@@ -18,11 +18,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from klog.export.concurrency import map_concurrently
 from klog.export.decoders.decoding import Encoding
 from klog.export.fingerprints import changed, fingerprints
 from klog.export.jobs import Decodings, ExportJob, SplitResult
 from klog.export.layout import is_data
-from klog.export.outputs import BOOKS, LOCK, TEMPORARY, Output, open_output, read_whole, write_whole
+from klog.export.outputs import (
+    JOB_STATE_DIRECTORY,
+    LOCK,
+    TEMPORARY,
+    Output,
+    open_output,
+    read_whole,
+    write_whole,
+)
 from klog.export.plan_json import (
     JsonObject,
     decodings_from_json,
@@ -30,13 +39,12 @@ from klog.export.plan_json import (
     result_from_json,
     to_json,
 )
-from klog.export.requests import side_by_side
 from klog.export.splits import Plan, Split
 from klog.formats.errors import StorageError, UsageError
 
-JOB: Final = f"{BOOKS}/job.json"
-MANIFEST: Final = f"{BOOKS}/manifest.json"
-_SPLITS: Final = f"{BOOKS}/splits"
+JOB: Final = f"{JOB_STATE_DIRECTORY}/job.json"
+MANIFEST: Final = f"{JOB_STATE_DIRECTORY}/manifest.json"
+_SPLITS: Final = f"{JOB_STATE_DIRECTORY}/splits"
 _VERSION: Final = 1
 
 
@@ -57,7 +65,7 @@ class Progress:
 
 
 def begin(job: ExportJob, make_plan: Callable[[], Plan], *, resume: bool = False) -> Progress:
-    """Open the books of a job: new ones in an empty output, or with `resume` those of a job cut short.
+    """Open the state of a job: new ones in an empty output, or with `resume` those of a job cut short.
 
     The caller holds the output's lock. Raises `UsageError` where the output holds something else, or a job
     with other options, or where segments have changed since it was planned; `StorageError`.
@@ -99,12 +107,12 @@ def _settled(job: ExportJob, plan: Plan) -> Decodings:
     """How this job decodes keys and values: the same in all its tasks, and when it is resumed."""
     if Encoding.RAW == job.key.encoding == job.value.encoding:
         return Decodings()
-    from klog.export.decoders.choose import settle
+    from klog.export.decoders.choose import resolve_decoding
     from klog.export.sampling import sample
 
     return Decodings(
-        settle(job.key, lambda: sample(plan, job.options, "key")),
-        settle(job.value, lambda: sample(plan, job.options, "value")),
+        resolve_decoding(job.key, lambda: sample(plan, job.options, "key")),
+        resolve_decoding(job.value, lambda: sample(plan, job.options, "value")),
     )
 
 
@@ -120,53 +128,53 @@ def finish(progress: Progress, results: Iterable[SplitResult]) -> Progress:
     if progress.complete:
         return finished
     output = open_output(progress.job.output)
-    _remove_strays(output, finished)
+    _remove_unknown_files(output, finished)
     write_whole(output, MANIFEST, _encoded(_manifest_json(finished)))
-    _tidy(output)
+    _remove_intermediate_state(output)
     return finished
 
 
 def load(output: Output) -> JsonObject | None:
     """The manifest of a complete export, None where there is none. Raises `StorageError`."""
-    return _decoded(output, MANIFEST) if MANIFEST in output.names(BOOKS) else None
+    return _decoded(output, MANIFEST) if MANIFEST in output.names(JOB_STATE_DIRECTORY) else None
 
 
 def _resumed(job: ExportJob, output: Output, complete: bool) -> Progress:
-    books = _decoded(output, MANIFEST if complete else JOB)
-    _require_same_options(job, books)
+    state = _decoded(output, MANIFEST if complete else JOB)
+    _require_same_options(job, state)
     output.remove_directory(TEMPORARY)
-    results = books["splits"] if complete else _committed(output)
+    results = state["splits"] if complete else _committed(output)
     done = {result.split.number: result for result in map(result_from_json, results)}
     if complete:
-        books["plan"]["splits"] = [record["split"] for record in books["splits"]]
-        _tidy(output)
-    plan = plan_from_json(books["plan"])
-    job = replace(job, decodings=decodings_from_json(books["decodings"]))
+        state["plan"]["splits"] = [record["split"] for record in state["splits"]]
+        _remove_intermediate_state(output)
+    plan = plan_from_json(state["plan"])
+    job = replace(job, decodings=decodings_from_json(state["decodings"]))
     sizes = output.names()
     whole = {
         number: result
         for number, result in done.items()
         if all(sizes.get(file.name) == file.size_bytes for file in result.all_files)
     }
-    progress = Progress(job, plan, books["fingerprints"], whole, complete and len(whole) == len(done))
+    progress = Progress(job, plan, state["fingerprints"], whole, complete and len(whole) == len(done))
     _require_same_segments(progress)
-    _remove_strays(output, progress)
+    _remove_unknown_files(output, progress)
     return progress
 
 
 def _committed(output: Output) -> list[JsonObject]:
     # There may be many thousands, each a request.
-    return side_by_side(lambda name: _decoded(output, name), sorted(output.names(_SPLITS)), remote=True)
+    return map_concurrently(lambda name: _decoded(output, name), sorted(output.names(_SPLITS)), remote=True)
 
 
-def _require_same_options(job: ExportJob, books: JsonObject) -> None:
-    if books["version"] != _VERSION:
+def _require_same_options(job: ExportJob, state: JsonObject) -> None:
+    if state["version"] != _VERSION:
         raise UsageError(
-            f"was written by another version of klog (books of version {books['version']})",
+            f"was written by another version of klog (state of version {state['version']})",
             file=job.output,
             cure="resume with that one, or export into another directory",
         )
-    before, now = _flat(books["options"]), _flat(options_json(job))
+    before, now = _flat(state["options"]), _flat(options_json(job))
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     if names:
         told = "; ".join(f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names[:3])
@@ -221,28 +229,30 @@ def _manifest_json(progress: Progress) -> JsonObject:
     del manifest["plan"]["splits"]  # each is in its result
     manifest["rows"] = sum(result.rows for result in results)
     manifest["rejected"] = sum(result.rejected for result in results)
-    manifest["misfits"] = sum(result.misfits for result in results)
+    manifest["misfits"] = sum(result.rows_with_error for result in results)
     manifest["sizeBytes"] = sum(result.size_bytes for result in results)
     manifest["splits"] = [to_json(result) for result in results]
     return manifest
 
 
-def strays(output: Output, results: Iterable[SplitResult]) -> list[str]:
+def unknown_files(output: Output, results: Iterable[SplitResult]) -> list[str]:
     """Files of rows that no split has made, by name."""
     known = {file.name for result in results for file in result.all_files}
     names = output.names()
     return [
-        name for name in names if name not in known and is_data(name) and not name.startswith(f"{BOOKS}/")
+        name
+        for name in names
+        if name not in known and is_data(name) and not name.startswith(f"{JOB_STATE_DIRECTORY}/")
     ]
 
 
-def _remove_strays(output: Output, progress: Progress) -> None:
+def _remove_unknown_files(output: Output, progress: Progress) -> None:
     """Remove files of rows that no split has committed: those of a run that was killed just before."""
-    for name in strays(output, progress.done.values()):
+    for name in unknown_files(output, progress.done.values()):
         output.remove(name)
 
 
-def _tidy(output: Output) -> None:
+def _remove_intermediate_state(output: Output) -> None:
     """Remove what the manifest has replaced."""
     output.remove_directory(_SPLITS)
     output.remove(JOB)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from klog.export.isolation import HiddenBatches
+from klog.export.hidden_batches import HiddenBatches
 from klog.export.options import ReadOptions
 from klog.export.splits import AbortedRange
 from klog.formats import transaction_index

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
+from klog.export.concurrency import map_concurrently
 from klog.export.files import is_remote
 from klog.export.open_segment import OpenSegment, SegmentEnd
 from klog.export.replica_files import Found, Replica, SegmentFile
-from klog.export.requests import side_by_side
 from klog.export.splits import LostRange
-from klog.export.swaps import settled
+from klog.export.swap_files import current_segments
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 
@@ -34,7 +34,7 @@ class Extent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ReplicaContents:
     """A replica with the extents of its segments (ascending, apart) and what of it is lost if no other
     replica has it: `end_offset` None for bytes behind the log's end."""
 
@@ -69,13 +69,13 @@ class Survey:
         return max(first, self.replica.log_start_offset or 0)
 
 
-def survey(replica: Replica, found: Found, from_offset: int = 0) -> Survey:
+def contents(replica: Replica, found: Found, from_offset: int = 0) -> ReplicaContents:
     """Look at the segments of a replica. What is passed over or cannot be read is added to `found`.
 
     Segments that end before `from_offset` are not looked at: they are taken to be whole.
     """
     try:
-        segments = settled(replica, found.skipped)
+        segments = current_segments(replica, found.skipped)
     except StorageError as error:
         found.problems.append(error)
         segments = replica.segments
@@ -99,7 +99,7 @@ def survey(replica: Replica, found: Found, from_offset: int = 0) -> Survey:
             lost.append(_lost(replica.partition, segment.log, end, end_offset, following, end.rest_problem))
         if base < end_offset:
             extents.append(Extent(segment, end, base, end_offset, replica.directory))
-    return Survey(replace(replica, segments=segments), tuple(extents), tuple(lost))
+    return ReplicaContents(replace(replica, segments=segments), tuple(extents), tuple(lost))
 
 
 def _end(segment: SegmentFile) -> SegmentEnd | KlogError:
@@ -125,7 +125,7 @@ def _lost(
 
 def each(look: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """`look` at each of the items (segments, or what has one), in their order; remote ones side by side."""
-    return side_by_side(look, items, remote=any(is_remote(_path(item)) for item in items))
+    return map_concurrently(look, items, remote=any(is_remote(_path(item)) for item in items))
 
 
 def _path(item: object) -> str:

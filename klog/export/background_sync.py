@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 _STEP_BYTES: Final = 8 << 20
 
 
-class EarlySyncedFile:
+class BackgroundSyncedFile:
     """Writes into `file`; every 8 MiB a thread has the disk take what is there."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -35,13 +35,13 @@ class EarlySyncedFile:
 
     def sync(self) -> None:
         """Have the disk hold everything. Raises OSError, also the thread's: the kernel tells of it once."""
-        self.settle()
+        self.resolve_decoding()
         if self._error is not None:
             raise self._error
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def settle(self) -> None:
+    def resolve_decoding(self) -> None:
         """Wait for the thread: the file must not be closed under it."""
         if self._thread is not None:
             self._thread.join()

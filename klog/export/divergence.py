@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from klog.export.open_segment import OpenSegment
-from klog.export.survey import Survey
+from klog.export.replica_contents import ReplicaContents
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import INT64_MAX
@@ -59,7 +59,7 @@ class _Agreement(Enum):
     UNKNOWN = "unknown"
 
 
-def first_difference(chosen: Survey, other: Survey, end_offset: int) -> int:
+def first_difference(chosen: ReplicaContents, other: ReplicaContents, end_offset: int) -> int:
     """The first offset before `end_offset` at which two replicas hold different records; `end_offset` where
     they agree.
 
@@ -81,7 +81,7 @@ def first_difference(chosen: Survey, other: Survey, end_offset: int) -> int:
     return min(low, end_offset)
 
 
-def _compare(chosen: Survey, other: Survey, offset: int) -> tuple[_Agreement, int, int]:
+def _compare(chosen: ReplicaContents, other: ReplicaContents, offset: int) -> tuple[_Agreement, int, int]:
     """Whether the batches at an offset agree; with the first and last offset of the chosen one's."""
     ours, theirs = _batch_at(chosen, offset), _batch_at(other, offset)
     if ours is None or theirs is None:
@@ -94,12 +94,12 @@ def _compare(chosen: Survey, other: Survey, offset: int) -> tuple[_Agreement, in
     return _Agreement.OTHER, min(ours.base_offset, theirs.base_offset), ours.last_offset
 
 
-def _batch_at(survey: Survey, offset: int) -> _Batch | None:
+def _batch_at(contents: ReplicaContents, offset: int) -> _Batch | None:
     """The batch that holds an offset, None where there is none."""
-    row = bisect_right(survey.extents, offset, key=lambda extent: extent.first_offset) - 1
-    if row < 0 or offset >= survey.extents[row].end_offset:
+    row = bisect_right(contents.extents, offset, key=lambda extent: extent.first_offset) - 1
+    if row < 0 or offset >= contents.extents[row].end_offset:
         return None
-    extent = survey.extents[row]
+    extent = contents.extents[row]
     try:
         with OpenSegment(extent.segment) as opened:
             table = opened.batch_at(offset, extent.end.end_bytes)

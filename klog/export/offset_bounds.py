@@ -10,11 +10,11 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
+from klog.export.concurrency import MAX_CONCURRENT_REQUESTS
 from klog.export.files import is_remote
 from klog.export.open_segment import OpenSegment
 from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
-from klog.export.requests import REQUESTS_AT_ONCE
-from klog.export.survey import Extent, each
+from klog.export.replica_contents import Extent, each
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import TopicPartition
@@ -64,7 +64,7 @@ def resolve(
     return start, max(start, min(end, log_end_offset))
 
 
-def first_offset_asked_for(edge: Edge, partition: TopicPartition) -> int:
+def lowest_requested_offset(edge: Edge, partition: TopicPartition) -> int:
     """An offset below which nothing is wanted, whatever the log holds."""
     if _timestamp(edge, partition) is not None:
         return 0
@@ -92,7 +92,7 @@ def offset_at(
             return error.at(extent.segment.log)
 
     remote = any(is_remote(extent.segment.log) for extent in extents)
-    step = REQUESTS_AT_ONCE if remote else 1
+    step = MAX_CONCURRENT_REQUESTS if remote else 1
     for row in range(0, len(extents), step):
         for found in each(look, extents[row : row + step]):
             if isinstance(found, KlogError):
@@ -110,10 +110,10 @@ def _offset_in(extent: Extent, timestamp_ms: int, is_last: bool, limit_bytes: in
         if not is_last and opened.search.ends_before_time(timestamp_ms, least_ms):
             return None
         start = opened.search.before_time(timestamp_ms)
-        return _first_as_young(opened, extent, start, timestamp_ms, limit_bytes)
+        return _first_not_older(opened, extent, start, timestamp_ms, limit_bytes)
 
 
-def _first_as_young(
+def _first_not_older(
     opened: OpenSegment, extent: Extent, start: BatchPosition, timestamp_ms: int, limit_bytes: int
 ) -> int | None:
     for _, table in walk(opened.file, start.position_bytes, extent.end.end_bytes, opened.segment.base_offset):

@@ -1,7 +1,7 @@
 """The work of an export: one split read, decoded and written, by whichever process, in any order.
 
 `export_split` is what a process of `klog export` and a task of Spark both run. Its files appear complete,
-and last of all the split's record in the job's books (`klog.export.manifest`): that is the split's commit. A
+and last of all the split's record in the job's state (`klog.export.job_state`): that is the split's commit. A
 split that was not committed is exported again, under the same names, to the same bytes.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from klog.export.deserialise import ERROR_COLUMN
+from klog.export.job_state import commit_split
 from klog.export.jobs import ExportJob, SplitResult
-from klog.export.manifest import commit_split
 from klog.export.outputs import Output, open_output
 from klog.export.splits import LostRange, Split
 from klog.export.table_files import RejectFile, TableFiles
@@ -22,7 +22,7 @@ from klog.export.tables import table_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ExportJob", "SplitResult", "export_split", "frugal_allocator"]
+__all__ = ["ExportJob", "SplitResult", "export_split", "system_allocator"]
 
 
 def export_split(
@@ -34,7 +34,7 @@ def export_split(
     the result, or raised with `fail_on_data_loss`. Raises `StorageError` where the output cannot be written.
     """
     output = open_output(job.output)
-    with frugal_allocator():
+    with system_allocator():
         result = _written(split, job, output, on_progress)
     commit_split(output, result)
     return result
@@ -44,34 +44,36 @@ def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable
     from klog.export.reader import read_split
 
     lost: list[LostRange] = []
-    mended: list[LostRange] = []
-    misfits = 0
+    repaired: list[LostRange] = []
+    rows_with_error = 0
     table = table_of(split, job)
     tables = TableFiles(output, split, table, job.format, job.compression)
     with tables, RejectFile(output, split) as rejects:
         rows = read_split(
-            split, job.options, columns=table.read_columns, on_lost=lost.append, on_mended=mended.append
+            split, job.options, columns=table.read_columns, on_lost=lost.append, on_repaired=repaired.append
         )
         for batch in rows:
             good, bad = table.decode.apply(batch)
             if good.num_rows:
                 tables.write(good)
-                misfits += _misfits(good)
+                rows_with_error += _rows_with_error(good)
             if bad is not None and bad.num_rows:
                 rejects.write(bad)
-        result = SplitResult(split, tables.commit(), rejects.commit(), tuple(lost), misfits, tuple(mended))
+        result = SplitResult(
+            split, tables.commit(), rejects.commit(), tuple(lost), rows_with_error, tuple(repaired)
+        )
     on_progress(split.length_bytes)
     return result
 
 
-def _misfits(rows: pa.RecordBatch) -> int:
+def _rows_with_error(rows: pa.RecordBatch) -> int:
     """Rows that say that they do not fit their schema."""
     at = rows.schema.get_field_index(ERROR_COLUMN)
     return 0 if at < 0 else rows.num_rows - int(rows.column(at).null_count)
 
 
 @contextlib.contextmanager
-def frugal_allocator() -> Iterator[None]:
+def system_allocator() -> Iterator[None]:
     """Arrow on the system's allocator, which gives memory back where Arrow's own keeps it."""
     import pyarrow as pa
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
-REQUESTS_AT_ONCE: Final = 16
+MAX_CONCURRENT_REQUESTS: Final = 16
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
-def side_by_side(
-    look: Callable[[_Item], _Result], items: Sequence[_Item], *, remote: bool, at_once: int = REQUESTS_AT_ONCE
+def map_concurrently(
+    look: Callable[[_Item], _Result],
+    items: Sequence[_Item],
+    *,
+    remote: bool,
+    at_once: int = MAX_CONCURRENT_REQUESTS,
 ) -> list[_Result]:
     """`look` at each of the items, results in their order; one after the other unless they are `remote`."""
     if not remote or len(items) < 2:

@@ -1,4 +1,4 @@
-"""`klog.export.spares`: what is damaged in one replica is read from another that agrees."""
+"""`klog.export.fallbacks`: what is damaged in one replica is read from another that agrees."""
 
 from __future__ import annotations
 
@@ -73,11 +73,13 @@ def test_an_export_tells_which_disk_is_damaged_and_a_resumed_one_too(
     for resume in (False, True):
         report = export([brokers[0].parent, brokers[1].parent], out, resume=resume)
         assert [(one.file, one.first_offset, one.end_offset) for one in report.lost] == [(str(bad), 25, 30)]
-        assert [(one.file, one.first_offset, one.end_offset) for one in report.mended] == [(str(bad), 25, 35)]
+        assert [(one.file, one.first_offset, one.end_offset) for one in report.repaired] == [
+            (str(bad), 25, 35)
+        ]
     shutil.rmtree(out)
     flip(brokers[1], 25, 0)  # and back
     report = export([brokers[0].parent, brokers[1].parent], out, verify=True)
-    assert (report.rows, report.clean, len(report.mended)) == (60, True, 1)
+    assert (report.rows, report.clean, len(report.repaired)) == (60, True, 1)
 
 
 def test_without_damage_nothing_is_read_of_the_others(tmp_path: Path, brokers: tuple[Path, Path]) -> None:
@@ -140,7 +142,7 @@ def test_aborted_records_stay_hidden_in_a_spare(tmp_path: Path) -> None:
 
 def test_spares_are_kept_in_a_jobs_books(tmp_path: Path, brokers: tuple[Path, Path]) -> None:
     splits = plan(ReadOptions((str(tmp_path),))).splits
-    assert all(split.spares for split in splits)
+    assert all(split.fallbacks for split in splits)
     assert tuple(split_from_json(to_json(split)) for split in splits) == splits
 
 

@@ -12,7 +12,7 @@ from klog.export.replica_files import Replica, SegmentFile
 from klog.formats.errors import StorageError
 
 
-def settled(replica: Replica, skipped: list[tuple[str, str]]) -> tuple[SegmentFile, ...]:
+def current_segments(replica: Replica, skipped: list[tuple[str, str]]) -> tuple[SegmentFile, ...]:
     """The segments that count, by base offset; what does not is added to `skipped` with the reason.
 
     Raises `StorageError` where a `.swap` cannot be read: then it is unknown what it replaces.

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from typing import BinaryIO, Final
 
 from klog.export.files import base_name
-from klog.export.losses import Losses
+from klog.export.lost_ranges import LostRangeReporter
 from klog.export.splits import Split
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
@@ -29,7 +29,7 @@ from klog.storage.select import compact
 _OFFSET_BYTES: Final = 8
 
 
-class SoundBatches:
+class ValidBatches:
     """One pass over the batches of `split`; `table` holds those of the chunk at hand.
 
     The base offset of a compressed set of magic 0 or 1 is in its header not known: the lowest that it can be
@@ -37,7 +37,7 @@ class SoundBatches:
     """
 
     def __init__(
-        self, split: Split, file: BinaryIO, table: BatchTable, losses: Losses, max_batch_bytes: int
+        self, split: Split, file: BinaryIO, table: BatchTable, losses: LostRangeReporter, max_batch_bytes: int
     ) -> None:
         self._split = split
         self._file = file

@@ -1,4 +1,4 @@
-"""A job's books: they say what was done, and let a job go on only where it is the same job."""
+"""A job's state: they say what was done, and let a job go on only where it is the same job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from klog.export import manifest
+from klog.export import job_state
 from klog.export.layout import PartitionBy
 from klog.export.options import Edge, Isolation
 from klog.export.outputs import open_output
@@ -30,18 +30,18 @@ def log(tmp_path) -> Path:
 
 
 def begun(source: Path, output: Path) -> None:
-    """The books of a job that has done its first split."""
-    from klog.export.engine import export_split
+    """The state of a job that has done its first split."""
+    from klog.export.split_export import export_split
 
     job = job_of(source, output)
-    progress = manifest.begin(job, lambda: plan(job.options))
+    progress = job_state.begin(job, lambda: plan(job.options))
     export_split(progress.pending[0], job)
 
 
 def test_the_manifest_tells_every_split_with_its_offsets_rows_bytes_and_checksums(tmp_path) -> None:
     export(LOG, tmp_path / "out")
-    books = json.loads((tmp_path / "out/_klog/manifest.json").read_text())
-    files = [file for split in books["splits"] for file in split["files"]]
+    state = json.loads((tmp_path / "out/_klog/manifest.json").read_text())
+    files = [file for split in state["splits"] for file in split["files"]]
     assert [path.relative_to(tmp_path / "out").as_posix() for path in data_files(tmp_path / "out")] == sorted(
         file["name"] for file in files
     )
@@ -49,9 +49,9 @@ def test_the_manifest_tells_every_split_with_its_offsets_rows_bytes_and_checksum
         assert file["sizeBytes"] == (tmp_path / "out" / file["name"]).stat().st_size
         assert file["rows"] == file["lastOffset"] - file["firstOffset"] + 1
         assert len(file["checksum"]) == 32
-    assert books["rows"] == sum(file["rows"] for file in files) == 420
-    assert books["options"]["options"]["paths"] == [str(LOG)]
-    assert [partition["topic"] for partition in books["plan"]["partitions"]] == ["t-gzip"]
+    assert state["rows"] == sum(file["rows"] for file in files) == 420
+    assert state["options"]["options"]["paths"] == [str(LOG)]
+    assert [partition["topic"] for partition in state["plan"]["partitions"]] == ["t-gzip"]
 
 
 def test_only_the_manifest_is_left_of_the_books(tmp_path) -> None:
