@@ -7,7 +7,6 @@ registers; it serves once it is registered, and its controller, maybe its own, t
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 import ssl
 import time
@@ -394,7 +393,6 @@ class Broker:
 
     def _hosted(self) -> Iterable[HostedDirectory]:
         online = set(self.logs.online)
-        logs = self.logs.logs()
         for path in self._directories:
-            held = [HostedLog(log) for log in logs if os.path.dirname(log.directory) == path]
+            held = [HostedLog(*each) for each in self.logs.in_directory(path)]
             yield HostedDirectory(path, path in online, held if path in online else ())

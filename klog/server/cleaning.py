@@ -43,13 +43,13 @@ def open_cleaner(
     def disk_failed(directory: str, error: Exception) -> None:
         found = error if isinstance(error, OSError | KlogError) else StorageError(str(error), file=directory)
         # Who deletes a log waits for its cleaning to end, with locks held that the failure's listeners want.
-        logs.fails_soon(directory, found)
+        logs.background.fails_soon(directory, found)
 
     def set_aside(partition: TopicPartition, error: Exception) -> None:
         logger.error("%s is not cleaned any more, until the broker starts anew: %s", partition, error)
 
     return LogCleaner(
-        lambda: [OpenLog(log, logs, clock_ms) for log in logs.logs()],
+        lambda: [OpenLog(log, logs.background, clock_ms) for log in logs.logs()],
         directories,
         cleaner_config(config),
         clock_ms=clock_ms,

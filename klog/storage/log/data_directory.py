@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import threading
 from collections.abc import Mapping
 
 from klog.formats import clean_shutdown, meta_properties
@@ -34,6 +35,7 @@ class DataDirectory:
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         self.was_clean = False
+        self.checkpoint_lock = threading.Lock()  # held by whoever writes offset checkpoints
         self._lock_descriptor = -1
 
     def __repr__(self) -> str:

@@ -63,7 +63,7 @@ def partition_directories(path: str) -> list[DirectoryName]:
     return [name for name in names if name.partition.topic != METADATA_TOPIC]
 
 
-def demand_distinct(found: Mapping[str, Sequence[DirectoryName]]) -> None:
+def require_distinct(found: Mapping[str, Sequence[DirectoryName]]) -> None:
     """Raises `UnknownDirectoryError` where two of the partition directories (by log directory) are one's."""
     first: dict[tuple[TopicPartition, DirectoryState | None], str] = {}
     for path, names in found.items():

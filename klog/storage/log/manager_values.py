@@ -66,12 +66,3 @@ class Listener(Protocol):
 
     def all_directories_failed(self) -> None:
         """No log directory is left: the broker is to stop."""
-
-
-class Placement(NamedTuple):
-    """One log, as DescribeLogDirs shows it; `is_future` where it is moving into its directory."""
-
-    partition: TopicPartition
-    size_bytes: int
-    log_end_offset: int
-    is_future: bool

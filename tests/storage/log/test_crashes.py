@@ -114,7 +114,7 @@ def story(managed: Managed, flushed: dict[str, int]) -> None:
     managed.pass_ms(60_000)
     append(log, batch(), epoch=5)
     flushed["end"] = 12
-    manager.truncate(log.partition, 12)
+    assert manager.truncate_to({log.partition: 12}) == {}
     append(log, batch(3), epoch=6)
     managed.stop()
 

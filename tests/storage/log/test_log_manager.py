@@ -12,6 +12,7 @@ import pytest
 
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, TopicPartition
+from klog.storage.log.checkpoints import ALL_CHECKPOINTS
 from klog.storage.log.data_directory import DataDirectory, DirectoryLockedError
 from klog.storage.log.directory_loading import UnknownDirectoryError
 from klog.storage.log.disk_guard import LogClosedError
@@ -136,9 +137,9 @@ def test_a_cut_is_in_the_checkpoints_at_once(tmp_path: Path) -> None:
     manager = Managed(tmp_path / "a").start()
     fill(new(manager), 5)
     manager.get(where(0)).flush()
-    manager.truncate(where(0), 2)
+    assert manager.truncate_to({where(0): 2}) == {}
     assert checkpoint(tmp_path / "a", FileKind.RECOVERY_POINT_CHECKPOINT) == {where(0): 2}
-    manager.restart(where(0), 1)
+    assert manager.restart_at({where(0): 1}) == {}
     assert checkpoint(tmp_path / "a", FileKind.RECOVERY_POINT_CHECKPOINT) == {where(0): 1}
 
 
@@ -161,19 +162,82 @@ def test_a_deleted_log_is_renamed_at_once_and_removed_later(tmp_path: Path) -> N
     assert managed.heard.failed == []
 
 
-def test_many_logs_are_deleted_with_one_writing_of_the_checkpoints(tmp_path: Path, monkeypatch) -> None:
-    manager = Managed(tmp_path / "a").start()
-    for number in range(5):
+@pytest.fixture
+def manager(tmp_path: Path) -> LogManager:
+    """Ten flushed logs of three records in two directories."""
+    manager = Managed(tmp_path / "a", tmp_path / "b").start()
+    for number in range(10):
         fill(new(manager, number), 3)
         manager.get(where(number)).flush()
-    written: list[FileKind] = []
+    return manager
+
+
+@pytest.fixture
+def written(manager: LogManager, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, FileKind]]:
+    """The checkpoints that are written, each with its directory."""
+    written: list[tuple[str, FileKind]] = []
     write = DataDirectory.write_offsets
-    monkeypatch.setattr(
-        DataDirectory, "write_offsets", lambda self, kind, at: (written.append(kind), write(self, kind, at))
+
+    def counted(self: DataDirectory, kind: FileKind, offsets: dict[TopicPartition, int]) -> None:
+        written.append((self.path, kind))
+        write(self, kind, offsets)
+
+    monkeypatch.setattr(DataDirectory, "write_offsets", counted)
+    return written
+
+
+def recovery_points(tmp_path: Path) -> dict[TopicPartition, int]:
+    return {
+        partition: offset
+        for name in "ab"
+        for partition, offset in checkpoint(tmp_path / name, FileKind.RECOVERY_POINT_CHECKPOINT).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        (lambda manager, logs: manager.delete([where(99), *logs]), {}),
+        (lambda manager, logs: manager.set_aside_strays(logs), {}),
+        (
+            lambda manager, logs: manager.truncate_to(dict.fromkeys(logs, 2)),
+            dict.fromkeys(map(where, range(8)), 2),
+        ),
+        (
+            lambda manager, logs: manager.restart_at(dict.fromkeys(logs, 1)),
+            dict.fromkeys(map(where, range(8)), 1),
+        ),
+    ],
+    ids=["delete", "stray", "truncate", "restart"],
+)
+def test_many_logs_are_changed_with_one_writing_of_each_directory_s_checkpoints(
+    tmp_path: Path, manager: LogManager, written: list[tuple[str, FileKind]], change, left
+) -> None:
+    assert change(manager, [where(number) for number in range(8)]) == {}
+    assert sorted(written) == sorted(
+        (str(tmp_path / name), kind) for name in "ab" for kind in ALL_CHECKPOINTS
     )
-    assert manager.delete([where(9), *map(where, range(4))]) == {}
-    assert len(written) == len(set(written)) > 0
-    assert checkpoint(tmp_path / "a", FileKind.RECOVERY_POINT_CHECKPOINT) == {where(4): 3}
+    assert recovery_points(tmp_path) == {**left, where(8): 3, where(9): 3}
+
+
+def test_a_truncation_that_drops_nothing_writes_no_checkpoints(
+    manager: LogManager, written: list[tuple[str, FileKind]]
+) -> None:
+    assert manager.truncate_to({where(0): 3, where(1): 7}) == {}
+    assert written == []
+
+
+def test_a_log_that_cannot_be_truncated_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    manager = Managed(tmp_path / "a").start()
+    fill(new(manager, 0), 3)
+    fill(new(manager, 1), 3)
+    manager.get(where(0)).release()
+    failed = manager.truncate_to({where(0): 1, where(1): 1, where(2): 1})
+    assert {partition: type(error) for partition, error in failed.items()} == {
+        where(0): LogClosedError,
+        where(2): StorageError,
+    }
+    assert manager.get(where(1)).log_end_offset == 1
 
 
 def test_a_log_that_cannot_be_deleted_does_not_hold_up_the_others(tmp_path: Path, monkeypatch) -> None:
@@ -205,7 +269,7 @@ def test_a_stray_replica_is_kept_aside(tmp_path: Path) -> None:
     first = Managed(tmp_path / "a")
     manager = first.start()
     new(manager)
-    manager.set_aside_stray(where(0))
+    assert manager.set_aside_strays([where(0)]) == {}
     first.pass_ms(10**6)
     first.stop()
     assert Managed(tmp_path / "a").start().logs() == []
@@ -219,7 +283,8 @@ def test_a_future_replica_is_loaded_but_does_not_serve(tmp_path: Path) -> None:
     os.rename(tmp_path / "a" / "t-0", tmp_path / "a" / f"t-0.{'ab' * 16}-future")
     manager = Managed(tmp_path / "a").start()
     assert manager.get(where(0)) is None
-    assert [(p.is_future, p.log_end_offset) for p in manager.placements(str(tmp_path / "a"))] == [(True, 2)]
+    held = manager.in_directory(str(tmp_path / "a"))
+    assert [(is_future, log.log_end_offset) for log, is_future in held] == [(True, 2)]
 
 
 def test_a_replica_that_was_moving_is_deleted_with_what_has_moved(tmp_path: Path) -> None:
