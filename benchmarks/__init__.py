@@ -1,1 +1,1 @@
-"""klog beside a named peer, on the same generated file, in the same run: `python -m benchmarks.run`."""
+"""Compares klog with other programs on the same files in the same run: `python -m benchmarks.run`."""

@@ -1,7 +1,7 @@
-"""klog's broker beside Kafka's: both run, warmed, and are put under the same load in turns.
+"""Compares klog's broker with Kafka's: both run, are warmed up, and get the same load in turns.
 
-CPU seconds are those of the broker's process and its workers, not of the client; they say more than wall time
-on a machine where the client shares the cores.
+CPU seconds are those of the broker's process and its worker processes, without the client. If broker and
+client share few cores, CPU seconds are more reliable than wall time.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Figures = dict[str, float]
 def _in_turns(
     brokers: Sequence[RunningBroker], rounds: int, run: Callable[[RunningBroker, int], Figures]
 ) -> list[Figures]:
-    """A B A B ...: the median of each figure, and as `least ...` the smallest, a broker each.
+    """Runs a load on the brokers in turns (A B A B); per broker the median of each figure.
 
-    Round 0 warms up and does not count.
+    The smallest value of each figure is there too, as `least NAME`. Round 0 warms up and does not count.
     """
     taken: list[list[Figures]] = [[] for _ in brokers]
     for number in range(rounds + 1):
@@ -58,7 +58,10 @@ def _in_turns(
 
 
 def start(scratch: Path, rounds: int) -> str:
-    """From the start of the process to the first ApiVersions answer, on a directory that has been used."""
+    """Time from the start of the process to the first ApiVersions answer; memory and CPU when idle.
+
+    The log directory exists already, because round 0 created it.
+    """
     times: dict[str, list[float]] = {"klog": [], "Kafka": []}
     cpu: dict[str, list[float]] = {"klog": [], "Kafka": []}
     memory: dict[str, list[float]] = {"klog": [], "Kafka": []}
@@ -95,7 +98,7 @@ def start(scratch: Path, rounds: int) -> str:
 
 
 def throughput(scratch: Path, rounds: int, produced_bytes: int) -> str:
-    """Produced by ProducerPerformance, then read by a consumer with its partition assigned."""
+    """ProducerPerformance writes records, then a consumer with its partition assigned reads them."""
     lines = [f"producing, then consuming {mib(produced_bytes)} a time (medians of {rounds})"]
     with both(scratch) as brokers:
         for broker in brokers:
@@ -122,7 +125,7 @@ def throughput(scratch: Path, rounds: int, produced_bytes: int) -> str:
             lines.append(f"  records of {record_bytes} bytes, batch.size {batch_bytes // 1024} KiB")
             lines += _compared(ours, peer)
             lines.append(
-                f"    no broker, only receiving and writing as many bytes: {floor_s:.2f} CPU s/GiB, "
+                f"    no broker, only receiving and writing the same bytes: {floor_s:.2f} CPU s/GiB, "
                 f"{floor_s / peer['produce']:.2f} of Kafka's"
             )
     return "\n".join(lines)
@@ -135,7 +138,7 @@ def _produce_and_consume(
     rate = produce(broker.bootstrap, topic, records, record_bytes, batch_bytes)
     produce_s = broker.cpu_s() - before_s
     figures = {"produce": produce_s / (records * record_bytes) * GIB, "records": rate}
-    # The topic grows by one round each time, so later rounds read it fewer times; the client, too, warms up.
+    # The topic grows with each round, so later rounds read it fewer times. The first pass warms up.
     passes = max(2, READ_BYTES // ((number + 1) * records * record_bytes))
     before_s = broker.cpu_s()
     read_bytes, best = consume(broker.bootstrap, topic, passes)
@@ -168,7 +171,7 @@ def _compared(ours: Figures, peer: Figures) -> list[str]:
 
 
 def latency(scratch: Path, rounds: int) -> str:
-    """What the Java producer sees at 10,000 records/s, its warm-up left out."""
+    """The latency of the Java producer at 10,000 records/s, without its warm-up."""
     lines = [f"latency of the Java producer at 10,000 records/s (medians of {rounds})"]
     with both(scratch) as brokers:
         for record_bytes in (100, 1000):
@@ -183,8 +186,8 @@ def latency(scratch: Path, rounds: int) -> str:
     return "\n".join(lines)
 
 
-def connections(scratch: Path, rounds: int) -> str:  # noqa: ARG001 (one round says it)
-    """What 1,000 connections cost that have asked once and then say nothing."""
+def connections(scratch: Path, rounds: int) -> str:  # noqa: ARG001 (one round is enough)
+    """Memory and CPU of 1,000 connections that send one request and are then idle."""
     lines = [f"{IDLE_CONNECTIONS} idle connections"]
     with both(scratch) as brokers:
         for broker in brokers:
@@ -210,7 +213,7 @@ def _cpu_over(broker: RunningBroker, seconds: float) -> float:
 
 
 def small(scratch: Path, rounds: int) -> str:
-    """Small requests: how many a second, and how long one takes, alone and beside other work."""
+    """Small requests per second, and the latency of one, alone and beside other work."""
     lines = [f"small produce requests (medians of {rounds})"]
     with both(scratch, {"log.cleaner.backoff.ms": 100}) as brokers:
         for broker in brokers:
@@ -262,7 +265,7 @@ def _small_beside(broker: RunningBroker, _: int, *, beside: str) -> Figures:
 
 
 def _spread_over(broker: RunningBroker, _: int, *, count: int) -> Figures:
-    # The first request to a partition opens its files, which is not what is asked here.
+    # The first request to a partition opens its files, which is not measured here.
     run_load("spread", broker.port, f"spread{count}", count, 0)
     before_s = broker.cpu_s()
     found = run_load("spread", broker.port, f"spread{count}", count, SMALL_S)
@@ -280,7 +283,7 @@ def _size_of(directory: Path) -> int:
 
 
 def partitions(scratch: Path, rounds: int) -> str:
-    """The cost of a request as the broker, and a consumer's fetch session, have more partitions."""
+    """CPU of a request by the number of partitions, of the broker and of a consumer's fetch session."""
     counts = (1, 10, 100, 1000)
     cost: dict[tuple[str, str], list[float]] = {}
     with both(scratch) as brokers:
@@ -295,7 +298,7 @@ def partitions(scratch: Path, rounds: int) -> str:
     lines = [f"CPU us a request by the number of partitions (medians of {rounds})"]
     titles = {
         "produce": "small Produce requests to each partition in turn",
-        "fetch": "Fetch in a session of so many partitions without news",
+        "fetch": "Fetch in a session of so many partitions without new records",
     }
     for kind, title in titles.items():
         lines.append(f"  {title}")
@@ -303,7 +306,7 @@ def partitions(scratch: Path, rounds: int) -> str:
             values = zip(counts, cost[kind, name], strict=True)
             lines.append(f"    {name}: " + ", ".join(f"{count:,}: {value:.0f}" for count, value in values))
     growth = cost["produce", "klog"][-1] / cost["produce", "klog"][0]
-    lines.append(f"  Produce of klog at 1,000 beside 1: {growth:.2f} {judge(growth, 1.25)}")
+    lines.append(f"  Produce of klog at 1,000 compared with 1: {growth:.2f} {judge(growth, 1.25)}")
     ratio = cost["fetch", "klog"][-1] / cost["fetch", "Kafka"][-1]
-    lines.append(f"  Fetch at 1,000 beside Kafka's: {ratio:.2f} {judge(ratio, 1)}")
+    lines.append(f"  Fetch at 1,000 compared with Kafka: {ratio:.2f} {judge(ratio, 1)}")
     return "\n".join(lines)

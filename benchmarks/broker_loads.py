@@ -1,7 +1,7 @@
-"""Load on a broker: Kafka's own Java clients as processes, and raw sockets where a request is what counts.
+"""Puts load on a broker, with Kafka's own Java clients or with requests over plain sockets.
 
-Small requests are Produce requests of one record of 100 bytes, one in flight on a connection. The loads on
-raw sockets run as `python -m benchmarks.broker_loads KIND PORT ...` and print one line of JSON.
+Small requests are Produce requests with one record of 100 bytes; a connection has one in flight. The loads
+over plain sockets run as `python -m benchmarks.broker_loads KIND PORT ...` and print one line of JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PACE_S = 0.001
 
 
 def produce(bootstrap: str, topic: str, records: int, record_bytes: int, batch_bytes: int) -> float:
-    """ProducerPerformance with acks=1, as fast as it goes: records/s."""
+    """Records/s of ProducerPerformance with acks=1, without a limit on its rate."""
     args = ["--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes)]
     args += ["--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap}", "acks=1"]
     done = KAFKA.java("org.apache.kafka.tools.ProducerPerformance", *args, f"batch.size={batch_bytes}")
@@ -40,7 +40,10 @@ def produce(bootstrap: str, topic: str, records: int, record_bytes: int, batch_b
 def produce_paced(
     bootstrap: str, topic: str, record_bytes: int, per_s: int, seconds: int
 ) -> tuple[float, float]:
-    """The Java producer at a steady rate: (p50, p99) of the latency in ms, after as long a warm-up."""
+    """(p50, p99) of the latency in ms of the Java producer at a steady rate.
+
+    A warm-up of the same length precedes it and does not count.
+    """
     records = str(per_s * seconds)
     done = KAFKA.java("PacedProducer", bootstrap, topic, str(record_bytes), str(per_s), records, records)
     if done.returncode != 0:
@@ -50,7 +53,7 @@ def produce_paced(
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str | int) -> None:
-    """By kafka-topics."""
+    """Creates a topic with kafka-topics."""
     args = ["--bootstrap-server", bootstrap, "--create", "--topic", topic, "--partitions", str(partitions)]
     for key, value in config.items():
         args += ["--config", f"{key.replace('_', '.')}={value}"]
@@ -60,7 +63,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str 
 
 
 def consume(bootstrap: str, topic: str, times: int) -> tuple[int, float]:
-    """(bytes of all values, bytes/s at best) of a consumer that reads the topic `times` times."""
+    """(bytes of all values, bytes/s of the fastest pass) of a consumer that reads the topic `times` times."""
     done = KAFKA.java("AssignedConsumer", bootstrap, *([topic] * times))
     passes = [tuple(map(int, line.split())) for line in done.stdout.decode().splitlines()]
     if done.returncode != 0 or len(passes) != times:
@@ -69,19 +72,19 @@ def consume(bootstrap: str, topic: str, times: int) -> tuple[int, float]:
 
 
 class Load:
-    """A load on raw sockets, in a process of its own."""
+    """A load over plain sockets, in its own process."""
 
     def __init__(self, kind: str, port: int, *args: object) -> None:
         command = [sys.executable, "-m", "benchmarks.broker_loads", kind, str(port), *map(str, args)]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
 
     def wait_until_ready(self) -> None:
-        """Until it says so: a load that is not measured itself prints an empty line first."""
+        """Waits until the load is ready: `idle` then prints an empty line."""
         assert self._process.stdout is not None
         self._process.stdout.readline()
 
     def result(self) -> dict[str, float]:
-        """What it found; waits for its end."""
+        """Waits for the end of the load and returns its figures."""
         said, _ = self._process.communicate()
         if self._process.returncode != 0:
             raise BenchmarkError(f"a load ended with status {self._process.returncode}")
@@ -93,7 +96,7 @@ def run_load(kind: str, port: int, *args: object) -> dict[str, float]:
     return Load(kind, port, *args).result()
 
 
-# What runs in the load's process.
+# The functions below run in the load's process.
 
 
 def _connect(port: int) -> socket.socket:
@@ -111,7 +114,7 @@ def _produce_frame(topic: str, batch: bytes | bytearray, partition: int = 0) -> 
 
 
 def _batch(records: int, value: bytes, keys: int) -> bytearray:
-    # Only here: who measures must stay small, and these are the load's processes.
+    # Imported only in the load's process: the process that measures must stay small.
     from klog.formats.batch_builder import RecordData, build_batch  # noqa: PLC0415
 
     now_ms = time.time_ns() // 1_000_000
@@ -135,7 +138,7 @@ def _exchange(sock: socket.socket, frame: bytes) -> bytes:
 
 
 def _first(sock: socket.socket, frame: bytes, topic: str) -> None:
-    """The first request: until the new topic has its leader, and never with an error after that."""
+    """Sends the first request until the new topic has a leader. Raises ValueError if it never has one."""
     until_s = time.monotonic() + 20
     # size, correlation id, topics, name, partitions, partition; then the error code.
     while error := struct.unpack_from(">h", _exchange(sock, frame), 4 + 4 + 4 + 2 + len(topic) + 4 + 4)[0]:
@@ -145,7 +148,7 @@ def _first(sock: socket.socket, frame: bytes, topic: str) -> None:
 
 
 def _small(port: int, topic: str, seconds: float) -> dict[str, float]:
-    """Requests on several connections at once: how many a second."""
+    """Requests per second on several connections at once."""
     socks = [_connect(port) for _ in range(SMALL_CONNECTIONS)]
     frame = _produce_frame(topic, _batch(1, bytes(100), 1))
     _first(socks[0], frame, topic)
@@ -177,7 +180,7 @@ def _latency(port: int, topic: str, seconds: float) -> dict[str, float]:
 
 
 def _stream(port: int, topic: str, seconds: float, keys: int = 1 << 20) -> dict[str, float]:
-    """Produce requests of about 1 MB, one in flight, 50 a second at most: both sides bear the same."""
+    """Produce requests of about 1 MB, one in flight. At most 50 a second: both brokers get the same."""
     sock = _connect(port)
     frame = _produce_frame(topic, _batch(900, bytes(1000), keys))
     _first(sock, frame, topic)
@@ -190,7 +193,7 @@ def _stream(port: int, topic: str, seconds: float, keys: int = 1 << 20) -> dict[
 
 
 def _spread(port: int, topic: str, partitions: int, seconds: float) -> dict[str, float]:
-    """Small requests on one connection, to each of `partitions` partitions in turn."""
+    """Small requests on one connection, to each partition in turn."""
     sock = _connect(port)
     batch = _batch(1, bytes(100), 1)
     frames = [_produce_frame(topic, batch, number) for number in range(partitions)]
@@ -204,10 +207,10 @@ def _spread(port: int, topic: str, partitions: int, seconds: float) -> dict[str,
 
 
 def _fetch(port: int, topic: str, partitions: int, seconds: float) -> dict[str, float]:
-    """A consumer at the end of so many partitions: one fetch session (KIP-227), asked for news again and
-    again.
+    """A consumer that has read all records of its partitions and fetches again and again in one session
+    (KIP-227).
     """
-    # Only here: who measures must stay small, and these are the load's processes.
+    # Imported only in the load's process: the process that measures must stay small.
     from klog.protocol.fetch_request import (  # noqa: PLC0415
         FetchPartition,
         FetchRequest,
@@ -235,7 +238,7 @@ def _fetch(port: int, topic: str, partitions: int, seconds: float) -> dict[str, 
 
 
 def _idle(port: int, _: str, connections: int, seconds: int) -> dict[str, float]:
-    """Connections that ask for ApiVersions once and are then left alone."""
+    """Connections that send ApiVersions once and are then idle."""
     socks = [_connect(port) for _ in range(connections)]
     for sock in socks:
         _exchange(sock, struct.pack(">ihhih", 10, 18, 0, 1, -1))
@@ -245,7 +248,7 @@ def _idle(port: int, _: str, connections: int, seconds: int) -> dict[str, float]
 
 
 def _sink(port: int, path: str, read_bytes: int) -> dict[str, float]:
-    """No broker at all: what one connection brings is received and written to a file, and that is all."""
+    """No broker: receives the bytes of one connection, writes them to a file, and does nothing else."""
     buffer = memoryview(bytearray(read_bytes))
     position = 0
     with socket.create_connection(("127.0.0.1", port), 60) as sock, open(path, "wb", buffering=0) as file:
@@ -260,7 +263,7 @@ def _sink(port: int, path: str, read_bytes: int) -> dict[str, float]:
 
 
 def receive_and_write(path: Path, total_bytes: int, write_bytes: int) -> float:
-    """CPU seconds a GiB that it takes to bring bytes from a connection into the page cache of a file."""
+    """CPU seconds per GiB to receive bytes from a connection and write them to a file."""
     chunk = bytes(write_bytes)
     with socket.create_server(("127.0.0.1", 0)) as server:
         load = Load("sink", server.getsockname()[1], path, write_bytes)

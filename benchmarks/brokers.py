@@ -1,7 +1,7 @@
-"""The two brokers side by side: klog and Kafka 3.9.1 with ZooKeeper, each a process on the same disk.
+"""Starts klog and Kafka 3.9.1 (with ZooKeeper), each as a process, on the same disk.
 
-Kafka runs with the JVM flags of its own kafka-server-start script, ZooKeeper beside it is not counted. Both
-have their defaults for all but ids and places.
+Kafka has the JVM flags of its kafka-server-start script. The CPU and memory of ZooKeeper do not count. Both
+brokers have their default configs except for ids, addresses and directories.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from tests.peers.zookeeper import ZooKeeperServer
 
 _START_TIMEOUT_S = 120
 _STOP_TIMEOUT_S = 120
-# kafka-server-start.sh: its heap, then what kafka-run-class.sh gives to every program, then its log of
-# garbage collections.
+# The heap of kafka-server-start.sh, then the flags that kafka-run-class.sh gives to every program. The log of
+# garbage collections follows in `start_kafka`.
 _SERVER_FLAGS = (
     "-Xmx1G",
     "-Xms1G",
@@ -67,7 +67,7 @@ class RunningBroker:
         return self.work / "logs"
 
     def _await_answer(self) -> None:
-        """Until the first ApiVersions answer."""
+        """Waits for the first ApiVersions answer."""
         deadline_s = time.monotonic() + _START_TIMEOUT_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > deadline_s:
@@ -102,7 +102,7 @@ class RunningBroker:
 def start_klog(
     work: Path, config: Mapping[str, str | int] | None = None, *, checkout: bool = False
 ) -> RunningBroker:
-    """The package that is built from this checkout, or with `checkout` its modules as they stand."""
+    """Starts the package that is built from the checkout, or (`checkout`) its modules, not compiled."""
     work.mkdir(parents=True, exist_ok=True)
     port = free_port()
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
@@ -136,7 +136,7 @@ def _configured(work: Path, port: int, config: Mapping[str, str | int]) -> int:
 
 @contextmanager
 def both(scratch: Path, config: Mapping[str, str | int] | None = None) -> Iterator[list[RunningBroker]]:
-    """klog and Kafka, started one after the other on empty directories, stopped and removed at the end."""
+    """klog and Kafka, started on empty directories; stopped, and their directories removed, at the end."""
     work = scratch / "brokers"
     shutil.rmtree(work, ignore_errors=True)
     with ExitStack() as closing:
@@ -153,7 +153,7 @@ def both(scratch: Path, config: Mapping[str, str | int] | None = None) -> Iterat
 def klog_alone(
     scratch: Path, config: Mapping[str, str | int] | None = None, *, checkout: bool = False
 ) -> Iterator[list[RunningBroker]]:
-    """klog without Kafka, started on an empty directory, stopped and removed at the end."""
+    """klog without Kafka, started on an empty directory; stopped, and the directory removed, at the end."""
     work = scratch / "brokers"
     shutil.rmtree(work, ignore_errors=True)
     with ExitStack() as closing:

@@ -1,4 +1,7 @@
-"""The limit for everything that reads a whole segment: read it once and checksum its bytes. `... FILE`"""
+"""Reads a file once and computes its checksum: nothing that reads a whole segment can be faster.
+
+Usage: `python -m benchmarks.checksum_pass FILE`.
+"""
 
 from __future__ import annotations
 

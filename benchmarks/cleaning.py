@@ -1,4 +1,4 @@
-"""klog's cleaner, in its worker process, beside Kafka's own in a JVM that is warm. Wall time."""
+"""Compares the wall time of klog's cleaner, in its worker process, with Kafka's cleaner in a warm JVM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WARM_UP_ROUNDS = 2
 
 
 def compare(source: Path, work: Path, rounds: int, wanted: float) -> str:
-    """Clean copies of `source` in turns; both must end at the same offset with the same records."""
+    """Cleans copies of `source` in turns. Both must clean up to the same offset."""
     ours, peers = [], []
     with CleanServer(KAFKA, work / "cleaner.log") as server:
         for number in range(WARM_UP_ROUNDS + rounds):
@@ -64,7 +64,7 @@ def _clean(directory: Path) -> tuple[int, int]:
 
 
 def _copy(source: Path, target: Path) -> Path:
-    """Links to the logs, which no cleaner writes to; copies of the rest."""
+    """A copy of the partition. Log files are linked, because no cleaner writes to them."""
     partition = target / "bench-0"
     shutil.rmtree(target, ignore_errors=True)
     partition.mkdir(parents=True)

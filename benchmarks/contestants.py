@@ -1,6 +1,6 @@
-"""The programs that are measured:
+"""Describes the programs that are measured: klog's commands, Kafka's tools, and programs of this package.
 
-klog's commands, Kafka's tools as their scripts start them, and the plain limits.
+Kafka's tools have the JVM flags of their own scripts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def kafka_dump(file: Path, *flags: str) -> Contestant:
 
 
 def kafka_recover(partition: Path) -> Contestant:
-    """Kafka 3.9.1's LogSegment.recover on the segment at offset 0, as a process."""
+    """`LogSegment.recover` of Kafka 3.9.1 on the segment with base offset 0, as a process."""
     return Contestant("LogSegment.recover", KAFKA.command("RecoverSegment", str(partition), "0"))
 
 

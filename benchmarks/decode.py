@@ -1,7 +1,7 @@
 """Decodes a segment to Arrow and prints the records per second: `python -m benchmarks.decode FILE`.
 
-The clock counts this process's CPU seconds while klog reads, checks and decodes. A first pass, which loads
-what is imported late and fills the file cache, is not counted.
+It measures the CPU seconds of this process while klog reads, checks and decodes. A first pass does not count:
+it loads modules that are imported late and fills the page cache.
 """
 
 from __future__ import annotations

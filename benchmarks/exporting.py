@@ -1,7 +1,7 @@
-"""Exports to Parquet on one machine: `klog export` beside pyarrow writing the same table, ready in memory.
+"""Compares `klog export` to Parquet on one machine with pyarrow, which writes the same table from memory.
 
-klog finds, reads, checks, decodes and writes; the limit only writes. CPU seconds are of all processes
-together, the peak is the largest single process.
+klog finds, reads, checks, decodes and writes; pyarrow only writes. CPU seconds are the sum of all processes,
+and the peak of memory is that of the largest process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PEAK_LIMIT_BYTES = 500 * MIB
 
 
 def topics(scratch: Path, size_bytes: int, codec: str) -> Path:
-    """The log directory with so many bytes of records; made once."""
+    """The log directory with so many bytes of records. It is generated once."""
     place = scratch / f"records-{codec}-{size_bytes // MIB}"
     if not place.exists():
         unfinished = place.with_name(f"{place.name}.unfinished")
@@ -37,19 +37,19 @@ def topics(scratch: Path, size_bytes: int, codec: str) -> Path:
 
 
 def against_pyarrow(scratch: Path, output: Path, rounds: int, size_bytes: int, codec: str) -> str:
-    """One process, a process a core, and the limit."""
+    """klog in one process, klog in one process per core, and pyarrow."""
     source = topics(scratch, size_bytes, codec)
     ready = output / "export.arrow"
     exported, written = output / "export", output / "limit.parquet"
     one, all_cores = (_export(source, exported, jobs) for jobs in (1, None))
     run_once(one)
     run_once(program("the table for pyarrow", "parquet_limit", "load", str(exported), str(ready)))
-    limit = program("pyarrow, the table at hand", "parquet_limit", "write", str(ready), str(written))
+    limit = program("pyarrow, the table in memory", "parquet_limit", "write", str(ready), str(written))
     run_once(limit)
     ours, ours_all, theirs = in_turns([one, all_cores, limit], rounds)
     notes = {
         "klog, one process": limit_note(ours, theirs, LIMIT),
-        "klog, a process a core": limit_note(ours_all, theirs, LIMIT),
+        "klog, one process per core": limit_note(ours_all, theirs, LIMIT),
         "CPU": f"{ours.cpu_s / theirs.cpu_s:.2f} times as much in one process, "
         f"{ours_all.cpu_s / theirs.cpu_s:.2f} in several",
         "scaling": f"{ours.ratio_to(ours_all) ** -1:.2f} times as fast in several",
@@ -61,7 +61,7 @@ def against_pyarrow(scratch: Path, output: Path, rounds: int, size_bytes: int, c
 
 
 def _export(source: Path, output: Path, jobs: int | None) -> Contestant:
-    """An export into an output that is emptied first: by the shell, for that belongs to no side."""
+    """An export into an output directory that a shell empties first, so that klog does not have to."""
     how = () if jobs is None else ("--jobs", str(jobs))
     command = klog("export", str(source), "--output", str(output), "--quiet", *how).command
     script = 'rm -rf "$0" && exec "$@"'

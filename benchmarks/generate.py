@@ -1,9 +1,8 @@
-"""Segments for the benchmarks: large, made in a second or two, and real to Kafka down to every checksum.
+"""Generates large segments for the benchmarks in a few seconds. Kafka accepts them as valid.
 
-Records are of 100 bytes (a 10-byte key, a 90-byte JSON value), in batches of about 16 KiB, as a producer with
-default settings makes them. A pool of distinct batch bodies repeats through the file with offsets and
-timestamps of its own, so that a gigabyte does not take minutes. The libraries that
-compress them are those that klog uses.
+A record has 100 bytes (a key of 10 and a JSON value of 90 bytes), and a batch about 16 KiB, as with the
+default settings of a producer. The file repeats a pool of batch bodies with new offsets and timestamps,
+because a gigabyte of distinct records would take minutes. The compression libraries are those that klog uses.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ POOL_SIZE = 256
 FIRST_TIMESTAMP_MS = 1_700_000_000_000
 PARTITION = "bench-0"
 
-# partitionLeaderEpoch, magic, crc come between baseOffset/batchLength and what the checksum covers.
+# baseOffset, batchLength, partitionLeaderEpoch, magic, crc: the checksum covers what follows.
 _PREFIX = struct.Struct(">qiibI")
 # attributes, lastOffsetDelta, baseTimestamp, maxTimestamp, producerId, producerEpoch, baseSequence, count
 _CHECKED = struct.Struct(">hiqqqhii")
@@ -57,10 +56,7 @@ _CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
 
 
 def segment(directory: Path, size_bytes: int, codec: str = "none") -> Path:
-    """Writes `directory/bench-0/0...0.log`:
-
-    batches of `codec` until their uncompressed size reaches `size_bytes`.
-    """
+    """Writes `directory/bench-0/0...0.log`: batches of `codec`, until they have `size_bytes` uncompressed."""
     attributes, compress = _CODECS[codec]
     chosen = random.Random(7)
     pool = [_body(chosen) for _ in range(POOL_SIZE)]
@@ -100,9 +96,9 @@ def _body(chosen: random.Random) -> Body:
 
 
 def _record(delta: int, chosen: random.Random) -> bytes:
-    """One record:
+    """One record: attributes, timestamp delta, offset delta, key, value, no headers.
 
-    attributes, timestamp and offset delta, key, value, no headers; lengths and deltas zigzag varints.
+    Lengths and deltas are zigzag varints.
     """
     key = b"%0*d" % (KEY_BYTES, chosen.randrange(10**KEY_BYTES))
     value = b'{"id":%d,"event":"%s","user":"u%06d","session":"%012x","amount":%d' % (

@@ -1,7 +1,7 @@
-"""Compacted topics for the benchmarks: batches of about 16 KiB whose random keys come again and again.
+"""Generates a compacted topic for the benchmarks: batches of about 16 KiB with random keys that repeat.
 
-Arguments: `directory sizeMiB codec`. A million keys, values of 100 characters, one record in fifty a
-tombstone; segments of 64 MiB and an empty active one, with their indexes.
+Arguments: `directory sizeMiB codec`. There are a million keys and values of 100 characters; one record in
+fifty is a tombstone. Segments have 64 MiB and indexes; the active segment is empty.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import random
 import sys
 from pathlib import Path
 
+from benchmarks.segment_indexes import write_indexes
 from klog.formats import compression
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.storage.segment_scan import IndexSettings, scan_segment
 
 KEYS = 1_000_000
 VALUE_CHARACTERS = 100
@@ -45,10 +45,7 @@ def write(directory: Path, size_bytes: int, codec: int) -> None:
             written += file.tell()
     (directory / f"{offset:020d}.log").touch()
     for path in sorted(directory.glob("*.log")):
-        with path.open("rb") as file:
-            scan = scan_segment(file, int(path.stem), IndexSettings())
-        path.with_suffix(".index").write_bytes(scan.offset_index)
-        path.with_suffix(".timeindex").write_bytes(scan.time_index)
+        write_indexes(path)
 
 
 if __name__ == "__main__":

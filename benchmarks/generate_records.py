@@ -1,7 +1,8 @@
-"""Topics for the benchmarks of exports: records of 100 to 1000 bytes, four partitions, segments with indexes.
+"""Generates a topic for the benchmarks of exports: records of 100 to 1000 bytes, four partitions, indexes.
 
-Arguments: `directory sizeMiB codec`. Keys are random numbers, values JSON of words and numbers, as long as a
-uniform draw says; so many distinct ones that no compressor finds a value again. Batches are of about 16 KiB.
+Arguments: `directory sizeMiB codec`. Keys are random numbers. Values are JSON of words and numbers with a
+uniformly distributed length. There are too many distinct values for a compressor to find one again in its
+window. Batches have about 16 KiB.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import random
 import sys
 from pathlib import Path
 
+from benchmarks.segment_indexes import write_indexes
 from klog.formats import compression
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
-from klog.storage.segment_scan import IndexSettings, scan_segment
 
 TOPIC = "records"
 PARTITIONS = 4
@@ -40,7 +41,7 @@ _WORDS = (
 
 
 def write(directory: Path, size_bytes: int, codec: int) -> None:
-    """Write partitions until their records, not compressed, take `size_bytes`."""
+    """Writes partitions until their uncompressed records have `size_bytes`."""
     chance = random.Random(5)
     values = [_value(chance) for _ in range(DISTINCT_VALUES)]
     for partition in range(PARTITIONS):
@@ -71,14 +72,11 @@ def _write_partition(
                 offset += len(records)
                 of_segment += taken
                 written += taken
-        with log.open("rb") as file:
-            scan = scan_segment(file, int(log.stem), IndexSettings())
-        log.with_suffix(".index").write_bytes(scan.offset_index)
-        log.with_suffix(".timeindex").write_bytes(scan.time_index)
+        write_indexes(log)
 
 
 def _records(offset: int, values: list[bytes], chance: random.Random) -> tuple[list[RecordData], int]:
-    """A batch's worth of records, and their bytes."""
+    """The records of one batch, and their size in bytes."""
     records: list[RecordData] = []
     taken = 0
     while taken < BATCH_BYTES:

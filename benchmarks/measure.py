@@ -1,7 +1,7 @@
-"""Runs programs in turns (A B A B ...) and says what each took: wall time, CPU time, peak resident memory.
+"""Runs programs in turns (A B A B) and measures each: wall time, CPU time, peak resident memory.
 
-A child's peak starts at what its parent held when it was started (Linux keeps it over exec). So the process
-that measures stays small: it imports neither pyarrow nor klog, and others generate and convert the data.
+On Linux the peak of a child process is at least the memory of its parent at the start. So the process that
+measures stays small: it imports neither pyarrow nor klog. Other processes generate and convert the data.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Medians:
-    """The middle of several runs of one contestant, each figure by itself."""
+    """The median of each figure over several runs of one contestant."""
 
     label: str
     wall_s: float
@@ -45,16 +45,16 @@ class Medians:
     runs: int
 
     def ratio_to(self, other: Medians) -> float:
-        """How many times longer `other` took."""
+        """How many times as long `other` took."""
         return other.wall_s / self.wall_s
 
 
 class BenchmarkError(Exception):
-    """A contestant failed, or two of them that must agree did not. Its timing would mean nothing."""
+    """A contestant failed, or two contestants that must agree did not. Their times would mean nothing."""
 
 
 def run_once(contestant: Contestant, stdout: Path | None = None) -> Run:
-    """Runs it to its end, output into a file or nowhere. Raises BenchmarkError when it fails."""
+    """Runs it to its end. Its output goes to `stdout` or nowhere. Raises BenchmarkError if it fails."""
     target = os.open(stdout or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
         start_s = time.perf_counter()
@@ -66,7 +66,7 @@ def run_once(contestant: Contestant, stdout: Path | None = None) -> Run:
             env={**os.environ, "LC_ALL": "C.UTF-8"},
         )
         assert process.stderr is not None
-        complaint = process.stderr.read()
+        error_text = process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
         wall_s = time.perf_counter() - start_s
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -74,16 +74,16 @@ def run_once(contestant: Contestant, stdout: Path | None = None) -> Run:
     finally:
         os.close(target)
     if process.returncode != 0:
-        said = complaint.decode("utf-8", "replace")[-2000:]
-        raise BenchmarkError(f"{contestant.label} ended with status {process.returncode}: {said}")
+        error_end = error_text.decode("utf-8", "replace")[-2000:]
+        raise BenchmarkError(f"{contestant.label} ended with status {process.returncode}: {error_end}")
     # ru_maxrss is in KiB on Linux.
     return Run(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
 
 
 def in_turns(contestants: Sequence[Contestant], rounds: int) -> list[Medians]:
-    """A B A B ...:
+    """Runs the contestants in turns (A B A B), so that other work of the machine affects all of them.
 
-    what the machine does meanwhile falls on all alike. Medians in the order of the contestants.
+    Returns their medians in the same order.
     """
     runs: list[list[Run]] = [[] for _ in contestants]
     for _ in range(rounds):
@@ -93,10 +93,7 @@ def in_turns(contestants: Sequence[Contestant], rounds: int) -> list[Medians]:
 
 
 def medians(label: str, runs: Sequence[Run]) -> Medians:
-    """The medians of wall and CPU time, and the largest peak of memory:
-
-    a peak that happens once is a peak.
-    """
+    """The medians of wall and CPU time, and the largest peak of memory of all runs."""
     return Medians(
         label,
         statistics.median(run.wall_s for run in runs),
@@ -107,9 +104,9 @@ def medians(label: str, runs: Sequence[Run]) -> Medians:
 
 
 def require_same_output(contestants: Sequence[Contestant], scratch: Path) -> int:
-    """Runs each once into a file and compares the files byte for byte; returns the size.
+    """Runs each contestant once and compares their outputs byte for byte. Returns the size of the output.
 
-    Serves as warm-up too.
+    This also warms up the contestants. Raises BenchmarkError if the outputs differ.
     """
     first: Path | None = None
     size_bytes = 0
@@ -131,7 +128,7 @@ def require_same_output(contestants: Sequence[Contestant], scratch: Path) -> int
 
 
 def first_difference(left: Path, right: Path) -> int | None:
-    """The position of the first byte in which two files differ, or None when they are equal."""
+    """The position of the first byte in which two files differ, or None if they are equal."""
     position_bytes = 0
     with left.open("rb") as left_file, right.open("rb") as right_file:
         while True:
@@ -146,7 +143,7 @@ def first_difference(left: Path, right: Path) -> int | None:
 
 
 def table(title: str, results: Sequence[Medians], notes: Mapping[str, str]) -> str:
-    """A few lines for people: each contestant's medians, then named notes (ratios, sizes, rates)."""
+    """Text for people: the medians of each contestant, then notes with their names (ratios, sizes, rates)."""
     width = max(len(result.label) for result in results)
     lines = [f"{title} (medians of {results[0].runs})"]
     lines.append(f"  {'':{width}}  {'wall s':>8}  {'CPU s':>8}  {'peak MiB':>8}")

@@ -1,8 +1,8 @@
-"""The network layer by itself, with a handler that answers at once: `python -m benchmarks.network`.
+"""Measures the network layer with a handler that answers at once: `python -m benchmarks.network`.
 
-Each case has a server process of its own and load processes beside it. Small requests are produce requests
-of 100 bytes, one in flight on each of 8 connections. Printed: requests/s, the latency that one more client
-sees, and the server's CPU seconds per GiB for the large requests.
+Each case has its own server process and load processes. The modules are those of the checkout, not compiled.
+Small requests are Produce requests of 100 bytes, one in flight on each of 8 connections. It prints
+requests/s, the latency that one more client sees, and for large requests the server's CPU seconds per GiB.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _context = multiprocessing.get_context("spawn")
 
 
 class Answering(Handler):
-    """Answers every request with the same bytes, as soon as it is there."""
+    """Answers every request at once with the same bytes."""
 
     def may_block(self, api_key: int, api_version: int) -> bool:  # noqa: ARG002
         return False
@@ -42,13 +42,13 @@ class Answering(Handler):
 
 
 def frame(records_bytes: int) -> bytes:
-    """A produce request of version 7 around `records_bytes` of nothing."""
+    """A Produce request of version 7 whose body is `records_bytes` zeros."""
     body = struct.pack(">hhih", 0, 7, 1, -1) + bytes(records_bytes)
     return struct.pack(">i", len(body)) + body
 
 
 def serve(control: Connection) -> None:
-    """A server process: sends its port; then its CPU seconds each time it is asked; ends on False."""
+    """Runs a server. Sends its port, then its CPU seconds each time it receives True; ends on False."""
     server = SocketServer([Listener("PLAINTEXT", ADDRESS, 0)], NetworkSettings(), Answering())
     server.bind()
     server.start()
@@ -71,7 +71,7 @@ def receive(sock: socket.socket, size: int) -> None:
 
 
 def small_load(port: int, connections: int, results: Connection) -> None:
-    """Requests one by one on each connection, all connections in turn."""
+    """Small requests, one in flight on each connection."""
     socks = [connect(port) for _ in range(connections)]
     request = frame(100)
     count = 0
@@ -117,7 +117,7 @@ def latency_load(port: int, results: Connection) -> None:
 
 @contextmanager
 def process(target: Callable[..., None], *args: object) -> Iterator[Connection]:
-    """A child process and our end of its pipe."""
+    """Runs a child process; yields the parent's end of its pipe."""
     ours, theirs = _context.Pipe()
     child = _context.Process(target=target, args=(*args, theirs), daemon=True)
     child.start()
@@ -129,7 +129,7 @@ def process(target: Callable[..., None], *args: object) -> Iterator[Connection]:
 
 @contextmanager
 def a_server() -> Iterator[tuple[int, Callable[[], tuple[float, int]]]]:
-    """(port, function that tells CPU seconds and the largest resident size in KiB)."""
+    """Runs a server; yields its port, and a function for its CPU seconds and its peak memory in KiB."""
     with process(serve) as control:
         port = control.recv()
 

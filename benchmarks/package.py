@@ -1,4 +1,7 @@
-"""klog as a package has it: compiled, which an editable install leaves the broker's modules out of."""
+"""Builds klog as a package.
+
+A package contains the compiled modules of the broker. An editable install does not have them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _PACKAGE = CHECKOUT / "build" / "package"
 
 @functools.cache
 def packaged_klog() -> Path:
-    """The directory of the package, for PYTHONPATH; built where a source is newer than what is there."""
+    """The directory of the package, for PYTHONPATH. The package is built if a source is newer."""
     complete = _PACKAGE / "complete"
     if complete.exists() and complete.stat().st_mtime > max(_changed_s()):
         return _PACKAGE
@@ -34,7 +37,7 @@ def packaged_klog() -> Path:
 def require_compiled(version_command: Sequence[str], env: Mapping[str, str], *, broker: bool) -> None:
     """Raises BenchmarkError if this klog runs on its pure-Python twins, or (`broker`) interpreted modules.
 
-    Figures of those say nothing about the klog that users install.
+    Their speed is not that of the klog that users install.
     """
     done = subprocess.run(version_command, env=env, capture_output=True, text=True, check=False)
     if "cython kernel" not in done.stdout:

@@ -1,7 +1,8 @@
-"""The limit for an export: pyarrow writing a table that it finds ready in memory.
+"""Writes a table that is in memory to Parquet with pyarrow: the limit for an export.
 
-`... load TABLE.parquet TABLE.arrow` gets the table ready (of a directory: all its files, without the columns
-that its directories are); `... write TABLE.arrow TABLE.parquet` is measured; `... count A B` counts rows.
+`load TABLE.parquet TABLE.arrow` prepares the table. If the source is a directory, the table has the rows of
+all its files, without the columns that its directory names are. `write TABLE.arrow TABLE.parquet` is the part
+that is measured. `count TABLE.parquet TABLE.arrow` prints the number of rows of both.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import pyarrow.parquet as pq
 
 
 def load(source: str, target: str) -> None:
-    """Parquet to an Arrow file, which `write` maps into memory."""
-    # Here, for `write` is measured and does not need it.
+    """Converts Parquet to an Arrow file, which `write` maps into memory."""
+    # Imported here because `write` is measured and does not need it.
     import pyarrow.dataset as ds  # noqa: PLC0415
 
     rows = ds.dataset(source, format="parquet", partitioning=None)
@@ -24,13 +25,13 @@ def load(source: str, target: str) -> None:
 
 
 def write(source: str, target: str) -> None:
-    """The mapped table to Parquet."""
+    """Writes the mapped table to Parquet."""
     with pa.memory_map(source) as mapped:
         pq.write_table(pa.ipc.open_file(mapped).read_all(), target, compression="zstd")
 
 
 def count(parquet: str, arrow: str) -> None:
-    """The rows of both."""
+    """Prints the number of rows of both."""
     import pyarrow.dataset as ds  # noqa: PLC0415
 
     with pa.memory_map(arrow) as mapped:

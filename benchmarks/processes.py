@@ -10,15 +10,16 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 def tree_cpu_s(pid: int) -> float:
     """CPU time so far of a process and its descendants, those that have ended included."""
-    return sum(map(_cpu_s, _tree(pid)))
+    return sum(map(_cpu_s, process_tree(pid)))
 
 
 def tree_rss_bytes(pid: int) -> int:
     """Resident memory now of a process and its descendants."""
-    return sum(map(_rss_bytes, _tree(pid)))
+    return sum(map(_rss_bytes, process_tree(pid)))
 
 
-def _tree(pid: int) -> list[int]:
+def process_tree(pid: int) -> list[int]:
+    """The ids of a process and its descendants that run now."""
     pids = [pid]
     for each in pids:
         for children in Path(f"/proc/{each}/task").glob("*/children"):

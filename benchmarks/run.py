@@ -1,8 +1,7 @@
-"""Runs benchmarks and prints what they found: `python -m benchmarks.run [--rounds N] [--scratch DIR]
-[NAME...]`.
+"""Runs benchmarks, prints their results: `python -m benchmarks.run [--rounds N] [--scratch DIR] [NAME...]`.
 
-Needs a JDK 17 and Maven (Kafka's jars come through it once), about 15 GiB of disk below --scratch, and a
-quiet machine: figures of runs that share it with other work say little, though both sides run in turns.
+They need a JDK 17, Maven (which downloads Kafka's jars once) and about 15 GiB of disk below --scratch. Run
+them on a machine that does nothing else: other work disturbs the figures, although both sides run in turns.
 """
 
 from __future__ import annotations
@@ -30,13 +29,17 @@ def main() -> int:
     )
     parser.add_argument("--mib", type=int, default=256, help="size of the segment in MiB (default 256)")
     requests = parser.add_argument_group("broker-requests (--klog-only: broker-cold too)")
-    requests.add_argument("--loads", nargs="+", default=(), metavar="LOAD", help="these, or beginning so")
+    requests.add_argument(
+        "--loads", nargs="+", default=(), metavar="LOAD", help="only loads whose names begin so"
+    )
     requests.add_argument("--seconds", type=float, default=3.0, help="of one run of a load (default 3)")
     requests.add_argument("--klog-only", action="store_true", help="without Kafka")
     requests.add_argument(
-        "--checkout", action="store_true", help="without Kafka, klog's modules as they stand, not compiled"
+        "--checkout",
+        action="store_true",
+        help="without Kafka, on klog's modules of the checkout, not compiled",
     )
-    requests.add_argument("--running", metavar="PORT:PID", help="a broker that already runs on 127.0.0.1")
+    requests.add_argument("--running", metavar="PORT:PID", help="a broker that runs already on 127.0.0.1")
     chosen = parser.parse_args()
     running = tuple(map(int, chosen.running.split(":"))) if chosen.running else None
     request_options = {
@@ -67,7 +70,7 @@ def main() -> int:
 
 
 def run_all(names: list[str], bench: Bench) -> int:
-    """Runs the named benchmarks one after the other; 1 when any of them could not be measured."""
+    """Runs the named benchmarks one after the other. Returns 1 if any of them could not be measured."""
     failed = 0
     for name in names:
         try:

@@ -1,9 +1,10 @@
-"""Exports on Spark: klog's ways beside Spark's Kafka source, which reads the same records from a broker.
+"""Compares exports with klog on Spark with Spark's Kafka source, which reads the same records from a broker.
 
-All ways run in one warm application, in turns (`spark_rounds`). CPU seconds are those of driver, JVM, Python
-workers and, of the Kafka source, the broker (Kafka 3.9.1 with its stock flags, started on a copy of the very
-segments). All write the same Parquet, in directories by topic and partition; for that Spark sorts each task's
-rows, so that both sources are told writing plain Parquet too.
+All run in one warm application, in turns (`spark_rounds`). CPU seconds are those of the driver, the JVM and
+the Python workers, and for the Kafka source also those of the broker (Kafka 3.9.1 with its stock flags on a
+copy of the same segments). All write the same Parquet files in directories by topic and partition. Spark
+sorts the rows of each task for that, so both sources are also measured writing Parquet without such
+directories.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ AIMS = {
     "klog source to plain Parquet": (PLAIN_PEER, 1.0, 1.0),
     "klog source, a query": (QUERY_PEER, 1.0, 1.0),
 }
-"""Way: beside which other, and the share of its wall and CPU time that it may take."""
+"""For each way the one that it is compared with, and the share of its wall and CPU time that it may take."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,9 @@ def _rounds(
     if broker is not None:
         how["jars"] = ",".join(map(str, spark_kafka_jars()))
         how |= {"bootstrap": broker.bootstrap, "brokers": [broker.pid]}
-    told = output / "rounds.json"
-    run_once(program("Spark", "spark_rounds", json.dumps(how)), told)
-    runs = json.loads(told.read_text().splitlines()[-1])["runs"]
+    printed = output / "rounds.json"
+    run_once(program("Spark", "spark_rounds", json.dumps(how)), printed)
+    runs = json.loads(printed.read_text().splitlines()[-1])["runs"]
     return {way: _medians(runs[way]) for way in ways}
 
 
@@ -127,7 +128,7 @@ def _medians(runs: list[dict[str, float]]) -> Taken:
 
 @contextmanager
 def _kafka_on(source: Path, work: Path) -> Iterator[RunningBroker]:
-    """Kafka on the segments, whose bytes it shares: it recovers the logs and makes indexes of its own."""
+    """Kafka on links to the segments. It recovers the logs and writes its own indexes."""
     from kazoo.client import KazooClient  # noqa: PLC0415
 
     shutil.rmtree(work, ignore_errors=True)

@@ -1,8 +1,8 @@
-"""One Spark application that does the same export in several ways, in turns, and says what each took.
+"""Runs the same export in several ways, in turns, in one Spark application, and measures each.
 
 `python -m benchmarks.spark_rounds JSON`: `slots` of the application, `source` (log directory), `output`,
 `rounds`, `ways` (names of `WAYS`), and for Spark's Kafka source `bootstrap`, `jars` and `brokers` (process
-ids whose CPU counts too). The first round warms everything up and is not told. Prints a JSON object.
+ids whose CPU counts too). The first round warms up and does not count. The result is a JSON object on stdout.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.processes import process_tree, tree_cpu_s
 from klog.commands.exporting.lines import Lines
 from klog.export.options import ReadOptions
 from klog.export.run_export import RunOptions, run_export
@@ -26,7 +27,6 @@ from klog.export.split_export import ExportJob
 from klog.spark.job import SparkRunner
 from klog.spark.source import register
 
-_TICKS = os.sysconf("SC_CLK_TCK")
 LEVELS = ("topic", "partition")
 Settings = dict[str, Any]
 
@@ -41,23 +41,23 @@ def klog_source(spark: SparkSession, how: Settings) -> DataFrame:
 
 
 def to_parquet(frame: DataFrame, how: Settings, *levels: str) -> None:
-    """In directories by topic and partition, as klog's export writes; plainly where there are no levels."""
+    """Writes Parquet in a directory for each value of `levels`, or in one directory if there are none."""
     frame.write.option("compression", "zstd").partitionBy(*levels).parquet(how["output"])
 
 
 def summed(frame: DataFrame) -> None:
-    """A query that touches every value."""
+    """Runs a query that reads every value."""
     frame.selectExpr("sum(length(value))", "max(offset)", "count(key)").collect()
 
 
 def export_on_spark(spark: SparkSession, how: Settings) -> None:
-    """What `commands/segment_export.py` does once Spark runs."""
+    """Does what `commands/segment_export.py` does after the start of Spark."""
     job = ExportJob(ReadOptions((how["source"],)), how["output"])
     run_export(job, RunOptions(1), Lines(quiet=True), SparkRunner(spark.sparkContext))
 
 
 def export_alone(_spark: SparkSession, how: Settings) -> None:
-    """`klog export`, as many processes as Spark has slots."""
+    """Runs `klog export` with as many processes as Spark has slots."""
     klog = str(Path(sys.executable).with_name("klog"))
     command = [klog, "export", how["source"], "--output", how["output"], "--quiet"]
     subprocess.run([*command, "--jobs", str(how["slots"])], check=True)
@@ -83,7 +83,7 @@ def main() -> None:
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.jars", how["jars"])
     spark = builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    register(spark)  # an editable install is not found by looking
+    register(spark)  # Spark does not find the data source of an editable install itself.
     runs: dict[str, list[dict[str, float]]] = {way: [] for way in how["ways"]}
     for number in range(how["rounds"] + 1):
         for way in how["ways"]:
@@ -105,31 +105,19 @@ def _measured(do: Callable[[], None], brokers: list[int]) -> dict[str, float]:
 
 
 def _cpu_s(pids: list[int]) -> float:
-    """CPU time so far of processes and all that they have started."""
-    total = 0
-    for pid in _with_children(pids):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += sum(map(int, fields[11:15]))  # its own, and what ended below it
-    return total / _TICKS
+    """CPU time so far of processes and all their descendants."""
+    return sum(map(tree_cpu_s, pids))
 
 
 def _task_peak_bytes() -> int:
-    """The largest that a Python worker of Spark ever was; workers are kept, so they are still there."""
+    """The largest peak of memory of Spark's Python workers. Spark keeps its workers, so they still run."""
     peaks = [0]
-    for pid in _with_children([os.getpid()]):
+    for pid in process_tree(os.getpid()):
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         if b"pyspark.daemon" in words:
             status = Path(f"/proc/{pid}/status").read_text()
             peaks += [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")]
     return max(peaks)
-
-
-def _with_children(pids: list[int]) -> list[int]:
-    found = list(pids)
-    for pid in found:
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, children.read_text().split())
-    return found
 
 
 if __name__ == "__main__":

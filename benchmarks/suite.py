@@ -1,6 +1,6 @@
-"""The benchmarks, by name.
+"""Lists the benchmarks by name (`SUITE`).
 
-Each returns the text it prints; what they must show is in `aim`, and is judged beside it.
+Each returns the text that is printed. The text shows the aim beside each figure, and whether it is met.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from benchmarks.measure import (
     table,
 )
 
-# What benchmarks/generate.py makes; importing it here would bring the codecs into this process.
+# As in benchmarks/generate.py, which is not imported because it imports the codecs.
 PARTITION = "bench-0"
 BATCH_TARGET_BYTES = 16 * 1024
 
@@ -37,7 +37,7 @@ MEMORY_LIMIT_BYTES = 150 * MIB
 
 @dataclass(frozen=True)
 class Bench:
-    """Where the generated files are, how large they are, and how often everything runs."""
+    """Where generated files go, their size, how often everything runs, and options of single benchmarks."""
 
     scratch: Path
     rounds: int
@@ -70,7 +70,7 @@ class Bench:
 
 
 def _against_dump_tool(bench: Bench, title: str, file: Path, flags: tuple[str, ...], wanted: float) -> str:
-    """Kafka's text format, same bytes out."""
+    """Both print Kafka's text format; the outputs must be equal."""
     contestants = [klog("dump-segment", "--format", "kafka", *flags, str(file)), kafka_dump(file, *flags)]
     size_bytes = require_same_output(contestants, bench.scratch)
     ours, peer = in_turns(contestants, bench.rounds)
@@ -99,7 +99,7 @@ def tiny(bench: Bench) -> str:
 
 
 def jsonl(bench: Bench) -> str:
-    """JSON Lines with every key and value in base64, against the tool's text: it has no machine format."""
+    """JSON Lines with base64 keys and values, compared with the tool's text: the tool has no other format."""
     file = bench.segment()
     contestant = klog("dump-segment", "--format", "jsonl", "--bytes", "base64", str(file))
     ours, peer = in_turns([contestant, kafka_dump(file, *DEEP)], bench.rounds)
@@ -108,7 +108,7 @@ def jsonl(bench: Bench) -> str:
 
 
 def index(bench: Bench) -> str:
-    """Each side rebuilds the indexes beside its own link to the segment; both must end as the same bytes."""
+    """Each side rebuilds the indexes beside its own link to the segment. Both must write the same bytes."""
     source = bench.large_segment
     ours_at, peer_at = (_linked_partition(bench.output / name, source) for name in ("klog", "kafka"))
     contestants = [
@@ -136,13 +136,13 @@ def _linked_partition(directory: Path, log: Path) -> Path:
     partition = directory / PARTITION
     partition.mkdir(parents=True)
     (partition / log.name).hardlink_to(log)
-    # A sound partition has one: the generated batches are all of leader epoch 0.
+    # A valid partition has this file. All generated batches have leader epoch 0.
     (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     return partition
 
 
 def arrow(bench: Bench) -> str:
-    """Decoding to Arrow on one core; the program clocks the decoding itself, without the start of Python."""
+    """Decoding to Arrow on one core. The program measures the decoding only, without the start of Python."""
     lines = [f"decoding to Arrow, one core (medians of {bench.rounds})"]
     for codec in ("none", "lz4", "zstd"):
         output = bench.output / "decode.txt"
@@ -159,7 +159,7 @@ def arrow(bench: Bench) -> str:
 
 
 def parquet(bench: Bench) -> str:
-    """klog reads, decodes and writes; pyarrow only writes the very table that klog wrote, ready in memory."""
+    """klog reads, decodes and writes. pyarrow only writes the same table, which is already in memory."""
     file = bench.segment()
     ready = bench.output / "table.arrow"
     written = [str(bench.output / f"{name}.parquet") for name in ("klog", "pyarrow")]
@@ -177,7 +177,7 @@ def parquet(bench: Bench) -> str:
 
 
 def memory(bench: Bench) -> str:
-    """Peak resident memory on the small and on the large segment: it must not follow the file's size."""
+    """Peak resident memory on a small and on a large segment. It must not grow with the segment."""
     results: list[Medians] = []
     output = str(bench.output / "memory.parquet")
     for file in (bench.segment(), bench.large_segment):
@@ -200,8 +200,8 @@ def memory(bench: Bench) -> str:
 
 
 def compaction(bench: Bench) -> str:
-    """A compacted topic cleaned by klog and by Kafka's cleaner: a worker process against a warm JVM."""
-    # Here, for the process that measures the others must stay small.
+    """klog's cleaner in a worker process and Kafka's cleaner in a warm JVM clean the same topic."""
+    # Imported here because the process that measures the others must stay small.
     from benchmarks.cleaning import compare  # noqa: PLC0415
 
     lines = [f"cleaning {bench.segment_bytes // MIB} MiB of a compacted topic"]
@@ -216,7 +216,7 @@ def compaction(bench: Bench) -> str:
 
 def _of_exports(codec: str) -> Callable[[Bench], str]:
     def run(bench: Bench) -> str:
-        # Here, for the process that measures the others must stay small.
+        # Imported here because the process that measures the others must stay small.
         from benchmarks.exporting import against_pyarrow  # noqa: PLC0415
 
         return against_pyarrow(bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes, codec)
@@ -226,7 +226,7 @@ def _of_exports(codec: str) -> Callable[[Bench], str]:
 
 def _of_spark(codec: str) -> Callable[[Bench], str]:
     def run(bench: Bench) -> str:
-        # Here, for the process that measures the others must stay small.
+        # Imported here because the process that measures the others must stay small.
         from benchmarks.spark import beside_kafka  # noqa: PLC0415
 
         return beside_kafka(bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes, codec)
@@ -235,18 +235,18 @@ def _of_spark(codec: str) -> Callable[[Bench], str]:
 
 
 def spark_scaling(bench: Bench) -> str:
-    """The same export on Spark, with one task slot and with two."""
-    # Here, for the process that measures the others must stay small.
+    """The same export on Spark with one task slot and with two."""
+    # Imported here because the process that measures the others must stay small.
     from benchmarks.spark import scaling  # noqa: PLC0415
 
     return scaling(bench.scratch, bench.output, bench.rounds, bench.large_segment_bytes)
 
 
 def _of_brokers(name: str) -> Callable[[Bench], str]:
-    """The brokers' benchmarks; their own module, for they need a running Kafka."""
+    """The benchmarks of `broker`, which need a running Kafka."""
 
     def run(bench: Bench) -> str:
-        # Here, for the process that measures the others must stay small.
+        # Imported here because the process that measures the others must stay small.
         from benchmarks import broker  # noqa: PLC0415
 
         if name == "throughput":
@@ -258,7 +258,7 @@ def _of_brokers(name: str) -> Callable[[Bench], str]:
 
 def broker_requests(bench: Bench) -> str:
     """Ready-made requests on klog and Kafka, and what no broker at all costs."""
-    # Here, for the process that measures the others must stay small.
+    # Imported here because the process that measures the others must stay small.
     from benchmarks.broker_requests import Options, compare  # noqa: PLC0415
 
     return compare(bench.scratch, bench.rounds, Options(**bench.request_options))
@@ -266,7 +266,7 @@ def broker_requests(bench: Bench) -> str:
 
 def broker_cold(bench: Bench) -> str:
     """Small requests beside a consumer whose log is not in the page cache."""
-    # Here, for the process that measures the others must stay small.
+    # Imported here because the process that measures the others must stay small.
     from benchmarks.broker_cold import cold  # noqa: PLC0415
 
     return cold(
