@@ -1,11 +1,22 @@
-# Shared by the compiled kernels: buffers held while they are read, and columns (`array('q')`) as C pointers.
+# Shared by the compiled kernels: buffers that are held while they are read, and columns (`array('q')`) as C
+# pointers.
 #
-# Pointers into columns are good until a column is resized; nothing here runs Python code between opening
-# columns and the last write through them, except the checksums, which know nothing of the columns.
+# A pointer into a column is valid until the column is resized. No Python code runs between opening columns and
+# the last write through their pointers, except the checksums, which do not touch columns.
+
+from cpython cimport array
+from cpython.buffer cimport (
+    Py_buffer,
+    PyBUF_SIMPLE,
+    PyBuffer_FillInfo,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+
 
 cdef extern from *:
     """
-    /* A macro, as Cython declares the struct further down. */
+    /* A macro, because Cython declares the struct further down. */
     #define klog_exports(column) (((struct arrayobject *)(column))->ob_exports)
     """
     int klog_exports(object column)
@@ -26,7 +37,7 @@ cdef int open_buffer(Buffer *buffer, data) except -1:
 
 
 cdef class Span:
-    """Some bytes of a held buffer, lent to a checksum without making a memoryview for each batch."""
+    """Part of a held buffer, passed to a checksum. It saves a memoryview for each batch."""
 
     cdef const uint8_t *start
     cdef Py_ssize_t size
@@ -43,7 +54,7 @@ cdef class Span:
 
 
 cdef int64_t *longs(array.array one) except NULL:
-    """The column's values; not NULL for an empty column either, which may not be read."""
+    """The values of the column. The pointer is not NULL for an empty column, but nothing may be read from it."""
     if one.ob_descr.itemsize != 8 or one.ob_descr.typecode_char != c"q":
         raise UsageError("a column is not an array of 64-bit integers")
     return <int64_t *>one.data.as_longlongs if len(one) else &no_values
@@ -53,7 +64,7 @@ cdef int64_t no_values = 0
 
 
 cdef inline int resize_column(array.array one, Py_ssize_t rows) except -1:
-    """New rows are not initialised. As `array` itself, refuses while somebody looks into its memory."""
+    """New rows are not initialised. Raises `BufferError` while a buffer of the array is exported."""
     if rows != len(one) and klog_exports(one):
         raise BufferError("cannot resize an array that is exporting buffers")
     array.resize_smart(one, rows)

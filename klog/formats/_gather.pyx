@@ -4,14 +4,6 @@
 Spans are checked before anything is written, so a refused call leaves the columns as they were.
 """
 
-from cpython cimport array
-from cpython.buffer cimport (
-    Py_buffer,
-    PyBUF_SIMPLE,
-    PyBuffer_FillInfo,
-    PyBuffer_Release,
-    PyObject_GetBuffer,
-)
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcpy, memset
@@ -22,8 +14,7 @@ IMPLEMENTATION = "cython"
 
 include "_columns.pxi"
 include "_varint.pxi"
-
-cdef int64_t INT32_MAX = 0x7FFFFFFF
+include "_constants.pxi"
 
 
 cdef int check_rows(Py_ssize_t first, Py_ssize_t last, Py_ssize_t rows) except -1:

@@ -110,30 +110,13 @@ cdef int put_hex(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
     return 0
 
 
-cdef int put_json_lossy(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
-    cdef Py_ssize_t run
-    while True:
-        run = well_formed(p, size)
-        put_escaped(o, p, run)
-        if run == size:
-            return 0
-        reserve(o, 3)
-        put(o, b"\xef\xbf\xbd")
-        p += run
-        size -= run
-        run = ill_formed(p, size)
-        p += run
-        size -= run
-
-
 cdef int put_json_bytes(Out *o, const uint8_t *p, long long size, Mode mode) except -1:
-    """A key or value (null where size is negative) as the mode shows it. Leaves room of 512 bytes."""
+    """A key or value as the mode shows it; a negative size is null. Reserves 512 bytes for what follows."""
     reserve(o, 64)
     if size < 0:
         put(o, "null")
     elif mode == NONE:
-        put(o, '{"size":')
-        put_int(o, size)
+        put_field(o, '{"size":', size)
         put(o, "}")
     elif mode == BASE64 or mode == HEX:
         put(o, '"')
@@ -145,7 +128,10 @@ cdef int put_json_bytes(Out *o, const uint8_t *p, long long size, Mode mode) exc
         put(o, '"')
     elif mode == UTF8 or well_formed(p, size) == size:
         put(o, '"')
-        put_json_lossy(o, p, size)
+        if mode == UTF8:
+            put_replacing(o, p, size, put_escaped)
+        else:
+            put_escaped(o, p, size)
         reserve(o, 1)
         put(o, '"')
     else:
@@ -158,22 +144,15 @@ cdef int put_json_bytes(Out *o, const uint8_t *p, long long size, Mode mode) exc
 
 
 cdef int put_json_headers(Out *o, const Payload *p, Py_ssize_t at, long long count, Mode mode) except -1:
-    cdef long long number = 0
-    cdef long long size
-    while number < count:
-        at = varint(p.data, at, p.size, &size)
-        if at < 0 or size < 0 or size > p.size - at:
-            raise FormatError("a header's key lies outside of its payload")
+    cdef HeaderSpan header
+    cdef long long number
+    for number in range(count):
+        at = next_header(p, at, &header)
         put(o, ",[" if number else "[")
-        put_json_bytes(o, p.data + at, size, mode)
+        put_json_bytes(o, p.data + header.key, header.key_size, mode)
         put(o, ",")
-        at = varint(p.data, at + size, p.size, &size)
-        if at < 0 or size > p.size - at:
-            raise FormatError("a header's value lies outside of its payload")
-        put_json_bytes(o, p.data + at, size, mode)
+        put_json_bytes(o, p.data + header.value, header.value_size, mode)
         put(o, "]")
-        at += size if size > 0 else 0
-        number += 1
     return 0
 
 
@@ -206,19 +185,20 @@ cdef void put_json_control(Out *o, const Records *r, Py_ssize_t row, const Paylo
 
 
 cdef int put_json_record(
-    Out *o, const Batches *b, const Records *r, Py_ssize_t row, const Payload *p, const Payload *prefix, Mode mode
+    Out *o, const Decoded *d, Py_ssize_t row, const Payload *prefix, Mode mode
 ) except -1:
+    cdef const Batches *b = &d.batches
+    cdef const Records *r = &d.records
+    cdef const Payload *p = &d.payload
     cdef Py_ssize_t batch
     cdef long long attributes
     check_record(b, r, row, p)
     batch = r.batch[row]
-    attributes = b.attributes[batch] if b.magic[batch] >= 2 else b.attributes[batch] & (CODEC | LOG_APPEND_TIME)
+    attributes = b.attributes[batch] if b.magic[batch] >= 2 else b.attributes[batch] & (CODEC_MASK | TIMESTAMP_TYPE_BIT)
     put_bytes(o, prefix.data, prefix.size)
     reserve(o, 512)
-    put(o, ',"offset":')
-    put_int(o, r.offset[row])
-    put(o, ',"timestamp":')
-    put_int(o, r.timestamp[row])
+    put_field(o, ',"offset":', r.offset[row])
+    put_field(o, ',"timestamp":', r.timestamp[row])
     put(o, ',"timestampType":"')
     put(o, timestamp_type(b.magic[batch], attributes))
     put(o, '","key":')
@@ -227,32 +207,24 @@ cdef int put_json_record(
     put_json_bytes(o, p.data + r.value_start[row], r.value_size[row], mode)
     put(o, ',"headers":[')
     put_json_headers(o, p, r.headers_start[row], r.header_count[row], mode)
-    put(o, '],"magic":')
-    put_int(o, b.magic[batch])
+    put_field(o, '],"magic":', b.magic[batch])
     put(o, ',"codec":"')
     put(o, codec_name(attributes))
     put(o, '","isTransactional":')
-    put(o, boolean(attributes & TRANSACTIONAL))
-    if attributes & CONTROL:
+    put(o, boolean(attributes & TRANSACTIONAL_BIT))
+    if attributes & CONTROL_BIT:
         put(o, ',"isControl":true,"controlType":')
         put_json_control(o, r, row, p)
     else:
         put(o, ',"isControl":false,"controlType":null,"coordinatorEpoch":null')
-    put(o, ',"producerId":')
-    put_int(o, b.producer_id[batch])
-    put(o, ',"producerEpoch":')
-    put_int(o, b.producer_epoch[batch])
-    put(o, ',"sequence":')
-    put_int(o, record_sequence(b, batch, r.offset[row]))
-    put(o, ',"leaderEpoch":')
-    put_int(o, b.leader_epoch[batch])
+    put_field(o, ',"producerId":', b.producer_id[batch])
+    put_field(o, ',"producerEpoch":', b.producer_epoch[batch])
+    put_field(o, ',"sequence":', record_sequence(b, batch, r.offset[row]))
+    put_field(o, ',"leaderEpoch":', b.leader_epoch[batch])
     reserve(o, 256)
-    put(o, ',"batchBaseOffset":')
-    put_int(o, b.base_offset[batch])
-    put(o, ',"batchPosition":')
-    put_int(o, b.position[batch])
-    put(o, ',"recordSize":')
-    put_int(o, r.record_size[row])
+    put_field(o, ',"batchBaseOffset":', b.base_offset[batch])
+    put_field(o, ',"batchPosition":', b.position[batch])
+    put_field(o, ',"recordSize":', r.record_size[row])
     put(o, "}\n")
     return 0
 
@@ -268,79 +240,62 @@ def jsonl_records(
     bytearray out not None,
     Py_ssize_t at,
 ):
-    cdef Batches b
-    cdef Records r
+    cdef Decoded d
     cdef Out o
-    cdef Payload p
     cdef Payload place
     if not AUTO <= mode <= NONE:
         raise ValueError(f"no bytes mode {mode}")
-    load_batches(&b, table, 0, 0, False)
-    load_records(&r, records, first, last)
-    load_payload(&p, payload)
+    load_decoded(&d, table, records, first, last, payload)
     load_payload(&place, prefix)
     open_out(&o, out, at)
     for row in range(first, last):
-        put_json_record(&o, &b, &r, row, &p, &place, <Mode>mode)
+        put_json_record(&o, &d, row, &place, <Mode>mode)
     return used(&o)
 
 
 cdef int put_json_batch(Out *o, const Batches *b, Py_ssize_t row, const Payload *prefix) except -1:
-    cdef long long attributes = b.attributes[row] if b.magic[row] >= 2 else b.attributes[row] & (CODEC | LOG_APPEND_TIME)
+    cdef long long attributes = b.attributes[row] if b.magic[row] >= 2 else b.attributes[row] & (CODEC_MASK | TIMESTAMP_TYPE_BIT)
     put_bytes(o, prefix.data, prefix.size)
     reserve(o, 1024)
-    put(o, ',"position":')
-    put_int(o, b.position[row])
-    put(o, ',"size":')
-    put_int(o, b.size[row])
+    put_field(o, ',"position":', b.position[row])
+    put_field(o, ',"size":', b.size[row])
     put(o, ',"baseOffset":')
-    if b.magic[row] < 2 and attributes & CODEC and b.base_offset[row] == -1:
+    if b.magic[row] < 2 and attributes & CODEC_MASK and b.base_offset[row] == -1:
         put(o, "null")
     else:
         put_int(o, b.base_offset[row])
-    put(o, ',"lastOffset":')
-    put_int(o, b.last_offset[row])
-    put(o, ',"magic":')
-    put_int(o, b.magic[row])
+    put_field(o, ',"lastOffset":', b.last_offset[row])
+    put_field(o, ',"magic":', b.magic[row])
     put(o, ',"count":')
     if b.magic[row] < 2:
         put(o, "null")
     else:
         put_int(o, b.count[row])
-    put(o, ',"maxTimestamp":')
-    put_int(o, b.max_timestamp[row])
+    put_field(o, ',"maxTimestamp":', b.max_timestamp[row])
     put(o, ',"timestampType":"')
     put(o, timestamp_type(b.magic[row], attributes))
     put(o, '","codec":"')
     put(o, codec_name(attributes))
-    put(o, '","checksum":')
-    put_int(o, b.crc[row])
+    put_field(o, '","checksum":', b.crc[row])
     if b.valid[row]:
         put(o, ',"valid":true,"error":null')
     elif b.crc[row] == b.computed_crc[row]:
         put(o, ',"valid":false,"error":"batch is shorter than its header"')
     else:
-        put(o, ',"valid":false,"error":"checksum is ')
-        put_int(o, b.crc[row])
-        put(o, ", the bytes give ")
-        put_int(o, b.computed_crc[row])
+        put_field(o, ',"valid":false,"error":"checksum is ', b.crc[row])
+        put_field(o, ", the bytes give ", b.computed_crc[row])
         put(o, '"')
-    put(o, ',"producerId":')
-    put_int(o, b.producer_id[row])
-    put(o, ',"producerEpoch":')
-    put_int(o, b.producer_epoch[row])
-    put(o, ',"baseSequence":')
-    put_int(o, b.base_sequence[row])
-    put(o, ',"lastSequence":')
-    put_int(o, last_sequence(b, row))
-    put(o, ',"partitionLeaderEpoch":')
-    put_int(o, b.leader_epoch[row])
+    put_field(o, ',"producerId":', b.producer_id[row])
+    put_field(o, ',"producerEpoch":', b.producer_epoch[row])
+    put_field(o, ',"baseSequence":', b.base_sequence[row])
+    put_field(o, ',"lastSequence":', last_sequence(b, row))
+    put_field(o, ',"partitionLeaderEpoch":', b.leader_epoch[row])
     put(o, ',"isTransactional":')
-    put(o, boolean(attributes & TRANSACTIONAL))
+    put(o, boolean(attributes & TRANSACTIONAL_BIT))
     put(o, ',"isControl":')
-    put(o, boolean(attributes & CONTROL))
+    put(o, boolean(attributes & CONTROL_BIT))
     put(o, ',"deleteHorizonMs":')
-    if attributes & DELETE_HORIZON:
+    if attributes & DELETE_HORIZON_BIT:
         put_int(o, b.base_timestamp[row])
     else:
         put(o, "null")

@@ -6,14 +6,6 @@ with the bytes left (never added to a position first, which could overflow). Col
 bytes can hold (a magic 2 record takes 7 bytes or more), never by what a count field says.
 """
 
-from cpython cimport array
-from cpython.buffer cimport (
-    Py_buffer,
-    PyBUF_SIMPLE,
-    PyBuffer_FillInfo,
-    PyBuffer_Release,
-    PyObject_GetBuffer,
-)
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
@@ -314,5 +306,6 @@ def index(table, state):
     return why is None
 
 
+include "_decode_messages.pxi"
 include "_decode.pxi"
 include "_append.pxi"

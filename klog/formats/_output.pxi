@@ -1,7 +1,7 @@
 # Shared by the text kernels: a growing output buffer, numbers, UTF-8 by Java's rules.
 #
-# `Out` writes into a bytearray that the caller owns and reuses. Every `put_*` that says "room" in its comment
-# expects that `reserve` was called for it; all others reserve themselves.
+# `Out` writes into a bytearray that the caller owns and reuses. A `put_*` function whose docstring names the bytes
+# that it writes expects that the caller has reserved them; the others reserve what they need.
 
 from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -47,7 +47,7 @@ cdef inline Py_ssize_t used(const Out *o) noexcept:
 
 
 cdef inline void put(Out *o, const char *text) noexcept:
-    """Room: the text. `strlen` of a literal is folded by the C compiler."""
+    """Writes the text. The C compiler computes the `strlen` of a literal."""
     cdef size_t size = strlen(text)
     memcpy(o.at, text, size)
     o.at += size
@@ -67,7 +67,7 @@ for _number in range(100):
 
 
 cdef inline void put_int(Out *o, long long number) noexcept:
-    """Room: 20 bytes."""
+    """Writes at most 20 bytes."""
     cdef char[24] digits
     cdef char *at = &digits[24]
     cdef uint64_t rest = <uint64_t>number
@@ -91,6 +91,12 @@ cdef inline void put_int(Out *o, long long number) noexcept:
     o.at += &digits[24] - at
 
 
+cdef inline void put_field(Out *o, const char *label, long long number) noexcept:
+    """Writes the label and at most 20 bytes."""
+    put(o, label)
+    put_int(o, number)
+
+
 cdef uint64_t ASCII_MASK = 0x8080808080808080ULL
 cdef uint64_t ONES = 0x0101010101010101ULL
 
@@ -106,7 +112,7 @@ cdef inline bint follows(uint8_t byte) noexcept:
 
 
 cdef inline Py_ssize_t sequence_size(const uint8_t *p, Py_ssize_t left) noexcept:
-    """How many bytes the well-formed UTF-8 sequence at `p` has; 0 when there is none."""
+    """How many bytes the well-formed UTF-8 sequence at `p` has; 0 if it is not well-formed."""
     cdef uint8_t lead = p[0]
     if lead < 0x80:
         return 1
@@ -140,9 +146,9 @@ cdef inline Py_ssize_t well_formed(const uint8_t *p, Py_ssize_t size) noexcept:
 
 
 cdef inline Py_ssize_t ill_formed(const uint8_t *p, Py_ssize_t left) noexcept:
-    """How many bytes Java's decoder replaces by one U+FFFD at `p`, where no well-formed sequence starts.
+    """How many bytes Java's decoder replaces by one U+FFFD at `p`, if no well-formed sequence starts there.
 
-    A maximal prefix of a sequence, as Unicode recommends; but an encoded surrogate is replaced whole.
+    It replaces a maximal prefix of a sequence, as Unicode recommends, and a whole encoded surrogate.
     """
     cdef uint8_t lead = p[0]
     if lead < 0xE0 or lead > 0xF4 or left < 2 or not follows(p[1]):
@@ -156,14 +162,33 @@ cdef inline Py_ssize_t ill_formed(const uint8_t *p, Py_ssize_t left) noexcept:
     return 3 if left >= 3 and follows(p[2]) else 2
 
 
+ctypedef int (*PutText)(Out *o, const uint8_t *p, Py_ssize_t size) except -1
+
+
+cdef inline int put_replacing(Out *o, const uint8_t *p, Py_ssize_t size, PutText put_text) except -1:
+    """Pass the well-formed runs of UTF-8 to `put_text`; U+FFFD takes the place of what Java would replace."""
+    cdef Py_ssize_t run
+    while True:
+        run = well_formed(p, size)
+        put_text(o, p, run)
+        if run == size:
+            return 0
+        reserve(o, 3)
+        put(o, b"\xef\xbf\xbd")
+        p += run
+        size -= run
+        run = ill_formed(p, size)
+        p += run
+        size -= run
+
+
 cdef inline int32_t wrap32(long long number) noexcept:
     return <int32_t><uint32_t><uint64_t>number
 
 
 cdef inline int32_t sequence_after(int32_t sequence, int32_t increment) noexcept:
-    """Sequence numbers wrap from 2^31-1 to 0; Java's int arithmetic where the values make no sense."""
-    cdef int32_t room = wrap32(2147483647LL - increment)
-    if sequence > room:
+    """As `klog.formats.wrapping.sequence_after`."""
+    if sequence > wrap32(2147483647LL - increment):
         return wrap32(<long long>increment - wrap32(2147483647LL - sequence) - 1)
     return wrap32(<long long>sequence + increment)
 
@@ -177,7 +202,7 @@ cdef const long long *column(object values, Py_ssize_t rows) except NULL:
 
 
 cdef Py_ssize_t varint(const uint8_t *p, Py_ssize_t at, Py_ssize_t end, long long *value) noexcept:
-    """Zig-zag varint of 32 bits at `at`; returns the position after it, -1 when there is none."""
+    """Zig-zag varint of 32 bits at `at`; returns the position after it, -1 if it does not end before `end`."""
     cdef uint64_t bits = 0
     cdef int shift = 0
     while at < end and shift < 35:

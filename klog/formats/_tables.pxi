@@ -1,23 +1,6 @@
-# Shared by the text kernels: the columns of the tables as pointers, and what both kinds of text say of them.
+# Shared by the text kernels: the columns of the tables as pointers, and the fields that both kinds of text show.
 
-from klog.formats.constants import (
-    CODEC_MASK,
-    CONTROL_BIT,
-    DELETE_HORIZON_BIT,
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-)
-
-cdef enum:
-    CODEC = 0x07
-    LOG_APPEND_TIME = 0x08
-    TRANSACTIONAL = 0x10
-    CONTROL = 0x20
-    DELETE_HORIZON = 0x40
-
-assert (CODEC, LOG_APPEND_TIME, TRANSACTIONAL, CONTROL, DELETE_HORIZON) == (
-    CODEC_MASK, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT, CONTROL_BIT, DELETE_HORIZON_BIT
-)
+include "_constants.pxi"
 
 cdef struct Batches:
     Py_ssize_t rows
@@ -104,13 +87,29 @@ cdef int load_records(Records *r, object records, Py_ssize_t first, Py_ssize_t l
 
 
 cdef inline void load_payload(Payload *p, const uint8_t[::1] data) noexcept:
-    """The caller holds `data` as long as it uses the pointer."""
+    """The caller holds `data` while it uses the pointer."""
     p.size = data.shape[0]
     p.data = &data[0] if p.size else NULL
 
 
+cdef struct Decoded:  # what a range of records is shown from
+    Batches batches
+    Records records
+    Payload payload
+
+
+cdef int load_decoded(
+    Decoded *d, object table, object records, Py_ssize_t first, Py_ssize_t last, const uint8_t[::1] payload
+) except -1:
+    """The batches are checked as a table only; the rows `first` to `last` of the records are in range."""
+    load_batches(&d.batches, table, 0, 0, False)
+    load_records(&d.records, records, first, last)
+    load_payload(&d.payload, payload)
+    return 0
+
+
 cdef int check_record(const Batches *b, const Records *r, Py_ssize_t row, const Payload *p) except -1:
-    """Nothing outside of the payload is read, whatever the table says."""
+    """Raise `FormatError` if the table points outside of the payload."""
     if not (
         0 <= r.batch[row] < b.rows
         and spans(r.key_start[row], r.key_size[row], p)
@@ -128,11 +127,11 @@ cdef inline bint spans(long long start, long long size, const Payload *p) noexce
 cdef inline const char *timestamp_type(long long magic, long long attributes) noexcept:
     if magic == 0:
         return "NoTimestampType"
-    return "LogAppendTime" if attributes & LOG_APPEND_TIME else "CreateTime"
+    return "LogAppendTime" if attributes & TIMESTAMP_TYPE_BIT else "CreateTime"
 
 
 cdef inline const char *codec_name(long long attributes) noexcept:
-    cdef int codec = attributes & CODEC
+    cdef int codec = attributes & CODEC_MASK
     if codec == 0:
         return "none"
     if codec == 1:
@@ -171,3 +170,21 @@ cdef inline long long int16_at(const uint8_t *p) noexcept:
 
 cdef inline int32_t int32_at(const uint8_t *p) noexcept:
     return <int32_t>(<uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | p[3])
+
+
+cdef struct HeaderSpan:
+    Py_ssize_t key
+    long long key_size
+    Py_ssize_t value
+    long long value_size  # -1 or less: null
+
+
+cdef Py_ssize_t next_header(const Payload *p, Py_ssize_t at, HeaderSpan *found) except -1:
+    """Read the header at `at`; returns the position after it. Raises `FormatError`."""
+    found.key = varint(p.data, at, p.size, &found.key_size)
+    if found.key < 0 or found.key_size < 0 or found.key_size > p.size - found.key:
+        raise FormatError("a header's key lies outside of its payload")
+    found.value = varint(p.data, found.key + found.key_size, p.size, &found.value_size)
+    if found.value < 0 or found.value_size > p.size - found.value:
+        raise FormatError("a header's value lies outside of its payload")
+    return found.value + (found.value_size if found.value_size > 0 else 0)

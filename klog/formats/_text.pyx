@@ -12,69 +12,42 @@ IMPLEMENTATION = "cython"
 
 cdef int put_java_text(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
     """What Java's `new String(bytes, UTF_8)` holds, as UTF-8."""
-    cdef Py_ssize_t run
-    while True:
-        run = well_formed(p, size)
-        put_bytes(o, p, run)
-        if run == size:
-            return 0
-        reserve(o, 3)
-        put(o, b"\xef\xbf\xbd")
-        p += run
-        size -= run
-        run = ill_formed(p, size)
-        p += run
-        size -= run
+    return put_replacing(o, p, size, put_bytes)
 
 
 cdef int put_kafka_batch(Out *o, const Batches *b, Py_ssize_t row) except -1:
     cdef long long attributes = b.attributes[row]
     reserve(o, 1024)
     if b.magic[row] >= 2:
-        put(o, "baseOffset: ")
-        put_int(o, b.base_offset[row])
-        put(o, " lastOffset: ")
-        put_int(o, b.last_offset[row])
-        put(o, " count: ")
-        put_int(o, b.count[row])
-        put(o, " baseSequence: ")
-        put_int(o, b.base_sequence[row])
-        put(o, " lastSequence: ")
-        put_int(o, last_sequence(b, row))
-        put(o, " producerId: ")
-        put_int(o, b.producer_id[row])
-        put(o, " producerEpoch: ")
-        put_int(o, b.producer_epoch[row])
-        put(o, " partitionLeaderEpoch: ")
-        put_int(o, b.leader_epoch[row])
+        put_field(o, "baseOffset: ", b.base_offset[row])
+        put_field(o, " lastOffset: ", b.last_offset[row])
+        put_field(o, " count: ", b.count[row])
+        put_field(o, " baseSequence: ", b.base_sequence[row])
+        put_field(o, " lastSequence: ", last_sequence(b, row))
+        put_field(o, " producerId: ", b.producer_id[row])
+        put_field(o, " producerEpoch: ", b.producer_epoch[row])
+        put_field(o, " partitionLeaderEpoch: ", b.leader_epoch[row])
         put(o, " isTransactional: ")
-        put(o, boolean(attributes & TRANSACTIONAL))
+        put(o, boolean(attributes & TRANSACTIONAL_BIT))
         put(o, " isControl: ")
-        put(o, boolean(attributes & CONTROL))
+        put(o, boolean(attributes & CONTROL_BIT))
         put(o, " deleteHorizonMs: ")
-        if attributes & DELETE_HORIZON:
-            put(o, "OptionalLong[")
-            put_int(o, b.base_timestamp[row])
+        if attributes & DELETE_HORIZON_BIT:
+            put_field(o, "OptionalLong[", b.base_timestamp[row])
             put(o, "]")
         else:
             put(o, "OptionalLong.empty")
     else:
-        put(o, "offset: ")
-        put_int(o, b.last_offset[row])
-    put(o, " position: ")
-    put_int(o, b.position[row])
+        put_field(o, "offset: ", b.last_offset[row])
+    put_field(o, " position: ", b.position[row])
     put(o, " ")
     put(o, timestamp_type(b.magic[row], attributes))
-    put(o, ": ")
-    put_int(o, b.max_timestamp[row])
-    put(o, " size: ")
-    put_int(o, b.size[row])
-    put(o, " magic: ")
-    put_int(o, b.magic[row])
+    put_field(o, ": ", b.max_timestamp[row])
+    put_field(o, " size: ", b.size[row])
+    put_field(o, " magic: ", b.magic[row])
     put(o, " compresscodec: ")
     put(o, codec_name(attributes))
-    put(o, " crc: ")
-    put_int(o, b.crc[row])
+    put_field(o, " crc: ", b.crc[row])
     put(o, " isvalid: ")
     put(o, boolean(b.valid[row] != 0))
     put(o, "\n")
@@ -83,22 +56,15 @@ cdef int put_kafka_batch(Out *o, const Batches *b, Py_ssize_t row) except -1:
 
 cdef int put_kafka_headers(Out *o, const Payload *p, Py_ssize_t at, long long count) except -1:
     """The keys of the headers, as Scala shows a list of them."""
-    cdef long long number = 0
-    cdef long long size
+    cdef HeaderSpan header
+    cdef long long number
     put(o, " headerKeys: [")
-    while number < count:
-        at = varint(p.data, at, p.size, &size)
-        if at < 0 or size < 0 or size > p.size - at:
-            raise FormatError("a header's key lies outside of its payload")
+    for number in range(count):
+        at = next_header(p, at, &header)
         if number:
             reserve(o, 8)
             put(o, ",")
-        put_java_text(o, p.data + at, size)
-        at = varint(p.data, at + size, p.size, &size)
-        if at < 0 or size > p.size - at:
-            raise FormatError("a header's value lies outside of its payload")
-        at += size if size > 0 else 0
-        number += 1
+        put_java_text(o, p.data + header.key, header.key_size)
     reserve(o, 256)
     put(o, "]")
     return 0
@@ -119,11 +85,9 @@ cdef void put_kafka_control(Out *o, const Records *r, Py_ssize_t row, const Payl
     cdef long long kind = int16_at(p.data + r.key_start[row] + 2)
     if kind == 0 or kind == 1:
         put(o, " endTxnMarker: ABORT" if kind == 0 else " endTxnMarker: COMMIT")
-        put(o, " coordinatorEpoch: ")
-        put_int(o, int32_at(p.data + r.value_start[row] + 2))
+        put_field(o, " coordinatorEpoch: ", int32_at(p.data + r.value_start[row] + 2))
     else:
-        put(o, " controlType: LEADER_CHANGE(" if kind == 2 else " controlType: UNKNOWN(")
-        put_int(o, kind)
+        put_field(o, " controlType: LEADER_CHANGE(" if kind == 2 else " controlType: UNKNOWN(", kind)
         put(o, ")")
 
 
@@ -133,28 +97,26 @@ cdef inline long long shown_size(long long magic, long long start, long long siz
 
 
 cdef int put_kafka_record(
-    Out *o, const Batches *b, const Records *r, Py_ssize_t row, const Payload *p, bint print_data, bint skip_metadata
+    Out *o, const Decoded *d, Py_ssize_t row, bint print_data, bint skip_metadata
 ) except -1:
+    cdef const Batches *b = &d.batches
+    cdef const Records *r = &d.records
+    cdef const Payload *p = &d.payload
     cdef Py_ssize_t batch
     cdef bint control
     check_record(b, r, row, p)
     batch = r.batch[row]
-    control = b.magic[batch] >= 2 and b.attributes[batch] & CONTROL
+    control = b.magic[batch] >= 2 and b.attributes[batch] & CONTROL_BIT
     reserve(o, 512)
     if not skip_metadata:
-        put(o, "| offset: ")
-        put_int(o, r.offset[row])
+        put_field(o, "| offset: ", r.offset[row])
         put(o, " ")
         put(o, timestamp_type(b.magic[batch], b.attributes[batch]))
-        put(o, ": ")
-        put_int(o, r.timestamp[row])
-        put(o, " keySize: ")
-        put_int(o, shown_size(b.magic[batch], r.key_start[row], r.key_size[row], p))
-        put(o, " valueSize: ")
-        put_int(o, shown_size(b.magic[batch], r.value_start[row], r.value_size[row], p))
+        put_field(o, ": ", r.timestamp[row])
+        put_field(o, " keySize: ", shown_size(b.magic[batch], r.key_start[row], r.key_size[row], p))
+        put_field(o, " valueSize: ", shown_size(b.magic[batch], r.value_start[row], r.value_size[row], p))
         if b.magic[batch] >= 2:
-            put(o, " sequence: ")
-            put_int(o, record_sequence(b, batch, r.offset[row]))
+            put_field(o, " sequence: ", record_sequence(b, batch, r.offset[row]))
             if r.header_count[row] > 0:
                 put_kafka_headers(o, p, r.headers_start[row], r.header_count[row])
             else:
@@ -162,8 +124,7 @@ cdef int put_kafka_record(
         else:
             put(o, " isValid: ")
             put(o, boolean(r.valid[row] != 0))
-            put(o, " crc: ")
-            put_int(o, r.crc[row])
+            put_field(o, " crc: ", r.crc[row])
             put(o, "}")
         if control and plain_control(r, row, p):
             put_kafka_control(o, r, row, p)
@@ -201,16 +162,12 @@ def kafka_records(
     bytearray out not None,
     Py_ssize_t at,
 ):
-    cdef Batches b
-    cdef Records r
+    cdef Decoded d
     cdef Out o
-    cdef Payload p
-    load_batches(&b, table, 0, 0, False)
-    load_records(&r, records, first, last)
-    load_payload(&p, payload)
+    load_decoded(&d, table, records, first, last, payload)
     open_out(&o, out, at)
     for row in range(first, last):
-        put_kafka_record(&o, &b, &r, row, &p, print_data, skip_metadata)
+        put_kafka_record(&o, &d, row, print_data, skip_metadata)
     return used(&o)
 
 
@@ -226,36 +183,31 @@ def kafka_deep(
     bytearray out not None,
     Py_ssize_t at,
 ):
-    cdef Batches b
-    cdef Records r
+    cdef Decoded d
     cdef Out o
-    cdef Payload p
     cdef Py_ssize_t record = first_record
-    load_batches(&b, table, first, last, True)
-    load_records(&r, records, first_record, len(records))
-    load_payload(&p, payload)
+    load_decoded(&d, table, records, first_record, len(records), payload)
+    load_batches(&d.batches, table, first, last, True)
     open_out(&o, out, at)
     for row in range(first, last):
-        put_kafka_batch(&o, &b, row)
-        while record < r.rows and r.batch[record] == row:
-            put_kafka_record(&o, &b, &r, record, &p, print_data, skip_metadata)
+        put_kafka_batch(&o, &d.batches, row)
+        while record < d.records.rows and d.records.batch[record] == row:
+            put_kafka_record(&o, &d, record, print_data, skip_metadata)
             record += 1
     return used(&o)
 
 
 def odd_control(table, records, Py_ssize_t first, Py_ssize_t last, const uint8_t[::1] payload not None):
-    cdef Batches b
-    cdef Records r
-    cdef Payload p
-    load_batches(&b, table, 0, 0, False)
-    load_records(&r, records, first, last)
-    load_payload(&p, payload)
+    cdef Decoded d
+    cdef Py_ssize_t batch
+    load_decoded(&d, table, records, first, last, payload)
     for row in range(first, last):
-        check_record(&b, &r, row, &p)
+        check_record(&d.batches, &d.records, row, &d.payload)
+        batch = d.records.batch[row]
         if (
-            b.magic[r.batch[row]] >= 2
-            and b.attributes[r.batch[row]] & CONTROL
-            and not plain_control(&r, row, &p)
+            d.batches.magic[batch] >= 2
+            and d.batches.attributes[batch] & CONTROL_BIT
+            and not plain_control(&d.records, row, &d.payload)
         ):
             return row
     return last

@@ -1,0 +1,29 @@
+# The numbers of `constants` that compiled modules need at compile time. The import fails unless both are equal.
+
+from klog.formats import constants as _python
+
+cdef enum:
+    ENTRY_PREFIX_BYTES = 12
+    MAGIC_POSITION = 16
+    MIN_MESSAGE_SIZE = 14
+    MIN_ENTRY_BYTES = 26
+    MESSAGE_CRC_FROM = 16
+    BATCH_HEADER_BYTES = 61
+    BATCH_CRC_FROM = 21
+    BATCH_LAST_OFFSET_DELTA_POSITION = 23
+    CODEC_MASK = 0x07
+    TIMESTAMP_TYPE_BIT = 0x08
+    TRANSACTIONAL_BIT = 0x10
+    CONTROL_BIT = 0x20
+    DELETE_HORIZON_BIT = 0x40
+    INT32_MAX = 0x7FFFFFFF
+
+assert (ENTRY_PREFIX_BYTES, MAGIC_POSITION) == (_python.ENTRY_PREFIX_BYTES, _python.MAGIC_POSITION)
+assert (MIN_MESSAGE_SIZE, MIN_ENTRY_BYTES) == (_python.MIN_MESSAGE_SIZE, _python.MIN_ENTRY_BYTES)
+assert (MESSAGE_CRC_FROM, BATCH_CRC_FROM) == (_python.MESSAGE_CRC_FROM, _python.BATCH_CRC_FROM)
+assert BATCH_HEADER_BYTES == _python.BATCH_HEADER_BYTES
+assert BATCH_LAST_OFFSET_DELTA_POSITION == _python.BATCH_LAST_OFFSET_DELTA_POSITION
+assert (CODEC_MASK, TIMESTAMP_TYPE_BIT) == (_python.CODEC_MASK, _python.TIMESTAMP_TYPE_BIT)
+assert (TRANSACTIONAL_BIT, CONTROL_BIT) == (_python.TRANSACTIONAL_BIT, _python.CONTROL_BIT)
+assert DELETE_HORIZON_BIT == _python.DELETE_HORIZON_BIT
+assert INT32_MAX == _python.INT32_MAX

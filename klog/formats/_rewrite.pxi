@@ -1,0 +1,126 @@
+# Records of a magic 2 batch written again for a compacted log, and the varints for that. `_pycompaction` states the
+# rules of `rewrite`.
+
+
+cdef inline uint8_t *put_varint(uint8_t *p, uint64_t zigzag) noexcept nogil:
+    while zigzag > 0x7F:
+        p[0] = <uint8_t>(zigzag & 0x7F | 0x80)
+        p += 1
+        zigzag >>= 7
+    p[0] = <uint8_t>zigzag
+    return p + 1
+
+
+cdef inline uint64_t zigzag64(int64_t value) noexcept nogil:
+    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+
+
+cdef inline int64_t size_of_varint(uint64_t zigzag) noexcept nogil:
+    cdef int64_t size = 1
+    while zigzag > 0x7F:
+        size += 1
+        zigzag >>= 7
+    return size
+
+
+cdef inline uint8_t *put_sized(uint8_t *p, const uint8_t *data, int64_t size) noexcept nogil:
+    p = put_varint(p, zigzag64(size))
+    if size > 0:
+        memcpy(p, data, size)
+        p += size
+    return p
+
+
+cdef const uint8_t *after_headers(const uint8_t *p, const uint8_t *end, int64_t count) noexcept nogil:
+    """The end of `count` headers; NULL where they are not there."""
+    cdef int32_t size
+    cdef int64_t i
+    for i in range(2 * count):
+        p = varint32(p, end, &size)
+        if p == NULL:
+            return NULL
+        if size > 0:
+            if size > end - p:
+                return NULL
+            p += size
+    return p
+
+
+def rewrite(payload, records, Py_ssize_t first, Py_ssize_t last, keep, int64_t base_offset, base_timestamp):
+    cdef Buffer buffer
+    cdef Records rows
+    cdef array.array flags = keep
+    cdef Py_ssize_t row, count = 0
+    cdef int64_t size = 0, base = 0, largest = -1, previous = -1, body, headers_bytes, delta
+    cdef const uint8_t *headers_end
+    cdef const uint8_t *end
+    cdef uint8_t *out
+    cdef uint8_t *p
+    cdef bytes room
+    cdef bint based = base_timestamp is not None
+    look_at(&rows, records, first, last)
+    if len(flags) < last or flags.ob_descr.typecode_char != c"B":
+        raise UsageError("flags for fewer records than there are")
+    if based:
+        base = base_timestamp
+    open_buffer(&buffer, payload)
+    try:
+        for row in range(first, last):
+            if not flags.data.as_uchars[row]:
+                continue
+            if (
+                not fits(&buffer, rows.key_start[row], rows.key_size[row])
+                or not fits(&buffer, rows.value_start[row], rows.value_size[row])
+                or not 0 <= rows.headers_start[row] <= buffer.size
+                or rows.record_size[row] < 0
+            ):
+                raise UsageError(f"record {row} of the table does not lie in the payload")
+            size += rows.record_size[row] + MOST_ADDED
+        # `record_size` bounds what is written: its parts are copied from there or written no longer.
+        room = PyBytes_FromStringAndSize(NULL, size)
+        out = p = <uint8_t *>PyBytes_AS_STRING(room)
+        end = buffer.start + buffer.size
+        for row in range(first, last):
+            if not flags.data.as_uchars[row]:
+                continue
+            if rows.timestamp[row] < -1:
+                raise CorruptRecordError(f"record {rows.offset[row]} has the timestamp {rows.timestamp[row]}")
+            if count and rows.offset[row] <= previous:
+                raise CorruptRecordError(f"offset {rows.offset[row]} follows {previous} in one batch")
+            previous = rows.offset[row]
+            if not based:
+                base = rows.timestamp[row]
+                based = True
+            headers_end = after_headers(buffer.start + rows.headers_start[row], end, rows.header_count[row])
+            if headers_end == NULL:
+                raise UsageError(f"headers of record {row} do not lie in the payload")
+            headers_bytes = headers_end - buffer.start - rows.headers_start[row]
+            delta = <int64_t>(<uint64_t>rows.timestamp[row] - <uint64_t>base)
+            body = (
+                1
+                + size_of_varint(zigzag64(delta))
+                + size_of_varint(zigzag64(rows.offset[row] - base_offset))
+                + size_of_varint(zigzag64(rows.key_size[row]))
+                + (rows.key_size[row] if rows.key_size[row] > 0 else 0)
+                + size_of_varint(zigzag64(rows.value_size[row]))
+                + (rows.value_size[row] if rows.value_size[row] > 0 else 0)
+                + size_of_varint(zigzag64(rows.header_count[row]))
+                + headers_bytes
+            )
+            if body > rows.record_size[row] + MOST_ADDED - 10:
+                raise UsageError(f"record {row} is larger than the table says")
+            p = put_varint(p, zigzag64(body))
+            p[0] = 0
+            p = put_varint(p + 1, zigzag64(delta))
+            p = put_varint(p, zigzag64(rows.offset[row] - base_offset))
+            p = put_sized(p, buffer.start + rows.key_start[row], rows.key_size[row])
+            p = put_sized(p, buffer.start + rows.value_start[row], rows.value_size[row])
+            p = put_varint(p, zigzag64(rows.header_count[row]))
+            memcpy(p, buffer.start + rows.headers_start[row], headers_bytes)
+            p += headers_bytes
+            count += 1
+            if rows.timestamp[row] > largest:
+                largest = rows.timestamp[row]
+    finally:
+        PyBuffer_Release(&buffer.view)
+    return room[: p - out], count, base, largest
