@@ -3,59 +3,15 @@
 
 def check_records(data, Py_ssize_t start, int64_t base_timestamp, int64_t count):
     cdef Buffer buffer
-    cdef const uint8_t *p
-    cdef const uint8_t *stop
-    cdef const uint8_t *body
-    cdef int64_t number = 0, timestamp, delta, smallest = -1, largest = -1
-    cdef int32_t length, offset_delta, key_size, value_size, header_count
-    cdef bint in_order = True, keyless = False, sound = False
+    cdef CheckedRecords found
     open_buffer(&buffer, data)
     if start < 0 or start > buffer.size or count < 0:
         PyBuffer_Release(&buffer.view)
         return None
-    p = buffer.start + start
-    stop = buffer.start + buffer.size
     with nogil:
-        while number < count:
-            body = varint32(p, stop, &length)
-            if body == NULL or length < 1 or length > stop - body:
-                break
-            p = body + 1
-            body = body + length
-            p = varint64(p, body, &delta)
-            if p == NULL:
-                break
-            p = varint32(p, body, &offset_delta)
-            if p == NULL:
-                break
-            p = varint32(p, body, &key_size)
-            if p == NULL or key_size > body - p:
-                break
-            if key_size < 0:
-                keyless = True
-                key_size = 0
-            p = varint32(p + key_size, body, &value_size)
-            if p == NULL or value_size > body - p:
-                break
-            p = varint32(p + (value_size if value_size > 0 else 0), body, &header_count)
-            if p == NULL:
-                break
-            if header_count != 0 or p != body:
-                if not headers_fit(p, body, header_count):
-                    break
-            timestamp = wrapping_sum(base_timestamp, delta)
-            if timestamp != -1:
-                if smallest == -1 or timestamp < smallest:
-                    smallest = timestamp
-                if timestamp > largest:
-                    largest = timestamp
-            if offset_delta != number:
-                in_order = False
-            p = body
-            number += 1
-        sound = number == count and (p == stop or count == 0)
+        found = look_through(buffer.start + start, buffer.start + buffer.size, base_timestamp, count)
     PyBuffer_Release(&buffer.view)
-    return (smallest, largest, in_order, keyless) if sound else None
+    return (found.smallest, found.largest, found.in_order, found.keyless) if found.valid else None
 
 
 def seek(data, int64_t offset):

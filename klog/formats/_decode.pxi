@@ -178,24 +178,6 @@ def headers(payload, int64_t start, int64_t count):
 # Magic 2
 
 
-cdef bint headers_fit(const uint8_t *p, const uint8_t *stop, int32_t count) noexcept nogil:
-    """Whether `count` headers fill exactly the bytes up to `stop`."""
-    cdef int32_t size
-    if count < 0 or count > stop - p:
-        return False
-    while count > 0:
-        count -= 1
-        p = varint32(p, stop, &size)
-        if p == NULL or size < 0 or size > stop - p:
-            return False
-        p = varint32(p + size, stop, &size)
-        if p == NULL or size > stop - p:
-            return False
-        if size > 0:
-            p += size
-    return p == stop
-
-
 cdef inline bint decode_record(
     const uint8_t *data,
     const uint8_t *p,

@@ -95,6 +95,25 @@ def _around(version: int, name: str) -> tuple[bytes, bytes]:
     return whole[:before], whole[before + len(numbers) :]
 
 
+class AnswerTemplate(NamedTuple):
+    """A whole response frame for one partition without an error, and where its numbers stand.
+
+    The numbers are partition, error, base offset, append time and log start offset; correlation id, base
+    offset and log start offset are to be filled in.
+    """
+
+    frame: bytes
+    numbers_at: int
+
+
+def answer_template(version: int, topic: str, partition: int) -> AnswerTemplate:
+    """The template for a version from 5 on. Raises UnencodableMessageError."""
+    header = INT32.pack(0) + (b"\0" if version >= FLEXIBLE_FROM else b"")
+    before, after = _around(version, topic)
+    body = header + before + _V5.pack(partition, 0, 0, -1, 0) + after
+    return AnswerTemplate(INT32.pack(len(body)) + body, INT32.size + len(header) + len(before))
+
+
 def _encode(version: int, response: ProduceResponse) -> bytes:
     """Raises struct.error."""
     flexible = version >= FLEXIBLE_FROM

@@ -14,13 +14,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition, decode_uuid
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
+from klog.protocol.produce_run import ProduceRun
 from klog.replication import high_watermark
 from klog.replication.follower import FollowerFetch, FollowerState, after_fetch, at_epoch_start
 from klog.replication.partition_state import ANY_EPOCH, PartitionState, state_of
@@ -28,6 +29,7 @@ from klog.storage.log.append_values import Origin
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
 
 CONSUMER = -1
+ALL_IN_SYNC = -1  # as acks
 _HIGH_WATERMARK = -1  # as the offset of DeleteRecords
 
 
@@ -37,6 +39,14 @@ class Replicas(Protocol):
     @property
     def partitions(self) -> Mapping[tuple[str, int], Partition]:
         """By (topic, partition)."""
+
+
+class RunAppended(NamedTuple):
+    """Where a run of batches was written."""
+
+    first_offset: int
+    log_start_offset: int
+    high_watermark_moved: bool
 
 
 class PartitionError(KlogError):
@@ -195,6 +205,26 @@ class Partition:
         finally:
             log.lock.release()
 
+    def append_run(self, run: ProduceRun, now_ms: int) -> RunAppended | None:
+        """Write the batches of usual Produce frames as the leader, all at once.
+
+        None if any of them may need `append`: then nothing has changed, or the run was cut. With acks=-1 that
+        is so if the partition has followers. Raises `OSError`, `StorageError`.
+        """
+        log = self.lock_log()
+        try:
+            state = self.state
+            if not state.is_leader or (
+                run.acks == ALL_IN_SYNC and (self.followers or not state.isr.committed)
+            ):
+                return None
+            first_offset = log.log_end_offset
+            if not log.append_run(run, state.leader_epoch, now_ms):
+                return None
+            return RunAppended(first_offset, log.log_start_offset, self._advance_high_watermark(log))
+        finally:
+            log.lock.release()
+
     def limit(self, replica_id: int, *, committed: bool) -> int:
         """The first offset that a reader may not see."""
         log = self.log
@@ -231,22 +261,20 @@ class Partition:
         The caller holds the log's lock.
         """
         end_offset, before = log.log_end_offset, log.high_watermark
-        if self.followers:
-            surroundings = self._surroundings
-            end_offset = high_watermark.next_high_watermark(
-                before,
-                end_offset,
-                self.state.isr,
-                self.followers,
-                min_in_sync_replicas=self.min_in_sync_replicas,
-                alive=surroundings.alive(),
-                now_ms=surroundings.clock_ms(),
-                max_lag_ms=surroundings.max_lag_ms,
-            )
-        if end_offset <= before:
-            return False
-        log.set_high_watermark(end_offset)
-        return True
+        if not self.followers:
+            return log.raise_high_watermark(end_offset)
+        surroundings = self._surroundings
+        end_offset = high_watermark.next_high_watermark(
+            before,
+            end_offset,
+            self.state.isr,
+            self.followers,
+            min_in_sync_replicas=self.min_in_sync_replicas,
+            alive=surroundings.alive(),
+            now_ms=surroundings.clock_ms(),
+            max_lag_ms=surroundings.max_lag_ms,
+        )
+        return log.raise_high_watermark(end_offset)
 
     def low_watermark(self) -> int:
         """The smallest log start offset of this leader and of its followers on live brokers."""

@@ -266,6 +266,8 @@ class Broker:
             waiting=self.waiting,
             sessions=self.sessions,
             traffic=self.traffic,
+            counters=self.counters,
+            clock_ns=time.perf_counter_ns,
             clock_ms=self._clock_ms,
             timer_ms=monotonic_ms,
             hosted=self._hosted,

@@ -38,6 +38,11 @@ class Timing:
         self.sum_ns += elapsed_ns
         self.counts[bisect_left(BOUNDS_NS, elapsed_ns)] += 1
 
+    def record_several(self, elapsed_ns: int, times: int) -> None:
+        """It has taken that long altogether, so many times."""
+        self.sum_ns += elapsed_ns
+        self.counts[bisect_left(BOUNDS_NS, elapsed_ns // times)] += times
+
 
 class ApiCounter:
     """What has been done for one API.

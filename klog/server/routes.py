@@ -41,8 +41,10 @@ from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import Elsewhere, MetadataHandler
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.server.handlers.produce import ProduceHandler
+from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.request_times import RequestCounters
 from klog.server.traffic import Traffic
 from klog.server.waiting_rooms import WaitingRooms
 
@@ -54,7 +56,7 @@ class Collaborators:
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
     log directories, `broker_epoch` and `features_epoch` are the present ones, `elsewhere` runs what a network
     thread must not wait for. `clock_ms` is the wall clock, by which records are stamped, `timer_ms` the one
-    of what waits.
+    of what waits, `clock_ns` the one that measures how long requests take.
     """
 
     broker_id: int
@@ -68,6 +70,8 @@ class Collaborators:
     waiting: WaitingRooms
     sessions: FetchSessions
     traffic: Traffic
+    counters: RequestCounters
+    clock_ns: Callable[[], int]
     clock_ms: Callable[[], int]
     timer_ms: Callable[[], int]
     hosted: Callable[[], Iterable[HostedDirectory]]
@@ -90,6 +94,9 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
 def _data_routes(parts: Collaborators) -> dict[int, Route]:
     config, timer_ms, waiting = parts.config(), parts.timer_ms, parts.waiting
     where = Whereabouts(parts.replicas, parts.cache)
+    produce_runs = ProduceRuns(
+        where, parts.clock_ms, parts.traffic, parts.counters.by_api[ApiKey.PRODUCE].direct, parts.clock_ns
+    )
     produce = ProduceHandler(where, waiting.produce, parts.clock_ms, timer_ms, parts.traffic)
     fetch = FetchHandler(
         where, parts.sessions, waiting.fetch, timer_ms, config.number("fetch.max.bytes"), parts.traffic
@@ -99,7 +106,9 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
     producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
     return {
         ApiKey.API_VERSIONS: Route(api_versions.handle, may_block=False),
-        ApiKey.PRODUCE: Route(produce.handle, may_block=False, failed=produce.failed),
+        ApiKey.PRODUCE: Route(
+            produce.handle, may_block=False, failed=produce.failed, run=produce_runs.handle
+        ),
         ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed),
         ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(where, parts.clock_ms).handle),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(where).handle, may_block=False),

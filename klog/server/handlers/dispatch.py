@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klog.formats.errors import KlogError, UsageError
 from klog.protocol.apis import SERVED, api_name
@@ -24,6 +24,11 @@ from klog.server.request_times import ApiCounter, RequestCounters
 
 logger = logging.getLogger(__name__)
 
+# The size and the API key of a frame end here; more answers than this are sent before more frames are read.
+_API_KEY_END: Final = 6
+_ANSWERS_MAX_BYTES: Final = 128 * 1024
+
+Run = Callable[[Connection, bytearray, int, int], int]
 Failed = Callable[[Request, ErrorCode], Sequence[BodyPart] | None]
 
 
@@ -40,12 +45,16 @@ class Route(NamedTuple):
     """What serves one API.
 
     `may_block`: it may wait for a disk, the metadata store or an import, and belongs on an I/O thread.
-    `failed` makes the answer of a request whose handler broke; None closes the connection.
+    `failed` makes the answer of a request whose handler broke; None closes the connection. `run` answers the
+    first frames of a buffer without making requests of them, if they are of a kind that it knows: it is given
+    a connection, a buffer and the positions where the frames begin and end, and returns the position after
+    the last frame that it has answered.
     """
 
     handle: Callable[[Request], None]
     may_block: bool = True
     failed: Failed = top_level_error
+    run: Run | None = None
 
 
 class Dispatcher:
@@ -59,6 +68,7 @@ class Dispatcher:
         if unserved:
             raise UsageError(f"no handler for {unserved}")
         self._routes = dict(routes)
+        self._runs = {key: route.run for key, route in routes.items() if route.run is not None}
         self._counters = counters
         self._clock_ns = clock_ns
 
@@ -67,9 +77,18 @@ class Dispatcher:
         route = self._routes.get(api_key)
         return route is not None and route.may_block
 
-    def handle_run(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:  # noqa: ARG002
-        """Answer frames in place: none, so far."""
-        return start
+    def handle_run(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
+        """Answer as many frames as need no `Request`; the position after the last of them."""
+        position = start
+        while end - position >= _API_KEY_END:
+            run = self._runs.get(buffer[position + 4] << 8 | buffer[position + 5])
+            if run is None:
+                break
+            after = run(connection, buffer, position, end)
+            if after == position or connection.outbound.size_bytes >= _ANSWERS_MAX_BYTES:
+                return after
+            position = after
+        return position
 
     def handle(self, request: Request) -> None:
         """Let the API's handler have the request. Raises what that raises."""

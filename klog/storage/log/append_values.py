@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import KlogError
+from klog.protocol.produce_run import ProduceRun
 
 
 class Origin(Enum):
@@ -68,6 +69,38 @@ class BatchInfo(NamedTuple):
     def is_control(self) -> bool:
         """Whether it is a marker."""
         return bool(self.attributes & CONTROL_BIT)
+
+
+def run_batches(run: ProduceRun, first_offset: int, leader_epoch: int) -> list[BatchInfo]:
+    """The batches of a run as they stand in the log from `first_offset` on."""
+    batches: list[BatchInfo] = []
+    position = 0
+    for number in range(run.frames):
+        batch = run_batch(run, number, first_offset, leader_epoch, position)
+        batches.append(batch)
+        first_offset = batch.last_offset + 1
+        position += batch.size
+    return batches
+
+
+def run_batch(
+    run: ProduceRun, number: int, first_offset: int, leader_epoch: int, position: int = 0
+) -> BatchInfo:
+    """One batch of a run as it stands in the log from `first_offset` on."""
+    records, max_timestamp, producer_id, epoch, sequence, size = run.batch(number)
+    last_offset = first_offset + records - 1
+    return BatchInfo(
+        first_offset,
+        last_offset,
+        max_timestamp,
+        producer_id,
+        epoch,
+        sequence,
+        0,
+        size,
+        leader_epoch,
+        position,
+    )
 
 
 class Validated(NamedTuple):

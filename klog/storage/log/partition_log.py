@@ -20,11 +20,13 @@ from klog.formats.epochs import EpochEnd
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.markers import Marker, marker_of_batch
 from klog.formats.names import FileKind, TopicPartition, segment_file
-from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated
+from klog.protocol.produce_run import ProduceRun
+from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated, run_batch
 from klog.storage.log.disk_guard import on_disk
 from klog.storage.log.follower_batches import follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
 from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_stretch
+from klog.storage.log.run_limits import RunLimits
 from klog.storage.log.segment import INDEX_KINDS, LogSegment, sync_file
 from klog.storage.log.segments import Segments, discard, remove_file, unlink
 from klog.storage.log.validation import validate
@@ -51,6 +53,7 @@ class PartitionLog:
         self.directory = directory
         self.topic_id: str | None = None
         self.config = config
+        self._run_limits = RunLimits(config)
         self.lock = threading.RLock()
         self._clock_ms = clock_ms
         self._background = background
@@ -94,10 +97,21 @@ class PartitionLog:
             self.producers.high_watermark_moved(self.high_watermark)
             return self.high_watermark
 
+    def raise_high_watermark(self, offset: int) -> bool:
+        """Move the high watermark up to an offset within the log; whether it moved. The caller holds the
+        lock.
+        """
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.high_watermark_moved(offset)
+        return True
+
     def reconfigure(self, config: TopicConfig) -> None:
         """The topic's configs have changed."""
         with self.lock:
             self.config = config
+            self._run_limits = RunLimits(config)
             for segment in self.segments:
                 segment.reconfigure(config)
             self._roll_ms = self._next_roll_ms()
@@ -164,6 +178,47 @@ class PartitionLog:
         return AppendInfo(
             valid.first_offset, valid.last_offset, valid.log_append_time_ms, self.log_start_offset, size
         )
+
+    def append_run(self, run: ProduceRun, leader_epoch: int, now_ms: int) -> bool:
+        """Append the batches of a run as `append_as_leader` would one after the other, with one write.
+
+        False if that might have done anything but write them: then nothing has changed. The run is cut
+        before the first batch of an idempotent producer that is not simply new. The caller holds the lock.
+        Raises `OSError`, `StorageError`.
+        """
+        first_offset, limits, segment = self.log_end_offset, self._run_limits, self.segments.active
+        if (
+            self.closed
+            or not limits.allow(run, now_ms)
+            or self._unflushed_records + run.records >= limits.flush_messages
+            or not segment.takes_run(run, first_offset + run.records - 1, self._roll_ms)
+        ):
+            return False
+        if run.has_producer_ids and not self._follow_producers(run, leader_epoch):
+            return False
+        try:
+            self.epochs.assign(leader_epoch, first_offset)
+            segment.append_run(run, first_offset, leader_epoch)
+        except (OSError, StorageError) as error:
+            self.fail(error)
+            raise
+        records = run.records
+        self._unflushed_records += records
+        self.producers.end_offset = self.log_end_offset = first_offset + records
+        return True
+
+    def _follow_producers(self, run: ProduceRun, leader_epoch: int) -> bool:
+        """Cut the run before the first batch that is refused or a duplicate; whether any is left."""
+        producers, offset = self.producers, self.log_end_offset
+        for number in range(run.frames):
+            batch = run_batch(run, number, offset, leader_epoch)
+            if batch.producer_id >= 0:
+                if not producers.is_next(batch):
+                    run.keep(number)
+                    return number > 0
+                producers.written(batch)
+            offset = batch.last_offset + 1
+        return True
 
     @on_disk
     def append_as_follower(self, data: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:

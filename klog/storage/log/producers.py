@@ -154,6 +154,13 @@ class Producers:
             )
         return None
 
+    def is_next(self, batch: BatchInfo) -> bool:
+        """Whether `check` would let a client's batch that is not transactional pass as a new one."""
+        try:
+            return self.check(batch, Origin.CLIENT) is None
+        except AppendError:
+            return False
+
     def _check_sequence(self, known: Producer, batch: BatchInfo) -> None:
         if batch.producer_epoch != known.epoch:
             # A new epoch starts at 0, unless all that was known of the producer is its epoch.

@@ -25,7 +25,8 @@ from klog.formats.constants import (
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, INT64, TXN_INDEX_ENTRY
-from klog.storage.log.append_values import BatchInfo
+from klog.protocol.produce_run import ProduceRun
+from klog.storage.log.append_values import BatchInfo, run_batches
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
 from klog.storage.producer_state import AbortedTxn, pack_aborted, unpack_aborted
 
@@ -169,16 +170,13 @@ class LogSegment:
 
     # -- appending -------------------------------------------------------------------------------------------
 
-    def append(self, data: memoryview | bytearray, batches: Sequence[BatchInfo]) -> None:
+    def append(self, data: memoryview | bytearray | bytes, batches: Sequence[BatchInfo]) -> None:
         """Write whole batches at the end of the active segment. Where it raises, they do not count.
 
         Each of them may have an index entry, as when the segment is recovered.
         """
-        position, size = self.size, len(data)
-        descriptor = self.file.descriptor
-        written = os.pwrite(descriptor, data, position)
-        while written < size:
-            written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+        position = self.size
+        self._write(data, position)
         largest = self._max_timestamp or self.max_timestamp
         if not position:
             self._first_timestamp = batches[0].max_timestamp
@@ -192,6 +190,47 @@ class LogSegment:
             self.bytes_since_index_entry += batch.size
             position += batch.size
         self.size = position
+
+    def _write(self, data: memoryview | bytearray | bytes, position: int) -> None:
+        descriptor, size = self.file.descriptor, len(data)
+        written = os.pwrite(descriptor, data, position)
+        while written < size:
+            written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
+
+    def takes_run(self, run: ProduceRun, last_offset: int, roll_ms: int) -> bool:
+        """Whether all batches of a run belong into this segment, and its indexes have enough room for them.
+
+        It may be false although no batch would roll the segment: then they are looked at one by one.
+        """
+        size, offsets, times = self.size, self._offset_index, self._time_index
+        first_ms = self._first_timestamp
+        return (
+            0 < size <= self._config.segment_bytes - run.size_bytes
+            and first_ms is not None
+            and first_ms >= 0
+            and run.max_timestamp - first_ms <= roll_ms
+            and last_offset - self.base_offset <= INT32_MAX
+            and offsets is not None
+            and times is not None
+            and offsets.entries + run.frames < offsets.max_entries
+            and times.entries + run.frames < times.max_entries - 1
+        )
+
+    def append_run(self, run: ProduceRun, first_offset: int, leader_epoch: int) -> None:
+        """Write the batches of a run that `takes_run` has accepted, as `append` would one after the other."""
+        data = run.data(first_offset, leader_epoch)
+        size_bytes = run.size_bytes
+        since_entry = self.bytes_since_index_entry
+        if since_entry + size_bytes - run.last_size_bytes > self._config.index_interval_bytes:
+            self.append(data, run_batches(run, first_offset, leader_epoch))
+            return
+        self._write(data, self.size)
+        largest = self._max_timestamp or self.max_timestamp
+        if run.max_timestamp > largest.timestamp:
+            last_offset = first_offset + run.max_timestamp_records - 1
+            self._max_timestamp = TimestampOffset(run.max_timestamp, last_offset)
+        self.bytes_since_index_entry = since_entry + size_bytes
+        self.size += size_bytes
 
     def append_aborted(self, txn: AbortedTxn) -> None:
         """Add an aborted transaction to the transaction index, which is made when it is first needed."""

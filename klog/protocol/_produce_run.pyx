@@ -1,0 +1,343 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Reads the usual Produce frames in one pass, compiled. `_pyproduce_run` states what each method means.
+
+Every read is inside the buffer: sizes are compared with the bytes that are left, and never added to a position
+first.
+"""
+
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from klog.formats.checksums import crc32c
+
+IMPLEMENTATION = "cython"
+
+include "../formats/_varint.pxi"
+include "../formats/_numbers.pxi"
+include "../formats/_record_checks.pxi"
+
+cdef extern from "Python.h":
+    enum:
+        PyBUF_READ
+
+cdef enum:
+    MOST_FRAMES = 64
+    FIRST_VERSION = 7
+    FLEXIBLE_FROM = 9
+    LAST_VERSION = 11
+    HEADER_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
+    BATCH_BYTES = 61
+    BATCH_CRC_FROM = 21
+
+cdef object compute_crc = crc32c
+
+
+cdef struct Batch:
+    int64_t max_timestamp
+    int64_t smallest_timestamp
+    int64_t producer_id
+    Py_ssize_t position
+    Py_ssize_t frame_end
+    int32_t correlation_id
+    int32_t size
+    int32_t records
+    int32_t base_sequence
+    int16_t producer_epoch
+    bint keyless
+
+
+cdef inline void put32(uint8_t *p, uint32_t value) noexcept nogil:
+    p[0] = <uint8_t>(value >> 24)
+    p[1] = <uint8_t>(value >> 16)
+    p[2] = <uint8_t>(value >> 8)
+    p[3] = <uint8_t>value
+
+
+cdef inline void put64(uint8_t *p, uint64_t value) noexcept nogil:
+    put32(p, <uint32_t>(value >> 32))
+    put32(p + 4, <uint32_t>value)
+
+
+cdef class ProduceRun:
+    cdef bytearray buffer
+    cdef Batch batches[MOST_FRAMES]
+    cdef Py_ssize_t name_position
+    cdef Py_ssize_t name_size
+    cdef readonly int frames
+    cdef readonly int version
+    cdef readonly int acks
+    cdef readonly int partition
+    cdef readonly Py_ssize_t end
+    cdef readonly int64_t size_bytes
+    cdef readonly int64_t last_size_bytes
+    cdef readonly int64_t largest_size_bytes
+    cdef readonly int64_t records
+    cdef readonly int64_t smallest_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t max_timestamp_records
+    cdef readonly bint keyless
+    cdef readonly bint has_producer_ids
+
+    def read(self, bytearray buffer not None, Py_ssize_t start, Py_ssize_t end):
+        cdef Py_buffer held
+        # While it is held nobody can resize it.
+        PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
+        self.buffer = buffer
+        self.reset()
+        self.end = start
+        if end > held.len:
+            end = held.len
+        try:
+            while self.frames < MOST_FRAMES and 0 <= self.end < end:
+                if not self.take(<const uint8_t *>held.buf, self.end, end):
+                    break
+        finally:
+            PyBuffer_Release(&held)
+        return self.frames
+
+    cdef inline void reset(self) noexcept:
+        self.frames = 0
+        self.size_bytes = 0
+        self.last_size_bytes = 0
+        self.largest_size_bytes = 0
+        self.records = 0
+        self.smallest_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_records = 0
+        self.keyless = False
+        self.has_producer_ids = False
+
+    cdef bint take(self, const uint8_t *data, Py_ssize_t start, Py_ssize_t end) except -1:
+        """Read the frame at `start`; whether it is one of the run."""
+        cdef const uint8_t *p = data + start
+        cdef const uint8_t *stop
+        cdef const uint8_t *name
+        cdef Py_ssize_t name_size, size
+        cdef int32_t follows, partition
+        cdef int version, acks
+        cdef int16_t client_size
+        cdef uint32_t length
+        cdef bint flexible
+        if end - start < HEADER_BYTES:
+            return False
+        follows = <int32_t>be32(p)
+        if follows < HEADER_BYTES - 4 or follows > end - start - 4 or be16(p + 4) != 0:
+            return False
+        stop = p + 4 + follows
+        version = <int16_t>be16(p + 6)
+        if version < FIRST_VERSION or version > LAST_VERSION:
+            return False
+        flexible = version >= FLEXIBLE_FROM
+        client_size = <int16_t>be16(p + 12)
+        p += HEADER_BYTES
+        if client_size > 0:
+            if client_size > stop - p:
+                return False
+            p += client_size
+        # The least that can follow: as many bytes as the fields up to the name's size take.
+        if flexible:
+            if stop - p < 10 or p[0] != 0 or p[1] != 0 or p[8] != 2 or p[9] < 2 or p[9] >= 0x80:
+                return False
+            acks = <int16_t>be16(p + 2)
+            name_size = p[9] - 1
+            p += 10
+            if stop - p < name_size + 5:
+                return False
+            name = p
+            p += name_size
+            if p[0] != 2:
+                return False
+            partition = <int32_t>be32(p + 1)
+            p += 5
+            p = uvarint32(p, stop, &length)
+            if p == NULL or length == 0 or stop - p != <Py_ssize_t>length - 1 + 3:
+                return False
+            size = <Py_ssize_t>length - 1
+            if stop[-1] != 0 or stop[-2] != 0 or stop[-3] != 0:
+                return False
+        else:
+            if stop - p < 14 or be16(p) != 0xFFFF or be32(p + 8) != 1:
+                return False
+            acks = <int16_t>be16(p + 2)
+            name_size = <int16_t>be16(p + 12)
+            p += 14
+            if name_size <= 0 or stop - p < name_size + 12:
+                return False
+            name = p
+            p += name_size
+            if be32(p) != 1:
+                return False
+            partition = <int32_t>be32(p + 4)
+            size = <int32_t>be32(p + 8)
+            p += 12
+            if size < 0 or stop - p != size:
+                return False
+        if acks < -1 or acks > 1 or size < BATCH_BYTES:
+            return False
+        if self.frames and (
+            version != self.version
+            or acks != self.acks
+            or partition != self.partition
+            or name_size != self.name_size
+            or memcmp(name, data + self.name_position, name_size) != 0
+        ):
+            return False
+        if not self.check_batch(data, p, size):
+            return False
+        self.version = version
+        self.acks = acks
+        self.partition = partition
+        self.name_position = name - data
+        self.name_size = name_size
+        self.batches[self.frames].correlation_id = <int32_t>be32(data + start + 8)
+        self.batches[self.frames].frame_end = stop - data
+        self.add(self.frames)
+        return True
+
+    cdef bint check_batch(self, const uint8_t *data, const uint8_t *p, Py_ssize_t size) except -1:
+        """Whether the bytes are a batch that stands in the log as it came, but for its offset and epoch."""
+        cdef Batch *batch = &self.batches[self.frames]
+        cdef CheckedRecords checked
+        cdef int32_t count = <int32_t>be32(p + 57)
+        if (
+            be64(p) != 0
+            or <int64_t><int32_t>be32(p + 8) != size - 12
+            or p[16] != 2
+            or be16(p + 21) != 0
+            or count <= 0
+            or <int64_t><int32_t>be32(p + 23) + 1 != count
+        ):
+            return False
+        batch.producer_id = <int64_t>be64(p + 43)
+        batch.producer_epoch = <int16_t>be16(p + 51)
+        batch.base_sequence = <int32_t>be32(p + 53)
+        batch.max_timestamp = <int64_t>be64(p + 35)
+        if batch.producer_id >= 0 and batch.base_sequence < 0:
+            return False
+        if <uint32_t>compute_crc(
+            PyMemoryView_FromMemory(<char *>p + BATCH_CRC_FROM, size - BATCH_CRC_FROM, PyBUF_READ)
+        ) != be32(p + 17):
+            return False
+        checked = look_through(p + BATCH_BYTES, p + size, <int64_t>be64(p + 27), count)
+        if not checked.valid or checked.smallest < -1 or checked.largest != batch.max_timestamp:
+            return False
+        batch.smallest_timestamp = checked.smallest
+        batch.keyless = checked.keyless
+        batch.position = p - data
+        batch.size = <int32_t>size
+        batch.records = count
+        return True
+
+    cdef void add(self, int number) noexcept:
+        """Count the next batch in."""
+        cdef Batch *batch = &self.batches[number]
+        self.frames = number + 1
+        self.end = batch.frame_end
+        self.size_bytes += batch.size
+        self.last_size_bytes = batch.size
+        if batch.size > self.largest_size_bytes:
+            self.largest_size_bytes = batch.size
+        self.records += batch.records
+        if batch.smallest_timestamp != -1:
+            if self.smallest_timestamp == -1 or batch.smallest_timestamp < self.smallest_timestamp:
+                self.smallest_timestamp = batch.smallest_timestamp
+        if batch.max_timestamp > self.max_timestamp:
+            self.max_timestamp = batch.max_timestamp
+            self.max_timestamp_records = self.records
+        if batch.keyless:
+            self.keyless = True
+        if batch.producer_id >= 0:
+            self.has_producer_ids = True
+
+    def keep(self, int frames):
+        cdef int number
+        if frames < 0 or frames > self.frames:
+            raise IndexError(f"{frames} of {self.frames} frames")
+        self.reset()
+        for number in range(frames):
+            self.add(number)
+
+    @property
+    def topic(self):
+        if not self.frames:
+            return b""
+        return PyBytes_FromStringAndSize(<const char *>self.source() + self.name_position, self.name_size)
+
+    cdef const uint8_t *source(self) except NULL:
+        """The buffer, if it still has the bytes that were read."""
+        if PyByteArray_GET_SIZE(self.buffer) < self.end:
+            raise IndexError("the buffer has become smaller than what was read of it")
+        return <const uint8_t *>PyByteArray_AS_STRING(self.buffer)
+
+    def batch(self, int number):
+        cdef Batch *batch = &self.batches[number]
+        if number < 0 or number >= self.frames:
+            raise IndexError(f"batch {number} of {self.frames}")
+        return (
+            batch.records,
+            batch.max_timestamp,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.size,
+        )
+
+    def data(self, int64_t first_offset, int32_t leader_epoch):
+        cdef const uint8_t *source
+        cdef bytes copy
+        cdef uint8_t *p
+        cdef Batch *batch
+        cdef int number
+        if not self.frames:
+            return b""
+        source = self.source()
+        copy = PyBytes_FromStringAndSize(NULL, self.size_bytes)
+        p = <uint8_t *>PyBytes_AS_STRING(copy)
+        for number in range(self.frames):
+            batch = &self.batches[number]
+            memcpy(p, source + batch.position, batch.size)
+            put64(p, <uint64_t>first_offset)
+            put32(p + 12, <uint32_t>leader_epoch)
+            first_offset += batch.records
+            p += batch.size
+        return copy
+
+    def answers(
+        self, bytes template not None, Py_ssize_t numbers_at, int64_t first_offset, int64_t log_start_offset
+    ):
+        cdef Py_ssize_t size = PyBytes_GET_SIZE(template)
+        cdef bytes answers
+        cdef uint8_t *p
+        cdef int number
+        if numbers_at < 8 or numbers_at > size - 30:
+            raise IndexError(f"numbers at {numbers_at} of an answer of {size} bytes")
+        answers = PyBytes_FromStringAndSize(NULL, size * self.frames)
+        p = <uint8_t *>PyBytes_AS_STRING(answers)
+        for number in range(self.frames):
+            memcpy(p, PyBytes_AS_STRING(template), size)
+            put32(p + 4, <uint32_t>self.batches[number].correlation_id)
+            put64(p + numbers_at + 6, <uint64_t>first_offset)
+            put64(p + numbers_at + 22, <uint64_t>log_start_offset)
+            first_offset += self.batches[number].records
+            p += size
+        return answers
+
+
+cdef inline const uint8_t *uvarint32(const uint8_t *p, const uint8_t *stop, uint32_t *out) noexcept nogil:
+    """An unsigned varint of at most 32 bits; NULL if it does not end before `stop` or is larger."""
+    cdef uint64_t value = 0
+    cdef int shift = 0
+    while p < stop and shift < 35:
+        value |= <uint64_t>(p[0] & 0x7F) << shift
+        p += 1
+        if p[-1] < 0x80:
+            if value >> 32:
+                return NULL
+            out[0] = <uint32_t>value
+            return p
+        shift += 7
+    return NULL
