@@ -169,7 +169,9 @@ class FrameReader:
         while size - position >= 4 and not (connection.closing or connection.muted or connection.throttle_ms):
             if outbound.size_bytes >= _FLUSH_BYTES and not self._send(connection):
                 return position, _Outcome.BLOCKED
-            if self._memory is None and connection.phase is Phase.OPEN:
+            # A handler that reads several frames does not know how large one may be.
+            is_allowed = size <= self._settings.request_max_bytes
+            if is_allowed and self._memory is None and connection.phase is Phase.OPEN:
                 start, position = position, run_on(connection, self._run_frames, buffer, position, size)
                 if position > start or connection.closing:
                     continue

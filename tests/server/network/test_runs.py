@@ -146,3 +146,11 @@ def test_who_has_not_authenticated_is_anonymous():
         client.ask(b"x")
     assert seen == [ANONYMOUS] == [KafkaPrincipal("User", "ANONYMOUS")]
     assert str(seen[0]) == "User:ANONYMOUS"
+
+
+def test_a_frame_above_the_limit_is_refused_and_not_given_to_the_handler():
+    handler = Running()
+    with running(handler, request_max_bytes=100) as server, Client(server) as client:
+        client.send(frame(bytes(200), 1))
+        assert client.is_closed()
+    assert handler.runs == []
