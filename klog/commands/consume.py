@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from klog.admin.consuming import ReadPlan
     from klog.client.cluster import Cluster
     from klog.client.fetcher import Jumped
-    from klog.commands.dump.pen import Pen
+    from klog.commands.dump.output_buffer import OutputBuffer
     from klog.commands.dump.plan import Selection
     from klog.commands.wire.rendering import Rendering
     from klog.formats.names import TopicPartition
@@ -71,15 +71,17 @@ def consume(
     from klog.client.offsets import Isolation
     from klog.commands._terminal import stdout_bytes
     from klog.commands.dump.arguments import parse_pattern
-    from klog.commands.dump.pen import Pen
+    from klog.commands.dump.output_buffer import OutputBuffer
 
     settings = connection.settings()
     selection = _selection(offsets, since, until, key, parse_pattern(grep), limit)
     plan = ReadPlan(selection, follow, last, FetchSettings(Isolation[isolation_level.name]))
-    pen = Pen(stdout_bytes())
-    rendering = _rendering(pen, format_, bytes_, null, delimiter, key_delimiter)
+    buffer = OutputBuffer(stdout_bytes())
+    rendering = _rendering(buffer, format_, bytes_, null, delimiter, key_delimiter)
     with connect.cluster(settings) as cluster:
-        code = _copy(cluster, _partitions(cluster, topics, partition or ()), plan, selection, rendering, pen)
+        code = _copy(
+            cluster, _partitions(cluster, topics, partition or ()), plan, selection, rendering, buffer
+        )
     raise typer.Exit(code)
 
 
@@ -108,7 +110,7 @@ def _selection(
 
 
 def _rendering(
-    pen: Pen, format_: str, mode: BytesMode, null: str, delimiter: str, key_delimiter: str | None
+    buffer: OutputBuffer, format_: str, mode: BytesMode, null: str, delimiter: str, key_delimiter: str | None
 ) -> Rendering:
     from klog.commands.wire.rendering import FormattedLines, JsonLines, ValueLines
     from klog.commands.wire.template import LineStyle, Template, unescape
@@ -116,13 +118,13 @@ def _rendering(
     style = LineStyle(mode, unescape(null))
     end = unescape(delimiter)
     if format_ == "jsonl":
-        return JsonLines(pen, mode)
+        return JsonLines(buffer, mode)
     if format_ == "value":
-        return ValueLines(pen, style, end, None if key_delimiter is None else unescape(key_delimiter))
+        return ValueLines(buffer, style, end, None if key_delimiter is None else unescape(key_delimiter))
     if "%" not in format_:
         raise UsageError(f"--format {format_!r} is unknown", cure="value, jsonl, or tokens like '%k %s'")
     # Users of kcat end their formats with \n, others do not: both get one record per line.
-    return FormattedLines(pen, Template(format_, style), b"" if format_.endswith(r"\n") else end)
+    return FormattedLines(buffer, Template(format_, style), b"" if format_.endswith(r"\n") else end)
 
 
 def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) -> list[TopicPartition]:
@@ -146,30 +148,30 @@ def _copy(
     plan: ReadPlan,
     selection: Selection,
     rendering: Rendering,
-    pen: Pen,
+    buffer: OutputBuffer,
 ) -> int:
     """Print the selected records; returns the exit code."""
     from klog.admin.consuming import read
     from klog.commands.dump.problems import Problems
-    from klog.commands.dump.rows import keep_content
+    from klog.commands.dump.rows import keep_matching
 
     problems = Problems()
     left = selection.limit
     try:
         for run in read(cluster, partitions, plan, problems, _report_jump) if left != 0 else ():
             if selection.by_content:
-                keep_content(selection, run.payload, run.records)
+                keep_matching(selection, run.payload, run.records)
             count = len(run.records) if left is None else min(left, len(run.records))
             rendering.write(run, count)
             if plan.follow:
-                pen.flush()
+                buffer.flush()
             else:
-                pen.turn()
+                buffer.flush_if_full()
             left = None if left is None else left - count
             if left == 0:
                 break
     finally:
-        pen.flush()
+        buffer.flush()
     return problems.exit_code
 
 

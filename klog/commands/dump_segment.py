@@ -1,7 +1,7 @@
-"""`klog dump-segment`: what is in segments, indexes, snapshots and checkpoints, for people and for programs.
+"""`klog dump-segment`: prints segments, indexes, snapshots and checkpoints, for people and for programs.
 
-Options become a `DumpPlan`; the rendering that the format names does the rest. Kafka's own options are
-taken too, so that a `kafka-dump-log` command line works here with nothing but the program's name changed.
+Options become a `DumpPlan`; the module of the chosen format does the rest. Kafka's own options are accepted
+too, so that a `kafka-dump-log` command line works here if only the name of the program changes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def dump_segment(
     index_sanity_check: options.IndexSanityCheck = False,
     verify_index_only: options.VerifyIndexOnly = False,
 ) -> None:
-    """Show what is in segments, indexes, snapshots and checkpoints. Changes nothing.
+    """Show the content of segments, indexes, snapshots and checkpoints. Changes nothing.
 
     Examples:
 
@@ -120,7 +120,7 @@ def dump_segment(
         max_decompressed_bytes=max_decompressed_bytes,
     )
     if not plan.files and missed.count:
-        raise typer.Exit(1)  # nothing to show, and no reason to make an empty output file
+        raise typer.Exit(1)  # there is nothing to show: create no empty output file
     raise typer.Exit(max(missed.exit_code, _run(plan, chosen, summary=summary)))
 
 
@@ -132,7 +132,7 @@ def _paths(paths: list[str] | None, files: list[str] | None) -> list[str]:
 
 
 def _one_decoder(wanted: dict[Decoder, bool]) -> Decoder | None:
-    # Where several are given Kafka's tool takes the first of this order.
+    # If several are given, Kafka's tool takes the first of this order.
     return next((decoder for decoder, given in wanted.items() if given), None)
 
 
@@ -140,7 +140,7 @@ def _chosen_format(
     wanted: DumpFormat | None, *, kafka_style: bool, summary: bool, output: str | None
 ) -> DumpFormat:
     if summary and wanted in (DumpFormat.KAFKA, DumpFormat.PARQUET):
-        raise UsageError(f"--summary has no {wanted} form", cure="leave --format away, or say jsonl")
+        raise UsageError(f"--summary has no {wanted} form", cure="omit --format, or use --format jsonl")
     if wanted is DumpFormat.PARQUET and output is None:
         raise UsageError(
             "--format parquet cannot go to stdout", cure="add --output FILE or --output DIRECTORY"
@@ -175,7 +175,7 @@ def _rendered(plan: DumpPlan, chosen: DumpFormat, *, summary: bool) -> int:
 
 
 def _written(plan: DumpPlan, run: Callable[[DumpPlan, BinaryIO], int]) -> int:
-    """Run a rendering of text on stdout, or on the output file, which appears when it is complete."""
+    """Write text to stdout, or to the output file, which appears when it is complete."""
     if plan.output is None:
         return run(plan, stdout_bytes())
     from klog.storage.files import atomic_output

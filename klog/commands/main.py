@@ -27,7 +27,7 @@ class _Command(NamedTuple):
 
 COMMANDS: Final = {
     "dump-segment": _Command(
-        "dump_segment", "Show what is in segments, indexes, snapshots and checkpoints. Changes nothing."
+        "dump_segment", "Show the content of segments, indexes, snapshots and checkpoints. Changes nothing."
     ),
     "verify": _Command(
         "verify",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from klog.commands.dump.pen import Pen
+from klog.commands.dump.output_buffer import OutputBuffer
 from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.template import LineStyle, Template, unescape
 from klog.formats.errors import UsageError
@@ -211,11 +211,11 @@ def test_an_interrupted_write_is_not_repeated():
             written.append(bytes(data))
             raise KeyboardInterrupt  # Ctrl-C just after the bytes have gone
 
-    pen = Pen(Interrupted())
-    pen.write("x\n")
+    buffer = OutputBuffer(Interrupted())
+    buffer.write("x\n")
     with pytest.raises(KeyboardInterrupt):
-        pen.flush()
-    pen.flush()
+        buffer.flush()
+    buffer.flush()
     assert written == [b"x\n"]
 
 

@@ -78,7 +78,7 @@ def test_epoch_ms_loses_nothing_but_microseconds(milliseconds: int, microseconds
 
 @pytest.mark.parametrize("text", ["yesterday", "2h30", "2020-13-01", ""])
 def test_other_times_are_wrong_usage(text: str) -> None:
-    with pytest.raises(UsageError, match="is no time"):
+    with pytest.raises(UsageError, match="is not a time"):
         parse_time("--since", text, NOW)
 
 
@@ -140,11 +140,11 @@ def test_output_appears_whole_in_a_file(klog: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--offsets", "x", SEGMENT], "is no range"),
-        (["--grep", "(", SEGMENT], "is no regular expression"),
+        (["--offsets", "x", SEGMENT], "is not a range"),
+        (["--grep", "(", SEGMENT], "is not a regular expression"),
         (["--format", "parquet", SEGMENT], "cannot go to stdout"),
         (["--summary", "--format", "kafka", SEGMENT], "has no kafka form"),
-        (["--summary", "--limit", "1", SEGMENT], "cannot narrow it"),
+        (["--summary", "--limit", "1", SEGMENT], "do not apply"),
         (["--batches"], "no file named"),
     ],
 )

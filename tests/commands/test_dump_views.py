@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import klog as library
 from klog.commands.dump import parquet, summary, table
 from klog.commands.dump.cells import Cell, human_bytes, human_span, human_time, preview
-from klog.commands.dump.pages import PAGE_ROWS, Column, Pages, Row
 from klog.commands.dump.plan import BytesMode, DumpPlan, Rows, Selection
+from klog.commands.dump.table_writer import CHUNK_ROWS, Column, Row, TableWriter
 from klog.storage.tallies import Distribution, TimeHistogram
 from klog.storage.walk import expand
 from tests import corpora
@@ -143,14 +143,14 @@ def test_a_file_that_cannot_be_parsed_is_told_and_the_others_are_shown(
 
 @given(
     st.lists(
-        st.text(st.characters(exclude_categories=["C", "Z"]), max_size=9), min_size=1, max_size=3 * PAGE_ROWS
+        st.text(st.characters(exclude_categories=["C", "Z"]), max_size=9), min_size=1, max_size=3 * CHUNK_ROWS
     )
 )
 def test_pages_lose_no_row_and_keep_their_order(words: list[str]) -> None:
     rows: list[Row] = [[Cell(str(number)), Cell(word)] for number, word in enumerate(words)]
     out = io.BytesIO()
-    with Pages(out) as pages:
-        assert pages.table([Column("n", right=True), Column("word")], rows) == len(words)
+    with TableWriter(out) as writer:
+        assert writer.table([Column("n", right=True), Column("word")], rows) == len(words)
     lines = out.getvalue().decode().split("\n")[1:-1]
     assert [line.split() for line in lines] == [
         [str(n), word][: 1 + bool(word)] for n, word in enumerate(words)

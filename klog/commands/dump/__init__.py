@@ -1,1 +1,1 @@
-"""The renderings of `klog dump-segment`: one module a format, each `run(plan, out) -> exit code`."""
+"""The output formats of `klog dump-segment`: each is a module with `run(plan, out) -> exit code`."""

@@ -1,4 +1,4 @@
-"""The words of `klog dump-segment`'s options turned into values: offset ranges, times, patterns."""
+"""Parses values of `klog dump-segment`'s options: offset ranges, times, patterns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def parse_offsets(text: str | None) -> tuple[int | None, int | None]:
     match = _RANGE.fullmatch(text)
     if match is None or not (match["first"] or match["last"]):
         raise UsageError(
-            f"--offsets {text!r} is no range", cure="write 100..200 (both included), 100.., ..200 or 100"
+            f"--offsets {text!r} is not a range", cure="write 100..200 (both included), 100.., ..200 or 100"
         )
     first = int(match["first"]) if match["first"] else None
     last = int(match["last"]) if match["last"] else None
@@ -48,8 +48,8 @@ def parse_time(option: str, text: str | None, now: datetime) -> int | None:
         return epoch_ms(datetime.fromisoformat(text))
     except (ValueError, OverflowError) as error:
         raise UsageError(
-            f"{option} {text!r} is no time",
-            cure="write 2026-11-21T09:30:00Z, milliseconds since 1970, or a span like 2h (so long ago)",
+            f"{option} {text!r} is not a time",
+            cure="write 2026-11-21T09:30:00Z, milliseconds since 1970, or a span like 2h (that long ago)",
         ) from error
 
 
@@ -66,4 +66,4 @@ def parse_pattern(text: str | None) -> re.Pattern[str] | None:
     try:
         return re.compile(text)
     except re.error as error:
-        raise UsageError(f"--grep {text!r} is no regular expression: {error}") from error
+        raise UsageError(f"--grep {text!r} is not a regular expression: {error}") from error

@@ -1,4 +1,4 @@
-"""Values as short text for people: times, sizes, counts, previews of keys and values."""
+"""Formats values as short text for people: times, sizes, counts, previews of keys and values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 class Cell(NamedTuple):
-    """Text with a rich style; the style is dropped where there is no terminal."""
+    """Text with a rich style, which only a terminal shows."""
 
     text: str
     style: str = ""
@@ -37,12 +37,12 @@ def human_bytes(count: float) -> str:
 
 
 def human_count(count: int) -> str:
-    """A count with its thousands apart: `1,234,567`."""
+    """A count with commas: `1,234,567`."""
     return f"{count:,}"
 
 
 def human_time(timestamp_ms: int) -> str:
-    """Local time to the millisecond; `-` for no timestamp, the bare number for one past the calendar."""
+    """Local time to the millisecond; `-` for no timestamp, the number for one outside of the calendar."""
     if timestamp_ms == -1:
         return "-"
     try:
@@ -53,7 +53,7 @@ def human_time(timestamp_ms: int) -> str:
 
 
 def cell_width(text: str) -> int:
-    """Places that a text takes on a terminal; characters of the East take two."""
+    """How many columns a text takes on a terminal; East Asian characters take two."""
     if text.removesuffix("\u2026").isascii():
         return len(text)
     from rich.cells import cell_len
@@ -62,7 +62,7 @@ def cell_width(text: str) -> int:
 
 
 def zone() -> str:
-    """The name of the zone that `human_time` speaks in."""
+    """The name of the time zone of `human_time`."""
     return datetime.now().astimezone().tzname() or "local"
 
 
@@ -80,32 +80,34 @@ def human_span(span_ms: int) -> str:
     return f"{minutes // 1440} d {minutes // 60 % 24} h"
 
 
-def preview(data: bytes | memoryview | None, size: int, mode: BytesMode, room: int) -> Cell:
-    """A key or value in at most about `room` characters; `data` may be just its first bytes, `size` is
-    all."""
+def preview(data: bytes | memoryview | None, size: int, mode: BytesMode, width: int) -> Cell:
+    """A key or value in about `width` characters at most.
+
+    `data` may be only its first bytes; `size` is the size of the whole.
+    """
     if data is None:
         return Cell("null", NULL)
     if mode is BytesMode.NONE:
         return Cell(f"({size} bytes)", NULL)
     if size == 0:
         return Cell('""', NULL)
-    head = bytes(data[: room * 4])
+    head = bytes(data[: width * 4])
     if mode in (BytesMode.AUTO, BytesMode.UTF8):
         text = _text(head, cut=len(head) < size, strict=mode is BytesMode.AUTO)
         if text is not None:
-            return Cell(_cut(text, room, more=len(head) < size))
+            return Cell(_cut(text, width, more=len(head) < size))
     if mode is BytesMode.BASE64:
-        encoded = codecs.encode(head[: room * 3 // 4], "base64").decode("ascii").replace("\n", "")
-        return Cell(_cut(encoded, room, more=size > room * 3 // 4), BINARY)
-    return Cell(_cut(f"0x{head[: room // 2].hex()}", room, more=size > room // 2), BINARY)
+        encoded = codecs.encode(head[: width * 3 // 4], "base64").decode("ascii").replace("\n", "")
+        return Cell(_cut(encoded, width, more=size > width * 3 // 4), BINARY)
+    return Cell(_cut(f"0x{head[: width // 2].hex()}", width, more=size > width // 2), BINARY)
 
 
-def _cut(text: str, room: int, *, more: bool) -> str:
-    return f"{text[: room - 1]}\u2026" if more or len(text) > room else text
+def _cut(text: str, width: int, *, more: bool) -> str:
+    return f"{text[: width - 1]}\u2026" if more or len(text) > width else text
 
 
 def _text(head: bytes, *, cut: bool, strict: bool) -> str | None:
-    """`head` as one line of text; None where it is no UTF-8. A character that the cut splits is dropped."""
+    """`head` as one line of text, None if it is not UTF-8. A character that was cut in two is dropped."""
     decoder = codecs.getincrementaldecoder("utf-8")("strict" if strict else "replace")
     try:
         text = decoder.decode(head, final=not cut)

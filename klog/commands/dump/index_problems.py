@@ -1,5 +1,4 @@
-"""`--verify`: the indexes beside each dumped segment, held against its batches by
-`klog.storage.index_check`."""
+"""`--verify`: checks the indexes of each dumped segment against its batches (`klog.storage.index_check`)."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from klog.storage.files import open_for_reading
 from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
 from klog.storage.walk import files_of
 
-_CURE = "`klog rebuild-index` makes it anew from the segment"
+_CURE = "`klog rebuild-index` builds a new one from the segment"
 
 
 def check(plan: DumpPlan) -> int:
-    """Tell what is wrong with the indexes of the plan's segments; 1 when something is."""
+    """Report what is wrong with the indexes of the plan's segments; returns 1 if something is, else 0."""
     problems = Problems(strict=plan.strict)
     for file in plan.files:
         if file.kind is FileKind.LOG and file.base_offset is not None and file.path.endswith(".log"):
@@ -39,13 +38,12 @@ def _check(file: DumpFile, base_offset: int, problems: Problems) -> None:
             read_for_check(time_path, FileKind.TIME_INDEX) if os.path.exists(time_path) else None,
             active=_is_active(file, base_offset),
         )
-    _tell(offset_path, found.offset_problem, problems)
-    _tell(time_path, found.time_problem, problems)
+    _report(offset_path, found.offset_problem, problems)
+    _report(time_path, found.time_problem, problems)
 
 
 def _is_active(file: DumpFile, base_offset: int) -> bool:
-    """Whether no later segment stands beside it: its indexes may be pre-allocated, and lack the last
-    entry."""
+    """Whether it is the last segment: its indexes may be pre-allocated, and lack the last entry."""
     later = (
         other.base_offset
         for other in files_of(os.path.dirname(file.path) or ".")
@@ -54,6 +52,6 @@ def _is_active(file: DumpFile, base_offset: int) -> bool:
     return all(offset is None or offset <= base_offset for offset in later)
 
 
-def _tell(path: str, found: IndexProblem | None, problems: Problems) -> None:
+def _report(path: str, found: IndexProblem | None, problems: Problems) -> None:
     if found is not None:
         problems(FormatError(found.what, file=path, position_bytes=found.position_bytes, cure=_CURE))

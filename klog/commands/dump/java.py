@@ -1,7 +1,7 @@
-"""How Java and Scala do what shows in Kafka's dump: numbers in names, paths, and the order of hash tables.
+"""Imitates Java and Scala in what Kafka's dump shows: numbers in names, paths, the order of hash tables.
 
-Rules: the API documentation of `java.io.File`, `Long.parseLong` and `String.hashCode`; the order in which
-`scala.collection.mutable.HashMap` and `HashSet` (2.13) hand out what is in them.
+Rules: the API documentation of `java.io.File`, `Long.parseLong` and `String.hashCode`, and the iteration
+order of `scala.collection.mutable.HashMap` and `HashSet` (2.13).
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _SMALL_SET: Final = 4
 
 
 def parse_long(text: str, file: str, bits: int = 64) -> int:
-    """The number that a file name holds. Raises FormatError where Java's parser would refuse it."""
+    """The number in a file name. Raises FormatError if Java's parser rejects it."""
     number = int(text) if _LONG.fullmatch(text) else None
     if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
         raise FormatError(
-            f"file name holds '{text}' where an offset is due",
+            f"file name has '{text}' instead of an offset",
             file=file,
-            cure="give it the name that Kafka gave it: the 20-digit base offset",
+            cure="rename it to the name that Kafka gave it: the 20-digit base offset",
         )
     return number
 
 
 def java_path(path: str) -> str:
-    """How `java.io.File` shows a path: without doubled slashes and without one at the end."""
+    """A path as `java.io.File` prints it: without double slashes and without one at the end."""
     shown = re.sub("/+", "/", path)
     return shown.rstrip("/") or "/" if shown else ""
 
 
 def absolute_path(path: str) -> str:
-    """`File.getAbsolutePath`: below the working directory, with `.` and `..` left as they are."""
+    """Like `File.getAbsolutePath`: below the working directory; `.` and `..` remain."""
     shown = java_path(path)
     return shown if shown.startswith("/") else java_path(f"{os.getcwd()}/{shown}")
 
 
 def hash_of_string(text: str) -> int:
-    """`String.hashCode`, over UTF-16."""
+    """Like `String.hashCode`, over UTF-16."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):
@@ -56,7 +56,7 @@ def hash_of_string(text: str) -> int:
 
 
 class ScalaOrder(Generic[T]):
-    """The order in which Scala's mutable hash map or set hands out its keys, given the order of insertion."""
+    """The iteration order of Scala's mutable hash map or set, given the order of insertion."""
 
     def __init__(self) -> None:
         self._length = _TABLE_SIZE
@@ -69,10 +69,10 @@ class ScalaOrder(Generic[T]):
         self._insert(key, hash_code)
 
     def add_all(self, hash_codes: dict[T, int]) -> None:
-        """Insert the elements of an immutable set at once: the table grows for their number only."""
+        """Insert all elements of an immutable set, for whose number the table grows once."""
         wanted = int((len(hash_codes) + 1) / _LOAD_FACTOR)
         self._length = max(self._length, 1 << max(wanted - 1, 4).bit_length())
-        # A set of up to four elements is no hash set, and its elements are added one by one.
+        # Scala's set of up to four elements is not a hash set; its elements are added one by one.
         insert = self.add if len(hash_codes) <= _SMALL_SET else self._insert
         for key, hash_code in hash_codes.items():
             insert(key, hash_code)
@@ -82,7 +82,7 @@ class ScalaOrder(Generic[T]):
             self._hashes[key] = hash_code ^ (hash_code >> 16)
 
     def sorted(self) -> list[T]:
-        """The keys, bucket by bucket; within one by (signed) hash, then as inserted."""
+        """The keys by bucket, within a bucket by signed hash, then by insertion."""
 
         def place(key: T) -> tuple[int, int]:
             improved = self._hashes[key]
@@ -92,7 +92,7 @@ class ScalaOrder(Generic[T]):
 
 
 def in_scala_order(items: Iterable[T], hash_code: Callable[[T], int]) -> list[T]:
-    """`items`, inserted one by one into a mutable hash map, in the order it hands them out."""
+    """The items in the iteration order of a mutable hash map into which they are inserted one by one."""
     order: ScalaOrder[T] = ScalaOrder()
     for item in items:
         order.add(item, hash_code(item))

@@ -1,9 +1,9 @@
-"""`--format jsonl`: records and batches as JSON Lines, and every other kind of file entry by entry.
+"""`--format jsonl`: prints records and batches as JSON Lines, and all other kinds of files entry by entry.
 
-One object a line, the same fields in the same order in each; their names are Kafka's. Whole runs of records
-are rendered by the text kernel; only a selection looks at single records. Checksums are always checked: a
-damaged batch is an object with `"valid":false` and its `error` in batches mode; in records mode it is one
-message on stderr, its records come as far as they decode, and reading goes on with the next batch.
+Each line is an object with the same fields in the same order; their names are Kafka's. The text kernel prints
+whole runs of records; only a selection by content needs single records. Checksums are always checked. With
+`--batches` a damaged batch has `"valid":false` and its `error`. Otherwise there is one message on stderr, the
+records that decode are printed, and reading goes on with the next batch.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from klog.commands.dump import other_objects
-from klog.commands.dump.pen import TEXT_MODES, Pen
+from klog.commands.dump import file_objects
+from klog.commands.dump.output_buffer import TEXT_MODES, OutputBuffer
 from klog.commands.dump.plan import DumpFile, DumpPlan, Rows, Selection
 from klog.commands.dump.problems import Problems
-from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_content, reader_of, wanted_runs
+from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_matching, reader_of, selected_runs
 from klog.formats import kernel, text
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
@@ -31,46 +31,48 @@ _PIECE_RECORDS: Final = 1 << 15
 
 
 def run(plan: DumpPlan, out: BinaryIO) -> int:
-    """Write the plan's files as JSON Lines; 1 when something was wrong with one."""
+    """Write the plan's files as JSON Lines; returns 1 if there were problems, else 0."""
     problems = Problems(strict=plan.strict)
-    pen = Pen(out)
+    buffer = OutputBuffer(out)
 
     def show(file: DumpFile, limit: int | None) -> int:
-        return _file(plan, file, pen, problems, limit)
+        return _file(plan, file, buffer, problems, limit)
 
     try:
         each_file(plan.files, plan.selection.limit, problems, show)
     finally:
-        pen.flush()
+        buffer.flush()
     return problems.exit_code
 
 
-def _file(plan: DumpPlan, file: DumpFile, pen: Pen, problems: Problems, limit: int | None) -> int:
+def _file(plan: DumpPlan, file: DumpFile, buffer: OutputBuffer, problems: Problems, limit: int | None) -> int:
     if file.kind not in RECORD_KINDS:
-        return other_objects.show(file, pen, limit)
+        return file_objects.show(file, buffer, limit)
     with open_for_reading(file.path) as opened:
         reader = reader_of(plan, file, opened, problems, verify=True)
         if plan.rows is Rows.BATCHES:
-            return _batches(plan, file, reader, pen, problems, limit)
-        return _records(plan, file, reader, pen, limit)
+            return _batches(plan, file, reader, buffer, problems, limit)
+        return _records(plan, file, reader, buffer, limit)
 
 
 def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _records(plan: DumpPlan, file: DumpFile, reader: SegmentReader, pen: Pen, limit: int | None) -> int:
+def _records(
+    plan: DumpPlan, file: DumpFile, reader: SegmentReader, buffer: OutputBuffer, limit: int | None
+) -> int:
     place = f'{{"file":{_text(file.path)},"topic":{_text(file.topic)},"partition":{_text(file.partition)}'
     prefix = place.encode("utf-8", "replace")
     mode = TEXT_MODES[plan.bytes_mode]
     shown = 0
-    for payload in wanted_runs(reader, plan.selection):
+    for payload in selected_runs(reader, plan.selection):
         for first, last in _pieces(reader.records, payload):
             stop = last if limit is None else min(last, first + limit - shown)
-            pen.used = text.jsonl_records(
-                reader.batches, reader.records, first, stop, payload, prefix, mode, pen.page, pen.used
+            buffer.used = text.jsonl_records(
+                reader.batches, reader.records, first, stop, payload, prefix, mode, buffer.data, buffer.used
             )
-            pen.turn()
+            buffer.flush_if_full()
             shown += stop - first
             if shown == limit:
                 return shown
@@ -78,7 +80,7 @@ def _records(plan: DumpPlan, file: DumpFile, reader: SegmentReader, pen: Pen, li
 
 
 def _pieces(records: RecordTable, payload: Bytes) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of which none makes much more text than a page holds."""
+    """Ranges of rows, none of which makes much more text than the buffer holds."""
     rows = len(records)
     step = max(1, min(_PIECE_RECORDS, rows * _PIECE_BYTES // max(len(payload), 1)))
     for first in range(0, rows, step):
@@ -86,24 +88,29 @@ def _pieces(records: RecordTable, payload: Bytes) -> Iterator[tuple[int, int]]:
 
 
 def _batches(
-    plan: DumpPlan, file: DumpFile, reader: SegmentReader, pen: Pen, problems: Problems, limit: int | None
+    plan: DumpPlan,
+    file: DumpFile,
+    reader: SegmentReader,
+    buffer: OutputBuffer,
+    problems: Problems,
+    limit: int | None,
 ) -> int:
     prefix = f'{{"file":{_text(file.path)}'.encode("utf-8", "replace")
     shown = 0
     for data in reader.chunks():
         _find_base_offsets(plan, file, reader.batches, data, problems)
-        for first, last in _wanted_batches(plan.selection, reader, data):
+        for first, last in _selected_batches(plan.selection, reader, data):
             stop = last if limit is None else min(last, first + limit - shown)
-            pen.used = text.jsonl_batches(reader.batches, first, stop, prefix, pen.page, pen.used)
+            buffer.used = text.jsonl_batches(reader.batches, first, stop, prefix, buffer.data, buffer.used)
             shown += stop - first
             if shown == limit:
                 return shown
-        pen.turn()
+        buffer.flush_if_full()
     return shown
 
 
-def _wanted_batches(selection: Selection, reader: SegmentReader, data: Bytes) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of the chunk's batches: those that may hold a wanted record."""
+def _selected_batches(selection: Selection, reader: SegmentReader, data: Bytes) -> Iterator[tuple[int, int]]:
+    """Ranges of rows of the chunk's batches that may hold a selected record."""
     batches = reader.batches
     if not selection.by_place and not selection.by_content:
         yield 0, len(batches)
@@ -112,7 +119,7 @@ def _wanted_batches(selection: Selection, reader: SegmentReader, data: Bytes) ->
     if selection.by_content:
         held = set()
         for payload in reader.decode(data):
-            keep_content(selection, payload, reader.records)
+            keep_matching(selection, payload, reader.records)
             held.update(reader.records.batch)
     for row in sorted(held):
         if selection.may_hold(batches, row):
@@ -122,7 +129,7 @@ def _wanted_batches(selection: Selection, reader: SegmentReader, data: Bytes) ->
 def _find_base_offsets(
     plan: DumpPlan, file: DumpFile, batches: BatchTable, data: Bytes, problems: Problems
 ) -> None:
-    """Decode the compressed batches of magic 0 and 1, whose base offset is in the first message inside."""
+    """Find the base offsets of compressed batches of magic 0 and 1: they are in the first message inside."""
     if not len(batches) or min(batches.magic) >= 2:
         return
     records = RecordTable()

@@ -1,8 +1,9 @@
-"""One batch as Kafka's own reader iterates it, where the fast path does not apply.
+"""Iterates over one batch as Kafka's own reader does, for batches that the kernel cannot print.
 
-The kernel decodes sound batches. Kafka's tool dies of damaged ones, but only after it has shown what it had
-read by then: a record at a time in an uncompressed batch of magic 2, none of a compressed one, and so on.
-Rules: what `DefaultRecordBatch`, `AbstractLegacyRecordBatch` and `LegacyRecord` of Kafka 3.9 do, as observed.
+The kernel decodes valid batches. Kafka's tool ends with an exception at a damaged batch, after it has printed
+what it read before: single records of an uncompressed batch of magic 2, nothing of a compressed one, and so
+on. Rules: the observed behaviour of `DefaultRecordBatch`, `AbstractLegacyRecordBatch` and `LegacyRecord` of
+Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ZSTD: Final = 4
 
 @dataclass(slots=True)
 class Iterated:
-    """What iterating a batch gives: rows `first` to `last` of `records` over `payload`, then `problem`."""
+    """The result of an iteration: rows `first` to `last` of `records` over `payload`, then `problem`."""
 
     payload: Bytes
     records: RecordTable
@@ -33,18 +34,18 @@ class Iterated:
 
 
 def damaged(what: str) -> CorruptRecordError:
-    """The error that ends a dump as Kafka's tool ends it."""
+    """The error for an exception that ends Kafka's tool."""
     return CorruptRecordError(
-        what, cure="Kafka's own tool stops here, too; the other formats of this command read on"
+        what, cure="Kafka's own tool stops here, too; the other formats of this command go on"
     )
 
 
 def iterate(
     data: Bytes, table: BatchTable, row: int, limit_bytes: int, *, read_sizes: bool = True
 ) -> Iterated:
-    """The records of batch `row`, scanned from `data`, as far as Kafka's tool gets to see them.
+    """The records of batch `row`, scanned from `data`, as far as Kafka's tool reads them.
 
-    Without `read_sizes` keys and values of legacy messages are not looked at, so that none can be wrong.
+    Without `read_sizes` the sizes of keys and values of legacy messages are neither read nor checked.
     """
     records = RecordTable()
     if table.magic[row] < 2:
@@ -60,7 +61,7 @@ def iterate(
     kernel.decode(data, table, row, row + 1, records)
     if records.problem is None:
         return Iterated(data, records, 0, len(records))
-    # The size of the whole is checked when the last record has been read, but before it is handed out.
+    # Kafka checks the total size after it has read the last record, but before it returns it.
     seen = len(records) - 1 if len(records) == table.count[row] else len(records)
     return Iterated(data, records, 0, seen, damaged(records.problem))
 
@@ -103,10 +104,10 @@ def _append_message(
     timestamp: int,
     read_sizes: bool,
 ) -> KlogError | None:
-    """Append a message of magic 0 or 1 that starts at `at` of the payload; what is wrong with its sizes.
+    """Append a message of magic 0 or 1 that starts at `at` of the payload; returns an error in its sizes.
 
-    Sizes are shown before they are believed: a value that does not fit is found out when it is read, which
-    `value_size` larger than the payload tells the caller.
+    The tool prints a value's size before it reads the value. So a value that does not fit is no error here;
+    the caller sees that `value_size` is larger than the payload.
     """
     key_at = 18 if message[16] == 0 else 26
     key_size = value_size = -1
@@ -136,11 +137,11 @@ def _append_message(
 
 
 def _legacy_set(data: Bytes, table: BatchTable, row: int, limit_bytes: int, read_sizes: bool) -> Iterated:
-    """The messages of a wrapper. Kafka cuts all of them apart before it hands out the first."""
+    """The messages in a compressed one. Kafka separates all of them before it returns the first."""
     records = RecordTable()
     magic = table.magic[row]
     if magic < 0 or table.attributes[row] & CODEC_MASK == ZSTD:
-        return Iterated(data, records, 0, 0, damaged(f"magic {magic} does not go with this compression"))
+        return Iterated(data, records, 0, 0, damaged(f"magic {magic} is not possible with this compression"))
     try:
         payload = memoryview(_decompressed(data, table, row, limit_bytes))
         spans, base = _cut(payload, magic, table.last_offset[row])
@@ -163,7 +164,7 @@ def _legacy_set(data: Bytes, table: BatchTable, row: int, limit_bytes: int, read
 
 
 def _cut(payload: memoryview, magic: int, last_offset: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Start, size and own offset of each inner message, and what turns these offsets into absolute ones."""
+    """Start, size and stored offset of each inner message, and what to add to make the offsets absolute."""
     spans: list[tuple[int, int, int]] = []
     at = 0
     while len(payload) - at >= ENTRY_PREFIX.size:

@@ -1,7 +1,7 @@
-"""Framed records (KRaft's metadata log, remote log metadata) as Kafka 3.9's dump tool shows them.
+"""Prints framed records (KRaft's metadata log, remote log metadata) as Kafka 3.9's dump tool does.
 
-Rules: what the tool prints with `--cluster-metadata-decoder` and `--remote-log-metadata-decoder`. Where a
-record cannot be read the tool prints why, and goes on.
+Rules: what the tool prints with `--cluster-metadata-decoder` and `--remote-log-metadata-decoder`. If a record
+cannot be read, the tool prints the reason and goes on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PARTITION_STATES: Final = (
 def cluster_metadata_parser(
     _key: bytes | None, value: bytes | None, offset: int
 ) -> tuple[str | None, str | None]:
-    """A record of `__cluster_metadata`: type, version and data in JSON."""
+    """A record of `__cluster_metadata` as JSON with type, version and data."""
     try:
         if value is None:
             raise MessageError("Error while reading frame version")
@@ -50,10 +50,10 @@ def cluster_metadata_parser(
 def remote_log_metadata_parser(
     _key: bytes | None, value: bytes | None, offset: int
 ) -> tuple[str | None, str | None]:
-    """A record of `__remote_log_metadata`, as Java's `toString` shows it."""
+    """A record of `__remote_log_metadata` as Java's `toString` writes it."""
     try:
         if value is None:
-            # The words of the virtual machine for what the tool does with a null.
+            # The message of the JVM's exception for a null value.
             raise MessageError(
                 'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of'
                 ' "org.apache.kafka.common.record.Record.value()" is null'
@@ -117,9 +117,9 @@ def _segment_id(data: Json) -> str:
     return f"RemoteLogSegmentId{{topicIdPartition={partition}, id={data['id']}}}"
 
 
-def _state(names: tuple[str, ...], number: int, complaint: str) -> str:
+def _state(names: tuple[str, ...], number: int, message: str) -> str:
     if not 0 <= number < len(names):
-        raise MessageError(complaint)
+        raise MessageError(message)
     return names[number]
 
 

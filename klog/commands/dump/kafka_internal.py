@@ -1,6 +1,6 @@
-"""Records of Kafka's internal topics as its dump tool shows them with `--offsets-decoder` and its like.
+"""Prints records of internal topics as Kafka's dump tool does with `--offsets-decoder` and the like.
 
-Rules: what Kafka 3.9 prints, which knows nothing of later versions' types and fields.
+Rules: what Kafka 3.9 prints. It does not know the types and fields of later versions.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def _group_record(key: bytes, value: bytes | None, offset: int) -> tuple[str | N
     data = _message(consumer_offsets.VALUES[kind], cursor, version, "value", kind)
     if kind == 2 and data["protocolType"] == "consumer":
         for member in data["members"]:
-            _open(member, "subscription", _SUBSCRIPTION)
-            _open(member, "assignment", _ASSIGNMENT)
+            _decode_member(member, "subscription", _SUBSCRIPTION)
+            _decode_member(member, "assignment", _ASSIGNMENT)
     return json_text(shown_key), json_text({"version": str(version), "data": data})
 
 
@@ -102,20 +102,20 @@ def _message(message: Versioned, cursor: Cursor, version: int, name: str, kind: 
         ) from None
 
 
-def _open(member: dict[str, Json], field: str, message: Versioned) -> None:
-    """Show a member's blob as the message that it holds, if it does."""
+def _decode_member(member: dict[str, Json], field: str, message: Versioned) -> None:
+    """Replace a member's bytes by the message in them, if there is one."""
     try:
         cursor = Cursor(member[field])
         member[field] = read_version(message, cursor.number(">h"), cursor)
     except MessageError:
-        return  # the tool keeps the bytes, too
+        return  # the tool prints the bytes, too
 
 
 def _transaction(key: bytes | None, value: bytes | None, _offset: int) -> tuple[str | None, str | None]:
     try:
         return _transaction_record(key, value)
     except MessageError as error:
-        raise damaged(f"is no record of the transaction log: {error}") from None
+        raise damaged(f"is not a record of the transaction log: {error}") from None
 
 
 def _transaction_record(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
@@ -147,9 +147,9 @@ def _transaction_record(key: bytes | None, value: bytes | None) -> tuple[str | N
 
 
 def _partitions(topics: list[dict[str, Json]] | None) -> list[str]:
-    """The partitions in the order of Scala's mutable hash set, which is what the tool prints."""
+    """The partitions in the order of Scala's mutable hash set, in which the tool prints them."""
     if topics is None:
-        raise MessageError("a transaction under way has no partitions")
+        raise MessageError("an ongoing transaction has no partitions")
     order: ScalaOrder[tuple[str, int]] = ScalaOrder()
     for topic in topics:
         of_topic = hash_of_string(topic["topic"])
@@ -171,7 +171,10 @@ _CONTROLS: Final = {
 
 
 def control_text(key: bytes | None, value: bytes | None) -> str:
-    """What the tool prints of a control record that is no plain marker. Raises CorruptRecordError."""
+    """What the tool prints for a control record that is not a transaction marker.
+
+    Raises CorruptRecordError.
+    """
     if key is None or len(key) < 4:
         raise damaged("control record has no key of 4 bytes")
     if key[0] > 127:
@@ -185,7 +188,7 @@ def control_text(key: bytes | None, value: bytes | None) -> str:
     cursor = Cursor(value)
     try:
         version = cursor.number(">h")
-        # Whatever the record says, the tool reads the first version.
+        # The tool reads version 0, whatever the record says.
         data = {"version": version, **read_version(message, 0, cursor)}
     except MessageError as error:
         raise damaged(f"control record of type {kind} does not decode: {error}") from None

@@ -1,7 +1,7 @@
-"""`.log` and `.checkpoint` files as Kafka 3.9's `kafka-dump-log` prints them, byte for byte.
+"""Prints `.log` and `.checkpoint` files as Kafka 3.9's `kafka-dump-log` does, byte for byte.
 
-Sound batches go through the kernels by the chunk. A batch that Kafka's tool would die of is handed to
-`kafka_batch`, which says what the tool has shown by then; then the dump ends with an error, as the tool does.
+The kernels print valid batches in chunks. For a batch at which Kafka's tool ends with an exception,
+`kafka_batch` finds what the tool prints before; then the dump ends with an error, as the tool does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 from klog.commands.dump import java
 from klog.commands.dump.kafka_batch import Iterated, damaged, iterate
 from klog.commands.dump.kafka_parsers import MessageParser, control_text, text_parser, unreadable_texts
-from klog.commands.dump.pen import Pen
+from klog.commands.dump.output_buffer import OutputBuffer
 from klog.commands.dump.plan import KafkaFlags
 from klog.formats import kernel, text
 from klog.formats.checksums import Bytes
@@ -33,18 +33,23 @@ Gaps = list[tuple[int, int]]
 
 
 class LogDump:
-    """The dump of one file. `gaps` collects the neighbouring offsets that do not follow on each other."""
+    """The dump of one file. `gaps` collects neighbouring offsets that are not consecutive."""
 
     def __init__(
-        self, path: str, flags: KafkaFlags, parser: MessageParser | None, pen: Pen, limit_bytes: int
+        self,
+        path: str,
+        flags: KafkaFlags,
+        parser: MessageParser | None,
+        buffer: OutputBuffer,
+        limit_bytes: int,
     ) -> None:
         self.gaps: Gaps = []
         self._path = path
         self._flags = flags
-        self._parser = parser  # None: keys and values as text, which the text kernel does
+        self._parser = parser  # None: the text kernel prints keys and values as text
         self._print_data = prints_data(flags)
         self._deep = self._print_data or flags.deep_iteration
-        self._pen = pen
+        self._buffer = buffer
         self._limit_bytes = limit_bytes
         self._table = BatchTable()
         self._records = RecordTable()
@@ -52,8 +57,8 @@ class LogDump:
         self._file_bytes = 0
 
     def run(self, file: BinaryIO, name: str, size_bytes: int) -> None:
-        """Print the file `name` (its base name). Raises KlogError where Kafka's tool dies."""
-        self._pen.write(_title(name, self._path))
+        """Print the file with the base name `name`. Raises KlogError if Kafka's tool fails."""
+        self._buffer.write(_title(name, self._path))
         if size_bytes > java.INT32_MAX:
             raise FormatError(
                 f"segment of {size_bytes} bytes is larger than Kafka's tool reads",
@@ -67,88 +72,88 @@ class LogDump:
         for data in chunks(file, table, end_bytes=end_bytes):
             kernel.verify(data, table)
             self._chunk(file, data)
-            self._pen.turn()
+            self._buffer.flush_if_full()
         valid_bytes = table.origin + table.consumed_bytes
-        # The size of what follows is only looked at when more than a header up to its magic is left.
+        # Kafka reads the next size field only if more bytes are left than a header has up to its magic.
         if table.stop == STOP_BAD_SIZE and end_bytes - valid_bytes > UP_TO_MAGIC_BYTES:
             raise damaged(f"size field {table.stop_size} is below the smallest, 14").at(
                 position_bytes=valid_bytes
             )
         if end_bytes > valid_bytes and self._flags.max_bytes == java.INT32_MAX:
-            self._pen.write(f"Found {end_bytes - valid_bytes} invalid bytes at the end of {name}\n")
+            self._buffer.write(f"Found {end_bytes - valid_bytes} invalid bytes at the end of {name}\n")
 
     def _chunk(self, file: BinaryIO, data: memoryview) -> None:
         table = self._table
         first = 0
         for row in _odd_rows(table):
-            self._sound(data, first, row)
-            self._odd(file, data, row)
+            self._valid_batches(data, first, row)
+            self._odd_batch(file, data, row)
             first = row + 1
-        self._sound(data, first, len(table))
+        self._valid_batches(data, first, len(table))
 
-    def _odd(self, file: BinaryIO, data: Bytes, row: int) -> None:
-        """A batch whose header alone needs care."""
-        table, pen = self._table, self._pen
+    def _odd_batch(self, file: BinaryIO, data: Bytes, row: int) -> None:
+        """Print a batch whose header the kernel cannot print."""
+        table, buffer = self._table, self._buffer
         position = table.position[row]
         if table.magic[row] < 0:
-            pen.write(f"offset: {table.last_offset[row]}")
+            buffer.write(f"offset: {table.last_offset[row]}")
             raise damaged(f"batch has magic {table.magic[row]}").at(position_bytes=position)
         if table.magic[row] >= 2 and table.size[row] < HEADER_BYTES:
             if position + HEADER_BYTES > self._file_bytes:
                 raise damaged("file ends inside of a batch's header").at(position_bytes=position)
             if position + HEADER_BYTES > table.origin + len(data):
-                # Cut by --max-bytes, but Kafka reads the header past it.
+                # --max-bytes ends inside of the header, but Kafka reads all of it.
                 file.seek(position)
                 data = memoryview(file.read(HEADER_BYTES))
                 kernel.scan(data, position, True, table)
                 kernel.verify(data, table)
                 row = 0
         if table.attributes[row] & CODEC_MASK > _NEWEST_CODEC:
-            start = pen.used
-            pen.used = text.kafka_batches(table, row, row + 1, pen.page, start)
-            line = bytes(pen.page[start : pen.used])
-            pen.used = start + line.index(b" position: ")
+            start = buffer.used
+            buffer.used = text.kafka_batches(table, row, row + 1, buffer.data, start)
+            line = bytes(buffer.data[start : buffer.used])
+            buffer.used = start + line.index(b" position: ")
             codec = table.attributes[row] & CODEC_MASK
             raise damaged(f"batch has an unknown codec, {codec}").at(position_bytes=position)
-        self._one(data, row)
+        self._single_batch(data, row)
 
-    def _sound(self, data: Bytes, first: int, last: int) -> None:
-        """Batches whose headers are in order."""
+    def _valid_batches(self, data: Bytes, first: int, last: int) -> None:
+        """Print batches with valid headers."""
         if first >= last:
             return
-        pen, table = self._pen, self._table
+        buffer, table = self._buffer, self._table
         if not self._deep:
-            pen.used = text.kafka_batches(table, first, last, pen.page, pen.used)
+            buffer.used = text.kafka_batches(table, first, last, buffer.data, buffer.used)
             return
         compressed = [row for row in range(first, last) if table.attributes[row] & CODEC_MASK]
         for row in compressed:
-            self._plain(data, first, row)
-            self._one(data, row)
+            self._uncompressed(data, first, row)
+            self._single_batch(data, row)
             first = row + 1
-        self._plain(data, first, last)
+        self._uncompressed(data, first, last)
 
-    def _plain(self, data: Bytes, first: int, last: int) -> None:
-        """Uncompressed batches, decoded all at once."""
+    def _uncompressed(self, data: Bytes, first: int, last: int) -> None:
+        """Print uncompressed batches, decoding many at once."""
         table, records = self._table, self._records
         if self._parser is not None:
             for row in range(first, last):
-                self._one(data, row)
+                self._single_batch(data, row)
             return
         while first < last:
             records.clear()
             stop = kernel.decode(data, table, first, last, records)
             if self._is_large(first, stop) or self._has_odd_control(first, stop, data):
                 for row in range(first, stop):
-                    self._one(data, row)
+                    self._single_batch(data, row)
             elif first < stop:
-                self._render(data, first, stop)
+                self._print_batches(data, first, stop)
             if stop < last:
-                self._one(data, stop)
+                self._single_batch(data, stop)
                 stop += 1
             first = stop
 
     def _is_large(self, first: int, last: int) -> bool:
-        """Too much to render in one piece: a chunk is larger than usual only where one batch is."""
+        """Whether it is too much to print at once, which happens only with a very large batch."""
         table = self._table
         return (
             first < last
@@ -164,12 +169,12 @@ class LogDump:
         rows = _rows_of(self._records, last)
         return text.odd_control(self._table, self._records, *rows, data) < rows[1]
 
-    def _render(self, data: Bytes, first: int, last: int) -> None:
-        pen, records = self._pen, self._records
+    def _print_batches(self, data: Bytes, first: int, last: int) -> None:
+        buffer, records = self._buffer, self._records
         end = _rows_of(records, last)[1]
         if end < len(records):
             _drop_rows(records, end)
-        pen.used = text.kafka_deep(
+        buffer.used = text.kafka_deep(
             self._table,
             first,
             last,
@@ -178,20 +183,20 @@ class LogDump:
             data,
             self._print_data,
             self._flags.skip_record_metadata,
-            pen.page,
-            pen.used,
+            buffer.data,
+            buffer.used,
         )
         self._note_gaps(records, 0, end)
-        pen.turn()
+        buffer.flush_if_full()
 
     def _note_gaps(self, records: RecordTable, first: int, last: int) -> None:
         found, self._previous = text.offset_gaps(records, first, last, self._previous)
         self.gaps.extend(found)
 
-    def _one(self, data: Bytes, row: int) -> None:
-        """One batch by itself: compressed, large, damaged, or with records that need a parser."""
-        table, pen = self._table, self._pen
-        pen.used = text.kafka_batches(table, row, row + 1, pen.page, pen.used)
+    def _single_batch(self, data: Bytes, row: int) -> None:
+        """Print a single batch: a compressed, large or damaged one, or one whose records need a parser."""
+        table, buffer = self._table, self._buffer
+        buffer.used = text.kafka_batches(table, row, row + 1, buffer.data, buffer.used)
         if not self._deep:
             return
         sizes = self._print_data or not self._flags.skip_record_metadata
@@ -199,23 +204,23 @@ class LogDump:
         control = table.magic[row] >= 2 and table.attributes[row] & CONTROL_BIT
         try:
             if control and not self._flags.skip_record_metadata:
-                self._each(iterated, self._control_line)
+                self._each_record(iterated, self._control_line)
             elif self._parser is not None and not control:
-                self._each(iterated, self._parsed_line)
+                self._each_record(iterated, self._parsed_line)
             else:
-                self._pieces(iterated)
+                self._records_in_pieces(iterated)
             if iterated.problem is not None:
                 raise iterated.problem
         except KlogError as error:
             raise error.at(position_bytes=table.position[row]) from None
 
-    def _pieces(self, iterated: Iterated) -> None:
-        records, pen = iterated.records, self._pen
+    def _records_in_pieces(self, iterated: Iterated) -> None:
+        records, buffer = iterated.records, self._buffer
         last = self._readable(iterated)
         first = iterated.first
         while first < last:
             stop = min(first + _PIECE_RECORDS, last)
-            pen.used = text.kafka_records(
+            buffer.used = text.kafka_records(
                 self._table,
                 records,
                 first,
@@ -223,17 +228,17 @@ class LogDump:
                 iterated.payload,
                 self._print_data,
                 self._flags.skip_record_metadata,
-                pen.page,
-                pen.used,
+                buffer.data,
+                buffer.used,
             )
             self._note_gaps(records, first, stop)
             first = stop
-            pen.turn()
+            buffer.flush_if_full()
         if last < iterated.last:
-            self._each(Iterated(iterated.payload, records, last, iterated.last), self._parsed_line)
+            self._each_record(Iterated(iterated.payload, records, last, iterated.last), self._parsed_line)
 
     def _readable(self, iterated: Iterated) -> int:
-        """The first row whose value does not fit: legacy messages show sizes before they are believed."""
+        """The first row whose value does not fit; the tool prints the value's size before it fails."""
         records = iterated.records
         if not iterated.last or self._table.magic[records.batch[0]] >= 2:
             return iterated.last
@@ -242,21 +247,21 @@ class LogDump:
                 return row
         return iterated.last
 
-    def _each(self, iterated: Iterated, show: Callable[[Iterated, int], None]) -> None:
+    def _each_record(self, iterated: Iterated, show: Callable[[Iterated, int], None]) -> None:
         for row in range(iterated.first, iterated.last):
-            # The tool compares offsets before it prints anything of the record.
+            # The tool compares offsets before it prints the record.
             self._note_gaps(iterated.records, row, row + 1)
             show(iterated, row)
-            self._pen.turn()
+            self._buffer.flush_if_full()
 
     def _metadata(self, iterated: Iterated, row: int) -> None:
-        """The record's line without key, value and end of line."""
-        pen, records = self._pen, iterated.records
+        """Print the record's line without key, value and end of line."""
+        buffer, records = self._buffer, iterated.records
         size = records.value_size[row]
         fits = self._table.magic[records.batch[row]] >= 2 or _value_fits(records, row)
-        # The size is shown from the bytes; a value that does not fit must not be looked for.
+        # Print the stored size, but do not read a value that does not fit.
         records.value_size[row] = size if fits else -1
-        pen.used = text.kafka_records(
+        buffer.used = text.kafka_records(
             self._table,
             records,
             row,
@@ -264,18 +269,18 @@ class LogDump:
             iterated.payload,
             False,
             self._flags.skip_record_metadata,
-            pen.page,
-            pen.used,
+            buffer.data,
+            buffer.used,
         )
-        pen.used -= 1
+        buffer.used -= 1
         records.value_size[row] = size
 
     def _control_line(self, iterated: Iterated, row: int) -> None:
         self._metadata(iterated, row)
         records, payload = iterated.records, iterated.payload
         if text.odd_control(self._table, records, row, row + 1, payload) == row:
-            self._pen.write(control_text(*_key_and_value(iterated, row)))
-        self._pen.write("\n")
+            self._buffer.write(control_text(*_key_and_value(iterated, row)))
+        self._buffer.write("\n")
 
     def _parsed_line(self, iterated: Iterated, row: int) -> None:
         self._metadata(iterated, row)
@@ -286,7 +291,7 @@ class LogDump:
                     self._flags,
                     _key_and_value(iterated, row)[0],
                     size=records.value_size[row],
-                    room=records.headers_start[row] - records.value_start[row],
+                    available=records.headers_start[row] - records.value_start[row],
                     offset=records.offset[row],
                 )
             else:
@@ -294,14 +299,14 @@ class LogDump:
                 key_text, value_text = parser(*_key_and_value(iterated, row), records.offset[row])
             prefix = "|" if self._flags.skip_record_metadata else ""
             if key_text is not None:
-                self._pen.write(f"{prefix} key: {key_text}")
+                self._buffer.write(f"{prefix} key: {key_text}")
             if value_text is not None:
-                self._pen.write(f" payload: {value_text}")
-        self._pen.write("\n")
+                self._buffer.write(f" payload: {value_text}")
+        self._buffer.write("\n")
 
 
 def prints_data(flags: KafkaFlags) -> bool:
-    """Whether keys and values are shown: each decoder option implies it."""
+    """Whether to print keys and values: each decoder option implies it."""
     return (
         flags.print_data_log
         or flags.decoder is not None
@@ -321,7 +326,7 @@ def _title(name: str, path: str) -> str:
 
 
 def _odd_rows(table: BatchTable) -> list[int]:
-    """Batches with a negative magic, an unknown codec, or less bytes than a header has."""
+    """The batches with a negative magic, an unknown codec, or fewer bytes than a header has."""
     if not len(table):
         return []
     codecs_known = all(bits & CODEC_MASK <= _NEWEST_CODEC for bits in set(table.attributes))
@@ -352,7 +357,7 @@ def _drop_rows(records: RecordTable, end: int) -> None:
 
 
 def _value_fits(records: RecordTable, row: int) -> bool:
-    """Whether a legacy message, which ends where headers would start, holds its value."""
+    """Whether the value of a legacy message fits; the message ends where headers would start."""
     return records.value_start[row] + records.value_size[row] <= records.headers_start[row]
 
 
@@ -367,7 +372,7 @@ def _key_and_value(iterated: Iterated, row: int) -> tuple[bytes | None, bytes | 
 
 
 def size_of(file: BinaryIO) -> int:
-    """Bytes in the open file."""
+    """The size of the open file in bytes."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     return size

@@ -1,8 +1,7 @@
-"""Messages of internal topics read as Kafka's generated classes read them, and their JSON as Kafka writes it.
+"""Reads messages of internal topics as Kafka's generated classes do, and writes them as Kafka's JSON.
 
-The definitions are those of `klog.formats`; this walks them in Kafka's way, which differs where bytes are
-wrong: Kafka ignores what follows a message, replaces text that is no UTF-8, and its own words about damage
-are part of what the dump prints.
+It follows the definitions in `klog.formats`, but treats wrong bytes as Kafka does: bytes after a message are
+ignored, text that is not UTF-8 is replaced, and the dump prints Kafka's own error messages.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _UNDERFLOW: Final = "null"  # a BufferUnderflowException has no message
 
 
 class MessageError(Exception):
-    """What Kafka says about bytes that it cannot read; its tool prints the words and goes on."""
+    """Kafka's error message for bytes that it cannot read; its tool prints the message and goes on."""
 
 
 class Cursor:
@@ -47,11 +46,11 @@ class Cursor:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
-        self.newer_version: int | None = None  # of the message that is read, where it is unknown
+        self.newer_version: int | None = None  # of the message that is read, if it is unknown
 
     @property
     def left(self) -> int:
-        """Bytes that are left."""
+        """How many bytes are left."""
         return len(self.data) - self.at
 
     def number(self, layout: str) -> Any:  # noqa: ANN401 (int or float, as the layout says)
@@ -76,7 +75,7 @@ class Cursor:
         )
 
     def take(self, size: int) -> bytes:
-        """So many bytes."""
+        """The next `size` bytes. Raises MessageError."""
         if size > self.left:
             raise MessageError(
                 f"Error reading byte array of {size} byte(s): only {self.left} byte(s) available"
@@ -87,7 +86,7 @@ class Cursor:
 
 
 def read(shape: c.Construct, cursor: Cursor, name: str = "", skip: Collection[str] = _NO_FIELDS) -> Json:
-    """The JSON value of what stands at the cursor; fields in `skip` are unknown to this Kafka.
+    """The JSON value at the cursor; fields in `skip` are unknown to this Kafka.
 
     Raises MessageError.
     """
@@ -179,7 +178,7 @@ def read_fields(
 ) -> Json:
     """The fields of a message, given by version. Raises MessageError.
 
-    Kafka reads an unknown version as the nearest known one; only structures inside refuse a newer one.
+    Kafka reads an unknown version as the nearest known one, but inner structures reject a newer version.
     """
     nearest = min(max(version, min(versions)), max(versions))
     cursor.newer_version = version if version > nearest else None
@@ -206,7 +205,7 @@ def json_text(value: Json) -> str:
 
 
 def java_double(value: float) -> str:
-    """`Double.toString`: plain from 0.001 to 10 million, else with an exponent."""
+    """Like `Double.toString`: without an exponent from 0.001 to 10 million."""
     if value != value or value in (float("inf"), float("-inf")):  # noqa: PLR0124 (NaN)
         name = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"  # noqa: PLR0124
         return f'"{name}"'

@@ -1,7 +1,7 @@
-"""Keys and values as Kafka's dump tool shows them through its decoders.
+"""Chooses how keys and values are printed, by the decoder options of Kafka's dump tool.
 
-Rules: the decoders of `org.apache.kafka.tools.api` (and their old names in `kafka.serializer`). Records of
-internal topics are `kafka_internal`'s and `kafka_frames`' matter.
+Rules: the decoders of `org.apache.kafka.tools.api` (and their old names in `kafka.serializer`).
+`kafka_internal` and `kafka_frames` print records of internal topics.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from klog.commands.dump.plan import Decoder, KafkaFlags
 from klog.formats.errors import CorruptRecordError, UsageError
 from klog.formats.text import java_text
 
-# (key, value, offset) -> what is shown of key and value; None: nothing. Raises KlogError where the tool dies.
+# (key, value, offset) -> texts of key and value, None for no text. Raises KlogError if the tool fails.
 MessageParser = Callable[[bytes | None, bytes | None, int], tuple[str | None, str | None]]
 _FieldDecoder = Callable[[bytes], str]
 
@@ -23,26 +23,27 @@ _STRING: Final = "StringDecoder"
 
 
 def text_parser(key: bytes | None, value: bytes | None, _offset: int) -> tuple[str | None, str | None]:
-    """Keys and values as UTF-8 text: the tool's default."""
+    """Keys and values as UTF-8 text, which is the tool's default."""
     return None if key is None else java_text(key), None if value is None else java_text(value)
 
 
 def unreadable_texts(
-    flags: KafkaFlags, key: bytes | None, *, size: int, room: int, offset: int
+    flags: KafkaFlags, key: bytes | None, *, size: int, available: int, offset: int
 ) -> tuple[str | None, str | None]:
-    """What is shown of a legacy message whose value of `size` bytes has only `room`.
+    """The texts for a legacy message whose value should have `size` bytes but has only `available`.
 
-    Some decoders show the virtual machine's words and go on; raises CorruptRecordError for those that die.
+    Some decoders print the message of the JVM's exception. Raises CorruptRecordError for the others, with
+    which the tool ends.
     """
-    words = f"skipping. newLimit > capacity: ({size} > {room})"
+    reason = f"skipping. newLimit > capacity: ({size} > {available})"
     if flags.decoder is Decoder.OFFSETS and key is not None:
-        return f"Error at offset {offset}, {words}", None
+        return f"Error at offset {offset}, {reason}", None
     if flags.decoder is Decoder.CLUSTER_METADATA:
-        return None, f"Error at {offset}, {words}"
+        return None, f"Error at {offset}, {reason}"
     if flags.decoder is Decoder.REMOTE_LOG_METADATA:
-        return None, f"Error at offset {offset}, {words}"
+        return None, f"Error at offset {offset}, {reason}"
     if flags.decoder is Decoder.TRANSACTION_LOG and key is not None and key[:2] not in (b"\0\0", key[:1]):
-        # The value of a key of unknown version is not looked at.
+        # The tool does not read the value if the key has an unknown version.
         return _internal(flags.decoder)(key, None, offset)
     raise CorruptRecordError(f"message has a value of {size} bytes that does not fit it")
 
@@ -73,9 +74,9 @@ _DECODERS: Final[dict[str, _FieldDecoder]] = {
 
 
 def parser_of(flags: KafkaFlags) -> tuple[str, MessageParser | None]:
-    """What the tool prints about deprecated names, and the parser; None: `text_parser`.
+    """The tool's notes about deprecated names, and the parser, None for `text_parser`.
 
-    Raises UsageError for classes that klog has not.
+    Raises UsageError for classes that klog does not have.
     """
     if flags.decoder is not None:
         return "", _internal(flags.decoder)
@@ -113,14 +114,17 @@ def _decoder(class_name: str) -> tuple[str, _FieldDecoder]:
 
 
 def _internal(decoder: Decoder) -> MessageParser:
-    # Imported here: the definitions are not needed for other dumps.
+    # Imported here, since other dumps do not need the definitions.
     from klog.commands.dump import kafka_internal
 
     return kafka_internal.PARSERS[decoder]
 
 
 def control_text(key: bytes | None, value: bytes | None) -> str:
-    """What the tool prints of a control record that is no plain marker. Raises CorruptRecordError."""
+    """What the tool prints for a control record that is not a transaction marker.
+
+    Raises CorruptRecordError.
+    """
     from klog.commands.dump import kafka_internal
 
     return kafka_internal.control_text(key, value)

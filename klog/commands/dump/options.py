@@ -1,4 +1,4 @@
-"""The options of `klog dump-segment`: names, types and help, one alias an option."""
+"""Defines the options of `klog dump-segment`: names, types and help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klog.commands.dump.plan import BytesMode
 
 
 class DumpFormat(StrEnum):
-    """Renderings of a dump; each is a module of `klog.commands.dump`."""
+    """Output formats; each is a module of `klog.commands.dump`."""
 
     TABLE = "table"
     JSONL = "jsonl"
@@ -35,15 +35,20 @@ Paths = Annotated[
 Files = Annotated[
     list[str] | None,
     typer.Option(
-        "--files", metavar="FILE,FILE", help="Files, as kafka-dump-log takes them.", show_default=False
+        "--files", metavar="FILE,FILE", help="Files, named as for kafka-dump-log.", show_default=False
     ),
 ]
 Format = Annotated[
     DumpFormat | None,
-    typer.Option("--format", "-f", help="Default: table on a terminal, jsonl elsewhere.", show_default=False),
+    typer.Option(
+        "--format",
+        "-f",
+        help="The output format. [default: table on a terminal, jsonl elsewhere]",
+        show_default=False,
+    ),
 ]
 Summary = Annotated[
-    bool, typer.Option("--summary", help="A segment, partition or log directory at a glance.")
+    bool, typer.Option("--summary", help="Show statistics of a segment, a partition or a log directory.")
 ]
 Output = Annotated[
     str | None,
@@ -51,100 +56,130 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="PATH",
-        help="Write here, not to stdout (parquet: a file, or a directory for several segments).",
+        help="Write to this file instead of stdout (parquet: a file, or a directory for several segments).",
         show_default=False,
     ),
 ]
 AllFiles = Annotated[
     bool,
     typer.Option(
-        "--all-files", help="Of directories take every file of Kafka's, not the live segments alone."
+        "--all-files", help="Show every file of a directory that is Kafka's, not only the live segments."
     ),
 ]
 Batches = Annotated[
-    bool, typer.Option("--batches/--records", help="One row a batch, or one a record.", rich_help_panel=ROWS)
+    bool,
+    typer.Option(
+        "--batches/--records", help="Show one row per batch, or one per record.", rich_help_panel=ROWS
+    ),
 ]
 Bytes = Annotated[
     BytesMode,
     typer.Option(
         "--bytes",
-        help="Keys and values. auto: text where it is UTF-8, else base64; none: lengths only.",
+        help="How to print keys and values. auto: UTF-8 text or base64; none: only their lengths.",
         rich_help_panel=ROWS,
     ),
 ]
 Offsets = Annotated[
     str | None,
-    typer.Option(metavar="A..B", help="Offsets, both included: 5..9, 5.., ..9, 5.", rich_help_panel=SELECT),
+    typer.Option(
+        metavar="A..B", help="Only these offsets, both included: 5..9, 5.., ..9, 5.", rich_help_panel=SELECT
+    ),
 ]
 Since = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Timestamps from here on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
+        help="Only timestamps from this on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
         rich_help_panel=SELECT,
     ),
 ]
 Until = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Timestamps before this.", rich_help_panel=SELECT)
+    str | None, typer.Option(metavar="TIME", help="Only timestamps before this.", rich_help_panel=SELECT)
 ]
 Key = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Records with exactly this key.", rich_help_panel=SELECT)
+    str | None,
+    typer.Option(metavar="TEXT", help="Only records with exactly this key.", rich_help_panel=SELECT),
 ]
 Grep = Annotated[
     str | None,
-    typer.Option(metavar="REGEX", help="Records whose key or value matches.", rich_help_panel=SELECT),
+    typer.Option(metavar="REGEX", help="Only records whose key or value matches.", rich_help_panel=SELECT),
 ]
 Limit = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="At most so many rows.", rich_help_panel=SELECT)
+    int | None, typer.Option(min=0, metavar="N", help="Show at most N rows.", rich_help_panel=SELECT)
 ]
 Verify = Annotated[
     bool,
-    typer.Option("--verify", help="Check checksums, offsets and indexes on the way.", rich_help_panel=_CHECK),
+    typer.Option("--verify", help="Also check checksums, offsets and indexes.", rich_help_panel=_CHECK),
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first problem.", rich_help_panel=_CHECK)]
 MaxDecompressedBytes = Annotated[
     int,
-    typer.Option(min=1, metavar="BYTES", help="What one batch may decompress to.", rich_help_panel=_CHECK),
+    typer.Option(
+        min=1,
+        metavar="BYTES",
+        help="The largest size to which one batch may decompress.",
+        rich_help_panel=_CHECK,
+    ),
 ]
 PrintDataLog = Annotated[
     bool, typer.Option("--print-data-log", help="Print records with keys and values.", rich_help_panel=_KAFKA)
 ]
 DeepIteration = Annotated[
-    bool, typer.Option("--deep-iteration", help="Look into each batch.", rich_help_panel=_KAFKA)
+    bool, typer.Option("--deep-iteration", help="Print the records of each batch.", rich_help_panel=_KAFKA)
 ]
 SkipRecordMetadata = Annotated[
     bool,
     typer.Option("--skip-record-metadata", help="Print records without metadata.", rich_help_panel=_KAFKA),
 ]
-MaxBytes = Annotated[int, typer.Option(metavar="BYTES", help="Of batches, per file.", rich_help_panel=_KAFKA)]
+MaxBytes = Annotated[
+    int,
+    typer.Option(
+        metavar="BYTES", help="Read at most so many bytes of batches per file.", rich_help_panel=_KAFKA
+    ),
+]
 MaxMessageSize = Annotated[
-    int, typer.Option(metavar="BYTES", help="Size of the largest batch.", rich_help_panel=_KAFKA)
+    int, typer.Option(metavar="BYTES", help="The size of the largest batch.", rich_help_panel=_KAFKA)
 ]
 KeyDecoderClass = Annotated[
-    str | None, typer.Option(metavar="CLASS", help="A decoder of Kafka's.", rich_help_panel=_KAFKA)
+    str | None, typer.Option(metavar="CLASS", help="A decoder class of Kafka.", rich_help_panel=_KAFKA)
 ]
 ValueDecoderClass = Annotated[
-    str | None, typer.Option(metavar="CLASS", help="A decoder of Kafka's.", rich_help_panel=_KAFKA)
+    str | None, typer.Option(metavar="CLASS", help="A decoder class of Kafka.", rich_help_panel=_KAFKA)
 ]
 OffsetsDecoder = Annotated[
-    bool, typer.Option("--offsets-decoder", help="Of __consumer_offsets.", rich_help_panel=_KAFKA)
+    bool,
+    typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets.", rich_help_panel=_KAFKA),
 ]
 TransactionLogDecoder = Annotated[
-    bool, typer.Option("--transaction-log-decoder", help="Of __transaction_state.", rich_help_panel=_KAFKA)
+    bool,
+    typer.Option(
+        "--transaction-log-decoder", help="Decode records of __transaction_state.", rich_help_panel=_KAFKA
+    ),
 ]
 ClusterMetadataDecoder = Annotated[
-    bool, typer.Option("--cluster-metadata-decoder", help="Of __cluster_metadata.", rich_help_panel=_KAFKA)
+    bool,
+    typer.Option(
+        "--cluster-metadata-decoder", help="Decode records of __cluster_metadata.", rich_help_panel=_KAFKA
+    ),
 ]
 RemoteLogMetadataDecoder = Annotated[
     bool,
-    typer.Option("--remote-log-metadata-decoder", help="Of __remote_log_metadata.", rich_help_panel=_KAFKA),
+    typer.Option(
+        "--remote-log-metadata-decoder",
+        help="Decode records of __remote_log_metadata.",
+        rich_help_panel=_KAFKA,
+    ),
 ]
 IndexSanityCheck = Annotated[
-    bool, typer.Option("--index-sanity-check", help="Check indexes, print none.", rich_help_panel=_KAFKA)
+    bool,
+    typer.Option("--index-sanity-check", help="Check indexes; do not print them.", rich_help_panel=_KAFKA),
 ]
 VerifyIndexOnly = Annotated[
     bool,
     typer.Option(
-        "--verify-index-only", help="Check indexes against the log, print none.", rich_help_panel=_KAFKA
+        "--verify-index-only",
+        help="Check indexes against the log; do not print them.",
+        rich_help_panel=_KAFKA,
     ),
 ]

@@ -1,9 +1,9 @@
-"""`--format parquet`: the selected records (or batches) as Parquet, zstd-compressed, in bounded memory.
+"""`--format parquet`: writes the selected records or batches as Parquet with zstd, in limited memory.
 
-Columns of records: `topic`, `partition`, then those of `klog.formats.arrow.COLUMNS`, which keep keys and
-values as the bytes they are; `--bytes none` leaves keys, values and headers out. `--output FILE` takes
-everything, in order; `--output DIRECTORY` (one that exists, or a name that ends in `/`) gets one file a
-segment, below its partition's name. A file appears when it is complete.
+The columns of records are `topic`, `partition` and those of `klog.formats.arrow.COLUMNS`; keys and values are
+bytes. `--bytes none` leaves out keys, values and headers. `--output FILE` gets everything, in order.
+`--output DIRECTORY` (an existing one, or a name that ends in `/`) gets one file per segment, in a directory
+with the name of its partition. A file appears when it is complete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from klog.commands._terminal import Progress, progress
 from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows
 from klog.commands.dump.problems import Problems
-from klog.commands.dump.rows import RECORD_KINDS, each_file, reader_of, wanted_runs
+from klog.commands.dump.rows import RECORD_KINDS, each_file, reader_of, selected_runs
 from klog.formats.errors import UsageError
 from klog.storage.files import GZIP_SUFFIX, atomic_output, open_for_reading, size_bytes, storage_error
 from klog.storage.reader import SegmentReader
@@ -27,31 +27,34 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 ROW_GROUP_BYTES: Final = 6 << 20
-"""Of gathered columns. One group is gathered while another is encoded, which takes several times its size:
-all of that has to stay below 150 MiB."""
+"""Size of the columns of one row group.
+
+One group is read while another is encoded, which takes several times its size. Both together must stay below
+150 MiB.
+"""
 
 _COUNTING: Final = {
     *("offset", "timestamp", "sequence", "recordSize"),
     *("position", "size", "baseOffset", "lastOffset", "maxTimestamp", "lastSequence"),
 }
-"""Numbers that follow the one before closely: written as differences, they take less time and space."""
+"""Numbers that are close to the number before: stored as differences they take less time and space."""
 
 _SELDOM_REPEATED: Final = {*_COUNTING, "key", "value", "headers", "checksum"}
-"""Columns without a dictionary: theirs are given up for plain pages anyway, after costing time and memory."""
+"""Columns without a dictionary: pyarrow would build one, then drop it and store plain values."""
 
 
 def run(plan: DumpPlan, out: BinaryIO) -> int:  # noqa: ARG001 (parquet never goes to stdout)
-    """Write the Parquet file or files; 1 when there were problems. Raises `UsageError` and `StorageError`."""
+    """Write the Parquet files; returns 1 if there were problems, else 0. Raises UsageError, StorageError."""
     if plan.output is None:
         raise UsageError(
             "--format parquet cannot go to stdout", cure="add --output FILE or --output DIRECTORY"
         )
     if plan.bytes_mode not in (BytesMode.AUTO, BytesMode.NONE):
-        raise UsageError("parquet keeps bytes as they are", cure="leave --bytes away, or say none")
+        raise UsageError("parquet keeps bytes as they are", cure="omit --bytes, or use --bytes none")
     files = [file for file in plan.files if file.kind in RECORD_KINDS]
     problems = Problems(strict=plan.strict)
     total_bytes = sum(size_bytes(file.path) for file in files)
-    with _frugal_allocator(), progress("writing", total_bytes) as advance:
+    with _system_allocator(), progress("writing", total_bytes) as advance:
         left = plan.selection.limit
         for path, sources in _targets(plan.output, files):
             left = _write(plan, path, sources, problems, advance, left)
@@ -59,9 +62,8 @@ def run(plan: DumpPlan, out: BinaryIO) -> int:  # noqa: ARG001 (parquet never go
 
 
 @contextmanager
-def _frugal_allocator() -> Iterator[None]:
-    """Arrow on the system's allocator: as fast here, and it gives memory back where Arrow's own keeps 40
-    MB."""
+def _system_allocator() -> Iterator[None]:
+    """Let Arrow use the system's allocator: it is as fast here, and Arrow's own would keep 40 MB."""
     import pyarrow as pa
 
     before = pa.default_memory_pool()
@@ -73,7 +75,7 @@ def _frugal_allocator() -> Iterator[None]:
 
 
 def _targets(output: str, files: list[DumpFile]) -> Iterator[tuple[str, list[DumpFile]]]:
-    """Each file to write and what goes into it."""
+    """Each file to write, with the files that it is made of."""
     if not output.endswith("/") and not os.path.isdir(output):
         yield output, files
         return
@@ -82,14 +84,13 @@ def _targets(output: str, files: list[DumpFile]) -> Iterator[tuple[str, list[Dum
         try:
             os.makedirs(directory, exist_ok=True)
         except OSError as error:
-            raise storage_error("cannot be made", directory, error) from error
+            raise storage_error("cannot be created", directory, error) from error
         name = os.path.basename(file.path).removesuffix(GZIP_SUFFIX).removesuffix(".log")
         yield os.path.join(directory, f"{name}.parquet"), [file]
 
 
-class _WriterBehind:
-    """Encodes one row group in a thread while the next is gathered; what goes wrong is raised at the next
-    call."""
+class _BackgroundWriter:
+    """Encodes one row group in a thread while the next one is read; raises its errors at the next call."""
 
     def __init__(self, writer: pq.ParquetWriter) -> None:
         self.schema = writer.schema
@@ -97,7 +98,7 @@ class _WriterBehind:
         self._thread = ThreadPoolExecutor(1)
         self._pending: Future[None] | None = None
 
-    def __enter__(self) -> _WriterBehind:
+    def __enter__(self) -> _BackgroundWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -105,7 +106,7 @@ class _WriterBehind:
             self._finish()
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Write `rows` as one row group, as soon as the one before is done."""
+        """Write `rows` as one row group, as soon as the group before is written."""
         self._finish()
         self._pending = self._thread.submit(self._writer.write_batch, rows)
 
@@ -123,7 +124,7 @@ def _write(
     advance: Progress,
     left: int | None,
 ) -> int | None:
-    """Write one Parquet file; returns what is left of the limit."""
+    """Write one Parquet file; returns the rest of the limit."""
     from pyarrow import parquet as pq
 
     with ExitStack() as stack:
@@ -138,12 +139,12 @@ def _write(
                 column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in _COUNTING},
             )
         )
-        behind = stack.enter_context(_WriterBehind(writer))
+        background = stack.enter_context(_BackgroundWriter(writer))
 
         def write(file: DumpFile, limit: int | None) -> int:
             with open_for_reading(file.path) as opened:
                 reader = reader_of(plan, file, opened, problems)
-                return _write_file(plan, file, reader, behind, advance, limit)
+                return _write_file(plan, file, reader, background, advance, limit)
 
         return each_file(files, left, problems, write)
 
@@ -152,7 +153,7 @@ def _write_file(
     plan: DumpPlan,
     file: DumpFile,
     reader: SegmentReader,
-    writer: _WriterBehind,
+    writer: _BackgroundWriter,
     advance: Progress,
     limit: int | None,
 ) -> int:
@@ -195,7 +196,7 @@ def _placed(rows: pa.RecordBatch, file: DumpFile, schema: pa.Schema) -> pa.Recor
 def _record_groups(plan: DumpPlan, reader: SegmentReader, advance: Progress) -> Iterator[pa.RecordBatch]:
     from klog.formats.arrow import ArrowBuilder
 
-    runs = wanted_runs(reader, plan.selection)
+    runs = selected_runs(reader, plan.selection)
     decoded = ((payload, reader.batches, reader.records) for payload in runs)
     done_bytes = 0
     for group in ArrowBuilder(_columns(plan)).batches_of(decoded, ROW_GROUP_BYTES):

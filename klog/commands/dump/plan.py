@@ -1,8 +1,8 @@
-"""What `klog dump-segment` was asked to do: plain values between the options and the renderings.
+"""Describes one run of `klog dump-segment` as plain values.
 
-`dump_segment` builds one `DumpPlan` from the command line; each rendering (`table`, `jsonl`, `kafka`,
-`parquet`, `summary`) is a module with `run(plan, out) -> exit code`, which writes data to `out` and words for
-people to stderr. Nothing here opens a file.
+`dump_segment` builds a `DumpPlan` from the command line. Each output format (`table`, `jsonl`, `kafka`,
+`parquet`, `summary`) is a module with `run(plan, out) -> exit code`, which writes data to `out` and messages
+to stderr.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from klog.storage.walk import KafkaFile
 
 
 class Rows(StrEnum):
-    """What one row of the output is."""
+    """Whether a row of the output is a record or a batch."""
 
     RECORDS = "records"
     BATCHES = "batches"
 
 
 class BytesMode(StrEnum):
-    """How keys and values are shown. `NONE` redacts them: their lengths only."""
+    """How keys and values are printed. `NONE` prints only their lengths."""
 
     AUTO = "auto"
     UTF8 = "utf8"
@@ -35,7 +35,7 @@ class BytesMode(StrEnum):
 
 
 class Decoder(StrEnum):
-    """Kafka's decoders of the records of internal topics (at most one is chosen)."""
+    """Kafka's decoders for records of internal topics."""
 
     OFFSETS = "offsets"
     TRANSACTION_LOG = "transaction-log"
@@ -44,15 +44,15 @@ class Decoder(StrEnum):
 
 
 DumpFile = KafkaFile
-"""One file to dump; its `path` is also what is printed."""
+"""One file to dump. Its `path` is printed as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection(Bounds):
-    """Which records (or batches: those that may hold such a record) are wanted; the default is all.
+    """Which records to show, or which batches, if they may hold such a record. The default is all.
 
-    To the bounds of offset and time: `key` is the exact key; `grep` is searched for in the key's and the
-    value's text (UTF-8, other bytes as U+FFFD). `limit` counts rows over all files.
+    In addition to the bounds of offset and time: `key` is the exact key, and `grep` is searched for in the
+    text of key and value (UTF-8, other bytes as U+FFFD). `limit` counts rows over all files.
     """
 
     key: bytes | None = None
@@ -61,11 +61,11 @@ class Selection(Bounds):
 
     @property
     def by_content(self) -> bool:
-        """Whether keys or values decide, so that each record has to be looked at."""
+        """Whether the selection depends on keys or values."""
         return self.key is not None or self.grep is not None
 
-    def takes_content(self, key: bytes | None, value: bytes | None) -> bool:
-        """Whether a record with this key and value is wanted."""
+    def matches_content(self, key: bytes | None, value: bytes | None) -> bool:
+        """Whether the selection includes a record with this key and value."""
         if self.key is not None and key != self.key:
             return False
         if self.grep is None:
@@ -79,8 +79,8 @@ class Selection(Bounds):
 class KafkaFlags:
     """The options of Kafka's own dump tool, which `--format kafka` follows.
 
-    Decoder classes are Java class names as the user gave them; None where not given. `max_bytes` and
-    `max_message_size` have Kafka's defaults.
+    Decoder classes are Java class names as the user gave them, or None. `max_bytes` and `max_message_size`
+    have Kafka's defaults.
     """
 
     print_data_log: bool = False
@@ -99,9 +99,9 @@ class KafkaFlags:
 class DumpPlan:
     """One run of `klog dump-segment`.
 
-    `verify` checks checksums, offsets and indexes on the way; `strict` stops at the first problem instead of
-    reading on. `output` is where parquet goes (text formats: `out` is already open on it).
-    `max_decompressed_bytes` bounds one batch.
+    `verify` also checks checksums, offsets and indexes. `strict` stops at the first problem. `output` is the
+    path that the user named, for parquet; text formats write to `out`. `max_decompressed_bytes` limits what
+    one batch may decompress to.
     """
 
     files: tuple[DumpFile, ...]

@@ -1,4 +1,4 @@
-"""Problems met while dumping: told on stderr one by one, counted for the exit code, raised when strict."""
+"""Prints each problem of a dump on stderr and counts it for the exit code, or raises it if strict."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from klog.formats.errors import KlogError
 
 
 class Problems:
-    """The `on_problem` of a dump. `strict` raises the first problem instead of telling it."""
+    """The `on_problem` of a dump. With `strict` the first problem is raised."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.count = 0
         self._strict = strict
 
     def __call__(self, problem: KlogError) -> None:
-        """Take one problem in."""
+        """Report one problem."""
         if self._strict:
             raise problem
         self.count += 1
@@ -23,5 +23,5 @@ class Problems:
 
     @property
     def exit_code(self) -> int:
-        """1 when there was a problem, else 0."""
+        """1 if there was a problem, else 0."""
         return 1 if self.count else 0

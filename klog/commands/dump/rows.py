@@ -1,4 +1,4 @@
-"""What a plan selects: its files in turn, and their records and batches for renderings that look at each."""
+"""Walks through the files of a plan, and through the records that the plan selects."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def each_file(
     on_problem: OnProblem,
     show: Callable[[DumpFile, int | None], int],
 ) -> int | None:
-    """Call `show` with each file and how many rows may still come of it, until `limit` rows are shown.
+    """Call `show` with each file and the number of rows that are left, until `limit` rows are shown.
 
-    `show` returns how many rows it has shown. What goes wrong with a file is a problem of its own, and the
-    next one follows. Returns what is left of the limit.
+    `show` returns how many rows it has shown. An error of one file is reported as a problem and does not stop
+    the others. Returns the rest of the limit.
     """
     left = limit
     for file in files:
@@ -44,7 +44,7 @@ def each_file(
 def reader_of(
     plan: DumpPlan, file: DumpFile, opened: BinaryIO, on_problem: OnProblem, *, verify: bool | None = None
 ) -> SegmentReader:
-    """A pass over one opened file of the plan, within its bounds."""
+    """A reader of one opened file of the plan, within the plan's bounds."""
     return SegmentReader(
         opened,
         file.path,
@@ -56,26 +56,25 @@ def reader_of(
     )
 
 
-def wanted_runs(reader: SegmentReader, selection: Selection) -> Iterator[Bytes]:
-    """The runs of `reader` with the records that the selection's key and pattern leave; `limit` is the
-    caller's."""
+def selected_runs(reader: SegmentReader, selection: Selection) -> Iterator[Bytes]:
+    """The runs of `reader`, reduced to records that match key and pattern; the caller applies `limit`."""
     for payload in reader.runs():
         if selection.by_content:
-            keep_content(selection, payload, reader.records)
+            keep_matching(selection, payload, reader.records)
         if len(reader.records):
             yield payload
 
 
-def keep_content(selection: Selection, payload: Bytes, records: RecordTable) -> None:
-    """Drop the rows whose key and value the selection does not take."""
+def keep_matching(selection: Selection, payload: Bytes, records: RecordTable) -> None:
+    """Remove the rows whose key and value the selection does not match."""
     view = memoryview(payload)
     wanted = []
     for row in range(len(records)):
         key = span(view, records.key_start[row], records.key_size[row])
-        # A key that differs settles it: values are copied only where they may matter.
+        # Compare the key first: it saves copying the value.
         if selection.key is not None and key != selection.key:
             continue
-        if selection.takes_content(key, span(view, records.value_start[row], records.value_size[row])):
+        if selection.matches_content(key, span(view, records.value_start[row], records.value_size[row])):
             wanted.append(row)
     if len(wanted) < len(records):
         compact(records, wanted)

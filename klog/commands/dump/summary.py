@@ -1,7 +1,7 @@
-"""`--summary`: partitions at a glance, for people or as one JSON object each (`run_jsonl`).
+"""`--summary`: prints statistics of partitions, for people or as one JSON object each (`run_jsonl`).
 
-The numbers, and which of them come from a sample of the records, are those of `klog.storage.statistics`;
-`--verify` decodes every record of files of any size. A line of problems stands on stderr as in every dump.
+`klog.storage.statistics` collects them; of large files it decodes only a sample of the records. With
+`--verify` it decodes every record. Problems are printed on stderr, as in every dump.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any, BinaryIO
 
 from klog.commands._terminal import progress
 from klog.commands.dump import summary_text
-from klog.commands.dump.pages import Pages
 from klog.commands.dump.plan import DumpFile, DumpPlan
 from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, reader_of
+from klog.commands.dump.table_writer import TableWriter
 from klog.formats.compression import codec_name
 from klog.formats.errors import KlogError, UsageError
 from klog.storage.files import open_for_reading, size_bytes
@@ -28,42 +29,32 @@ _TOP_PRODUCERS = 10
 
 
 def run(plan: DumpPlan, out: BinaryIO) -> int:
-    """Write the summary for people: one partition in full, several as a table; 1 when there were problems."""
+    """Write one partition in full, or several as a table; returns 1 if there were problems, else 0."""
     problems = Problems(strict=plan.strict)
     found = _collected(plan, problems)
-    with Pages(out) as pages:
+    with TableWriter(out) as writer:
         first = next(found, None)
         second = None if first is None else next(found, None)
         if first is not None and second is None:
-            summary_text.show(pages, *first)
+            summary_text.show(writer, *first)
         elif first is not None and second is not None:
-            summary_text.show_many(pages, _chained(first, second, found))
+            summary_text.show_many(writer, chain((first, second), found))
     return problems.exit_code
 
 
 def run_jsonl(plan: DumpPlan, out: BinaryIO) -> int:
-    """Write one JSON object a partition; 1 when there were problems."""
+    """Write one JSON object per partition; returns 1 if there were problems, else 0."""
     problems = Problems(strict=plan.strict)
     for name, numbers in _collected(plan, problems):
         out.write(json.dumps(as_json(name, numbers), ensure_ascii=False).encode() + b"\n")
     return problems.exit_code
 
 
-def _chained(
-    first: tuple[str, LogStatistics],
-    second: tuple[str, LogStatistics],
-    rest: Iterator[tuple[str, LogStatistics]],
-) -> Iterator[tuple[str, LogStatistics]]:
-    yield first
-    yield second
-    yield from rest
-
-
 def _collected(plan: DumpPlan, problems: Problems) -> Iterator[tuple[str, LogStatistics]]:
-    """The numbers of each partition directory among the plan's files, or of a file that was named alone."""
+    """The statistics of each partition directory among the plan's files, or of a single file."""
     if plan.selection.by_content or plan.selection.limit is not None:
         raise UsageError(
-            "--summary counts whole batches: --key, --grep and --limit cannot narrow it",
+            "--summary counts whole batches: --key, --grep and --limit do not apply",
             cure="use --offsets, --since or --until",
         )
     groups: dict[str, list[DumpFile]] = {}
@@ -87,7 +78,7 @@ def _collected(plan: DumpPlan, problems: Problems) -> Iterator[tuple[str, LogSta
 
 
 def as_json(name: str, numbers: LogStatistics) -> dict[str, Any]:
-    """The numbers as JSON, in Kafka's words where Kafka has one."""
+    """The statistics as JSON, with Kafka's names if there are any."""
     start, width, bars = numbers.histogram.bars(_BARS)
     return {
         "file": name,

@@ -1,4 +1,4 @@
-"""The summary as people read it: one partition in full, or a table with a row for each of several."""
+"""Prints the summary for people: one partition in full, or a table with one row per partition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klog.commands.dump.cells import (
     human_time,
     zone,
 )
-from klog.commands.dump.pages import Column, Pages, Row
+from klog.commands.dump.table_writer import Column, Row, TableWriter
 from klog.formats.compression import codec_name
 from klog.storage.statistics import CodecNumbers, LogStatistics
 from klog.storage.tallies import Distribution
@@ -23,14 +23,14 @@ _BLOCKS = " \u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 _TOP = 5
 
 
-def show(pages: Pages, name: str, numbers: LogStatistics) -> None:
-    """One partition or segment in full."""
-    pages.section(name, human_bytes(numbers.size_bytes))
+def show(writer: TableWriter, name: str, numbers: LogStatistics) -> None:
+    """Print one partition or segment in full."""
+    writer.section(name, human_bytes(numbers.size_bytes))
     if not numbers.batches:
-        pages.line("no batches", "dim")
+        writer.line("no batches", "dim")
         return
-    pages.facts([*_contents(numbers), *_shape(numbers), *_writers(numbers)])
-    _histogram(pages, numbers)
+    writer.facts([*_contents(numbers), *_shape(numbers), *_writers(numbers)])
+    _histogram(writer, numbers)
 
 
 def _contents(numbers: LogStatistics) -> Iterator[tuple[str, Cell]]:
@@ -132,25 +132,25 @@ def _many(count: int, one: str, more: str) -> str:
     return f"{human_count(count)} {one if count == 1 else more}"
 
 
-def _histogram(pages: Pages, numbers: LogStatistics) -> None:
+def _histogram(writer: TableWriter, numbers: LogStatistics) -> None:
     start, width_ms, bars = numbers.histogram.bars(_BARS)
     if len(bars) < 2:
         return
     top = max(bars)
-    pages.line()
-    pages.line("".join(_bar(count, top) for count in bars), "green")
-    pages.line(
+    writer.line()
+    writer.line("".join(_bar(count, top) for count in bars), "green")
+    writer.line(
         f"{human_time(start)}  one column: {human_span(width_ms)}, highest: {human_count(top)} records", "dim"
     )
 
 
 def _bar(count: int, top: int) -> str:
-    # Anything but nothing is visible.
+    # The smallest count is visible.
     return _BLOCKS[0] if not count else _BLOCKS[max(1, round(count / top * 8))]
 
 
-def show_many(pages: Pages, partitions: Iterable[tuple[str, LogStatistics]]) -> None:
-    """A row a partition."""
+def show_many(writer: TableWriter, partitions: Iterable[tuple[str, LogStatistics]]) -> None:
+    """Print one row per partition."""
     columns = [
         Column("partition"),
         Column("segments", right=True),
@@ -163,7 +163,7 @@ def show_many(pages: Pages, partitions: Iterable[tuple[str, LogStatistics]]) -> 
         Column("open txns", right=True),
         Column("damaged", right=True),
     ]
-    pages.table(columns, (_row(name, numbers) for name, numbers in partitions))
+    writer.table(columns, (_row(name, numbers) for name, numbers in partitions))
 
 
 def _row(name: str, numbers: LogStatistics) -> Row:

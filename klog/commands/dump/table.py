@@ -1,7 +1,7 @@
-"""`--format table`: records, batches and every other kind of file as tables for people.
+"""`--format table`: prints records, batches and all other kinds of files as tables for people.
 
-A table shows what matters at a glance; every field is in `--format jsonl`. Checksums are always checked, so
-that a damaged batch stands out. Columns that a file has no use for are left out.
+A table shows the most useful fields; `--format jsonl` has all of them. Checksums are always checked, so that
+damaged batches are marked. Empty columns are left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO
 
-from klog.commands.dump import other_files
+from klog.commands.dump import file_tables
 from klog.commands.dump.cells import (
     BAD,
     CONTROL,
@@ -21,10 +21,10 @@ from klog.commands.dump.cells import (
     preview,
     zone,
 )
-from klog.commands.dump.pages import Column, Pages, Row
 from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows
 from klog.commands.dump.problems import Problems
-from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_content, reader_of, wanted_runs
+from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_matching, reader_of, selected_runs
+from klog.commands.dump.table_writer import Column, Row, TableWriter
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
@@ -43,29 +43,29 @@ from klog.storage.reader import SegmentReader
 
 
 def run(plan: DumpPlan, out: BinaryIO) -> int:
-    """Write the plan's files as tables; 1 when something was wrong with one."""
+    """Write the plan's files as tables; returns 1 if there were problems, else 0."""
     problems = Problems(strict=plan.strict)
-    with Pages(out) as pages:
+    with TableWriter(out) as writer:
 
         def show(file: DumpFile, limit: int | None) -> int:
-            return _file(plan, file, pages, problems, limit)
+            return _file(plan, file, writer, problems, limit)
 
         each_file(plan.files, plan.selection.limit, problems, show)
     return problems.exit_code
 
 
-def _file(plan: DumpPlan, file: DumpFile, pages: Pages, problems: Problems, limit: int | None) -> int:
-    pages.section(file.path, human_bytes(size_bytes(file.path)))
+def _file(plan: DumpPlan, file: DumpFile, writer: TableWriter, problems: Problems, limit: int | None) -> int:
+    writer.section(file.path, human_bytes(size_bytes(file.path)))
     if file.kind not in RECORD_KINDS:
-        return other_files.show(file, pages, limit)
+        return file_tables.show(file, writer, limit)
     by_batch = plan.rows is Rows.BATCHES
     columns = _batch_columns() if by_batch else _record_columns()
     with open_for_reading(file.path) as opened:
         reader = reader_of(plan, file, opened, problems, verify=True)
-        rows = _batch_rows(plan, reader) if by_batch else _record_rows(plan, reader, pages.room)
-        shown = pages.table(columns, islice(rows, limit))
+        rows = _batch_rows(plan, reader) if by_batch else _record_rows(plan, reader, writer.wide_width)
+        shown = writer.table(columns, islice(rows, limit))
     if not shown:
-        pages.line(f"no {plan.rows}", NULL)
+        writer.line(f"no {plan.rows}", NULL)
     return shown
 
 
@@ -83,16 +83,18 @@ def _record_columns() -> list[Column]:
     ]
 
 
-def _record_rows(plan: DumpPlan, reader: SegmentReader, room: int) -> Iterator[Row]:
+def _record_rows(plan: DumpPlan, reader: SegmentReader, width: int) -> Iterator[Row]:
     batches, records = reader.batches, reader.records
-    for payload in wanted_runs(reader, plan.selection):
+    for payload in selected_runs(reader, plan.selection):
         view = memoryview(payload)
         for row in range(len(records)):
             of = records.batch[row]
             attributes = batches.attributes[of] if batches.magic[of] >= 2 else batches.attributes[of] & 0x0F
             bad = not batches.valid[of] or not records.valid[row]
-            key = _span_cell(view, records.key_start[row], records.key_size[row], plan.bytes_mode, room)
-            value = _span_cell(view, records.value_start[row], records.value_size[row], plan.bytes_mode, room)
+            key = _span_cell(view, records.key_start[row], records.key_size[row], plan.bytes_mode, width)
+            value = _span_cell(
+                view, records.value_start[row], records.value_size[row], plan.bytes_mode, width
+            )
             if attributes & CONTROL_BIT:
                 key, value = _control_cells(view, records.key_start[row], records.key_size[row])
             yield [
@@ -110,10 +112,10 @@ def _record_rows(plan: DumpPlan, reader: SegmentReader, room: int) -> Iterator[R
             ]
 
 
-def _span_cell(view: memoryview, start: int, size: int, mode: BytesMode, room: int) -> Cell:
+def _span_cell(view: memoryview, start: int, size: int, mode: BytesMode, width: int) -> Cell:
     if size < 0:
-        return preview(None, 0, mode, room)
-    return preview(view[start : start + min(size, room * 4)], size, mode, room)
+        return preview(None, 0, mode, width)
+    return preview(view[start : start + min(size, width * 4)], size, mode, width)
 
 
 def _control_cells(view: memoryview, key_start: int, key_size: int) -> tuple[Cell, Cell]:
@@ -179,7 +181,7 @@ def _batch_rows(plan: DumpPlan, reader: SegmentReader) -> Iterator[Row]:
         if selection.by_content:
             held.clear()
             for payload in reader.decode(data):
-                keep_content(selection, payload, reader.records)
+                keep_matching(selection, payload, reader.records)
                 held.update(reader.records.batch)
         for row in sorted(held):
             if selection.may_hold(batches, row):

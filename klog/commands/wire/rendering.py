@@ -11,7 +11,7 @@ from array import array
 from typing import Final, Protocol
 
 from klog.admin.consuming import Run
-from klog.commands.dump.pen import TEXT_MODES, Pen
+from klog.commands.dump.output_buffer import TEXT_MODES, OutputBuffer
 from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.template import LineStyle, Row, Template
 from klog.formats import text
@@ -31,8 +31,10 @@ class Rendering(Protocol):
 class ValueLines:
     """Prints values, each after its key if a key delimiter is given."""
 
-    def __init__(self, pen: Pen, style: LineStyle, delimiter: bytes, key_delimiter: bytes | None) -> None:
-        self._pen = pen
+    def __init__(
+        self, buffer: OutputBuffer, style: LineStyle, delimiter: bytes, key_delimiter: bytes | None
+    ) -> None:
+        self._buffer = buffer
         self._style = style
         self._delimiter = delimiter
         self._key_delimiter = key_delimiter
@@ -47,14 +49,14 @@ class ValueLines:
             if key_delimiter is not None:
                 parts += (show(row.key()), key_delimiter)
             parts += (show(row.value()), delimiter)
-        self._pen.write_bytes(b"".join(parts))
+        self._buffer.write_bytes(b"".join(parts))
 
 
 class FormattedLines:
     """Prints records by a template, with a delimiter after each."""
 
-    def __init__(self, pen: Pen, template: Template, delimiter: bytes) -> None:
-        self._pen = pen
+    def __init__(self, buffer: OutputBuffer, template: Template, delimiter: bytes) -> None:
+        self._buffer = buffer
         self._template = template
         self._delimiter = delimiter
 
@@ -63,14 +65,14 @@ class FormattedLines:
         view = memoryview(run.payload)
         render, delimiter = self._template.render, self._delimiter
         lines = [render(Row(run, view, number)) + delimiter for number in range(count)]
-        self._pen.write_bytes(b"".join(lines))
+        self._buffer.write_bytes(b"".join(lines))
 
 
 class JsonLines:
     """Prints one JSON object per record."""
 
-    def __init__(self, pen: Pen, mode: BytesMode) -> None:
-        self._pen = pen
+    def __init__(self, buffer: OutputBuffer, mode: BytesMode) -> None:
+        self._buffer = buffer
         self._mode = TEXT_MODES[mode]
         self._prefixes: dict[TopicPartition, bytes] = {}
 
@@ -82,13 +84,13 @@ class JsonLines:
             prefix = f'{{"topic":{json.dumps(topic, ensure_ascii=False)},"partition":{partition}'.encode()
             self._prefixes[run.partition] = prefix
         batches = _without_positions(run.batches)
-        pen = self._pen
+        buffer = self._buffer
         for first in range(0, count, _PIECE_RECORDS):
             last = min(first + _PIECE_RECORDS, count)
-            pen.used = text.jsonl_records(
-                batches, run.records, first, last, run.payload, prefix, self._mode, pen.page, pen.used
+            buffer.used = text.jsonl_records(
+                batches, run.records, first, last, run.payload, prefix, self._mode, buffer.data, buffer.used
             )
-            pen.turn()
+            buffer.flush_if_full()
 
 
 def _without_positions(batches: BatchTable) -> BatchTable:

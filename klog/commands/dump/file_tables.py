@@ -1,7 +1,6 @@
-"""Tables of the files that hold no records: indexes, snapshots, checkpoints, identity files.
+"""Prints files without records as tables: indexes, snapshots, checkpoints, identity files.
 
-Each is read by its definition in `klog.formats`; of indexes every entry is shown, whether or not it makes
-sense.
+Each file is parsed by its definition in `klog.formats`. Every entry of an index is printed, valid or not.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from itertools import islice
 from typing import Any, Final
 
 from klog.commands.dump.cells import NULL, Cell, human_time, zone
-from klog.commands.dump.pages import Column, Pages, Row
+from klog.commands.dump.file_objects import read_content
 from klog.commands.dump.plan import DumpFile
+from klog.commands.dump.table_writer import Column, Row, TableWriter
 from klog.formats import (
     checkpoints,
     clean_shutdown,
@@ -21,32 +21,25 @@ from klog.formats import (
 )
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind
-from klog.storage.files import read_small
-from klog.storage.indexes import offset_index_entries, read_entries, time_index_entries
+from klog.storage.indexes import offset_index_entries, time_index_entries
 
 Content = tuple[list[Column], Iterable[Row]]
 
 
-def show(file: DumpFile, pages: Pages, limit: int | None) -> int:
-    """Write the table of one file; returns its rows. Raises `FormatError` and `StorageError`."""
+def show(file: DumpFile, writer: TableWriter, limit: int | None) -> int:
+    """Write the table of one file; returns how many rows it has. Raises FormatError, StorageError."""
     reader = _READERS.get(file.kind)
     if reader is None:
-        raise FormatError(f"there is no table of a {file.kind} file", file=file.path)
-    columns, rows = reader(file, _content(file))
-    shown = pages.table(columns, islice(rows, limit))
+        raise FormatError(f"a {file.kind} file cannot be shown as a table", file=file.path)
+    columns, rows = reader(file, read_content(file))
+    shown = writer.table(columns, islice(rows, limit))
     if not shown:
-        pages.line("no entries", NULL)
+        writer.line("no entries", NULL)
     return shown
 
 
 def _number(value: int) -> Cell:
     return Cell("" if value == -1 else str(value))
-
-
-def _content(file: DumpFile) -> bytes:
-    if file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        return read_entries(file.path, file.kind)
-    return read_small(file.path)
 
 
 def _offset_index(file: DumpFile, data: bytes) -> Content:

@@ -1,6 +1,6 @@
-"""JSON objects of the files that hold no records: indexes, snapshots, checkpoints, identity files.
+"""Prints files without records as JSON objects: indexes, snapshots, checkpoints, identity files.
 
-One object an entry, with Kafka's names for the fields. A file that has one content is one object.
+Each entry is one object, whose fields have Kafka's names. A file without entries is one object.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Final
 
-from klog.commands.dump.pen import Pen
+from klog.commands.dump.output_buffer import OutputBuffer
 from klog.commands.dump.plan import DumpFile
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind
@@ -20,20 +20,23 @@ from klog.storage.indexes import offset_index_entries, read_entries, time_index_
 Objects = Iterable[dict[str, Any]]
 
 
-def show(file: DumpFile, pen: Pen, limit: int | None) -> int:
-    """Write the objects of one file; returns how many. Raises `FormatError` and `StorageError`."""
+def show(file: DumpFile, buffer: OutputBuffer, limit: int | None) -> int:
+    """Write the objects of one file; returns how many there are. Raises FormatError, StorageError."""
     reader = _READERS.get(file.kind)
     if reader is None:
-        raise FormatError(f"a {file.kind} file holds nothing that can be shown", file=file.path)
+        raise FormatError(f"a {file.kind} file cannot be shown as JSON", file=file.path)
     shown = 0
-    for fields in islice(reader(file, _content(file)), limit):
-        pen.write(json.dumps({"file": file.path, **fields}, ensure_ascii=False, separators=(",", ":")) + "\n")
-        pen.turn()
+    for fields in islice(reader(file, read_content(file)), limit):
+        buffer.write(
+            json.dumps({"file": file.path, **fields}, ensure_ascii=False, separators=(",", ":")) + "\n"
+        )
+        buffer.flush_if_full()
         shown += 1
     return shown
 
 
-def _content(file: DumpFile) -> bytes:
+def read_content(file: DumpFile) -> bytes:
+    """The bytes of a file without records. Raises StorageError."""
     if file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
         return read_entries(file.path, file.kind)
     return read_small(file.path)
@@ -120,7 +123,7 @@ def _quorum_state(file: DumpFile, data: bytes) -> Objects:
     try:
         state = json.loads(data)
     except ValueError as error:
-        raise FormatError(f"quorum state is no JSON: {error}", file=file.path) from error
+        raise FormatError(f"quorum state is not JSON: {error}", file=file.path) from error
     yield {"quorumState": state}
 
 

@@ -1,7 +1,6 @@
-"""Tables that stream: pages of rows with steady column widths, by rich on a terminal, as plain text
-elsewhere.
+"""Writes tables of any length in chunks of rows: with rich on a terminal, as plain text elsewhere.
 
-Nothing is held but one page, whatever the number of rows.
+Only one chunk is in memory. Columns keep their widths from chunk to chunk.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from klog.commands.dump.cells import Cell, cell_width
 if TYPE_CHECKING:
     from rich.console import Console
 
-PAGE_ROWS: Final = 200
-PLAIN_ROOM: Final = 80
-"""Characters of a key or value where no terminal limits them."""
+CHUNK_ROWS: Final = 200
+PLAIN_WIDE_WIDTH: Final = 80
+"""Characters of a key or value if no terminal limits them."""
 
 
 class Column(NamedTuple):
-    """A column's heading; numbers stand right; `wide` ones share the room that the others leave."""
+    """A column. Numbers are aligned right; `wide` columns share the width that the others leave."""
 
     title: str
     right: bool = False
@@ -32,15 +31,15 @@ class Column(NamedTuple):
 Row = list[Cell]
 
 
-class Pages:
-    """Writes sections and tables to `out`. Close it (or leave its block) before using `out` otherwise."""
+class TableWriter:
+    """Writes sections and tables to `out`. Leave its `with` block before using `out` otherwise."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._text = io.TextIOWrapper(out, encoding="utf-8", errors="replace", newline="\n")
         self._console = _console(self._text) if out.isatty() else None
         self._sections = 0
 
-    def __enter__(self) -> Pages:
+    def __enter__(self) -> TableWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,12 +47,12 @@ class Pages:
         self._text.detach()
 
     @property
-    def room(self) -> int:
-        """Characters that a wide cell may take."""
-        return PLAIN_ROOM if self._console is None else max(20, self._console.width)
+    def wide_width(self) -> int:
+        """How many characters a wide cell may have."""
+        return PLAIN_WIDE_WIDTH if self._console is None else max(20, self._console.width)
 
     def section(self, title: str, note: str = "") -> None:
-        """A heading, apart from what came before."""
+        """Write a heading, after an empty line unless it is the first."""
         if self._sections:
             self.line()
         self._sections += 1
@@ -65,7 +64,7 @@ class Pages:
         self._console.print(Text.assemble((title, "bold"), "  ", (note, "dim")), soft_wrap=True)
 
     def line(self, text: str = "", style: str = "") -> None:
-        """One line as it is."""
+        """Write one line."""
         if self._console is None:
             self._text.write(f"{text}\n")
             return
@@ -74,7 +73,7 @@ class Pages:
         self._console.print(Text(text, style), soft_wrap=True)
 
     def facts(self, facts: Iterable[tuple[str, Cell]]) -> None:
-        """Names and what is to say of each, one a line; a name that repeats is written once."""
+        """Write one name and text per line; a repeated name is written once."""
         found = list(facts)
         width = max((len(name) for name, _ in found), default=0)
         before = ""
@@ -92,22 +91,24 @@ class Pages:
             )
 
     def table(self, columns: list[Column], rows: Iterable[Row]) -> int:
-        """The rows, page by page; returns how many there were. Columns without any text on page one are
-        left out."""
+        """Write the rows; returns how many there were.
+
+        Columns without any text in the first chunk are left out.
+        """
         count = 0
         widths: list[int] = []
         shown: list[int] = []
-        for page in _pages(rows):
+        for chunk in _chunks(rows):
             if not count:
-                shown = [place for place in range(len(columns)) if any(row[place].text for row in page)]
+                shown = [place for place in range(len(columns)) if any(row[place].text for row in chunk)]
             kept = [columns[place] for place in shown]
-            picked = [[row[place] for place in shown] for row in page]
+            picked = [[row[place] for place in shown] for row in chunk]
             widths = _widths(kept, picked, widths)
             if self._console is None:
                 self._plain(kept, picked, widths, heading=not count)
             else:
                 _rich(self._console, kept, picked, widths, heading=not count)
-            count += len(page)
+            count += len(chunk)
         return count
 
     def _plain(self, columns: list[Column], rows: list[Row], widths: list[int], *, heading: bool) -> None:
@@ -131,14 +132,14 @@ def _console(text: Any) -> Console:  # noqa: ANN401 (rich takes any text stream)
     return Console(file=text, highlight=False, emoji=False, markup=False)
 
 
-def _pages(rows: Iterable[Row]) -> Iterator[list[Row]]:
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
     rows = iter(rows)
-    while page := list(islice(rows, PAGE_ROWS)):
-        yield page
+    while chunk := list(islice(rows, CHUNK_ROWS)):
+        yield chunk
 
 
 def _widths(columns: list[Column], rows: list[Row], before: list[int]) -> list[int]:
-    """Widths that hold the page and are never smaller than on the page before, so that columns stay put."""
+    """Widths that fit the rows and are not smaller than `before`, so that columns stay aligned."""
     smallest = before or [len(column.title) for column in columns]
     return [
         max(least, *(cell_width(row[place].text) for row in rows)) for place, least in enumerate(smallest)
@@ -172,7 +173,7 @@ def _rich(
 
 
 def _shared(widths: list[int], wide: list[int], left: int) -> list[int]:
-    """Widths where the wide columns take no more than `left` together, narrow ones among them first."""
+    """Limit the wide columns to `left` characters together; narrow ones keep their width."""
     shared = list(widths)
     for taken, place in enumerate(sorted(wide, key=lambda place: widths[place])):
         shared[place] = min(widths[place], left // (len(wide) - taken))
