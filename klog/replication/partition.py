@@ -183,15 +183,23 @@ class Partition:
         return min(self.log.config.min_insync_replicas, len(self.state.assignment.replicas) or 1)
 
     def append(
-        self, data: memoryview, acks: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        data: memoryview,
+        acks: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        leader_epoch: int = ANY_EPOCH,
     ) -> tuple[AppendInfo, bool]:
         """Write records as the leader; what was written, and whether the high watermark moved.
 
-        `now_ms` is the wall clock's. Raises `PartitionError`, `AppendError`, `OSError`, `StorageError`.
+        `now_ms` is the wall clock's. `leader_epoch` is the epoch in which the caller believes this broker to
+        lead. Raises `PartitionError`, `AppendError`, `OSError`, `StorageError`.
         """
         log = self.lock_log()
         try:
             state = self.state
+            if leader_epoch != ANY_EPOCH:
+                self.require_leader(leader_epoch)
             if not state.is_leader:
                 raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if acks == -1 and len(state.isr.committed) < self.min_in_sync_replicas:

@@ -1,0 +1,118 @@
+"""Appends records from inside the broker, as its coordinators do, and reports when they are replicated.
+
+Rules: Kafka's `ReplicaManager.appendRecords` with the origin COORDINATOR. The records wait in the produce
+purgatory beside those of producers, and are completed by the same events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from klog.formats.errors import StorageError
+from klog.formats.names import TopicPartition
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.acknowledging import Awaited, DelayedProduce
+from klog.replication.partition import Partition, PartitionError
+from klog.replication.partition_state import ANY_EPOCH
+from klog.replication.purgatory import Purgatory
+from klog.replication.replica_manager import ReplicaManager
+from klog.storage.log.append_values import AppendError, Origin
+
+ALL_IN_SYNC: Final = -1
+_LARGEST_ACKS: Final = 1
+_NO_OFFSET: Final = -1
+
+
+class Appended(NamedTuple):
+    """What became of an append. If records were written, the offsets are set even if there is an error."""
+
+    error: ErrorCode
+    first_offset: int = _NO_OFFSET
+    last_offset: int = _NO_OFFSET
+
+
+class InternalAppends:
+    """Appends to partitions that this broker leads.
+
+    `known` says whether the cluster has a partition. `clock_ms` is the wall clock, for records; `timer_ms` is
+    the purgatory's clock.
+    """
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        purgatory: Purgatory[DelayedProduce],
+        known: Callable[[tuple[str, int]], bool],
+        *,
+        clock_ms: Callable[[], int],
+        timer_ms: Callable[[], int],
+    ) -> None:
+        self._replicas = replicas
+        self._purgatory = purgatory
+        self._known = known
+        self._clock_ms = clock_ms
+        self._timer_ms = timer_ms
+
+    def append_records(
+        self,
+        key: TopicPartition,
+        records: memoryview,
+        on_done: Callable[[Appended], None],
+        *,
+        acks: int,
+        timeout_ms: int,
+        leader_epoch: int = ANY_EPOCH,
+    ) -> None:
+        """Append batches; `records` must be writable and is changed. `on_done` is called exactly once.
+
+        With acks 0 or 1 that is after the local write, with acks -1 when the high watermark has passed the
+        records, when leadership is lost, or after `timeout_ms`. It may be called before this returns, and
+        from any thread. The errors are Kafka's:
+
+        - NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION: this broker does not lead the partition, or not
+          any more;
+        - FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH: it leads in another epoch than `leader_epoch`;
+        - NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND: the ISR is too small for acks -1;
+        - REQUEST_TIMED_OUT: the records are written, but not replicated in time;
+        - KAFKA_STORAGE_ERROR: the disk has failed;
+        - INVALID_REQUIRED_ACKS, and the errors of `AppendError`: the request is invalid.
+
+        An append completes other operations, too: call it without any lock that an `on_done` takes.
+        """
+        partition = self._replicas.partitions.get(key)
+        if partition is None:
+            on_done(Appended(self._missing(key)))
+            return
+        written = self._append(partition, records, acks, leader_epoch)
+        required_offset = written.last_offset + 1
+        if written.error or acks != ALL_IN_SYNC or partition.log.high_watermark >= required_offset:
+            on_done(written)
+            return
+
+        def answer(outcome: Mapping[tuple[str, int], Awaited]) -> None:
+            on_done(written._replace(error=outcome[key].error))
+
+        awaited: dict[tuple[str, int], Awaited] = {key: Awaited(required_offset)}
+        due_ms = self._timer_ms() + timeout_ms
+        operation = DelayedProduce(due_ms, self._replicas, awaited, self._missing, answer)
+        self._purgatory.try_complete_else_watch(operation, (key,))
+
+    def _append(self, partition: Partition, records: memoryview, acks: int, leader_epoch: int) -> Appended:
+        if not ALL_IN_SYNC <= acks <= _LARGEST_ACKS:
+            return Appended(ErrorCode.INVALID_REQUIRED_ACKS)
+        try:
+            info, moved = partition.append(
+                records, acks, self._clock_ms(), Origin.COORDINATOR, leader_epoch=leader_epoch
+            )
+        except PartitionError as refused:
+            return Appended(refused.error)
+        except AppendError as refused:
+            return Appended(ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR))
+        except (OSError, StorageError):
+            return Appended(ErrorCode.KAFKA_STORAGE_ERROR)
+        self._replicas.appended(partition.topic_partition, high_watermark_moved=moved)
+        return Appended(ErrorCode.NONE, info.first_offset, info.last_offset)
+
+    def _missing(self, key: tuple[str, int]) -> ErrorCode:
+        return self._replicas.missing(key, self._known)
