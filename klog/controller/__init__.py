@@ -1,5 +1,5 @@
-"""The controller's decisions: elections, partition and replica states, deletion and growth of topics.
+"""Elects leaders, moves partitions and replicas between states, and creates, grows and deletes topics.
 
-Everything but `runner` is free of threads, clocks and sockets: an event goes in, writes to the tree and
-requests to brokers come out.
+All modules but `runner` and `broker_channels` are free of threads, clocks and sockets. They take an event,
+and return or send writes to the tree and requests to brokers.
 """

@@ -1,7 +1,7 @@
-"""One reign of a controller: failover, and then the events until it ends.
+"""The active controller of one epoch: reads the cluster at failover, then handles events until it resigns.
 
-From Kafka's KafkaController (onControllerFailover). A reign knows only what it read since its election; what
-it cannot finish, the next one finds in the tree.
+From Kafka's KafkaController (onControllerFailover). It knows only what it has read since its election. The
+next controller finds in the tree what this one did not finish.
 """
 
 from __future__ import annotations
@@ -61,8 +61,11 @@ _UNCLEAN = "unclean.leader.election.enable"
 
 
 class ActiveController:
-    """Everything of an active controller. Raises ControllerMovedError when it is over, StoreError when the
-    tree fails; the reign must then be ended, for it may have stopped halfway."""
+    """The state and the operations of an active controller.
+
+    Its methods raise ControllerMovedError if another controller has been elected, and StoreError if the tree
+    fails. The caller must then drop this object, because it may have stopped halfway.
+    """
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class ActiveController:
         )
 
     def start(self) -> None:
-        """Failover: reads the tree (watches are set before), then brings everything to where it should be."""
+        """Failover: sets watches, reads the tree, then brings partitions and replicas up to date."""
         self._enable_features()
         self._notifications.delete_old_notifications()
         self.context.brokers = cluster.live_brokers(self._store, self._watch(WatchedNode.BROKERS))
@@ -119,7 +122,7 @@ class ActiveController:
             self._request_queue.add_broker(broker)
             self._follow_broker(broker.broker_id)
         self._deletion.startup(topics.topics_to_delete(self._store, self._watch(WatchedNode.DELETE_TOPICS)))
-        # Brokers must know each other before they are told whom to follow.
+        # Brokers must know each other's endpoints before LeaderAndIsr tells them which leader to follow.
         self._state_machines.send_update_metadata()
         self._state_machines.replicas.startup()
         self._state_machines.partitions.startup()
@@ -135,7 +138,7 @@ class ActiveController:
         )
 
     def handle(self, event: Event) -> None:
-        """One event. Requests are answered in it."""
+        """Handles one event. Requests are answered before it returns."""
         match event:
             case TreeChanged():
                 self._tree_changed(event.node)
@@ -188,7 +191,7 @@ class ActiveController:
                 self._notifications.reassignment()
 
     def _follow_broker(self, broker_id: int) -> None:
-        """Reads a registration again and waits for it to be rewritten; coming and going is seen elsewhere."""
+        """Reads a registration again and watches it. `_tree_changed` sees brokers come and go."""
         if broker_id in self.context.brokers:
             try:
                 broker = cluster.read_broker(self._store, broker_id, self._watch_broker(broker_id))
@@ -253,7 +256,7 @@ class ActiveController:
             _log.error("%s", error)
             return
         if present.status != 1 or present.version != 2:
-            # Features of a node that was not in force are void (KIP-584).
+            # Features of a node that was not enabled are void (KIP-584).
             kept = present.features if present.status == 1 else {}
             write_features(self.fenced, FinalizedFeatures(kept))
 
@@ -267,7 +270,7 @@ class ActiveController:
         return config.get(_UNCLEAN, str(default)).lower() == "true"
 
     def _watch(self, node: WatchedNode) -> Watch:
-        """The same watch object each time: set again while it still waits, it waits once."""
+        """The same watch object each time, because a watch that is set twice on a node waits only once."""
         return self._node_watches.setdefault(node, lambda _seen: self._enqueue(TreeChanged(node)))
 
     def _watch_broker(self, broker_id: int) -> Watch:

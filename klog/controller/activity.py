@@ -1,4 +1,4 @@
-"""What the controller is doing while it handles an event, in the words of Kafka's `ControllerEvent.state`."""
+"""Maps each event to what the controller does while it handles it. Rules: Kafka's `ControllerEvent.state`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _BY_TYPE: Final[Mapping[type[Event], ControllerState]] = MappingProxyType(
 
 
 def state_of(event: Event) -> ControllerState:
-    """What the controller is doing while it handles this event."""
+    """The state of the controller while it handles this event."""
     match event:
         case TreeChanged(node):
             return _BY_NODE[node]

@@ -1,6 +1,6 @@
-"""AlterPartition: a leader asks for another ISR (KIP-497, KIP-704, KIP-841).
+"""Handles AlterPartition: a leader asks for another ISR (KIP-497, KIP-704, KIP-841).
 
-`judge` is the rule, pure; `AlterPartitions` reads what is known, writes what is accepted, and tells all.
+`check` is the rule, a pure function. `AlterPartitions` writes what is accepted, and sends it to all brokers.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from klog.formats.names import TopicPartition
 from klog.metadata.fenced_writes import update_partition_states
 from klog.metadata.values import (
     LeaderAndIsr,
-    LeaderIsrAndControllerEpoch,
     LeaderRecoveryState,
     TopicIdPartition,
 )
 from klog.protocol.error_codes import ErrorCode
 
-# From this version of the request on, dead replicas in the ISR have an error code of their own.
+# From this version of the request on, dead replicas in the ISR have their own error code.
 _INELIGIBLE_REPLICA_VERSION = 2
 
 
-def judge(
+def check(
     current: LeaderAndIsr, wanted: LeaderAndIsr, is_alive: Callable[[int], bool], version: int
 ) -> ErrorCode | None:
-    """NONE: it is so already. Another error: refused. None: to be written."""
+    """The error of a request that is refused, NONE if the partition has that
+    state already, None if the state is to be written.
+    """
     if wanted.partition_epoch > current.partition_epoch or wanted.leader_epoch > current.leader_epoch:
-        # The leader knows more than we: probably we are no controller any more.
+        # The leader knows a later state than we do, so another broker is probably the controller by now.
         return ErrorCode.NOT_CONTROLLER
     if wanted.leader_epoch < current.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -47,7 +48,7 @@ def judge(
 
 
 class AlterPartitions:
-    """Carries AlterPartition requests out."""
+    """Carries out AlterPartition requests."""
 
     def __init__(self, state_machines: StateMachines, reassignments: Reassignments) -> None:
         self._state_machines = state_machines
@@ -61,15 +62,15 @@ class AlterPartitions:
         wanted: Mapping[TopicIdPartition, LeaderAndIsr],
         version: int,
     ) -> dict[TopicIdPartition, LeaderAndIsr | ErrorCode] | ErrorCode:
-        """For each partition its state now (with the new partition epoch), or why not; or an error for all.
+        """The state of each partition now (with its new partition epoch) or its error; or one error for all.
 
-        `wanted` has the sender as leader.
+        `wanted` names the sender as leader.
         """
         known = self._context.brokers.get(broker_id)
         if known is None or known.epoch != broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
-        # By the controller's own knowledge: the metadata that its broker tells clients of may be behind, and
-        # a leader that is told of an unknown topic does not ask again.
+        # The topic ids are the controller's own: the metadata cache of its broker may be older, and a leader
+        # that gets UNKNOWN_TOPIC_ID does not ask again.
         names = {topic_id: topic for topic, topic_id in self._context.topic_ids.items()}
         ids: dict[TopicPartition, TopicIdPartition] = {}
         results: dict[TopicIdPartition, LeaderAndIsr | ErrorCode] = {}
@@ -86,15 +87,14 @@ class AlterPartitions:
                 results[asked] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             current = leadership.leader_and_isr
-            verdict = judge(current, state, self._context.is_alive, version)
-            if verdict is None:
+            error = check(current, state, self._context.is_alive, version)
+            if error is None:
                 accepted[partition] = state
             else:
-                results[asked] = current if verdict is ErrorCode.NONE else verdict
+                results[asked] = current if error is ErrorCode.NONE else error
         updates = update_partition_states(self._state_machines.fenced, accepted)
         for partition, state in updates.updated.items():
-            epoch = self._state_machines.fenced.epoch
-            self._context.leadership[partition] = LeaderIsrAndControllerEpoch(state, epoch)
+            self._context.set_leadership(partition, state, self._state_machines.fenced.epoch)
             results[ids[partition]] = state
         results |= {ids[partition]: ErrorCode.INVALID_UPDATE_VERSION for partition in updates.outdated}
         results |= {ids[partition]: ErrorCode.UNKNOWN_SERVER_ERROR for partition in updates.failed}

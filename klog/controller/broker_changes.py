@@ -1,4 +1,4 @@
-"""Brokers that come, go, come back, shut down in an orderly way, change endpoints or lose a directory.
+"""Reacts to brokers that start, fail, restart, shut down, change their endpoints or lose a log directory.
 
 From Kafka's KafkaController (onBrokerStartup, onBrokerFailure, controlled shutdown, log-dir events).
 """
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerChanges:
-    """What follows from changes among the brokers."""
+    """Carries out what follows from changes of the brokers."""
 
     def __init__(
         self,
@@ -38,9 +38,10 @@ class BrokerChanges:
         self._request_queue = request_queue
 
     def brokers_changed(self, now: Mapping[int, BrokerRegistration]) -> list[int]:
-        """Compares the registered brokers with those known; returns the ids that are new or came back.
+        """Compares the registered brokers with those in the context. Returns the ids that are new or
+        restarted.
 
-        A broker with another epoch was gone in between, though nobody saw it.
+        A broker with another epoch has restarted, although no watch showed that it was gone.
         """
         before = self._context.brokers
         bounced = [each for each in before if each in now and now[each].epoch != before[each].epoch]
@@ -65,7 +66,7 @@ class BrokerChanges:
             context.offline_dirs.pop(broker_id, None)
         state_machines.batch.add_update_metadata(set(context.brokers).difference(broker_ids))
         state_machines.batch.send()
-        # The newcomers learn everything, before they are told what to hold.
+        # New brokers get all metadata before they are told which replicas to host.
         state_machines.batch.add_update_metadata(broker_ids, list(context.leadership))
         state_machines.batch.send()
         replicas = context.replicas_on(broker_ids)
@@ -81,7 +82,7 @@ class BrokerChanges:
         self.replicas_offline(self._context.replicas_on(broker_ids))
 
     def replicas_offline(self, replicas: Iterable[Replica]) -> None:
-        """Their brokers or directories have gone: elects others, takes them out of ISRs."""
+        """The brokers or directories of these replicas have failed: elects other leaders and shrinks ISRs."""
         context, state_machines = self._context, self._state_machines
         kept: list[Replica] = []
         deleted: list[Replica] = []
@@ -92,11 +93,11 @@ class BrokerChanges:
         state_machines.replicas.move(kept, ReplicaState.OFFLINE)
         self._deletion.fail(deleted)
         if not kept and not any(isinstance(each, LeaderAndIsr) for each in results.values()):
-            # Nothing else told the others that brokers have gone.
+            # No other request has told the brokers that some of them are gone.
             state_machines.send_update_metadata()
 
     def broker_updated(self, broker: BrokerRegistration) -> None:
-        """A registration was rewritten: everyone learns the new endpoints."""
+        """A registration was rewritten: sends new endpoints to all brokers."""
         known = self._context.brokers.get(broker.broker_id)
         if known is not None and known.epoch == broker.epoch and known != broker:
             self._context.brokers[broker.broker_id] = broker
@@ -104,11 +105,15 @@ class BrokerChanges:
                 self._state_machines.send_update_metadata()
 
     def log_dirs_failed(self, broker_ids: Collection[int]) -> None:
-        """Asks brokers about all their replicas; KAFKA_STORAGE_ERROR answers mark the offline ones."""
+        """Sends LeaderAndIsr for all replicas of these brokers. They
+        answer KAFKA_STORAGE_ERROR for offline ones.
+        """
         self._state_machines.replicas.move(self._context.replicas_on(broker_ids), ReplicaState.ONLINE)
 
     def leader_and_isr_answered(self, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> None:
-        """Which of a broker's replicas are on offline directories, and which are not (any more)."""
+        """Records which of a broker's replicas are in offline
+        directories, and acts on those that were online.
+        """
         before = self._context.offline_dirs.get(broker_id, set())
         online = {partition for partition, error in errors.items() if error is ErrorCode.NONE}
         offline = {partition for partition, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
@@ -121,7 +126,7 @@ class BrokerChanges:
             self.replicas_offline([Replica(partition, broker_id) for partition in sorted(now - before)])
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> set[TopicPartition] | ErrorCode:
-        """Moves leaders off a broker that wants to stop; the partitions that it still leads."""
+        """Moves leadership off a broker that wants to stop. Returns the partitions that it still leads."""
         known = self._context.brokers.get(broker_id)
         if known is None:
             return ErrorCode.BROKER_NOT_AVAILABLE

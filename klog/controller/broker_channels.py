@@ -1,6 +1,6 @@
-"""The controller's way to brokers: a thread and a queue for each, one request at a time, until answered.
+"""Sends the controller's requests to brokers: a thread and a queue for each broker, one request at a time.
 
-From Kafka's ControllerChannelManager. How a request gets to a broker is a `BrokerChannel`'s matter.
+From Kafka's ControllerChannelManager. A `BrokerChannel` carries one request and its response.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ RETRY_BACKOFF_MS = 100
 
 
 class BrokerChannel(Protocol):
-    """A connection to one broker, made when it is needed and again after a failure."""
+    """A connection to one broker, which is opened when it is needed and again after a failure."""
 
     def send(self, request: ControlRequest) -> ControlResponse:
-        """Sends and waits for the answer. Raises KlogError: the request is then sent again."""
+        """Sends a request and waits for the response. Raises KlogError; the caller then sends it again."""
 
     def close(self) -> None:
-        """Breaks the connection, also under a `send` that waits in another thread."""
+        """Closes the connection, also while another thread waits in `send`."""
 
 
 class BrokerChannels:
-    """An Outbox. `connect` makes a broker's channel without blocking; `on_response` is called by the
-    broker's own thread."""
+    """A BrokerRequestQueue over channels.
+
+    `connect` makes a broker's channel and does not block. `on_response` is called on the broker's own thread.
+    """
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class BrokerChannels:
 
 
 class _Sender:
-    """One broker's queue and thread."""
+    """The queue and the thread of one broker."""
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class _Sender:
         self._queue.put(request)
 
     def stop(self) -> None:
-        """Does not wait for the thread: it ends as soon as its channel is closed."""
+        """Does not wait for the thread, which ends as soon as its channel is closed."""
         self._stopped.set()
         self._queue.put(None)
         self._channel.close()
@@ -104,13 +106,13 @@ class _Sender:
                 self._on_response(ResponseReceived(self._broker_id, request, response))
 
     def _send(self, request: ControlRequest) -> ControlResponse | None:
-        """The answer; None when the broker was removed before it came."""
+        """The response; None if the broker was removed before it came."""
         retry = Retry(self._retry_policy, time.monotonic, self._stopped.wait)
         while not self._stopped.is_set():
             try:
                 return self._channel.send(request)
             except Exception as error:
-                # Of whatever kind: the broker must hear of what comes after this request, too.
+                # An exception of any kind: the requests after this one must still reach the broker.
                 if retry.failures == 0 and not self._stopped.is_set():
                     trace = None if isinstance(error, KlogError) else error
                     kind = type(request).__name__

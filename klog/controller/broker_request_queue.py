@@ -1,4 +1,4 @@
-"""Where the controller's requests go: an interface, so that decisions need no sockets."""
+"""The interface through which the controller sends requests to brokers, so that decisions need no sockets."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from klog.metadata.values import BrokerRegistration
 
 
 class BrokerRequestQueue(Protocol):
-    """Takes requests for brokers. Each broker's are sent one at a time, in order, and again until it answers
-    or is removed; what is not sent by then is dropped. Answers come back as `ResponseReceived` events."""
+    """Queues requests for brokers and sends each broker's one at a time, in order.
+
+    A request is sent again until the broker answers or is removed. Requests of a removed broker are dropped.
+    Answers come back as `ResponseReceived` events.
+    """
 
     def add_broker(self, broker: BrokerRegistration) -> None:
-        """From now on requests for this broker are sent."""
+        """Accepts requests for this broker from now on."""
 
     def remove_broker(self, broker_id: int) -> None:
-        """The broker is gone, and with it what it was still to be told."""
+        """Drops the broker and the requests that it has not answered."""
 
     def send(self, broker_id: int, request: ControlRequest) -> None:
         """Queues a request; never blocks."""
 
     def close(self) -> None:
-        """Removes all brokers: the reign is over. `add_broker` may follow in a later one."""
+        """Removes all brokers, because this controller is no longer active. `add_broker` may follow later."""

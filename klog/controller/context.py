@@ -1,6 +1,6 @@
-"""What an active controller knows: brokers, topics, assignments, leaders, states, deletions.
+"""Holds what an active controller knows: brokers, topics, assignments, leaders, states, deletions.
 
-Read from the tree at failover and kept up by events. Only the event thread touches it.
+It is read from the tree at failover and kept up to date by events. Only the event thread changes it.
 """
 
 from __future__ import annotations
@@ -9,17 +9,22 @@ from collections.abc import Collection, Iterable, Iterator
 
 from klog.controller.states import PartitionState, Replica, ReplicaState
 from klog.formats.names import TopicPartition
-from klog.metadata.values import BrokerRegistration, LeaderIsrAndControllerEpoch, ReplicaAssignment
+from klog.metadata.values import (
+    BrokerRegistration,
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+)
 from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, NO_EPOCH
 
 _NO_ASSIGNMENT = ReplicaAssignment(())
 
 
 class ControllerContext:
-    """Plain state with the questions that the state machines ask of it."""
+    """Plain state, and the questions that the state machines ask of it."""
 
     def __init__(self) -> None:
-        # Live brokers, those that are shutting down included.
+        # Live brokers, including those that are shutting down.
         self.brokers: dict[int, BrokerRegistration] = {}
         self.shutting_down: set[int] = set()
         self.offline_dirs: dict[int, set[TopicPartition]] = {}
@@ -37,13 +42,15 @@ class ControllerContext:
     # --- brokers ---
 
     def is_alive(self, broker_id: int) -> bool:
-        """Alive, and not shutting down."""
+        """Whether the broker is registered and not shutting down."""
         return broker_id in self.brokers and broker_id not in self.shutting_down
 
     def is_replica_online(
         self, broker_id: int, partition: TopicPartition, *, include_shutting_down: bool = False
     ) -> bool:
-        """Its broker is alive and its directory is, as far as we know, online."""
+        """Whether the broker is alive and the replica's directory is, as
+        far as the controller knows, online.
+        """
         alive = broker_id in self.brokers if include_shutting_down else self.is_alive(broker_id)
         return alive and partition not in self.offline_dirs.get(broker_id, ())
 
@@ -57,7 +64,7 @@ class ControllerContext:
         return [TopicPartition(topic, number) for number in sorted(self.assignments.get(topic, ()))]
 
     def assignment(self, partition: TopicPartition) -> ReplicaAssignment:
-        """Empty when there is no such partition."""
+        """The partition's replicas; empty if there is no such partition."""
         return self.assignments.get(partition.topic, {}).get(partition.partition, _NO_ASSIGNMENT)
 
     def assign(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
@@ -85,6 +92,14 @@ class ControllerContext:
         known = self.leadership.get(partition)
         return None if known is None else known.leader_and_isr.leader
 
+    def set_leadership(
+        self, partition: TopicPartition, state: LeaderAndIsr, controller_epoch: int
+    ) -> LeaderIsrAndControllerEpoch:
+        """Records a partition's state as the controller of this epoch has written it."""
+        leadership = LeaderIsrAndControllerEpoch(state, controller_epoch)
+        self.leadership[partition] = leadership
+        return leadership
+
     def epoch_for_stop_replica(self, partition: TopicPartition) -> int:
         if partition.topic in self.topics_to_delete:
             return EPOCH_DURING_DELETE
@@ -102,14 +117,14 @@ class ControllerContext:
     # --- topics ---
 
     def queue_deletion(self, topics: Iterable[str]) -> None:
-        """From now on these topics are on their way out; their reassignments are void."""
+        """Marks topics for deletion and drops their reassignments."""
         self.topics_to_delete.update(topics)
         self.being_reassigned = {
             each for each in self.being_reassigned if each.topic not in self.topics_to_delete
         }
 
     def remove_topic(self, topic: str) -> None:
-        """Forgets everything about a topic."""
+        """Removes everything about a topic."""
         for replica in self.replicas_of_topic(topic):
             self.replica_states.pop(replica, None)
         for partition in self.partitions_of(topic):

@@ -1,6 +1,7 @@
-"""The controller without its thread: election, reigns, and what becomes of each event. Deterministic.
+"""The controller without its thread: takes part in elections and hands events to the active controller.
 
-`Controller` in `runner` gives it a thread, a queue and timers; simulated clusters call `handle` themselves.
+It is deterministic. `Controller` in `runner` adds a thread, a queue and timers; simulated clusters call
+`handle` themselves.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ NO_CONTROLLER = -1
 
 
 class ControllerCore:
-    """One broker's part in who is controller. `reregister` registers the broker anew after its session has
-    expired; `enqueue` brings an event to `handle`, later, on the one thread that calls it."""
+    """One broker's controller, active or not.
+
+    `reregister` registers the broker again after its session has expired. `enqueue` queues an event for
+    `handle`, which one thread calls.
+    """
 
     def __init__(
         self,
@@ -54,9 +58,9 @@ class ControllerCore:
         self._observer = observer
         self.active: ActiveController | None = None
         self.active_controller_id = NO_CONTROLLER
-        # The store's session in which the broker is registered.
+        # The session of the store in which the broker is registered.
         self._member_session: int | None = None
-        # How often in a row the tree or what is in it has failed this controller.
+        # How many times in a row this controller has failed on the tree or on its contents.
         self.failures = 0
 
     @property
@@ -64,7 +68,7 @@ class ControllerCore:
         return self.active is not None
 
     def handle(self, event: Event) -> None:
-        """One event, to its end."""
+        """Handles one event completely."""
         match event:
             case Startup():
                 self._member_session = self._store.session_id
@@ -82,7 +86,7 @@ class ControllerCore:
                 self._guarded(lambda: active.handle(event), event)
 
     def resign(self) -> None:
-        """Gives the office up, if this broker has it, so that another can be elected at once."""
+        """Resigns, if this broker is the controller, so that another can be elected at once."""
         active = self.active
         self._deactivate()
         if active is not None:
@@ -93,28 +97,30 @@ class ControllerCore:
 
     def _deactivate(self) -> None:
         if self.active is not None:
-            _log.info("the reign of epoch %d ends", self.active.fenced.epoch)
+            _log.info("no longer the controller of epoch %d", self.active.fenced.epoch)
             self.active = None
             self.active_controller_id = NO_CONTROLLER
             self._request_queue.close()
 
     def _guarded(self, act: Callable[[], None], event: Event | None = None) -> None:
-        """Acts. Whatever fails ends the reign, which may have stopped halfway: the next one reads anew."""
+        """Calls `act`. Deactivates the controller if it fails, because it may have stopped halfway: the next
+        controller reads everything again.
+        """
         try:
             act()
             return
         except ControllerMovedError as error:
             _log.info("%s", error)
             self._deactivate()
-            # It may be the epoch alone that was changed: then `/controller` is still ours, and nothing that
-            # happens to it would tell.
+            # If only the epoch was changed, `/controller` is still ours and no watch on it would fire.
+            # Therefore look at it again.
             self._enqueue(TreeChanged(WatchedNode.CONTROLLER))
         except SessionExpiredError as error:
-            # The session's listener brings SessionExpired, unless the store was closed.
+            # The session listener sends SessionExpired, unless the store was closed.
             _log.info("%s", error)
             self._deactivate()
         except Exception as error:
-            # A defect, too: without its thread this broker would be no controller any more.
+            # A defect must not end the thread either, or this broker could never be controller again.
             trace = None if isinstance(error, KlogError) else error
             _log.error("the controller failed: %s", error, exc_info=trace)
             self.failures += 1
@@ -128,14 +134,15 @@ class ControllerCore:
         self._check_controller()
 
     def _check_controller(self) -> None:
-        """Looks who is controller, and stands for election when nobody is."""
+        """Reads who is controller, and takes part in an election if there is none."""
         elected = read_controller(self._store, self._on_controller_node)
         if elected is not None:
             own = elected.broker_id == self._settings().broker_id
             if self.active is not None and not own:
                 self._deactivate()
-            # Our id without a reign: left over from a session before, which will expire; or of this one, when
-            # an election that had begun before the end of the last session came through after it.
+            # The node may have our id although we are not active: it is left over from an earlier session,
+            # which will expire, or an election that had begun before the last session ended succeeded after
+            # it.
             if self.active is not None or not own or not resign_as_controller(self._store):
                 self.active_controller_id = elected.broker_id
                 return
@@ -144,8 +151,8 @@ class ControllerCore:
 
     def _elect(self) -> None:
         if self._store.session_id != self._member_session:
-            # The last session has ended under this event. A broker that is not registered (its id may be
-            # another's by now) is no candidate; SessionRenewed, which registers it, is on its way.
+            # The session ended while this event was handled. A broker that is not registered (another may
+            # have its id now) is no candidate. SessionRenewed will register it.
             return
         broker_id = self._settings().broker_id
         try:

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for: preferred or unclean by an administrator, preferred by the balance.
+"""Elects leaders on request (preferred or unclean), and preferred leaders to balance the brokers.
 
 From Kafka's KafkaController (ElectLeaders, auto.leader.rebalance.enable).
 """
@@ -19,14 +19,14 @@ _log = logging.getLogger(__name__)
 
 
 class ElectionType(IntEnum):
-    """As in the ElectLeaders request."""
+    """The types of the ElectLeaders request."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
 class Elections:
-    """Elections over the state machines of one reign."""
+    """Carries out elections through the state machines."""
 
     def __init__(self, state_machines: StateMachines) -> None:
         self._state_machines = state_machines
@@ -35,9 +35,10 @@ class Elections:
     def elect(
         self, partitions: Iterable[TopicPartition] | None, election_type: ElectionType
     ) -> dict[TopicPartition, ErrorCode]:
-        """Elects leaders (None: wherever needed) and says for each partition how it went.
+        """Elects leaders, and returns the result for each partition.
 
-        Asked for all partitions, those that need no election are left out.
+        If `partitions` is None, all partitions are tried, and those that need no election are left out of the
+        result.
         """
         asked = list(self._context.all_partitions() if partitions is None else partitions)
         results: dict[TopicPartition, ErrorCode] = {}
@@ -74,7 +75,7 @@ class Elections:
         return None if needed else ErrorCode.ELECTION_NOT_NEEDED
 
     def rebalance(self, imbalance_percentage: int) -> None:
-        """Elects preferred leaders for each broker that leads too few of the partitions it should."""
+        """Elects preferred leaders for each broker that leads too few of the partitions that prefer it."""
         by_preferred: dict[int, list[TopicPartition]] = {}
         for partition in self._context.all_partitions():
             replicas = self._context.assignment(partition).replicas

@@ -1,6 +1,6 @@
-"""What the controller reacts to. All of it goes through one queue and is handled one at a time, in order.
+"""The events that the controller handles. They go through one queue and are handled one at a time, in order.
 
-A request carries `reply`, called once: with the answer, or with an error code for the whole of it.
+A request has a `reply`, which is called once: with the answer, or with one error code for the whole request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klog.protocol.error_codes import ErrorCode
 
 
 class WatchedNode(Enum):
-    """Nodes whose changes are events; the values are their paths."""
+    """The nodes whose changes become events. The values are their paths."""
 
     CONTROLLER = paths.CONTROLLER
     BROKERS = paths.BROKER_IDS
@@ -33,17 +33,17 @@ class WatchedNode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """The broker is registered and takes part in elections."""
+    """The broker is registered and can be elected controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired:
-    """The store's session, with the broker's registration and `/controller` if it was ours, is gone."""
+    """The session has expired: the broker's registration is gone, and `/controller` too if it was ours."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRenewed:
-    """After an expired session a new one has begun, in which this broker is not registered yet."""
+    """A new session has begun after an expired one. This broker is not registered in it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class TopicNodeChanged:
 
 @dataclass(frozen=True, slots=True)
 class ResponseReceived:
-    """A broker has answered a request of the controller's."""
+    """A broker has answered a request of the controller."""
 
     broker_id: int
     request: ControlRequest
@@ -78,14 +78,14 @@ class ResponseReceived:
 
 @dataclass(frozen=True, slots=True)
 class UncleanElectionEnabled:
-    """Unclean elections have been allowed for one topic, or (None) by default."""
+    """Unclean elections are allowed from now on, for one topic or (None) by default."""
 
     topic: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class RebalanceDue:
-    """Time to look for brokers that lead too little."""
+    """It is time to look for brokers that lead too few of their preferred partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class ControlledShutdown:
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders:
-    """Answer: how it went for each partition (None asks for all that need it)."""
+    """Asks for elections (None: of all partitions that need one). Answer: the result for each partition."""
 
     partitions: Sequence[TopicPartition] | None
     election_type: ElectionType
@@ -108,7 +108,7 @@ class ElectLeaders:
 
 @dataclass(frozen=True, slots=True)
 class AlterPartition:
-    """Answer: each partition's state now, or its error."""
+    """A leader asks for another ISR. Answer: the state of each partition now, or its error."""
 
     broker_id: int
     broker_epoch: int
@@ -119,7 +119,7 @@ class AlterPartition:
 
 @dataclass(frozen=True, slots=True)
 class AlterReassignments:
-    """None as target cancels. Answer: how it went for each partition."""
+    """Starts reassignments, or cancels one if its target is None. Answer: the result for each partition."""
 
     targets: Mapping[TopicPartition, Sequence[int] | None]
     reply: Callable[[dict[TopicPartition, ErrorCode] | ErrorCode], None]
@@ -127,14 +127,14 @@ class AlterReassignments:
 
 @dataclass(frozen=True, slots=True)
 class ListReassignments:
-    """Answer: the reassignments that are running."""
+    """Answer: the reassignments in progress."""
 
     reply: Callable[[dict[TopicPartition, ReplicaAssignment] | ErrorCode], None]
 
 
 @dataclass(frozen=True, slots=True)
 class AllocateProducerIds:
-    """Answer: the broker's next block."""
+    """Answer: the next block of producer ids for the broker."""
 
     broker_id: int
     broker_epoch: int
@@ -164,6 +164,6 @@ Event: TypeAlias = (
 
 
 def preempt(event: Event) -> None:
-    """The event will not be handled by an active controller: who waits for an answer is told so."""
+    """Answers a request with NOT_CONTROLLER, because no active controller will handle it."""
     if isinstance(event, Request):
         event.reply(ErrorCode.NOT_CONTROLLER)

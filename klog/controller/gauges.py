@@ -1,4 +1,4 @@
-"""What an active controller counts, for the metrics. From Kafka's `KafkaController` (its gauges)."""
+"""Computes the gauges of an active controller. Rules: the gauges of Kafka's `KafkaController`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klog.controller.states import PartitionState, ReplicaState
 
 
 class ControllerGauges(NamedTuple):
-    """Numbers of one moment; all 0 where the broker is not the controller."""
+    """The values of one moment; all are 0 if the broker is not the controller."""
 
     topics: int = 0
     partitions: int = 0
@@ -23,7 +23,7 @@ class ControllerGauges(NamedTuple):
 
 
 def gauges(context: ControllerContext) -> ControllerGauges:
-    """To be called from any thread: whatever the event thread may change meanwhile is copied in one step."""
+    """The gauges of now. Any thread may call this: it copies in one step what the event thread may change."""
     leaving = context.topics_to_delete.copy()
     leadership = list(context.leadership.items())
     imbalance = 0

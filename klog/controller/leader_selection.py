@@ -1,6 +1,7 @@
-"""Who becomes leader, and who stays in sync: Kafka's rules, all of which pick in assignment order.
+"""Decides who becomes leader and who stays in the ISR. All of Kafka's rules pick in assignment order.
 
-Pure: assignment, ISR and liveness in, a choice or None (no candidate) out.
+The functions are pure. They take assignment, ISR and liveness, and return a choice, or None without a
+candidate.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ IsOnline = Callable[[int], bool]
 
 
 class Strategy(Enum):
-    """Why a leader is elected."""
+    """The reason for which a leader is elected."""
 
     OFFLINE = "offline partition"
-    UNCLEAN = "offline partition, unclean if need be"
+    UNCLEAN = "offline partition, unclean if necessary"
     PREFERRED = "preferred replica"
     REASSIGN = "reassigned partition"
     CONTROLLED_SHUTDOWN = "controlled shutdown"
 
 
 class Choice(NamedTuple):
-    """A new leader and ISR. `unclean`: the leader was not in sync, records may be lost."""
+    """A new leader and ISR. `unclean`: the leader was not in sync, so records may be lost."""
 
     leader: int
     isr: tuple[int, ...]
@@ -37,9 +38,10 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """The outcome for one partition: its next state, and the replicas to tell; None without a candidate.
+    """The outcome for one partition: its next state (None without a candidate) and the replicas to send it
+    to.
 
-    `unclean`: as of `Choice`.
+    `unclean` has the meaning that it has in `Choice`.
     """
 
     state: LeaderAndIsr | None
@@ -48,7 +50,9 @@ class Election:
 
 
 def for_new(assignment: Sequence[int], is_online: IsOnline) -> Choice | None:
-    """The first live replica leads; all live ones are in sync, for there is nothing to be behind on."""
+    """The first live replica leads. All live replicas are in sync,
+    because the partition has no records yet.
+    """
     live = tuple(each for each in assignment if is_online(each))
     return Choice(live[0], live) if live else None
 
@@ -56,7 +60,9 @@ def for_new(assignment: Sequence[int], is_online: IsOnline) -> Choice | None:
 def for_offline(
     assignment: Sequence[int], isr: Sequence[int], is_online: IsOnline, *, allow_unclean: bool
 ) -> Choice | None:
-    """The first live one in sync; failing that, if unclean elections are allowed, the first live one."""
+    """The first live replica in the ISR. If there is none and unclean
+    elections are allowed, the first live one.
+    """
     clean = _first(assignment, lambda each: is_online(each) and each in isr)
     if clean is not None:
         return Choice(clean, tuple(each for each in isr if is_online(each)))
@@ -65,12 +71,12 @@ def for_offline(
 
 
 def for_preferred(assignment: Sequence[int], isr: Sequence[int], is_online: IsOnline) -> Choice | None:
-    """The first replica of the assignment or nobody."""
+    """The first replica of the assignment, if it is live and in the ISR."""
     return for_reassigned(assignment[:1], isr, is_online)
 
 
 def for_reassigned(target: Sequence[int], isr: Sequence[int], is_online: IsOnline) -> Choice | None:
-    """The first of the target replicas that is live and in sync."""
+    """The first of the target replicas that is live and in the ISR."""
     leader = _first(target, lambda each: is_online(each) and each in isr)
     return None if leader is None else Choice(leader, tuple(isr))
 
@@ -78,7 +84,7 @@ def for_reassigned(target: Sequence[int], isr: Sequence[int], is_online: IsOnlin
 def for_controlled_shutdown(
     assignment: Sequence[int], isr: Sequence[int], is_online: IsOnline, is_shutting_down: IsOnline
 ) -> Choice | None:
-    """The first live one in sync that stays; those that go leave the ISR."""
+    """The first live replica in the ISR that does not shut down. Those that shut down leave the ISR."""
     leader = _first(assignment, lambda each: is_online(each) and each in isr and not is_shutting_down(each))
     staying = tuple(each for each in isr if not is_shutting_down(each))
     return None if leader is None else Choice(leader, staying)
@@ -91,7 +97,7 @@ def _first(candidates: Sequence[int], accept: IsOnline) -> int | None:
 def elect(
     context: ControllerContext, partition: TopicPartition, current: LeaderAndIsr, strategy: Strategy
 ) -> Election:
-    """The rule of `strategy` applied to a partition as the context knows it."""
+    """Applies the rule of `strategy` to a partition."""
     include_shutting_down = strategy is Strategy.CONTROLLED_SHUTDOWN
     assignment = context.assignment(partition)
     replicas, isr = assignment.replicas, current.isr

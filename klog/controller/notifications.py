@@ -1,7 +1,7 @@
-"""Notes and orders that others leave in the tree for the controller: failed directories, changed ISRs, and
-the legacy nodes that old tools write.
+"""Handles the nodes that others create for the controller: failed log directories, changed ISRs, and the
+legacy nodes that old tools write.
 
-Each is read, acted on and removed; the watch is set while reading, so that none is missed.
+Each node is read, acted on and deleted. The watch is set before the node is read, so that none is missed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Notifications:
-    """Reads them for one reign."""
+    """Reads and deletes the nodes for one active controller."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Notifications:
         self._legacy_reassignment = False
 
     def delete_old_notifications(self) -> None:
-        """Notes of the time before this reign: failover looks at everything anyway."""
+        """Deletes the notifications from before this election, because failover reads everything anyway."""
         for node in (WatchedNode.LOG_DIR_EVENTS, WatchedNode.ISR_CHANGES):
             delete_nodes(self._state_machines.fenced, self._notification_paths(node))
 
@@ -54,7 +54,7 @@ class Notifications:
         return [f"{node.value}/{name}" for name in names]
 
     def log_dir_events(self) -> None:
-        """Brokers that have lost a directory are asked for the state of all their replicas."""
+        """Asks brokers that have lost a directory for the state of all their replicas."""
         notification_paths = self._notification_paths(WatchedNode.LOG_DIR_EVENTS)
         broker_ids = set()
         for path, node in zip(notification_paths, self._store.get_many(notification_paths), strict=True):
@@ -67,7 +67,9 @@ class Notifications:
         delete_nodes(self._state_machines.fenced, notification_paths)
 
     def isr_changes(self) -> None:
-        """Leaders older than AlterPartition (before 2.7) have written these partitions' states themselves."""
+        """Reads partition states that leaders have written themselves.
+        Leaders before 2.7 did, without AlterPartition.
+        """
         notification_paths = self._notification_paths(WatchedNode.ISR_CHANGES)
         partitions: set[TopicPartition] = set()
         for path, node in zip(notification_paths, self._store.get_many(notification_paths), strict=True):
@@ -87,7 +89,7 @@ class Notifications:
             return []
 
     def preferred_election(self) -> None:
-        """The legacy order for elections of preferred leaders; the node stays while it is carried out."""
+        """Handles the legacy node for preferred leader elections. The node stays until they are done."""
         path = paths.PREFERRED_REPLICA_ELECTION
         if self._store.exists(path, self._watch(WatchedNode.PREFERRED_ELECTION)) is None:
             return
@@ -99,8 +101,11 @@ class Notifications:
         delete_nodes(self._state_machines.fenced, [path])
 
     def reassignment(self) -> set[TopicPartition]:
-        """The legacy order for reassignments; partitions leave the node as they are done or refused. Those
-        that it has set going."""
+        """Handles the legacy node for reassignments, and returns the partitions whose reassignment it has
+        started.
+
+        Partitions are removed from the node when they are done or refused.
+        """
         path = paths.REASSIGN_PARTITIONS
         if self._store.exists(path, self._watch(WatchedNode.REASSIGN_PARTITIONS)) is None:
             self._legacy_reassignment = False
@@ -113,7 +118,8 @@ class Notifications:
             for partition, target in wanted.items()
             if partition not in context.being_reassigned or context.assignment(partition).target != target
         }
-        # Who writes the node has looked whether the brokers live; by now they may be away for a while.
+        # The tool that wrote the node has checked that the brokers are alive. They may be away for a while by
+        # now.
         results = self._reassignments.request(new, to_live_only=False)
         for partition, error in results.items():
             if error is not ErrorCode.NONE:
@@ -129,7 +135,7 @@ class Notifications:
             return {}
 
     def prune_reassignment(self) -> None:
-        """Takes what is no longer running out of the legacy node, and the node away when it is empty."""
+        """Removes finished reassignments from the legacy node, and deletes the node when it is empty."""
         if not self._legacy_reassignment:
             return
         wanted = self._reassignment_node()

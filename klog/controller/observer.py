@@ -1,4 +1,4 @@
-"""Who watches the controller, and what is told of it."""
+"""The interface through which the controller reports what it does, for metrics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class ControllerState(IntEnum):
-    """What a controller can be doing. The values are those of Kafka's gauge `ControllerState`."""
+    """What the controller is doing. The values are those of Kafka's gauge `ControllerState`."""
 
     IDLE = 0
     CONTROLLER_CHANGE = 1
@@ -28,10 +28,10 @@ class ControllerState(IntEnum):
 
 
 class ControllerObserver(Protocol):
-    """Is told what the controller has done, on the controller's thread."""
+    """Receives what the controller has done, on the controller's thread."""
 
     def handled(self, state: ControllerState, waited_ns: int, took_ns: int) -> None:
-        """An event of this kind has waited so long in the queue, and its handling took so long."""
+        """An event of this kind waited `waited_ns` in the queue and took `took_ns` to handle."""
 
     def elected_unclean(self) -> None:
-        """A replica that was not in sync leads a partition now."""
+        """A partition got a leader that was not in sync."""

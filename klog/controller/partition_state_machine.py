@@ -1,7 +1,7 @@
-"""The states of partitions: NonExistent, New, Online, Offline, and the elections that lead to Online.
+"""Moves partitions between NonExistent, New, Online and Offline, and elects the leaders for Online.
 
-From Kafka's PartitionStateMachine. An election reads the state from the tree, decides, and writes it under
-its version: a leader that changed its ISR meanwhile is read again.
+From Kafka's PartitionStateMachine. An election reads the state from the tree, decides, and writes the new
+state with the version that it read. If a leader has changed its ISR meanwhile, the state is read again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from klog.formats.names import TopicPartition
 from klog.metadata.election import FencedStore
 from klog.metadata.fenced_writes import create_partition_states, update_partition_states
 from klog.metadata.topics import read_partition_states
-from klog.metadata.values import LeaderAndIsr, LeaderIsrAndControllerEpoch
+from klog.metadata.values import LeaderAndIsr
 
 _log = logging.getLogger(__name__)
 
-# Whether a topic's config allows leaders that are not in sync.
+# Whether the config of a topic allows leaders that are not in sync.
 AllowsUnclean = Callable[[str], bool]
-# Why a partition got no leader.
+# The reason why a partition got no leader.
 Failure: TypeAlias = str
 
 
 class PartitionStateMachine:
-    """Moves partitions between states, and tells brokers of it. Raises ControllerMovedError."""
+    """Moves partitions between states and sends the requests that follow. Raises ControllerMovedError."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PartitionStateMachine:
         self._observer = observer
 
     def startup(self) -> None:
-        """States as the tree has them, then an election wherever a leader is missing."""
+        """Takes the states from the context, then elects missing leaders."""
         for partition in self._context.all_partitions():
             leader = self._context.leader(partition)
             if leader is None:
@@ -61,7 +61,7 @@ class PartitionStateMachine:
         self.elect_missing_leaders()
 
     def elect_missing_leaders(self, topic: str | None = None) -> dict[TopicPartition, LeaderAndIsr | Failure]:
-        """Tries to bring new and offline partitions (of one topic, or all) online."""
+        """Tries to bring new and offline partitions online: those of one topic, or all."""
         waiting = [
             partition
             for partition, state in self._context.partition_states.items()
@@ -79,7 +79,9 @@ class PartitionStateMachine:
     def bring_online(
         self, partitions: Iterable[TopicPartition], strategy: Strategy
     ) -> dict[TopicPartition, LeaderAndIsr | Failure]:
-        """First states for new partitions, elections for the others; each one's state, or why it got none."""
+        """Writes the first state of new partitions and elects leaders for the others. Returns each
+        partition's state, or why it got no leader.
+        """
         valid = self._valid(partitions, PartitionState.ONLINE)
         new = [each for each in valid if self._context.partition_states[each] is PartitionState.NEW]
         old = [each for each in valid if self._context.partition_states[each] is not PartitionState.NEW]
@@ -120,7 +122,7 @@ class PartitionStateMachine:
                 results[partition] = str(error)
                 continue
             results[partition] = states[partition]
-            leadership = self._remember(partition, states[partition])
+            leadership = self._context.set_leadership(partition, states[partition], self._fenced.epoch)
             self._batch.add_leader_and_isr(states[partition].isr, partition, leadership, is_new=True)
         return results
 
@@ -137,7 +139,7 @@ class PartitionStateMachine:
             updates = update_partition_states(self._fenced, states)
             for partition, state in updates.updated.items():
                 results[partition] = state
-                leadership = self._remember(partition, state)
+                leadership = self._context.set_leadership(partition, state, self._fenced.epoch)
                 election = elections[partition]
                 self._batch.add_leader_and_isr(election.recipients, partition, leadership, is_new=False)
                 if election.unclean:
@@ -172,8 +174,3 @@ class PartitionStateMachine:
         if election.state is None and strategy is Strategy.OFFLINE and self._allows_unclean(partition.topic):
             return leader_selection.elect(self._context, partition, current, Strategy.UNCLEAN)
         return election
-
-    def _remember(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
-        leadership = LeaderIsrAndControllerEpoch(state, self._fenced.epoch)
-        self._context.leadership[partition] = leadership
-        return leadership

@@ -1,8 +1,8 @@
-"""Moving partitions to other brokers, while they stay available (KIP-455).
+"""Moves partitions to other brokers while they stay available (KIP-455).
 
-From Kafka's KafkaController. A reassignment lives in the topic's node, so that any controller goes on with
-it: first the new replicas are added and catch up (phase A), then, all of them in sync, the old ones go
-(phase B).
+From Kafka's KafkaController. A reassignment is stored in the topic's node, so that any controller can
+continue it. First the new replicas are added and catch up (phase A). When all of them are in sync, the old
+replicas are removed (phase B).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from klog.formats.names import TopicPartition
 from klog.metadata.errors import StoreError
 from klog.metadata.fenced_writes import update_partition_states, write_topic
 from klog.metadata.topics import read_partition_states
-from klog.metadata.values import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
+from klog.metadata.values import ReplicaAssignment, TopicAssignment
 from klog.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
 
 class Reassignments:
-    """One reign's reassignments."""
+    """Starts, continues, cancels and finishes reassignments."""
 
     def __init__(self, state_machines: StateMachines) -> None:
         self._state_machines = state_machines
@@ -36,8 +36,10 @@ class Reassignments:
     def request(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, to_live_only: bool = True
     ) -> dict[TopicPartition, ErrorCode]:
-        """Starts, replaces or (None) cancels reassignments; how each of them went. Those that are not
-        `to_live_only` wait for brokers that are not there."""
+        """Starts, replaces or (None) cancels reassignments. Returns the result for each partition.
+
+        If `to_live_only` is false, target brokers need not be alive; the reassignment then waits for them.
+        """
         results = {}
         for partition, target in targets.items():
             refusal = self._refusal(partition, target, to_live_only=to_live_only)
@@ -65,25 +67,29 @@ class Reassignments:
         return None
 
     def resume_for(self, broker_ids: Collection[int]) -> None:
-        """Brokers have started that reassignments wait for."""
+        """Continues the reassignments that have waited for these brokers."""
         for partition, assignment in self.running().items():
             if set(assignment.target).intersection(broker_ids):
                 self._advance(partition, assignment)
 
     def resume_all(self, besides: Collection[TopicPartition]) -> None:
-        """What an earlier reign had begun goes on; `besides` are those that this one has set going."""
+        """Continues the reassignments that an earlier controller has started.
+        `besides` are those that this one started.
+        """
         for partition, assignment in self.running().items():
             if partition not in besides:
                 self._advance(partition, assignment)
 
     def isr_changed(self, partitions: Collection[TopicPartition]) -> None:
-        """Reassignments whose replicas are now all in sync come to their end."""
+        """Finishes the reassignments of these partitions whose target replicas are all in sync."""
         for partition in self._context.being_reassigned.intersection(partitions):
             if self._is_complete(partition, self._context.assignment(partition)):
                 self._advance(partition, self._context.assignment(partition))
 
     def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> ErrorCode:
-        """From wherever it stands to `assignment`: phase A or B. Its end is reached later, by ISR changes."""
+        """Starts phase A, or phase B if all target replicas are in
+        sync. `isr_changed` starts phase B later.
+        """
         try:
             self._update(partition, assignment)
             if self._is_complete(partition, assignment):
@@ -100,7 +106,7 @@ class Reassignments:
         if present != assignment:
             self._write(partition, assignment)
             self._context.assign(partition, assignment)
-            # Replicas that an earlier reassignment was adding, and this one does not want.
+            # An earlier reassignment was adding these replicas, and this one does not need them.
             unneeded = [each for each in present.replicas if each not in assignment.replicas]
             self._remove(partition, unneeded)
         self._context.being_reassigned.add(partition)
@@ -122,7 +128,7 @@ class Reassignments:
     def _add_replicas(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         self._bump_epoch(partition, assignment)
         new = [Replica(partition, each) for each in assignment.adding]
-        # Resumed, the reassignment has started them before.
+        # A reassignment that is continued has started these replicas before.
         started = self._context.replica_states
         self._state_machines.replicas.move([each for each in new if each not in started], ReplicaState.NEW)
 
@@ -155,7 +161,7 @@ class Reassignments:
             self._state_machines.replicas.move(replicas, state)
 
     def _bump_epoch(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-        """The same leader and ISR under a new leader epoch, so that every replica takes the assignment."""
+        """Keeps leader and ISR under a new leader epoch, so that every replica accepts the new assignment."""
         fenced, batch = self._state_machines.fenced, self._state_machines.batch
         while (state := read_partition_states(fenced.store, [partition]).get(partition)) is not None:
             known = state.leader_and_isr
@@ -163,10 +169,9 @@ class Reassignments:
             for error in updates.failed.values():
                 raise error
             if partition in updates.updated:
-                leadership = LeaderIsrAndControllerEpoch(updates.updated[partition], fenced.epoch)
-                self._context.leadership[partition] = leadership
+                leadership = self._context.set_leadership(partition, updates.updated[partition], fenced.epoch)
                 batch.add_leader_and_isr(assignment.origin, partition, leadership, is_new=False)
-                # New: such a replica may go to any directory that works, for it has no log yet.
+                # `is_new`: the replica has no log yet, so that it may be created in any online directory.
                 batch.add_leader_and_isr(assignment.adding, partition, leadership, is_new=True)
                 batch.send()
                 return

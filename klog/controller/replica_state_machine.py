@@ -1,7 +1,7 @@
-"""The states of replicas, from New over Online and Offline to the end of their deletion.
+"""Moves replicas between New, Online, Offline and the states of their deletion.
 
-From Kafka's ReplicaStateMachine. A replica that goes offline leaves the ISR, unless it is its last member:
-that one alone may have all records.
+From Kafka's ReplicaStateMachine. A replica that goes offline leaves the ISR unless it is the last member,
+because only the last member has all records for sure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class ReplicaStateMachine:
-    """Moves replicas between states, and tells brokers of it. Raises ControllerMovedError."""
+    """Moves replicas between states and sends the requests that follow. Raises ControllerMovedError."""
 
     def __init__(self, context: ControllerContext, fenced: FencedStore, batch: RequestBatch) -> None:
         self._context = context
@@ -30,7 +30,9 @@ class ReplicaStateMachine:
         self._batch = batch
 
     def startup(self) -> None:
-        """Live replicas become online, the others offline (their deletion, if it runs, waits for them)."""
+        """Makes live replicas online and the others offline. A deletion
+        in progress waits for offline ones.
+        """
         replicas = self._context.replicas_of(self._context.all_partitions())
         online, offline = [], []
         for replica in replicas:
@@ -44,7 +46,9 @@ class ReplicaStateMachine:
         self.move(offline, ReplicaState.OFFLINE)
 
     def move(self, replicas: Iterable[Replica], target: ReplicaState) -> None:
-        """Moves replicas to a state; those that cannot get there from theirs stay, with a line in the log."""
+        """Moves replicas to a state. Logs those that cannot go there from
+        their state, and leaves them as they are.
+        """
         by_broker: dict[int, list[Replica]] = {}
         for replica in self._valid(replicas, target):
             by_broker.setdefault(replica.broker_id, []).append(replica)
@@ -94,7 +98,7 @@ class ReplicaStateMachine:
         for replica in replicas:
             leadership = self._context.leadership.get(replica.partition)
             was_new = self._context.replica_states[replica] is ReplicaState.NEW
-            # A new replica has been told with its partition's first state.
+            # LeaderAndIsr was sent to a new replica with the first state of its partition.
             if leadership is not None and not was_new:
                 self._batch.add_leader_and_isr(
                     [replica.broker_id], replica.partition, leadership, is_new=False
@@ -117,7 +121,7 @@ class ReplicaStateMachine:
     def _leave_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]
     ) -> tuple[dict[TopicPartition, LeaderIsrAndControllerEpoch], set[TopicPartition]]:
-        """Takes a broker out of ISRs; the states as they are then, and the partitions where it failed."""
+        """Removes a broker from ISRs. Returns the new states, and the partitions for which that failed."""
         results: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         failed: set[TopicPartition] = set()
         remaining = list(partitions)
@@ -133,21 +137,19 @@ class ReplicaStateMachine:
                 elif broker_id in known.leader_and_isr.isr:
                     changes[partition] = _without(known.leader_and_isr, broker_id)
                 else:
-                    results[partition] = self._remember(partition, known.leader_and_isr)
+                    results[partition] = self._context.set_leadership(
+                        partition, known.leader_and_isr, self._fenced.epoch
+                    )
             updates = update_partition_states(self._fenced, changes)
             results |= {
-                partition: self._remember(partition, state) for partition, state in updates.updated.items()
+                partition: self._context.set_leadership(partition, state, self._fenced.epoch)
+                for partition, state in updates.updated.items()
             }
             for partition, error in updates.failed.items():
                 _log.error("broker %d could not leave the ISR of %s: %s", broker_id, partition, error)
                 failed.add(partition)
             remaining = list(updates.outdated)
         return results, failed
-
-    def _remember(self, partition: TopicPartition, state: LeaderAndIsr) -> LeaderIsrAndControllerEpoch:
-        leadership = LeaderIsrAndControllerEpoch(state, self._fenced.epoch)
-        self._context.leadership[partition] = leadership
-        return leadership
 
     def _forget(self, replicas: Sequence[Replica]) -> None:
         for replica in replicas:

@@ -88,8 +88,9 @@ class RequestBatch:
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
     ) -> None:
-        """Adds UpdateMetadata for some brokers: the live brokers, and those of the partitions that have had a
-        leader."""
+        """Adds UpdateMetadata with the live brokers, and with those
+        partitions that have had a leader, for some brokers.
+        """
         self._update_brokers.update(broker_ids)
         for partition in partitions:
             leadership = self._context.leadership.get(partition)

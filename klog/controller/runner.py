@@ -1,7 +1,6 @@
-"""The controller as a broker runs it: one thread, a queue of events, a timer for the balance of leaders.
+"""Runs the controller in a broker: one thread, a queue of events, and a timer for preferred leader elections.
 
-Whoever calls a request method gets its answer through `reply`, on the controller's thread; it must not
-block there.
+The answers of requests are given through `reply` on the controller's thread. `reply` must not block.
 """
 
 from __future__ import annotations
@@ -37,16 +36,18 @@ _MAX_BACKOFF_DOUBLINGS = 6
 
 
 class _Queued(NamedTuple):
-    """An event, and since when it waits."""
+    """An event, and the time at which it was queued."""
 
     event: Event
     since_ns: int
 
 
 class Controller:
-    """Start it when the broker is registered. `reregister` is called after an expired session. `now_ms` is
-    the wall clock, `timer_ns` the one by which the next rebalance is due and by which it tells `observer` of
-    times.
+    """The controller of a broker. Start it when the broker is registered.
+
+    `reregister` registers the broker again after its session has expired. `now_ms` is the wall clock.
+    `timer_ns` is a clock that is never set back; it decides when a rebalance is due, and gives the times that
+    `observer` gets.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Controller:
         self._queue: deque[_Queued] = deque()
         self._changed = threading.Condition()
         self._stopping = False
-        # Touched by the store's callbacks only, which come one at a time.
+        # Only the store's callbacks use this, and they are called one at a time.
         self._expired = False
         self._next_rebalance_ns: int | None = None
         self.state = ControllerState.IDLE
@@ -80,16 +81,16 @@ class Controller:
 
     @property
     def active_controller_id(self) -> int:
-        """The broker id of the controller, or -1, as far as this broker knows."""
+        """The broker id of the controller as far as this broker knows, or -1."""
         return self._core.active_controller_id
 
     @property
     def queued_events(self) -> int:
-        """Events that wait."""
+        """The number of events that wait for the thread."""
         return len(self._queue)
 
     def gauges(self) -> ControllerGauges:
-        """What it counts now, all 0 where this broker is not the controller."""
+        """The gauges of now; all are 0 if this broker is not the controller."""
         active = self._core.active
         return ControllerGauges() if active is None else gauges(active.context)
 
@@ -98,7 +99,7 @@ class Controller:
         self._thread.start()
 
     def put(self, event: Event) -> None:
-        """Queues an event; after the stop it is answered NOT_CONTROLLER at once."""
+        """Queues an event. After `stop`, requests are answered NOT_CONTROLLER at once."""
         with self._changed:
             if not self._stopping:
                 self._queue.append(_Queued(event, self._timer_ns()))
@@ -107,9 +108,10 @@ class Controller:
         preempt(event)
 
     def stop(self, timeout_ms: int | None = None) -> bool:
-        """Ends the thread after the event that runs, answers what is queued, and resigns. Idempotent.
+        """Ends the thread after the current event, answers queued requests, and resigns. May be called again.
 
-        False when the thread is still waiting for the store after the timeout: closing the store ends it.
+        Returns False if the thread still waits for the store after the timeout. Closing the store ends it
+        then.
         """
         with self._changed:
             self._stopping = True
@@ -130,7 +132,7 @@ class Controller:
         match state:
             case SessionState.EXPIRED:
                 with self._changed:
-                    # What was queued belongs to a session that is gone.
+                    # The queued events belong to the session that has expired.
                     dropped = self._drain()
                 self._expired = True
                 self.put(SessionExpired())
@@ -149,7 +151,7 @@ class Controller:
                     self._back_off()
                 self._schedule_rebalance()
         finally:
-            # However the thread ends, the office is free and nobody waits for an answer.
+            # However the thread ends: another broker can be elected, and every request gets an answer.
             self._core.resign()
             with self._changed:
                 self._stopping = True
@@ -163,19 +165,21 @@ class Controller:
         try:
             self._core.handle(queued.event)
         except Exception:
-            # Whoever asked could not be answered, say: a defect, but nobody else's matter.
-            _log.exception("the controller could not end %r", queued.event)
+            # `reply` has failed, for example. It is a defect, but it must not stop the controller.
+            _log.exception("the controller could not finish %r", queued.event)
         self._observer.handled(self.state, began_ns - queued.since_ns, self._timer_ns() - began_ns)
         self.state = ControllerState.IDLE
 
     def _back_off(self) -> None:
-        """What has failed fails again at once, most likely: others get a chance to be elected first."""
+        """Waits before the next event: most likely it would fail too, and
+        another broker may be elected meanwhile.
+        """
         doublings = min(self._core.failures, _MAX_BACKOFF_DOUBLINGS)
         with self._changed:
             self._changed.wait_for(lambda: self._stopping, _BACKOFF_MS * 2**doublings / 1000)
 
     def _next(self) -> _Queued | None:
-        """The next event, or the rebalance when it is due; None at the stop."""
+        """The next event, or RebalanceDue when a rebalance is due; None after `stop`."""
         with self._changed:
             while not self._stopping:
                 now_ns = self._timer_ns()

@@ -1,4 +1,6 @@
-"""The configs that the controller obeys, under Kafka's names. Those that are dynamic are read each time."""
+"""The configs of the controller, under Kafka's names. They are read
+again each time, because some are dynamic.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every part of an active controller works with, in one value."""
+"""Bundles what all parts of an active controller use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klog.metadata.election import FencedStore
 
 @dataclass(frozen=True, slots=True)
 class StateMachines:
-    """One reign's knowledge, its way to write, and its state machines."""
+    """The context, the fenced store, the request batch and both state machines of an active controller."""
 
     context: ControllerContext
     fenced: FencedStore
@@ -23,6 +23,6 @@ class StateMachines:
     replicas: ReplicaStateMachine
 
     def send_update_metadata(self, partitions: list[TopicPartition] | None = None) -> None:
-        """Sends UpdateMetadata to every live broker: about all brokers, and these partitions."""
+        """Sends UpdateMetadata with the live brokers and these partitions to every live broker."""
         self.batch.add_update_metadata(self.context.brokers, partitions or ())
         self.batch.send()

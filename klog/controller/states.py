@@ -1,7 +1,6 @@
-"""The states that the controller keeps of partitions and replicas, and which may follow which.
+"""The states of partitions and replicas, and the valid transitions between them.
 
-From Kafka's PartitionStateMachine and ReplicaStateMachine. They live in the controller's memory only; the
-tree holds what follows from them.
+From Kafka's PartitionStateMachine and ReplicaStateMachine. The states exist in the controller's memory only.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ State = TypeVar("State", bound=Enum)
 
 
 class Replica(NamedTuple):
-    """One broker's copy of one partition."""
+    """The copy of one partition on one broker."""
 
     partition: TopicPartition
     broker_id: int
@@ -40,7 +39,9 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """The DELETION states belong to topic deletion; INELIGIBLE is a deletion that must be tried again."""
+    """The DELETION states belong to topic deletion. DELETION_INELIGIBLE
+    means that the deletion must be retried.
+    """
 
     NON_EXISTENT = "NonExistentReplica"
     NEW = "NewReplica"
@@ -83,10 +84,9 @@ def valid_transitions(
     valid_previous: Mapping[State, AbstractSet[State]],
     non_existent: State,
 ) -> list[Item]:
-    """The partitions or replicas whose state in `states` the target may follow; the others get a line in the
-    log.
+    """The partitions or replicas whose state may change to `target`; logs the others.
 
-    What has no state yet is `non_existent`, and is so in `states` from then on.
+    `states` holds the present states. Those without a state get `non_existent` in it.
     """
     valid = []
     for item in items:

@@ -1,4 +1,4 @@
-"""New topics and new partitions: seen in the tree, given leaders, told to brokers."""
+"""Reads new topics and partitions from the tree and brings them online."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from klog.metadata.values import ReplicaAssignment, TopicAssignment
 
 _log = logging.getLogger(__name__)
 
-# A watch for changes of one topic's node.
+# Gives the watch for changes of one topic's node.
 WatchFor = Callable[[str], Watch]
 
 
 class TopicChanges:
-    """Takes topics into the context and brings their partitions online."""
+    """Adds topics to the context and brings their partitions online."""
 
     def __init__(
         self,
@@ -38,8 +38,10 @@ class TopicChanges:
         self._random_bytes = random_bytes
 
     def read(self, names: Collection[str]) -> list[TopicPartition]:
-        """Takes topics into the context, watches them, gives an id to those that have none; returns their
-        partitions. A topic that is gone again, or is broken, is left out."""
+        """Adds topics to the context and watches them; creates missing topic ids. Returns the partitions.
+
+        A topic that is deleted meanwhile or has an invalid node is left out.
+        """
         found = []
         for name in sorted(names):
             topic = self._read(name)
@@ -60,7 +62,7 @@ class TopicChanges:
                 topic = replace(topic, topic_id=new_topic_id(self._random_bytes))
                 write_topic(self._state_machines.fenced, topic)
         except InvalidZnodeError as error:
-            _log.error("topic %s is left alone: %s", name, error)
+            _log.error("topic %s is ignored: %s", name, error)
             return None
         except NoNodeError:
             return None
@@ -69,13 +71,15 @@ class TopicChanges:
         return topic
 
     def topics_changed(self, names: Collection[str]) -> None:
-        """The list of topics in the tree: takes new ones in, forgets those that are gone."""
+        """The list of topics in the tree has changed: adds new topics and removes deleted ones."""
         for gone in self._context.topics.difference(names):
             self._context.remove_topic(gone)
         self._create(self.read(set(names) - self._context.topics))
 
     def topic_changed(self, name: str) -> None:
-        """A topic's node has changed: new partitions are brought online, unless the topic is to go."""
+        """The node of a topic has changed: brings new partitions
+        online, unless the topic is being deleted.
+        """
         if name not in self._context.topics:
             return
         try:
@@ -95,7 +99,7 @@ class TopicChanges:
         self._create(partitions)
 
     def _restore(self, name: str, known: dict[int, ReplicaAssignment]) -> None:
-        """A topic that is being deleted gets no new partitions."""
+        """Writes the old assignment back, because a topic that is being deleted gets no new partitions."""
         _log.warning("no partitions are added to %s: it is being deleted", name)
         write_topic(
             self._state_machines.fenced, TopicAssignment(name, self._context.topic_ids.get(name), known)

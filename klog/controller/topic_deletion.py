@@ -1,8 +1,9 @@
-"""The deletion of topics: asked for in the tree, carried out replica by replica, finished when all are gone.
+"""Deletes topics that are marked in the tree, replica by replica.
 
-From Kafka's TopicDeletionManager. A topic waits (is ineligible) while one of its replicas is offline or
-refused to go; a broker that starts makes it go on. Where Kafka also waits for the end of reassignments, which
-never comes once the leaders are gone, deletion here goes first: it takes old and new replicas alike.
+From Kafka's TopicDeletionManager. The deletion of a topic waits (the topic is ineligible) while one of its
+replicas is offline or could not be deleted, and continues when a broker starts. Kafka also waits for the end
+of reassignments, which never comes once the leaders are gone. Here deletion goes first, and deletes old and
+new replicas alike.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ _log = logging.getLogger(__name__)
 
 
 class TopicDeletion:
-    """One reign's deletions. `forget_watch(topic)` is told before a topic's node goes. `enabled` is
-    `delete.topic.enable`: without it, requests are dropped from the tree."""
+    """The deletions of one active controller.
+
+    `forget_watch(topic)` is called before the node of a topic is deleted. `enabled` is `delete.topic.enable`;
+    if it is false, the marks are removed from the tree.
+    """
 
     def __init__(
         self, state_machines: StateMachines, forget_watch: Callable[[str], None], *, enabled: bool
@@ -31,7 +35,7 @@ class TopicDeletion:
         self._enabled = enabled
 
     def startup(self, topics: Collection[str]) -> None:
-        """Takes up what was asked for before this reign; `resume` starts it."""
+        """Takes over the deletions that were requested before this election. `resume` starts them."""
         if not self._enabled:
             self._drop(topics)
             return
@@ -44,7 +48,7 @@ class TopicDeletion:
         self._halt(offline.intersection(topics), "offline replicas")
 
     def request(self, topics: Collection[str]) -> None:
-        """New marks in the tree."""
+        """Handles new marks in the tree."""
         unknown = set(topics) - self._context.topics
         self._drop(unknown)
         known = set(topics) - unknown
@@ -55,14 +59,14 @@ class TopicDeletion:
             self.resume()
 
     def resume_for(self, topics: Iterable[str]) -> None:
-        """What held these topics up may be over."""
+        """Tries these topics again, because the reason to wait may be gone."""
         waiting = self._context.topics_to_delete.intersection(topics)
         if waiting:
             self._context.topics_ineligible_for_deletion -= waiting
             self.resume()
 
     def fail(self, replicas: Iterable[Replica]) -> None:
-        """These replicas could not be deleted, or their broker has gone."""
+        """These replicas could not be deleted, or their broker has failed."""
         failed = [each for each in replicas if each.partition.topic in self._context.topics_to_delete]
         if failed:
             self._make_ineligible(failed)
@@ -76,7 +80,7 @@ class TopicDeletion:
         self.resume()
 
     def resume(self) -> None:
-        """Finishes topics whose replicas are all gone, and starts those that nothing holds up."""
+        """Finishes topics whose replicas are all deleted, and starts the deletion of eligible topics."""
         retry, eligible = [], []
         for topic in sorted(self._context.topics_to_delete):
             states = {
@@ -107,7 +111,7 @@ class TopicDeletion:
         state_machines.partitions.move(unseen, PartitionState.OFFLINE)
         state_machines.partitions.move(unseen, PartitionState.NON_EXISTENT)
         context.topics_deletion_started.update(topics)
-        # Brokers drop these partitions from their metadata: leader -2.
+        # Leader -2 makes brokers remove these partitions from their metadata.
         state_machines.send_update_metadata(
             [partition for topic in topics for partition in context.partitions_of(topic)]
         )
@@ -123,13 +127,13 @@ class TopicDeletion:
                     alive.append(replica)
         machine = self._state_machines.replicas
         self._make_ineligible(dead)
-        # Followers stop fetching before the first log goes.
+        # Followers stop fetching before the first log is deleted.
         machine.move(alive, ReplicaState.OFFLINE)
         machine.move(alive, ReplicaState.DELETION_STARTED)
         self._halt({each.partition.topic for each in dead}, "offline replicas")
 
     def _make_ineligible(self, replicas: Iterable[Replica]) -> None:
-        """Those whose deletion has begun; the others have nothing to try again."""
+        """Marks the replicas whose deletion has begun, so that it is retried."""
         begun = (ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED)
         states = self._context.replica_states
         affected = [each for each in replicas if states.get(each) in begun]

@@ -1,5 +1,6 @@
-"""What the cluster agrees on: the tree of versioned nodes, its two stores, and the brokers' view of it.
+"""The metadata of the cluster: a tree of versioned nodes, its two stores, and each broker's cache of it.
 
-`store` is the interface and `embedded` and `zookeeper` its two implementations; `znodes` says what each node
-holds, `cluster` what may be done to the tree, `assignment` where replicas go, `cache` what a broker knows.
+`store` is the interface; `embedded` and `zookeeper` implement it. `znodes` defines what each node holds,
+`cluster`, `topics` and `configs` the operations on the tree, `assignment` the placement of replicas, and
+`cache` what a broker knows.
 """

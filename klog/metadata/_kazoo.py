@@ -1,6 +1,6 @@
-"""The store's words in kazoo's, and back: operations, results, watch events, states and errors.
+"""Maps operations, results, watch events, session states and errors between the store interface and kazoo.
 
-kazoo is imported when it is used: a broker with the embedded store never loads it.
+kazoo is imported when it is used, so that a broker with the embedded store never loads it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def node_stat(stat: ZnodeStat) -> NodeStat:
 
 
 def request(operation: Operation, root: str) -> object:
-    """One operation as kazoo sends it (its own methods refuse null data, which Kafka writes)."""
+    """One operation as a kazoo request. kazoo's own methods refuse null data, which Kafka writes."""
     from kazoo.protocol import serialization as wire
     from kazoo.security import OPEN_ACL_UNSAFE
 
@@ -74,7 +74,9 @@ def request(operation: Operation, root: str) -> object:
 def multi_outcome(
     operations: Sequence[Operation], answers: Sequence[object], root_chars: int
 ) -> MultiResult | StoreError:
-    """What a multi came to: kazoo answers every operation, with the reason at one when it failed."""
+    """The outcome of a multi. kazoo answers each operation; if the
+    multi failed, one answer holds the reason.
+    """
     from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsistency
 
     results: list[OperationResult] = []
@@ -96,16 +98,16 @@ def multi_outcome(
 
 
 def store_error(error: Exception, path: str | None) -> StoreError:
-    """The error of the store for one of kazoo's."""
+    """The store's error for an error of kazoo."""
     from kazoo import exceptions as kazoo
 
     kinds: tuple[tuple[type[Exception], type[StoreError], str], ...] = (
-        (kazoo.NoNodeError, NoNodeError, "no such node, or no parent to hold it"),
-        (kazoo.NodeExistsError, NodeExistsError, "the node is there already"),
+        (kazoo.NoNodeError, NoNodeError, "the node or its parent does not exist"),
+        (kazoo.NodeExistsError, NodeExistsError, "the node exists already"),
         (kazoo.BadVersionError, BadVersionError, "the node has another version"),
         (kazoo.NotEmptyError, NotEmptyError, "the node has children"),
         (kazoo.NoChildrenForEphemeralsError, EphemeralParentError, "an ephemeral node has no children"),
-        # A kind of SessionExpiredError to kazoo, but it only says that the socket is gone for now.
+        # In kazoo this is a kind of SessionExpiredError, but it only means that the socket is closed for now.
         (kazoo.ConnectionClosedError, ConnectionLossError, "the connection to ZooKeeper is closed"),
         (kazoo.SessionExpiredError, SessionExpiredError, "the ZooKeeper session expired"),
         (kazoo.ConnectionLoss, ConnectionLossError, "the connection to ZooKeeper broke"),

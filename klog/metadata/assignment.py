@@ -1,7 +1,9 @@
-"""Which brokers get the replicas of new partitions: Kafka's AdminUtils, rack-aware or not (KIP-36).
+"""Assigns replicas of new partitions to brokers by the rules of Kafka's AdminUtils, with and without racks
+(KIP-36).
 
-Partitions' first replicas go round robin over the brokers; the others follow at a shift that grows by one
-each time the first comes round, so that one broker's followers spread over all others.
+The first replicas of the partitions go round robin over the brokers. The other replicas follow at a shift
+that grows by one each time the round robin starts again, so that the followers of one broker's leaders spread
+over all other brokers.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from klog.metadata.errors import (
 )
 
 Racks = Mapping[int, str | None]
-# A random integer at or above 0 and below the argument.
+# Returns a random integer from 0 to below its argument.
 RandomBelow = Callable[[int], int]
 
 
@@ -30,7 +32,7 @@ def assign_replicas(
 ) -> dict[int, tuple[int, ...]]:
     """Replicas for `partitions` new partitions, numbered from `first_partition`.
 
-    `racks` has every usable broker; when some have a rack, all must (see `usable_racks`). Raises
+    `racks` holds every usable broker. If one has a rack, all must have one (see `usable_racks`). Raises
     InvalidPartitionsError, InvalidReplicationFactorError, InvalidReplicaAssignmentError.
     """
     if partitions <= 0:
@@ -64,14 +66,14 @@ def assign_replicas(
 
 
 def _follower_index(first: int, shift: int, follower: int, brokers: int) -> int:
-    """Never `first` itself: the shift is taken modulo the other brokers."""
+    """The index of a follower. It is never `first`, because the shift is taken modulo the other brokers."""
     return (first + 1 + (shift + follower) % (brokers - 1)) % brokers
 
 
 def _rack_aware(
     brokers: Sequence[int], racks: Mapping[int, str], replication_factor: int, first: int, shift: int
 ) -> tuple[int, ...]:
-    """A rack gets its second replica, and a broker its second, only when every other has one."""
+    """A rack gets its second replica only when every rack has one, and a broker never gets a second one."""
     rack_count = len(set(racks.values()))
     chosen = [brokers[first]]
     used_racks = {racks[chosen[0]]}
@@ -86,7 +88,7 @@ def _rack_aware(
 
 
 def rack_alternated(racks: Mapping[int, str]) -> list[int]:
-    """Brokers in turns over the racks: `r1: 0,1  r2: 2  r3: 3,4` gives 0, 2, 3, 1, 4."""
+    """The brokers in turns over the racks: `r1: 0,1 r2: 2 r3: 3,4` gives 0, 2, 3, 1, 4."""
     by_rack: dict[str, list[int]] = {}
     for broker_id in sorted(racks):
         by_rack.setdefault(racks[broker_id], []).append(broker_id)
@@ -96,12 +98,12 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 
 
 def _java_order(text: str) -> bytes:
-    """Java compares strings by UTF-16 units; that differs from Python's order beyond the BMP."""
+    """A key that sorts as Java sorts strings: by UTF-16 units, which differs from Python beyond the BMP."""
     return text.encode("utf-16-be", "surrogatepass")
 
 
 def usable_racks(racks: Racks) -> Racks:
-    """The racks as automatic creation takes them: none at all unless every broker has one."""
+    """The racks for automatic creation of topics: if one broker has no rack, no rack is used."""
     if any(rack is None for rack in racks.values()):
         return dict.fromkeys(racks)
     return racks
@@ -113,9 +115,9 @@ def assign_more(
     total_partitions: int,
     random_below: RandomBelow,
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas for the partitions that a topic with `present` ones gets when it grows.
+    """Replicas for the partitions that are added to a topic whose partitions are `present`.
 
-    Goes on where the first partition began, as Kafka does. Raises InvalidPartitionsError.
+    Starts at the broker of the first partition, as Kafka does. Raises InvalidPartitionsError.
     """
     more = total_partitions - len(present)
     if more <= 0:
@@ -140,8 +142,11 @@ def validate_assignment(
     broker_ids: Collection[int],
     replication_factor: int | None = None,
 ) -> None:
-    """Checks replicas that someone chose by hand: consecutive partitions, as many replicas each (as
-    `replication_factor`, when given), no duplicates, known brokers. Raises InvalidReplicaAssignmentError."""
+    """Checks an assignment that was chosen by hand.
+
+    Partitions must be consecutive and have equally many replicas (`replication_factor`, if it is given),
+    without duplicates, on known brokers. Raises InvalidReplicaAssignmentError.
+    """
     if not partitions or sorted(partitions) != list(expected_partitions):
         raise InvalidReplicaAssignmentError(
             f"the partitions of an assignment are numbered without gaps, not {sorted(partitions)}"

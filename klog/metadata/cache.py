@@ -1,6 +1,6 @@
-"""What a broker knows of the cluster: topics, leaders and live brokers, from the controller's UpdateMetadata.
+"""Caches what a broker knows of the cluster from UpdateMetadata: topics, leaders and live brokers.
 
-Every update makes a new snapshot; readers take one and hold no lock. Rules from Kafka's ZkMetadataCache.
+Every update makes a new snapshot. Readers take the snapshot and hold no lock. Rules: Kafka's ZkMetadataCache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Partitions = Mapping[int, UpdateMetadataPartitionState]
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """The cluster at one moment. Nothing in it ever changes."""
+    """The cluster at one moment. It is never changed."""
 
     topics: Mapping[str, Partitions] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
@@ -35,14 +35,16 @@ class ClusterSnapshot:
         return self.topics.get(partition.topic, {}).get(partition.partition)
 
     def leader_endpoint(self, partition: TopicPartition, listener: str) -> Endpoint | None:
-        """Where a partition's leader is reached; None while it has none, or not by this listener."""
+        """The address of a partition's leader on a listener; None if there
+        is no leader, or it lacks the listener.
+        """
         state = self.partition(partition)
         broker = self.brokers.get(state.leader) if state is not None else None
         return broker.endpoint(listener) if broker is not None else None
 
 
 class MetadataCache:
-    """The present snapshot, and the one writer that replaces it. Thread-safe."""
+    """Holds the present snapshot and replaces it. Safe for threads."""
 
     def __init__(self) -> None:
         self._snapshot = ClusterSnapshot()
@@ -53,24 +55,26 @@ class MetadataCache:
     def snapshot(self) -> ClusterSnapshot:
         return self._snapshot
 
-    def introduce(self, brokers: Mapping[int, BrokerRegistration]) -> None:
-        """Name the live brokers until the controller does.
+    def set_initial_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """Sets the live brokers until the controller sends them.
 
-        A client that connects in the first moments gives up on a cluster without any broker.
+        Otherwise a client that connects in the first moments would give up on a cluster without brokers.
         """
         with self._writing:
             if not self._updated:
                 self._snapshot = replace(self._snapshot, brokers=dict(brokers))
 
     def wait_for(self, topics: Collection[str], timeout_s: float) -> bool:
-        """Until the controller has spoken and told of these topics; False when it has not in that time."""
+        """Waits until the controller has sent metadata that includes these
+        topics. Returns False after the timeout.
+        """
         with self._writing:
             return self._writing.wait_for(
                 lambda: self._updated and self._snapshot.topics.keys() >= set(topics), timeout_s
             )
 
     def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
-        """Takes in what the controller says, and returns the partitions that are being deleted.
+        """Applies an UpdateMetadata request, and returns the partitions that are being deleted.
 
         The caller has refused requests of older controllers.
         """
@@ -102,7 +106,7 @@ class MetadataCache:
 def _group(
     request: UpdateMetadataRequest,
 ) -> tuple[dict[str, dict[int, UpdateMetadataPartitionState]], dict[str, list[TopicPartition]]]:
-    """The partitions to set and those to remove, by topic; every topic named is in the first."""
+    """The partitions to set and those to remove, by topic. Every topic of the request is in the first."""
     changed: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
     deleted: dict[str, list[TopicPartition]] = {}
     for partition, state in partition_states(request.topic_states):

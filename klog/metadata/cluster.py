@@ -1,6 +1,6 @@
-"""Who is in the cluster: its id, the brokers' registrations, broker ids.
+"""Registers brokers in the tree, and reads the cluster's id and the registrations.
 
-Rules from Kafka's KafkaZkClient; a broker's epoch is the czxid of its registration.
+Rules: Kafka's KafkaZkClient. The epoch of a broker is the czxid of its registration.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def create_persistent_nodes(store: MetadataStore) -> None:
-    """Makes sure that the nodes are there that everything else hangs on."""
+    """Creates the nodes below which all others are, if they are missing."""
     for path in paths.PERSISTENT:
         if store.exists(path) is None:
             _create_if_missing(store, path, None)
@@ -45,14 +45,14 @@ def _create_if_missing(store: MetadataStore, path: str, data: bytes | None) -> N
 
 
 def get_or_create_cluster_id(store: MetadataStore, new_id: str) -> str:
-    """The cluster's id; the first broker's `new_id` becomes it."""
+    """The id of the cluster. The first broker sets it to its `new_id`."""
     if store.exists(paths.CLUSTER_ID) is None:
         _create_if_missing(store, paths.CLUSTER_ID, znodes.encode_cluster_id(new_id))
     return znodes.decode_cluster_id(store.get(paths.CLUSTER_ID).data)
 
 
 def generate_broker_id(store: MetadataStore, reserved_max_id: int = RESERVED_BROKER_MAX_ID) -> int:
-    """An id above `reserved.broker.max.id` that no broker got before. A lost reply skips one."""
+    """An id above `reserved.broker.max.id` that no broker got before. A lost reply skips one id."""
     while True:
         try:
             return reserved_max_id + store.set(paths.BROKER_SEQUENCE, b"").version
@@ -65,13 +65,13 @@ def generate_broker_id(store: MetadataStore, reserved_max_id: int = RESERVED_BRO
 def register_broker(
     store: MetadataStore, broker: BrokerRegistration, previous_session: int | None = None
 ) -> int:
-    """Registers a broker for as long as the store's session lives, and returns its epoch.
+    """Registers a broker for the lifetime of the store's session, and returns its epoch.
 
-    A node that `previous_session`, this process' own expired one, has left behind is replaced
-    (ZOOKEEPER-2985). Raises BrokerIdInUseError when another session owns the id.
+    A node that this process left behind in its expired `previous_session` is replaced (ZOOKEEPER-2985).
+    Raises BrokerIdInUseError if another session owns the id.
     """
     path, data = paths.broker(broker.broker_id), znodes.encode_broker(broker)
-    # Created empty and then set, as Kafka does: whoever sees the node created sees data of version 1.
+    # Created empty and then set, as Kafka does: when the node appears, its data has version 1.
     operations: list[Operation] = [Create(path, None, ephemeral=True), SetData(path, data, 0)]
     while True:
         try:
@@ -87,7 +87,7 @@ def register_broker(
 
 
 def _registered_before(store: MetadataStore, path: str, previous_session: int | None) -> int | None:
-    """The epoch if this session owns the node already; None when it is out of the way now."""
+    """The epoch if this session owns the node already; None if the node is gone now."""
     stat = store.exists(path)
     if stat is None:
         return None
@@ -104,19 +104,23 @@ def _registered_before(store: MetadataStore, path: str, previous_session: int | 
 
 
 def update_broker(store: MetadataStore, broker: BrokerRegistration) -> None:
-    """Rewrites a registration whose endpoints have changed. Raises NoNodeError when it is gone."""
+    """Rewrites a registration whose endpoints have changed. Raises NoNodeError if it is gone."""
     write(store, SetData(paths.broker(broker.broker_id), znodes.encode_broker(broker)))
 
 
 def announce_log_dir_failure(store: MetadataStore, broker_id: int) -> None:
-    """Tells the controller that a broker has lost a log directory: it asks which replicas were there."""
+    """Notifies the controller that a broker has lost a log directory,
+    so that it asks which replicas were there.
+    """
     note = znodes.encode_log_dir_event(broker_id)
     write(store, Create(paths.LOG_DIR_EVENT_PREFIX, note, sequential=True))
 
 
 def live_brokers(store: MetadataStore, watch: Watch | None = None) -> dict[int, BrokerRegistration]:
-    """The registered brokers by id, in order; `watch` waits for one to come or go. A broken registration is
-    left out, with a line in the log."""
+    """The registered brokers in the order of their ids; `watch` fires when one comes or goes.
+
+    An invalid registration is logged and left out.
+    """
     ids = sorted(int(name) for name in store.children(paths.BROKER_IDS, watch) if name.isdigit())
     nodes = store.get_many([paths.broker(broker_id) for broker_id in ids])
     brokers = {}
@@ -132,7 +136,7 @@ def live_brokers(store: MetadataStore, watch: Watch | None = None) -> dict[int, 
 def read_broker(
     store: MetadataStore, broker_id: int, watch: Watch | None = None
 ) -> BrokerRegistration | None:
-    """One registration; `watch` waits for it to change or go."""
+    """One registration; `watch` fires when it changes or goes."""
     try:
         return znodes.decode_broker(broker_id, store.get(paths.broker(broker_id), watch))
     except NoNodeError:

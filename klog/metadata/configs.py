@@ -1,7 +1,8 @@
-"""Configs of topics, brokers, clients, users and ips in the tree, and the notes that tell of their changes.
+"""Reads and writes configs of topics, brokers, clients, users and ips, and follows their change
+notifications.
 
-Kafka's AdminZkClient writes them and ZkNodeChangeNotificationListener reads the notes. An entity is named by
-its path with sanitised parts: `topics/t1`, `brokers/<default>`, `users/alice/clients/c1`.
+Rules: Kafka's AdminZkClient writes them, ZkNodeChangeNotificationListener reads the notifications. An entity
+is named by its path with sanitised parts: `topics/t1`, `brokers/<default>`, `users/alice/clients/c1`.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from klog.metadata.errors import InvalidZnodeError, NodeExistsError, NoNodeError
 from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, Delete, MetadataStore, SetData, WatchEvent, missing_parents
 
-NOTE_LIFETIME_MS = 15 * 60 * 1000
+NOTIFICATION_LIFETIME_MS = 15 * 60 * 1000
 
 _log = logging.getLogger(__name__)
 
 
 def read_config(store: MetadataStore, entity_path: str) -> dict[str, str]:
-    """An entity's own config; empty when it has none. Raises InvalidZnodeError."""
+    """The entity's own config; empty if it has none. Raises InvalidZnodeError."""
     node = store.get_many([paths.config(entity_path)])[0]
     return {} if node is None else znodes.decode_config(entity_path, node.data)
 
 
 def read_configs(store: MetadataStore, entity_type: str) -> dict[str, dict[str, str]]:
-    """All configs of one type (`topics`, `brokers`, ...) by desanitised name."""
+    """All configs of one type (`topics`, `brokers`, ...) by desanitised name. Raises InvalidZnodeError."""
     try:
         names = store.children(paths.config(entity_type))
     except NoNodeError:
@@ -41,7 +42,7 @@ def read_configs(store: MetadataStore, entity_type: str) -> dict[str, dict[str, 
 
 
 def write_config(store: MetadataStore, entity_path: str, config: Mapping[str, str]) -> None:
-    """Replaces an entity's config, without telling anyone."""
+    """Replaces an entity's config without a notification."""
     path, data = paths.config(entity_path), znodes.encode_config(config)
     while True:
         try:
@@ -58,7 +59,7 @@ def write_config(store: MetadataStore, entity_path: str, config: Mapping[str, st
 
 
 def change_config(store: MetadataStore, entity_path: str, config: Mapping[str, str]) -> None:
-    """Replaces an entity's config, then tells every broker by a note."""
+    """Replaces an entity's config, then notifies every broker."""
     write_config(store, entity_path, config)
     write(
         store, Create(paths.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_path), sequential=True)
@@ -66,8 +67,11 @@ def change_config(store: MetadataStore, entity_path: str, config: Mapping[str, s
 
 
 class ConfigChangeNotifications:
-    """Follows the notes of config changes: calls `on_change(entity_path)` for each, in order, and throws
-    old ones away. Notes that were there before are told once at the start."""
+    """Calls `on_change(entity_path)` for each notification of a config change, in order, and deletes old
+    ones.
+
+    Notifications that exist at the start are passed on once.
+    """
 
     def __init__(
         self, store: MetadataStore, on_change: Callable[[str], None], now_ms: Callable[[], int]
@@ -75,30 +79,30 @@ class ConfigChangeNotifications:
         self._store = store
         self._on_change = on_change
         self._now_ms = now_ms
-        self._last_told = ""
+        self._last_read = ""
 
     def follow(self) -> None:
-        """Reads what is new and waits for more; also to be called again for a new session."""
-        names = self._store.children(paths.CONFIG_CHANGES, self._on_note)
+        """Reads new notifications and watches for more. Must be called again for a new session."""
+        names = self._store.children(paths.CONFIG_CHANGES, self._on_children_changed)
         for name in names:
-            if name > self._last_told:
-                self._tell(f"{paths.CONFIG_CHANGES}/{name}")
-                self._last_told = name
+            if name > self._last_read:
+                self._handle(f"{paths.CONFIG_CHANGES}/{name}")
+                self._last_read = name
         self._purge(names)
 
-    def _on_note(self, _event: WatchEvent) -> None:
-        # An expired or closed session ends this; a new session follows anew.
+    def _on_children_changed(self, _event: WatchEvent) -> None:
+        # The session has expired or is closed. A new session calls `follow` again.
         with suppress(StoreError):
             self.follow()
 
-    def _tell(self, path: str) -> None:
+    def _handle(self, path: str) -> None:
         node = self._store.get_many([path])[0]
         if node is None:
             return
         try:
             entity_path = znodes.decode_config_change(path, node.data)
         except InvalidZnodeError as error:
-            # One broken note must not keep the next from being read.
+            # An invalid notification must not stop those after it.
             _log.error("%s", error)
             return
         self._on_change(entity_path)
@@ -107,8 +111,8 @@ class ConfigChangeNotifications:
         for name in names:
             path = f"{paths.CONFIG_CHANGES}/{name}"
             stat = self._store.exists(path)
-            if stat is not None and self._now_ms() - stat.created_ms <= NOTE_LIFETIME_MS:
-                # Names rise with time: the rest is younger.
+            if stat is not None and self._now_ms() - stat.created_ms <= NOTIFICATION_LIFETIME_MS:
+                # Names grow with time, so that the other notifications are younger.
                 return
             with suppress(NoNodeError):
                 write(self._store, Delete(path))

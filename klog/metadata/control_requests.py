@@ -35,7 +35,7 @@ from klog.protocol.interbroker.update_metadata import (
     UpdateMetadataResponse,
 )
 
-# The index of a name is the number of the security protocol in requests.
+# The number of a security protocol in requests is its index here.
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
@@ -175,7 +175,7 @@ def stop_replica_response(response: ControlResponse) -> StopReplicaResponse:
 
 
 def control_response(request: ControlRequest, response: Entity) -> ControlResponse:
-    """What a broker has answered to `request`. Raises `UnexpectedResponseError`."""
+    """A broker's response to `request`. Raises `UnexpectedResponseError`."""
     if isinstance(response, UpdateMetadataResponse):
         return ControlResponse(ErrorCode(response.error_code))
     if isinstance(response, StopReplicaResponse):

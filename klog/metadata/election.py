@@ -1,8 +1,8 @@
-"""Who is controller, and writes that only the elected one can do.
+"""Elects the controller, and fences the writes of controllers that have been replaced.
 
 Election: the ephemeral `/controller` and the next `/controller_epoch` are written in one multi. Fencing:
-every write of a controller checks the version that its own election gave `/controller_epoch`, so that one
-that has been replaced, and does not know yet, writes nothing.
+every write of a controller checks that `/controller_epoch` still has the version that its own election wrote.
+A controller that has been replaced and does not know it yet therefore writes nothing.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ INITIAL_EPOCH = 0
 
 
 class ControllerEpoch(NamedTuple):
-    """A reign: its number, and the version of `/controller_epoch` that fences its writes."""
+    """The epoch of a controller, and the version of `/controller_epoch` that fences its writes."""
 
     epoch: int
     version: int
 
 
 def read_controller(store: MetadataStore, watch: Watch | None = None) -> ControllerRegistration | None:
-    """The present controller, if any; `watch` waits for it to come, change or go."""
+    """The present controller, or None; `watch` fires when it comes, changes or goes."""
     if watch is not None:
         store.exists(paths.CONTROLLER, watch)
     try:
@@ -55,7 +55,7 @@ def read_controller(store: MetadataStore, watch: Watch | None = None) -> Control
 
 
 def elect(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerEpoch:
-    """Makes this broker controller. Raises ControllerMovedError when another was faster."""
+    """Makes this broker the controller. Raises ControllerMovedError if another broker was faster."""
     current = _read_epoch(store)
     elected = current.epoch + 1
     data = znodes.encode_controller(ControllerRegistration(broker_id, now_ms))
@@ -75,7 +75,7 @@ def elect(store: MetadataStore, broker_id: int, now_ms: int) -> ControllerEpoch:
 
 
 def resign_as_controller(store: MetadataStore) -> bool:
-    """Gives `/controller` up if this very session holds it; whether it did."""
+    """Deletes `/controller` if this session owns it. Returns whether it did."""
     current = _read_epoch(store)
     stat = store.exists(paths.CONTROLLER)
     if stat is None or stat.ephemeral_owner != store.session_id:
@@ -97,7 +97,7 @@ def _read_epoch(store: MetadataStore) -> ControllerEpoch:
 
 
 def _after_lost_reply(store: MetadataStore, elected: int) -> ControllerEpoch:
-    """The election is ours after all when this session owns `/controller` in the epoch we wanted."""
+    """The election was won after all if this session owns `/controller` in the epoch `elected`."""
     stat = store.exists(paths.CONTROLLER)
     if stat is not None and stat.ephemeral_owner == store.session_id:
         current = _read_epoch(store)
@@ -107,7 +107,7 @@ def _after_lost_reply(store: MetadataStore, elected: int) -> ControllerEpoch:
 
 
 class FencedStore:
-    """The store as one reign of a controller may write it. Reads go to `store`."""
+    """The store as one elected controller may write it. Reads go to `store`."""
 
     def __init__(self, store: MetadataStore, elected: ControllerEpoch) -> None:
         self.store = store
@@ -115,7 +115,7 @@ class FencedStore:
         self._guard = Check(paths.CONTROLLER_EPOCH, elected.version)
 
     def write_all(self, operations: Sequence[Operation]) -> list[OperationResult | StoreError]:
-        """Each operation's outcome. Raises ControllerMovedError when one was fenced."""
+        """The outcome of each operation. Raises ControllerMovedError if one was fenced."""
         outcomes = write_all(self.store, operations, self._guard)
         for outcome in outcomes:
             if isinstance(outcome, StoreError) and outcome.op_index == 0:
@@ -125,13 +125,13 @@ class FencedStore:
         return outcomes
 
     def write(self, operation: Operation) -> OperationResult:
-        """One write. Raises its StoreError, or ControllerMovedError."""
+        """Does one write. Raises its StoreError, or ControllerMovedError."""
         outcome = self.write_all([operation])[0]
         if isinstance(outcome, StoreError):
             raise outcome
         return outcome
 
     def resign(self) -> None:
-        """Gives `/controller` up, unless it is another's by now."""
+        """Deletes `/controller`, unless another controller has been elected."""
         with suppress(NoNodeError, ControllerMovedError):
             self.write(Delete(paths.CONTROLLER))

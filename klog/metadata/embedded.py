@@ -1,7 +1,8 @@
-"""The metadata store of a broker that stands alone: the tree in memory, kept in one SQLite file.
+"""The metadata store of a single broker: the tree in memory, stored in one SQLite file.
 
-Every write is durable (fsync through SQLite's write-ahead log) before it is visible or answered. One process
-at a time holds the file; its one session, and so every ephemeral node, ends with it, however it ends.
+Every write is durable (fsync of SQLite's write-ahead log) before it is visible or answered. Only one process
+at a time can open the file. It has one session, which ends with the process, and with it every ephemeral
+node.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ def _wall_clock_ms() -> int:
 
 
 class EmbeddedStore(TreeSession):
-    """A MetadataStore in one file (`FILE_NAME` in the first log directory, by custom).
+    """A MetadataStore in one file, usually `FILE_NAME` in the first log directory.
 
-    Raises StoreLockedError when another process has it open, StoreFailedError when it cannot be opened or
-    is no such file.
+    Raises StoreLockedError if another process has it open, StoreFailedError if it cannot be opened or has
+    another format.
     """
 
     def __init__(self, file: Path, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
@@ -65,21 +66,22 @@ class EmbeddedStore(TreeSession):
             raise
 
     def close(self) -> None:
-        """Ends the session; what was told to watches before is delivered first.
+        """Ends the session, after the watches that have fired have been called.
 
-        On a disk that takes nothing the session's nodes stay in the file; whoever opens it next drops them.
+        If the disk cannot be written, the session's ephemeral nodes stay in the file, and the next start
+        deletes them.
         """
         try:
             super().close()
         except StoreFailedError as error:
-            _log.warning("the metadata store is closed as it is: %s", error)
+            _log.warning("the metadata store is closed without its last changes: %s", error)
         finally:
             self._dispatcher.stop()
             self._journal.close()
 
 
 class SqliteJournal:
-    """The tree's records in SQLite, one row a node, under an exclusive lock for as long as it is open."""
+    """Stores the tree in SQLite, one row for each node, under an exclusive lock while it is open."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -89,7 +91,7 @@ class SqliteJournal:
         except sqlite3.Error as error:
             raise self._failure(error) from error
         try:
-            # Exclusive from the first statement: a second process is refused, not queued.
+            # Exclusive from the first statement: a second process gets an error and does not wait.
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
@@ -129,12 +131,12 @@ class SqliteJournal:
         self._failing = False
 
     def _roll_back(self) -> None:
-        # After a full disk or an I/O error SQLite has rolled back by itself, and says so here.
+        # SQLite has rolled back by itself after a full disk or an I/O error, and raises an error here.
         with suppress(sqlite3.Error):
             self._database.execute("ROLLBACK")
 
     def write(self, commit: Commit) -> None:
-        """Inside `batch`, which turns SQLite's errors into StoreFailedError."""
+        """Must be called inside `batch`, which turns SQLite's errors into StoreFailedError."""
         execute = self._database.execute
         for path, record in commit.changes.items():
             if record is None:

@@ -1,7 +1,8 @@
-"""The errors of the metadata store and of the operations on the cluster's tree.
+"""The errors of the metadata store and of operations on the tree.
 
-A failed multi raises the error of the operation that failed, with its place in `op_index`; nothing of the
-multi has happened then. `ConnectionLossError` alone leaves open whether a write happened: read back.
+If a multi fails, it raises the error of the operation that failed, with its index in `op_index`, and nothing
+of the multi has happened. Only after `ConnectionLossError` a write may or may not have happened; read the
+node to find out.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from klog.formats.errors import KlogError
 
 
 class MetadataError(KlogError):
-    """Base of everything that the metadata room raises."""
+    """Base of all errors of the metadata package."""
 
 
 class StoreError(MetadataError):
-    """An operation of the store that failed. `path` is its node, `op_index` its place in a multi."""
+    """An operation of the store failed. `path` is its node, `op_index` its index in a multi."""
 
     def __init__(self, what: str, *, path: str | None = None, cure: str | None = None) -> None:
         super().__init__(what, cure=cure)
@@ -23,15 +24,15 @@ class StoreError(MetadataError):
 
 
 class NoNodeError(StoreError):
-    """The node, or the parent of a node to create, is not there."""
+    """The node, or the parent of a node to create, does not exist."""
 
 
 class NodeExistsError(StoreError):
-    """A node to create is there already."""
+    """A node to create exists already."""
 
 
 class BadVersionError(StoreError):
-    """A conditional write or check met another version of the node."""
+    """The node has another version than a conditional write or check expects."""
 
 
 class NotEmptyError(StoreError):
@@ -43,11 +44,11 @@ class EphemeralParentError(StoreError):
 
 
 class ConnectionLossError(StoreError):
-    """The connection broke before the answer: a write may have happened, or not."""
+    """The connection was lost before the answer came. A write may or may not have happened."""
 
 
 class SessionExpiredError(StoreError):
-    """The session ended: its ephemeral nodes and watches are gone."""
+    """The session has ended. Its ephemeral nodes and watches are gone."""
 
 
 class StoreClosedError(SessionExpiredError):
@@ -55,11 +56,11 @@ class StoreClosedError(SessionExpiredError):
 
 
 class StoreLockedError(StoreError):
-    """Another process (or another part of this one) has the embedded store open."""
+    """Another process, or another store of this process, has the embedded store open."""
 
 
 class StoreFailedError(StoreError):
-    """The store itself failed: a disk or server error that no retry of the caller mends."""
+    """The store itself failed: an error of the disk or the server that a retry does not fix."""
 
 
 class ControllerMovedError(MetadataError):
@@ -67,7 +68,7 @@ class ControllerMovedError(MetadataError):
 
 
 class BrokerIdInUseError(MetadataError):
-    """Another live broker is registered under this broker id."""
+    """Another live broker is registered with this broker id."""
 
 
 class InvalidZnodeError(MetadataError):
@@ -79,23 +80,23 @@ class InvalidReplicaAssignmentError(MetadataError):
 
 
 class InvalidReplicationFactorError(MetadataError):
-    """More replicas than brokers, or fewer than one."""
+    """The replication factor is larger than the number of brokers, or below one."""
 
 
 class InvalidPartitionsError(MetadataError):
-    """A partition count below one, or not above the present one."""
+    """The number of partitions is below one, or not larger than the present one."""
 
 
 class InvalidTopicError(MetadataError):
-    """A topic name that Kafka does not allow, or that collides with another in metric names."""
+    """Kafka does not allow the topic name, or it collides with another in metric names."""
 
 
 class TopicExistsError(MetadataError):
-    """The topic is there already."""
+    """The topic exists already."""
 
 
 class UnknownTopicError(MetadataError):
-    """There is no such topic."""
+    """The topic does not exist."""
 
 
 class TopicDeletionInProgressError(MetadataError):

@@ -1,4 +1,4 @@
-"""What a controller writes: partition states, assignments, the removal of topics and of notes."""
+"""The writes of a controller: partition states, assignments, and the deletion of topics and notifications."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from klog.metadata.values import FinalizedFeatures, LeaderAndIsr, LeaderIsrAndCo
 
 @dataclass(frozen=True, slots=True)
 class StateUpdates:
-    """What became of conditional writes: the states as they are now in the tree (with their new partition
-    epoch), those that another writer was faster with (read again and retry), and those that failed."""
+    """The outcome of conditional writes.
+
+    `updated` are the states that were written, with their new partition epoch. `outdated` are the partitions
+    that another writer has changed: read them again and retry. `failed` are the others.
+    """
 
     updated: Mapping[TopicPartition, LeaderAndIsr]
     outdated: tuple[TopicPartition, ...]
@@ -26,13 +29,13 @@ class StateUpdates:
 def create_partition_states(
     fenced: FencedStore, states: Mapping[TopicPartition, LeaderAndIsr]
 ) -> dict[TopicPartition, StoreError | None]:
-    """Creates each partition's first state with the nodes above it; None where that worked.
+    """Creates the first state of each partition, and the nodes above it. Returns an error or None for each.
 
     Raises ControllerMovedError.
     """
     above = dict.fromkeys(paths.partitions(partition.topic) for partition in states)
     above |= dict.fromkeys(paths.partition(partition) for partition in states)
-    # Nodes above that are there already are no failure; one that is missing fails the state below it.
+    # A node above may exist already. If one is missing, the creation of the state below it fails.
     fenced.write_all([Create(path) for path in above])
     creations: list[Operation] = [
         Create(paths.partition_state(partition), _state_data(fenced, state))
@@ -48,7 +51,7 @@ def create_partition_states(
 def update_partition_states(
     fenced: FencedStore, states: Mapping[TopicPartition, LeaderAndIsr]
 ) -> StateUpdates:
-    """Writes each state if its partition epoch is still the tree's. Raises ControllerMovedError."""
+    """Writes each state if its partition epoch is still that of the tree. Raises ControllerMovedError."""
     writes: list[Operation] = [
         SetData(paths.partition_state(partition), _state_data(fenced, state), state.partition_epoch)
         for partition, state in states.items()
@@ -77,7 +80,9 @@ def write_topic(fenced: FencedStore, topic: TopicAssignment) -> None:
 
 
 def delete_topic(fenced: FencedStore, topic: str) -> None:
-    """Removes a topic with everything below it, its config, and last the mark that asked for it."""
+    """Deletes a topic with everything below it, then its config, and
+    last the mark that requested the deletion.
+    """
     _delete_below(fenced, paths.topic(topic))
     delete_nodes(fenced, [paths.topic_config(topic)])
     delete_nodes(fenced, [paths.delete_topic(topic)])
@@ -94,7 +99,7 @@ def _delete_below(fenced: FencedStore, path: str) -> None:
 
 
 def delete_nodes(fenced: FencedStore, node_paths: Iterable[str]) -> None:
-    """Deletes nodes; those that are gone already are no failure. Raises StoreError, ControllerMovedError."""
+    """Deletes nodes, which need not exist. Raises StoreError, ControllerMovedError."""
     for outcome in fenced.write_all([Delete(path) for path in node_paths]):
         if isinstance(outcome, StoreError) and not isinstance(outcome, NoNodeError):
             raise outcome

@@ -1,7 +1,7 @@
-"""The tree inside one process: sessions share it, a journal keeps it, watches tell of it.
+"""A tree inside one process that sessions share. A journal makes it durable.
 
-`EmbeddedStore` is one session on a tree that SQLite keeps; tests put many sessions on a tree that nothing
-keeps, and end or cut them off as they like.
+`EmbeddedStore` is one session on a tree that SQLite stores. Tests open many sessions on a tree that is not
+stored, and expire them as they like.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ Deliver = Callable[[Iterable[Delivery]], None]
 
 
 class Journal(Protocol):
-    """Makes commits durable before they are true."""
+    """Makes commits durable before they are applied."""
 
     def batch(self) -> AbstractContextManager[None]:
-        """Commits written inside are durable together when it ends without an error."""
+        """The commits that are written inside become durable together when it ends without an error."""
 
     def write(self, commit: Commit) -> None:
-        """Raises StoreFailedError; nothing of the batch is kept then."""
+        """Raises StoreFailedError; then nothing of the batch is stored."""
 
     def load(self) -> NodeTree:
-        """The tree as it was last durable."""
+        """The tree as it was last stored."""
 
 
 class NoJournal:
-    """Keeps nothing: for a tree that lives as long as its process."""
+    """Stores nothing, for a tree that lives as long as its process."""
 
     def batch(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -60,7 +60,7 @@ class NoJournal:
 
 
 class SharedTree:
-    """A tree with its journal and the sessions that look at it. Thread-safe."""
+    """A tree with its journal and its sessions. Safe for threads."""
 
     def __init__(self, journal: Journal, now_ms: Callable[[], int]) -> None:
         self.lock = threading.RLock()
@@ -68,13 +68,14 @@ class SharedTree:
         self._now_ms = now_ms
         self._sessions: dict[int, TreeSession] = {}
         self.tree = journal.load()
-        # Sessions end with their process: what is ephemeral here belongs to one that is gone.
+        # A session ends with its process, so that ephemeral nodes in the journal belong to sessions that are
+        # gone.
         leftovers = self.tree.ephemerals()
         if leftovers:
             self.commit_many([[Delete(path) for path in leftovers]], session_id=0)
 
-    def join(self, session: TreeSession) -> int:
-        """A new session's id."""
+    def open_session(self, session: TreeSession) -> int:
+        """Opens a session, and returns its id."""
         with self.lock:
             session_id = self.tree.last_zxid + 1
             empty = Commit(session_id, {}, [], ())
@@ -84,8 +85,8 @@ class SharedTree:
             self._sessions[session_id] = session
             return session_id
 
-    def leave(self, session_id: int) -> None:
-        """Ends a session: its ephemeral nodes go, the others' watches see it."""
+    def close_session(self, session_id: int) -> None:
+        """Ends a session: deletes its ephemeral nodes and fires the watches of other sessions on them."""
         with self.lock:
             if self._sessions.pop(session_id, None) is not None:
                 owned = self.tree.ephemerals(session_id)
@@ -95,7 +96,7 @@ class SharedTree:
     def commit_many(
         self, multis: Sequence[Sequence[Operation]], session_id: int
     ) -> list[MultiResult | StoreError]:
-        """Each multi for itself, all durable together."""
+        """Commits each multi on its own, and makes all of them durable together."""
         with self.lock:
             outcomes: list[MultiResult | StoreError] = []
             commits: list[Commit] = []
@@ -121,11 +122,11 @@ class SharedTree:
     def _notify(self, commit: Commit) -> None:
         for session in list(self._sessions.values()):
             for event in commit.events:
-                session.deliver(session.watches.take(event))
+                session.deliver(session.watches.fire(event))
 
 
 class TreeSession:
-    """A MetadataStore on a SharedTree. `deliver` is how its watches and listeners are called."""
+    """A MetadataStore on a SharedTree. `deliver` calls its watches and listeners."""
 
     def __init__(self, shared: SharedTree, deliver: Deliver) -> None:
         self._shared = shared
@@ -133,7 +134,7 @@ class TreeSession:
         self.watches = WatchRegistry()
         self._listeners: list[SessionListener] = []
         self._open = True
-        self._session_id = shared.join(self)
+        self._session_id = shared.open_session(self)
 
     @property
     def session_id(self) -> int:
@@ -205,11 +206,11 @@ class TreeSession:
             return
 
     def expire(self) -> None:
-        """Ends the session as a server does that has not heard of it; a new one follows at once."""
+        """Expires the session as a server does that has not heard from it. A new session begins at once."""
         with self._tree():
             self.watches.clear()
-            self._shared.leave(self._session_id)
-            self._session_id = self._shared.join(self)
+            self._shared.close_session(self._session_id)
+            self._session_id = self._shared.open_session(self)
             for state in (SessionState.EXPIRED, SessionState.CONNECTED):
                 self.deliver([partial(listener, state) for listener in self._listeners])
 
@@ -218,7 +219,7 @@ class TreeSession:
             if self._open:
                 self._open = False
                 self.watches.clear()
-                self._shared.leave(self._session_id)
+                self._shared.close_session(self._session_id)
 
     @contextmanager
     def _tree(self) -> Iterator[NodeTree]:

@@ -1,4 +1,4 @@
-"""Where Kafka 3.9 keeps what in the tree. What the nodes hold is `znodes`' matter."""
+"""The paths of the nodes in Kafka 3.9's tree. `znodes` defines what the nodes hold."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MIGRATION: Final = "/migration"
 CONFIG_ENTITY_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY: Final = "<default>"
 
-# Every broker makes sure at its start that these are there, in this order.
+# Every broker creates these at its start if they are missing, in this order.
 PERSISTENT: Final = (
     "/consumers",
     BROKER_IDS,
@@ -64,7 +64,9 @@ def partition_state(topic_partition: TopicPartition) -> str:
 
 
 def config(entity_path: str) -> str:
-    """`topics/t1`, `brokers/0`, `brokers/<default>`, `users/alice/clients/c1`: names already sanitised."""
+    """The path of an entity's config. `entity_path` is sanitised: `topics/t1`, `brokers/<default>`,
+    `users/alice/clients/c1`.
+    """
     return f"{CONFIG}/{entity_path}"
 
 

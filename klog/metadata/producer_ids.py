@@ -1,6 +1,6 @@
-"""Blocks of producer ids: whoever writes the next block to the tree owns it.
+"""Allocates blocks of producer ids: a block belongs to the broker that writes it to the tree first.
 
-Kafka's controller hands them out (AllocateProducerIds); before 2.7's protocol each broker took its own.
+Kafka's controller allocates them (AllocateProducerIds); before 2.7 each broker took its own.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ MAX_PRODUCER_ID = 2**63 - 1
 
 
 class ProducerIdsExhaustedError(MetadataError):
-    """All 2^63 producer ids have been given out."""
+    """All 2^63 producer ids have been allocated."""
 
 
 def allocate_producer_ids(store: MetadataStore, broker_id: int, size: int = BLOCK_SIZE) -> ProducerIdBlock:
-    """The next block, for one broker: ids may be skipped, but are never given out twice."""
+    """The next block for a broker. Ids may be skipped, but are never allocated twice. Raises
+    ProducerIdsExhaustedError.
+    """
     while True:
         node = store.get(paths.PRODUCER_ID_BLOCK)
         first = znodes.decode_producer_id_block(node.data).last + 1 if node.data else 0
         if first > MAX_PRODUCER_ID - size:
-            raise ProducerIdsExhaustedError("all producer ids have been given out")
+            raise ProducerIdsExhaustedError("all producer ids have been allocated")
         block = ProducerIdBlock(broker_id, first, first + size - 1)
         data = znodes.encode_producer_id_block(block)
         try:

@@ -1,4 +1,4 @@
-"""Writes whose reply may be lost: sent again, and told apart from what another has done by reading back."""
+"""Retries writes whose reply was lost, and reads back whether the first try had succeeded."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from klog.metadata.store import (
 def write_all(
     store: MetadataStore, operations: Sequence[Operation], guard: Check | None = None
 ) -> list[OperationResult | StoreError]:
-    """Writes each operation for itself (with `guard` in its multi) until its outcome is known.
+    """Writes each operation (with `guard` in its multi) until its outcome is known.
 
-    Waits while the connection is lost. An error that the guard caused has `op_index` 0; without a guard
-    every error has. Raises SessionExpiredError and StoreClosedError.
+    Waits while the connection is lost. `op_index` of an error is 0 if the guard caused it; without a guard it
+    is always 0. Raises SessionExpiredError and StoreClosedError.
     """
     outcomes: dict[int, OperationResult | StoreError] = {}
     lost: set[int] = set()
@@ -55,7 +55,7 @@ def write_all(
 
 
 def write(store: MetadataStore, operation: Operation) -> OperationResult:
-    """One write, as `write_all`. Raises its error."""
+    """Does one write like `write_all`. Raises its error."""
     outcome = write_all(store, [operation])[0]
     if isinstance(outcome, StoreError):
         raise outcome
@@ -73,7 +73,9 @@ def _is_guards(error: StoreError, guard: Check | None) -> bool:
 def _outcome_after_lost_reply(
     store: MetadataStore, operation: Operation, error: StoreError
 ) -> OperationResult | StoreError:
-    """After a lost reply the second try fails on what the first has done: then that is the outcome."""
+    """After a lost reply, the second try fails if the first has
+    succeeded. Then the outcome is that of the first.
+    """
     nodes = store.get_many([operation.path])
     node = nodes[0]
     match operation, error:

@@ -1,8 +1,8 @@
-"""The metadata store's interface: a tree of versioned nodes, as ZooKeeper defines it.
+"""The interface of the metadata store: a tree of versioned nodes, as ZooKeeper defines it.
 
-Rules come from ZooKeeper's programmer's guide: conditional writes by version, atomic multis, ephemeral nodes
-that end with their session, sequential names, one-shot watches. `embedded` and `zookeeper` implement it;
-what Kafka keeps in the tree is `znodes`' business.
+The rules are those of ZooKeeper's programmer's guide: conditional writes by version, atomic multis, ephemeral
+nodes that end with their session, sequential names, one-shot watches. `embedded` and `zookeeper` implement
+the interface. `znodes` defines what Kafka stores in the tree.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ NO_OWNER = 0
 
 
 class NodeStat(NamedTuple):
-    """A node's versions: `created_zxid` (czxid) and `modified_zxid` (mzxid) order changes of the whole tree,
-    `version` counts this node's changes, `ephemeral_owner` is the session that owns it, or 0."""
+    """The versions of a node.
+
+    `created_zxid` (czxid) and `modified_zxid` (mzxid) order the changes of the whole tree. `version` counts
+    the changes of this node's data. `ephemeral_owner` is the session that owns the node, or 0.
+    """
 
     version: int
     created_zxid: int
@@ -30,7 +33,7 @@ class NodeStat(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A node's data (None is not the same as empty) and its stat."""
+    """The data of a node (None differs from empty) and its versions."""
 
     data: bytes | None
     stat: NodeStat
@@ -38,7 +41,7 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Holds when the node is there with this version."""
+    """Succeeds if the node exists with this version."""
 
     path: str
     version: int
@@ -46,7 +49,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Creates a node; a sequential one gets ten digits appended to its name. Result: the path created."""
+    """Creates a node. A sequential node gets ten digits appended to its
+    name. Result: the path of the new node.
+    """
 
     path: str
     data: bytes | None = None
@@ -56,7 +61,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Replaces a node's data. Result: the new stat."""
+    """Replaces the data of a node. Result: its new versions."""
 
     path: str
     data: bytes | None
@@ -65,7 +70,7 @@ class SetData:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletes a node without children."""
+    """Deletes a node that has no children."""
 
     path: str
     version: int = ANY_VERSION
@@ -77,7 +82,7 @@ MultiResult: TypeAlias = list[OperationResult]
 
 
 class WatchKind(Enum):
-    """What a watch saw."""
+    """The kinds of changes that fire a watch."""
 
     CREATED = "created"
     DELETED = "deleted"
@@ -91,8 +96,12 @@ class WatchEvent(NamedTuple):
 
 
 class SessionState(Enum):
-    """CONNECTED after start and after each reconnect; SUSPENDED while the server cannot be reached; EXPIRED
-    when the session, its ephemerals and its watches are gone (a new session follows with CONNECTED)."""
+    """The states of a session.
+
+    CONNECTED follows the start and each reconnection. SUSPENDED means that no server can be reached. EXPIRED
+    means that the session, its ephemeral nodes and its watches are gone; a new session follows with
+    CONNECTED.
+    """
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -106,18 +115,19 @@ SessionListener: TypeAlias = Callable[[SessionState], None]
 class MetadataStore(Protocol):
     """One session with the tree.
 
-    Watches are one-shot: each fires at most once, and may fire although nothing changed (after a reconnect),
-    so its owner reads again. A watch given to `get` on a missing node is not set; given to `exists` it waits
-    for the node. Watches and session listeners are called one at a time, in the order of the changes, on a
-    thread that must not be blocked for long. Expiry of the session drops all watches.
+    A watch fires at most once. It may fire although nothing has changed (after a reconnection), so its owner
+    must read again. A watch that is given to `get` is not set if the node does not exist; `exists` sets it
+    also then. Watches and session listeners are called one at a time, in the order of the changes, on a
+    thread that must not be blocked for long. All watches are dropped when the session expires.
 
-    Reads are repeated over short losses of the connection. Writes are sent once: ConnectionLossError leaves
-    open whether they happened. All raise SessionExpiredError (StoreClosedError once closed).
+    Reads are retried over short losses of the connection. Writes are sent once, and may or may not have
+    happened after ConnectionLossError. All methods raise SessionExpiredError (StoreClosedError after
+    `close`).
     """
 
     @property
     def session_id(self) -> int:
-        """The present session, as `ephemeral_owner` names it."""
+        """The id of the present session, which `ephemeral_owner` holds."""
 
     def create(
         self,
@@ -128,41 +138,44 @@ class MetadataStore(Protocol):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> str:
-        """Creates a node and returns its path. Raises NodeExistsError, NoNodeError (no parent)."""
+        """Creates a node and returns its path. Raises NodeExistsError, or NoNodeError without a parent."""
 
     def get(self, path: str, watch: Watch | None = None) -> Node:
-        """A node's data; `watch` waits for its change or deletion. Raises NoNodeError."""
+        """The data of a node; `watch` fires when it is changed or deleted. Raises NoNodeError."""
 
     def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
-        """A node's stat, or None; `watch` waits for its creation, change or deletion."""
+        """The versions of a node, or None; `watch` fires when it is created, changed or deleted."""
 
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names of a node's children, sorted; `watch` waits for a child to come or go, or for the
-        deletion of the node. Raises NoNodeError."""
+        """The sorted names of a node's children; `watch` fires when a child comes or goes, or the node is
+        deleted.
+
+        Raises NoNodeError.
+        """
 
     def set(self, path: str, data: bytes | None, version: int = ANY_VERSION) -> NodeStat:
-        """Replaces a node's data. Raises NoNodeError, BadVersionError."""
+        """Replaces the data of a node. Raises NoNodeError, BadVersionError."""
 
     def delete(self, path: str, version: int = ANY_VERSION) -> None:
         """Deletes a node. Raises NoNodeError, BadVersionError, NotEmptyError."""
 
     def multi(self, operations: Sequence[Operation]) -> MultiResult:
-        """Does all operations or none. Raises the error of the one that failed, with its `op_index`."""
+        """Does all operations or none. Raises the error of the operation that failed, with its `op_index`."""
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
-        """Many nodes at the price of one round trip; None for those that are not there."""
+        """Reads many nodes in one round trip; None for those that do not exist."""
 
     def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
-        """Many multis in order, each for itself, pipelined: its results, or the error that stopped it."""
+        """Sends many multis in order without waiting in between. Returns the results or the error of each."""
 
     def add_session_listener(self, listener: SessionListener) -> None:
         """Calls `listener` at each change of the session's state from now on."""
 
     def wait_connected(self, timeout_ms: int | None = None) -> None:
-        """Returns when connected. Raises ConnectionLossError after the timeout, StoreClosedError."""
+        """Waits until connected. Raises ConnectionLossError after the timeout, StoreClosedError."""
 
     def close(self) -> None:
-        """Ends the session: its ephemeral nodes go at once. Closing twice is harmless."""
+        """Ends the session and deletes its ephemeral nodes. May be called again."""
 
 
 def parent_path(path: str) -> str:
@@ -171,6 +184,6 @@ def parent_path(path: str) -> str:
 
 
 def missing_parents(path: str) -> list[str]:
-    """All proper ancestors of a path below the root, outermost first."""
+    """All ancestors of a path below the root, outermost first."""
     parts = path.split("/")[1:-1]
     return ["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))]

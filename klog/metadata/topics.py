@@ -1,7 +1,7 @@
-"""Topics in the tree: reading them, creating and growing them, asking for their deletion.
+"""Reads, creates and grows topics in the tree, and requests their deletion.
 
-Rules from Kafka's AdminZkClient and Topic. Only the controller acts on what is written here: it elects
-leaders for new partitions and carries deletions out.
+Rules: Kafka's AdminZkClient and Topic. The controller acts on what is written here: it elects leaders for new
+partitions and carries out deletions.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _log = logging.getLogger(__name__)
 
 
 def topic_names(store: MetadataStore, watch: Watch | None = None) -> list[str]:
-    """All topics, those being deleted too; `watch` waits for one to come or go."""
+    """All topics, including those that are being deleted; `watch` fires when one comes or goes."""
     return store.children(paths.TOPICS, watch)
 
 
 def read_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAssignment]:
-    """The assignments of those topics that are there. Raises InvalidZnodeError."""
+    """The assignments of those topics that exist. Raises InvalidZnodeError."""
     nodes = store.get_many([paths.topic(name) for name in names])
     return {
         name: znodes.decode_topic(name, node.data)
@@ -46,7 +46,7 @@ def read_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAs
 
 
 def watch_topic(store: MetadataStore, name: str, watch: Watch) -> TopicAssignment | None:
-    """One topic's assignment, or None; `watch` waits for it to change or go."""
+    """The assignment of a topic, or None; `watch` fires when it changes or goes. Raises InvalidZnodeError."""
     try:
         return znodes.decode_topic(name, store.get(paths.topic(name), watch).data)
     except NoNodeError:
@@ -56,8 +56,9 @@ def watch_topic(store: MetadataStore, name: str, watch: Watch) -> TopicAssignmen
 def read_partition_states(
     store: MetadataStore, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, LeaderIsrAndControllerEpoch]:
-    """The states of those partitions that have one; a broken one is left out, with a line in the log: it
-    must not hold up all others."""
+    """The states of those partitions that have one. An invalid state is logged and left out, so that it does
+    not affect the other partitions.
+    """
     nodes = store.get_many([paths.partition_state(partition) for partition in partitions])
     states = {}
     for partition, node in zip(partitions, nodes, strict=True):
@@ -70,13 +71,14 @@ def read_partition_states(
 
 
 def topics_to_delete(store: MetadataStore, watch: Watch | None = None) -> list[str]:
-    """Topics whose deletion was asked for; `watch` waits for more."""
+    """The topics whose deletion was requested; `watch` fires when there are more."""
     return store.children(paths.DELETE_TOPICS, watch)
 
 
 def validate_topic_name(name: str, existing: Iterable[str] = ()) -> None:
-    """Raises InvalidTopicError for a name that is none, or that metric names would confuse with an
-    existing one (`.` and `_` are one there)."""
+    """Raises InvalidTopicError if the name is not legal, or collides with an existing one in metric names, in
+    which `.` and `_` are the same.
+    """
     if not is_legal_topic(name):
         raise InvalidTopicError(
             f"topic name {name!r} is not allowed",
@@ -90,7 +92,9 @@ def validate_topic_name(name: str, existing: Iterable[str] = ()) -> None:
 
 
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> str:
-    """A random (version 4) UUID as text that starts with no dash, which tools would take for an option."""
+    """A random (version 4) UUID as text. It does not start with a
+    dash, because tools would read an option.
+    """
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
@@ -103,7 +107,7 @@ def new_topic_id(random_bytes: Callable[[int], bytes]) -> str:
 def validate_new_topic(
     store: MetadataStore, name: str, partitions: Mapping[int, Sequence[int]], broker_ids: Collection[int]
 ) -> None:
-    """What `create_topic` would refuse. `broker_ids`: the live brokers."""
+    """Raises the errors of `create_topic`. `broker_ids` are the live brokers."""
     validate_topic_name(name)
     marked, there = store.get_many([paths.delete_topic(name), paths.topic(name)])
     if marked is not None:
@@ -122,7 +126,7 @@ def create_topic(
     config: Mapping[str, str],
     broker_ids: Collection[int],
 ) -> None:
-    """Writes a topic's config, then the topic itself (not as one, as Kafka does it).
+    """Writes the config of a topic, then the topic itself, in two steps as Kafka does.
 
     Raises TopicExistsError, InvalidTopicError, InvalidReplicaAssignmentError.
     """
@@ -137,9 +141,9 @@ def create_topic(
 
 
 def add_partitions(store: MetadataStore, name: str, new_partitions: Mapping[int, Sequence[int]]) -> None:
-    """Adds partitions, numbered on from the present count, whose assignment is validated already.
+    """Adds partitions whose numbers follow the present ones and whose assignment was validated before.
 
-    Raises UnknownTopicError, TopicDeletionInProgressError, BadVersionError (the topic changed meanwhile).
+    Raises UnknownTopicError, TopicDeletionInProgressError, BadVersionError (the topic has changed meanwhile).
     """
     if store.exists(paths.delete_topic(name)) is not None:
         raise TopicDeletionInProgressError(f"topic {name!r} is marked for deletion")
@@ -156,7 +160,9 @@ def add_partitions(store: MetadataStore, name: str, new_partitions: Mapping[int,
 
 
 def request_deletion(store: MetadataStore, name: str) -> None:
-    """Marks a topic; the controller deletes it. Raises UnknownTopicError, TopicDeletionInProgressError."""
+    """Marks a topic for deletion by the controller. Raises UnknownTopicError,
+    TopicDeletionInProgressError.
+    """
     if store.exists(paths.topic(name)) is None:
         raise UnknownTopicError(f"no topic {name!r}")
     try:
@@ -166,5 +172,7 @@ def request_deletion(store: MetadataStore, name: str) -> None:
 
 
 def request_preferred_election(store: MetadataStore, partitions: Iterable[TopicPartition]) -> None:
-    """Asks the controller by the legacy znode. Raises NodeExistsError while an earlier one is running."""
+    """Requests elections through the legacy node. Raises
+    NodeExistsError while earlier ones are in progress.
+    """
     write(store, Create(paths.PREFERRED_REPLICA_ELECTION, znodes.encode_partitions(partitions)))

@@ -1,7 +1,7 @@
-"""The node tree as a pure state machine: operations in, a commit out, nothing done until it is applied.
+"""The node tree as a pure state machine: a multi is planned as a commit, which is applied later.
 
-`plan` decides what a multi would do and raises as ZooKeeper would; `apply` does it. In between the caller
-makes the commit durable. Knows nothing of threads, files or watches.
+`plan` decides what a multi would do and raises ZooKeeper's errors. `apply` does it. The caller makes the
+commit durable in between. The module uses no threads, files or watches.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ ROOT = "/"
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node as it is kept. `child_changes` (cversion) counts children created and deleted; it numbers
-    sequential children."""
+    """A node as it is stored. `child_changes` (cversion) counts children that were created or deleted, and
+    numbers sequential children.
+    """
 
     data: bytes | None
     stat: NodeStat
@@ -49,7 +50,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a multi changes (None: the node goes), its results, and what watches will see, in order."""
+    """The changes of a multi (None: the node is deleted), its results, and the watch events, in order."""
 
     zxid: int
     changes: Mapping[str, NodeRecord | None]
@@ -58,7 +59,7 @@ class Commit:
 
 
 class NodeTree:
-    """All nodes by path. Made of records that a journal kept, or empty but for the root."""
+    """All nodes by path, from the records of a journal. Without records there is only the root."""
 
     def __init__(self, records: Mapping[str, NodeRecord] | None = None, last_zxid: int = 0) -> None:
         self._records: dict[str, NodeRecord] = dict(records or {})
@@ -74,13 +75,13 @@ class NodeTree:
         return None if record is None else Node(record.data, record.stat)
 
     def child_names(self, path: str) -> list[str]:
-        """Raises NoNodeError."""
+        """The sorted names of a node's children. Raises NoNodeError."""
         if path not in self._children:
             raise NoNodeError(f"no node {path}", path=path)
         return sorted(child.rpartition("/")[2] for child in self._children[path])
 
     def ephemerals(self, session_id: int | None = None) -> list[str]:
-        """The ephemeral nodes of one session, or of all."""
+        """The ephemeral nodes of one session, or of all sessions."""
         return sorted(
             path
             for path, record in self._records.items()
@@ -88,7 +89,7 @@ class NodeTree:
         )
 
     def plan(self, operations: Iterable[Operation], session_id: int, now_ms: int) -> Commit:
-        """What the operations would do together. Raises the StoreError of the first that fails."""
+        """The commit for these operations. Raises the StoreError of the first operation that fails."""
         draft = _Draft(self._records, self._children, self.last_zxid + 1, session_id, now_ms)
         for index, operation in enumerate(operations):
             try:
@@ -99,7 +100,7 @@ class NodeTree:
         return Commit(draft.zxid, draft.changes, draft.results, draft.events)
 
     def apply(self, commit: Commit) -> None:
-        """Makes a planned commit true; it must be planned on this very state of the tree."""
+        """Applies a commit, which must have been planned on the present state of the tree."""
         for path, record in commit.changes.items():
             if record is None:
                 self._records.pop(path, None)
@@ -114,7 +115,7 @@ class NodeTree:
 
 
 class _Draft:
-    """The changes of one multi laid over the tree, so that later operations see earlier ones."""
+    """The changes of one multi on top of the tree, so that later operations see earlier ones."""
 
     def __init__(
         self,
@@ -166,7 +167,7 @@ class _Draft:
             raise EphemeralParentError(f"{above} is ephemeral: it has no children", path=operation.path)
         path = f"{operation.path}{parent.child_changes:010d}" if operation.sequential else operation.path
         if self._find(path) is not None:
-            raise NodeExistsError(f"{path} is there already", path=path)
+            raise NodeExistsError(f"{path} exists already", path=path)
         owner = self._session_id if operation.ephemeral else NO_OWNER
         stat = NodeStat(0, self.zxid, self.zxid, self._now_ms, owner)
         self.changes[path] = NodeRecord(operation.data, stat)

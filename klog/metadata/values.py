@@ -1,6 +1,6 @@
-"""The values that travel between the tree, the controller and the brokers. All immutable.
+"""The immutable values that the tree, the controller and the brokers exchange.
 
-Topic ids are their 22-character text, as in the tree and in file `partition.metadata`.
+Topic ids are text of 22 characters, as in the tree and in file `partition.metadata`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ ZERO_TOPIC_ID = "A" * 22
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as brokers name it to the controller: a topic of the same name may be another by then."""
+    """A partition as brokers name it to the controller. The id
+    distinguishes topics that had the same name.
+    """
 
     topic_id: str
     partition: int
 
 
 class Endpoint(NamedTuple):
-    """Where a broker listens, as it wants to be reached."""
+    """An address of a broker, as it is advertised for one listener."""
 
     listener: str
     security_protocol: str
@@ -36,7 +38,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A live broker. `epoch` is the czxid of its registration: a restarted broker has a higher one."""
+    """A live broker. `epoch` is the czxid of its registration, which is higher after each restart."""
 
     broker_id: int
     endpoints: tuple[Endpoint, ...]
@@ -47,12 +49,12 @@ class BrokerRegistration:
     timestamp_ms: int = -1
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """Where this broker is reached by way of one listener name."""
+        """The address of this broker on a listener, or None."""
         return next((each for each in self.endpoints if each.listener == listener), None)
 
 
 class LeaderRecoveryState(IntEnum):
-    """RECOVERING after an unclean election, until the leader says that it has recovered (KIP-704)."""
+    """RECOVERING from an unclean election until the leader reports that it has recovered (KIP-704)."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -60,7 +62,7 @@ class LeaderRecoveryState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """Who leads a partition and who is in sync. `partition_epoch` is the version of its znode."""
+    """The leader and the ISR of a partition. `partition_epoch` is the version of its znode."""
 
     leader: int
     leader_epoch: int
@@ -69,14 +71,14 @@ class LeaderAndIsr:
     partition_epoch: int = INITIAL_PARTITION_EPOCH
 
     def next_epoch(self, leader: int, isr: tuple[int, ...], unclean: bool = False) -> LeaderAndIsr:
-        """The same partition under a new leader epoch."""
+        """The same partition with this leader and ISR in the next leader epoch."""
         state = LeaderRecoveryState.RECOVERING if unclean else self.recovery_state
         return replace(self, leader=leader, isr=isr, leader_epoch=self.leader_epoch + 1, recovery_state=state)
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderIsrAndControllerEpoch:
-    """A partition's `state` znode: who leads, and the epoch of the controller that wrote it."""
+    """The `state` znode of a partition: its leader and ISR, and the epoch of the controller that wrote it."""
 
     leader_and_isr: LeaderAndIsr
     controller_epoch: int
@@ -84,8 +86,10 @@ class LeaderIsrAndControllerEpoch:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """The brokers that hold a partition, preferred leader first. While it is being reassigned `replicas`
-    holds the target's and, after them, those that will go."""
+    """The brokers that have replicas of a partition, preferred leader first.
+
+    During a reassignment, `replicas` holds the target replicas and, after them, those that will be removed.
+    """
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -104,7 +108,9 @@ class ReplicaAssignment:
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
-        """On the way to `target`, from where this one is or came from."""
+        """The assignment during a reassignment to `target`. It keeps the
+        replicas that this assignment started from.
+        """
         origin = self.origin
         full = target + tuple(each for each in origin if each not in target)
         return ReplicaAssignment(
@@ -122,7 +128,7 @@ class ReplicaAssignment:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """A topic's znode: its id (None when an old broker created it) and the replicas of each partition."""
+    """A topic's znode: its id (None if an old broker created it) and the replicas of each partition."""
 
     topic: str
     topic_id: str | None
@@ -144,7 +150,7 @@ class ControllerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
-    """The producer ids from `first` to `last`, both included, that one broker may give out."""
+    """The producer ids from `first` to `last`, inclusive, which one broker may use."""
 
     broker_id: int
     first: int
@@ -153,7 +159,7 @@ class ProducerIdBlock:
 
 @dataclass(frozen=True, slots=True)
 class FinalizedFeatures:
-    """The `/feature` znode. `status` 1 means that the features are in force (KIP-584)."""
+    """The `/feature` znode. `status` 1 means that the features are enabled (KIP-584)."""
 
     features: Mapping[str, int]
     status: int = 1

@@ -1,7 +1,7 @@
-"""Which watches wait for what, and how they are called: in order, one at a time, on one thread.
+"""Registers watches and calls those that fire, in order, one at a time, on one thread.
 
-A data watch (set by `get` and `exists`) sees a node created, changed or deleted; a child watch (set by
-`children`) sees children come and go, and the node deleted. Each fires once.
+A data watch (set by `get` and `exists`) fires when the node is created, changed or deleted. A child watch
+(set by `children`) fires when a child comes or goes, or the node is deleted. Each fires once.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class WatchRegistry:
-    """The waiting watches of one session. The same watch set twice on a node waits once."""
+    """The watches of one session. A watch that is set twice on a node fires once."""
 
     def __init__(self) -> None:
-        # Dictionaries without values: sets that keep their order.
+        # Dictionaries without values, because sets do not keep the order.
         self._data: dict[str, dict[Watch, None]] = {}
         self._children: dict[str, dict[Watch, None]] = {}
 
@@ -35,14 +35,14 @@ class WatchRegistry:
         self._children.setdefault(path, {})[watch] = None
 
     def discard(self, path: str, watch: Watch) -> None:
-        """Takes a watch back whose read failed."""
+        """Removes a watch whose read has failed."""
         for waiting in (self._data, self._children):
             watches = waiting.get(path, {})
             watches.pop(watch, None)
             if not watches:
                 waiting.pop(path, None)
 
-    def take(self, event: WatchEvent) -> list[Delivery]:
+    def fire(self, event: WatchEvent) -> list[Delivery]:
         """Removes the watches that the event fires, and returns the calls to make."""
         fired: dict[Watch, None] = {}
         if event.kind is not WatchKind.CHILDREN_CHANGED:
@@ -51,8 +51,8 @@ class WatchRegistry:
             fired.update(self._children.pop(event.path, {}))
         return [partial(watch, event) for watch in fired]
 
-    def take_all(self) -> list[Delivery]:
-        """Removes all watches as if everything they wait for had changed."""
+    def fire_all(self) -> list[Delivery]:
+        """Removes all watches, and returns the calls as if all their nodes had changed."""
         calls: list[Delivery] = [
             partial(watch, WatchEvent(kind, path))
             for kind, waiting in (
@@ -71,7 +71,7 @@ class WatchRegistry:
 
 
 class Dispatcher:
-    """Calls deliveries in order on a thread of its own, until it is stopped."""
+    """Makes calls in order on its own thread until it is stopped."""
 
     def __init__(self, name: str) -> None:
         self._queue: queue.SimpleQueue[Delivery | None] = queue.SimpleQueue()
@@ -83,7 +83,7 @@ class Dispatcher:
             self._queue.put(delivery)
 
     def stop(self) -> None:
-        """Ends the thread after what is queued; waits for it unless called from it."""
+        """Ends the thread after the queued calls. Waits for it, unless it is called on it."""
         self._queue.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -93,7 +93,7 @@ class Dispatcher:
             try:
                 delivery()
             except Exception as error:
-                # One watch that fails, or has a bug, must not silence all others: the broker would hear of
-                # nothing any more.
+                # A watch that fails, also by a defect, must not stop the others, or the broker would miss all
+                # changes.
                 trace = None if isinstance(error, KlogError) else error
                 _log.error("a watch failed: %s", error, exc_info=trace)

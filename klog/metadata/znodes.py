@@ -1,7 +1,7 @@
-"""The JSON of every znode, field for field as Kafka 3.9 writes it (its class ZkData), parsed and built.
+"""Parses and builds the JSON of every znode, field for field as Kafka 3.9 does (its class ZkData).
 
-Older versions of a node that 3.9 still reads are read here too; unknown fields are passed over. A node that
-does not say what it must raises InvalidZnodeError naming it.
+Older versions of a node that 3.9 still reads are read here too. Unknown fields are ignored. An invalid node
+raises InvalidZnodeError with its path.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def _encode(value: object) -> bytes:
 
 
 class _Fields:
-    """A node's JSON object, whose fields are taken with their types checked."""
+    """The fields of a node's JSON object, with checks of their types."""
 
     def __init__(self, data: bytes | None, path: str) -> None:
         self._path = path
         try:
             value: Json = json.loads(data or b"null")
         except ValueError as error:
-            raise self.invalid(f"is no JSON: {error}") from error
+            raise self.invalid(f"is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise self.invalid("holds no JSON object")
         self._value = value
@@ -62,7 +62,7 @@ class _Fields:
         return self.as_integer(self._value.get(name, default), name)
 
     def as_integer(self, value: Json, name: str) -> int:
-        """Numbers that are too long for a Java int are written as text."""
+        """An integer. Numbers that are too long for a Java int are written as text."""
         if isinstance(value, str) and value.lstrip("-").isdigit():
             return int(value)
         if not isinstance(value, int) or isinstance(value, bool):
@@ -100,7 +100,9 @@ class _Fields:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Host and port of the first PLAINTEXT endpoint stand on top for clients that know no endpoints."""
+    """The top level holds the host and port of the first PLAINTEXT
+    endpoint, for clients that know no endpoints.
+    """
     plaintext = next((each for each in broker.endpoints if each.security_protocol == "PLAINTEXT"), None)
     fields: dict[str, object] = {
         "features": {name: dict(versions) for name, versions in broker.features.items()},
@@ -153,7 +155,7 @@ def _endpoints(fields: _Fields) -> tuple[Endpoint, ...]:
         host, colon, port = address.rpartition(":")
         protocol = protocols.get(listener)
         if not (scheme and colon and port.lstrip("-").isdigit() and isinstance(protocol, str)):
-            raise fields.invalid(f"has an endpoint that is none: {text!r}")
+            raise fields.invalid(f"has an invalid endpoint: {text!r}")
         endpoints.append(Endpoint(listener, protocol, host.strip("[]"), int(port)))
     return tuple(endpoints)
 
@@ -237,11 +239,11 @@ def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
 
 
 def decode_partition_state(partition: TopicPartition, node: Node) -> LeaderIsrAndControllerEpoch:
-    """The znode's version becomes the partition epoch."""
+    """The state of a partition. The version of the znode becomes the partition epoch."""
     fields = _Fields(node.data, paths.partition_state(partition))
     recovery = fields.integer("leader_recovery_state", 0)
     if recovery not in list(LeaderRecoveryState):
-        raise fields.invalid(f"has a leader_recovery_state that is none: {recovery}")
+        raise fields.invalid(f"has an invalid leader_recovery_state: {recovery}")
     return LeaderIsrAndControllerEpoch(
         LeaderAndIsr(
             leader=fields.integer("leader"),
@@ -262,7 +264,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(entity_path: str, data: bytes | None) -> dict[str, str]:
-    """An empty node holds no config."""
+    """The config of an entity. An empty node holds no config."""
     if not data:
         return {}
     return {
@@ -276,7 +278,9 @@ def encode_config_change(entity_path: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes | None) -> str:
-    """The entity's path. Version 1 named type and entity apart, for topics and clients."""
+    """The path of the changed entity. Version 1 stored type and name
+    in two fields, for topics and clients.
+    """
     fields = _Fields(data, path)
     version = fields.integer("version")
     if version == 1:
@@ -287,7 +291,9 @@ def decode_config_change(path: str, data: bytes | None) -> str:
 
 
 def sanitize(name: str) -> str:
-    """An entity's name as part of a path: percent-encoded, as Kafka's Sanitizer does; `<default>` stays."""
+    """An entity's name as part of a path: percent-encoded like
+    Kafka's Sanitizer; `<default>` is unchanged.
+    """
     return name if name == paths.DEFAULT_ENTITY else quote(name, safe="").replace("~", "%7E")
 
 
@@ -299,7 +305,7 @@ def desanitize(name: str) -> str:
 
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    """The list of `/admin/preferred_replica_election` and of the ISR change notes."""
+    """The data of `/admin/preferred_replica_election` and of ISR change notifications."""
     return _encode(
         {
             "version": 1,
@@ -313,7 +319,7 @@ def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
     found = []
     for item in fields.items("partitions"):
         if not (isinstance(item, dict) and isinstance(item.get("topic"), str)):
-            raise fields.invalid(f"lists no partition: {item!r}")
+            raise fields.invalid(f"has an invalid partition: {item!r}")
         found.append(
             TopicPartition(str(item["topic"]), fields.as_integer(item.get("partition"), "partition"))
         )
@@ -321,7 +327,7 @@ def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
 
 
 def encode_reassignments(reassignments: Mapping[TopicPartition, tuple[int, ...]]) -> bytes:
-    """The legacy `/admin/reassign_partitions`."""
+    """The data of the legacy node `/admin/reassign_partitions`."""
     listed = [
         {"topic": partition.topic, "partition": partition.partition, "replicas": list(replicas)}
         for partition, replicas in reassignments.items()
@@ -350,7 +356,9 @@ def decode_log_dir_event(path: str, data: bytes | None) -> int:
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
-    """Producer ids are 64 bits wide: they are text, so that no JSON reader rounds them."""
+    """The data of the node. Producer ids have 64 bits and are written as
+    text, so that no JSON reader rounds them.
+    """
     return _encode(
         {
             "version": 1,

@@ -1,7 +1,7 @@
 """The metadata store on a ZooKeeper ensemble, through kazoo.
 
-kazoo drops watches when the connection breaks; here they fire then, so that nobody misses a change: an owner
-reads again anyway. A new session follows an expired one by itself.
+kazoo drops watches when the connection breaks. Here they fire after the reconnection, so that no change is
+missed. A new session follows an expired one automatically.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
-# How many requests are under way at once at most (Kafka's zookeeper.max.in.flight.requests).
+# The maximal number of requests that are sent without waiting (Kafka's zookeeper.max.in.flight.requests).
 MAX_IN_FLIGHT = 10
-# kazoo's own waits grow to an hour: a server that is back would be found long after the session is gone.
+# kazoo's own waits grow to an hour. A server that is back would be found long after the session has expired.
 _CONNECTION_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
 
 _Result = TypeVar("_Result")
@@ -58,7 +58,7 @@ _Answer_co = TypeVar("_Answer_co", covariant=True)
 
 
 class _Pending(Protocol[_Answer_co]):
-    """What kazoo's asynchronous calls return."""
+    """The result of kazoo's asynchronous calls."""
 
     def get(self) -> _Answer_co: ...
 
@@ -66,7 +66,7 @@ class _Pending(Protocol[_Answer_co]):
 def _client_of(servers: str, session_timeout_ms: int) -> KazooClient:
     from kazoo.client import KazooClient
 
-    # ZooKeeper's own client passes over what is empty between commas.
+    # Empty names between commas are ignored, as in ZooKeeper's own client.
     named = ",".join(each for each in servers.split(",") if each.strip())
     try:
         return KazooClient(named, timeout=session_timeout_ms / 1000, connection_retry=_CONNECTION_RETRY)
@@ -78,9 +78,8 @@ def _client_of(servers: str, session_timeout_ms: int) -> KazooClient:
 class ZooKeeperStore:
     """A MetadataStore on `hosts` (`host:port,host:port/chroot`, as in `zookeeper.connect`).
 
-    The chroot is created when it is missing. Reads wait up to a session timeout for the connection to come
-    back. Raises ConnectionLossError when no server answers within `connect_timeout_ms`, ConfigError when
-    `hosts` names none.
+    Creates the chroot if it is missing. Reads wait up to a session timeout for a reconnection. Raises
+    ConnectionLossError if no server answers within `connect_timeout_ms`, ConfigError if `hosts` is invalid.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class ZooKeeperStore:
         from kazoo.handlers.threading import KazooTimeoutError
 
         servers, slash, root = hosts.partition("/")
-        # Paths are prefixed here: kazoo's own chroot handling leaves multis' results unprefixed.
+        # Paths are prefixed here, because kazoo does not remove its chroot from the results of multis.
         self._root = slash + root.rstrip("/") if root else ""
         self._session_timeout_ms = session_timeout_ms
         self._watches = WatchRegistry()
@@ -238,7 +237,7 @@ class ZooKeeperStore:
             raise ConnectionLossError(f"no ZooKeeper server could be reached for {timeout_ms} ms")
 
     def close(self) -> None:
-        """Ends the session at the server, so that its ephemeral nodes go at once."""
+        """Ends the session at the server, so that its ephemeral nodes are deleted at once."""
         with self._lock:
             if self._closed:
                 return
@@ -267,7 +266,7 @@ class ZooKeeperStore:
         return self._retried(read)
 
     def _retried(self, read: Callable[[], _Result]) -> _Result:
-        """Repeats a read over losses of the connection, for one session timeout."""
+        """Retries a read after losses of the connection, for one session timeout."""
         deadline_s = time.monotonic() + self._session_timeout_ms / 1000
         while True:
             self._check_open()
@@ -284,7 +283,7 @@ class ZooKeeperStore:
         return self._await(path, send())
 
     def _await(self, path: str | None, result: _Pending[_Result]) -> _Result:
-        """The answer. Raises a StoreError in place of kazoo's."""
+        """The answer. Raises a StoreError in place of kazoo's error."""
         from kazoo.exceptions import KazooException
 
         try:
@@ -309,11 +308,11 @@ class ZooKeeperStore:
 
     def _on_event(self, event: WatchedEvent) -> None:
         kind = WATCH_KINDS.get(event.type)
-        # A session event says nothing of the node; `_on_state` deals with those.
+        # A session event does not concern the node; `_on_state` handles it.
         if kind is not None:
             seen = WatchEvent(kind, event.path[len(self._root) :] or "/")
             with self._lock:
-                self._dispatcher.deliver(self._watches.take(seen))
+                self._dispatcher.deliver(self._watches.fire(seen))
 
     def _on_state(self, kazoo_state: str) -> None:
         state = SESSION_STATES[kazoo_state]
@@ -321,8 +320,8 @@ class ZooKeeperStore:
             if self._closed:
                 return
             if state is SessionState.CONNECTED:
-                # A change while nobody was connected would be missed: every watch fires.
-                self._dispatcher.deliver(self._watches.take_all())
+                # A change may have been missed while the connection was lost, so every watch fires.
+                self._dispatcher.deliver(self._watches.fire_all())
                 self._connected.set()
             else:
                 self._connected.clear()

@@ -140,7 +140,7 @@ class Broker:
         self.scheduler.start()
         Upkeep(self.logs, self._clock_ms, self.cleaner.retention_of_others).start()
         self._serving = True
-        self.cache.introduce(live_brokers(self.store))
+        self.cache.set_initial_brokers(live_brokers(self.store))
         self.network.start()
         self.controller.start()
         known = set(topic_names(self.store)).difference(topics_to_delete(self.store))

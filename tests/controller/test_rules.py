@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.controller.alter_partition import judge
+from klog.controller.alter_partition import check
 from klog.controller.leader_selection import (
     Choice,
     for_controlled_shutdown,
@@ -101,16 +101,16 @@ CURRENT = LeaderAndIsr(1, 5, (1, 2), partition_epoch=7)
     ],
 )
 def test_which_isr_changes_are_accepted(wanted: LeaderAndIsr, verdict: ErrorCode | None) -> None:
-    assert judge(CURRENT, wanted, live(1, 2, 3), 3) is verdict
+    assert check(CURRENT, wanted, live(1, 2, 3), 3) is verdict
 
 
 def test_a_leader_says_that_it_has_recovered() -> None:
     recovering = LeaderAndIsr(1, 5, (1,), LeaderRecoveryState.RECOVERING)
     recovered = replace(recovering, recovery_state=LeaderRecoveryState.RECOVERED)
-    assert judge(recovering, recovered, live(1), 3) is None
-    assert judge(recovering, replace(recovering, isr=(1, 2)), live(1, 2), 3) is ErrorCode.INVALID_REQUEST
+    assert check(recovering, recovered, live(1), 3) is None
+    assert check(recovering, replace(recovering, isr=(1, 2)), live(1, 2), 3) is ErrorCode.INVALID_REQUEST
 
 
 def test_old_requests_have_another_code_for_dead_replicas() -> None:
     wanted = replace(CURRENT, isr=(1, 9))
-    assert judge(CURRENT, wanted, live(1, 2), 1) is ErrorCode.OPERATION_NOT_ATTEMPTED
+    assert check(CURRENT, wanted, live(1, 2), 1) is ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -251,7 +251,7 @@ def test_a_defect_costs_the_reign_and_not_the_thread(
     eventually(lambda: active.controller.is_active and active.controller._core.active is not failing)
     # Nor does an answer that cannot be given.
     active.controller.put(ListReassignments(broken))
-    eventually(lambda: any("could not end" in record.getMessage() for record in list(caplog.records)))
+    eventually(lambda: any("could not finish" in record.getMessage() for record in list(caplog.records)))
 
     def answer() -> object:
         active.controller.put(ListReassignments(answers.put))

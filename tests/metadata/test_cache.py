@@ -98,14 +98,14 @@ def test_a_snapshot_once_taken_stays_as_it_is() -> None:
 
 def test_brokers_are_known_before_the_controller_speaks_and_its_word_counts_from_then_on() -> None:
     cache = MetadataCache()
-    cache.introduce({1: ONE})
+    cache.set_initial_brokers({1: ONE})
     assert cache.snapshot.brokers == {1: ONE}
     assert cache.snapshot.controller_id is None
     assert not cache.wait_for((), 0)
     cache.update(update(brokers=(TWO,), controller=2))
     assert cache.wait_for((), 0)
     assert not cache.wait_for({"t"}, 0)
-    cache.introduce({1: ONE})
+    cache.set_initial_brokers({1: ONE})
     assert list(cache.snapshot.brokers) == [2]
     assert cache.snapshot.controller_id == 2
     cache.update(update(state(T0, 2)))
