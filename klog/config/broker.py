@@ -1,7 +1,8 @@
-"""The configs of one broker: properties, command-line overrides and dynamic overrides over Kafka's defaults.
+"""The configs of one broker: dynamic configs over the properties file with its overrides, over Kafka's
+defaults.
 
-Precedence (KIP-226): per-broker dynamic, cluster-wide dynamic, properties file with the command line's
-overrides over it, default.
+Precedence (KIP-226): the broker's own dynamic configs, those of the whole cluster, the properties file with
+the options of the command line over it, default.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ KEYS_BY_NAME: Final[Mapping[str, ConfigKey]] = {
 }
 
 
-# What Kafka's own authorizers, tiered storage and providers of configs read beside the configs of the broker.
+# Other configs that Kafka's own authorizers, tiered storage and config providers read.
 _OF_PLUGINS: Final = ("allow.everyone.if.no.acl.found", "config.providers", "super.users")
 _PREFIXES_OF_PLUGINS: Final = ("authorizer.zookeeper.", "config.providers.", "rlmm.config.", "rsm.config.")
 _LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
 
 
 class Source(IntEnum):
-    """Where a value comes from; the number is the wire's (DescribeConfigs, KIP-226)."""
+    """The source of a value. The numbers are those of DescribeConfigs (KIP-226)."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -55,7 +56,7 @@ class Source(IntEnum):
 
 
 class Setting(NamedTuple):
-    """One value of a config and where it comes from."""
+    """One value of a config and its source."""
 
     name: str
     text: str | None
@@ -64,10 +65,10 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """All configs of one broker, immutable: a dynamic change makes a new one.
+    """All configs of one broker. Immutable: `changed` makes new ones.
 
-    The three maps hold texts by name, as they were given; unknown names are kept (they may belong to a plugin
-    or be a mistake: see `unknown`) and have no effect.
+    The three maps hold texts by name, as they were given. Unknown names are kept and have no effect; they may
+    be a plugin's, or a mistake (see `unknown`).
     """
 
     static: Mapping[str, str]
@@ -82,7 +83,7 @@ class BrokerConfig:
                     key.parse(text)
 
     def settings(self, name: str) -> list[Setting]:
-        """Every value that a config has, the one in force first."""
+        """All values of a config, the effective one first."""
         found = [
             Setting(name, given[name], source)
             for given, source in (
@@ -98,36 +99,38 @@ class BrokerConfig:
         return found
 
     def explicit(self, name: str) -> Value:
-        """The value that somebody set, or None."""
+        """The value that was set, or None."""
         for given in (self.per_broker, self.cluster, self.static):
             if name in given:
                 return KEYS_BY_NAME[name].parse(given[name])
         return None
 
     def __getitem__(self, name: str) -> Value:
-        """The value in force."""
+        """The effective value."""
         found = self.explicit(name)
         return KEYS_BY_NAME[name].default if found is None else found
 
     def number(self, name: str) -> int:
-        """The value in force of a whole-number config that always has one."""
+        """The effective value of an integer config that always has one."""
         value = self[name]
         if isinstance(value, bool) or not isinstance(value, int):
             raise ConfigError(name, str(value), "it must be set")
         return value
 
     def flag(self, name: str) -> bool:
-        """The value in force of a true/false config."""
+        """The effective value of a boolean config."""
         return self[name] is True
 
     def text(self, name: str) -> str | None:
-        """The value in force of a text config."""
+        """The effective value of a text config."""
         value = self[name]
         return None if value is None else text_of(value)
 
     def of_listener(self, listener: str, name: str) -> Value:
-        """The value in force for one listener: its own (`listener.name.<listener>.<name>`), else the general
-        one. Raises `ConfigError`.
+        """The effective value for one listener: its own (`listener.name.<listener>.<name>`), else the general
+        one.
+
+        Raises `ConfigError`.
         """
         own = f"listener.name.{listener.lower()}.{name}"
         for given in (self.per_broker, self.cluster, self.static):
@@ -138,7 +141,7 @@ class BrokerConfig:
     def changed(
         self, *, cluster: Mapping[str, str] | None = None, per_broker: Mapping[str, str] | None = None
     ) -> BrokerConfig:
-        """The configs after the dynamic ones have changed. Raises `ConfigError`."""
+        """The configs with other dynamic configs. Raises `ConfigError`."""
         return replace(
             self,
             cluster=self.cluster if cluster is None else dict(cluster),
@@ -146,13 +149,13 @@ class BrokerConfig:
         )
 
     def unknown(self) -> dict[str, str | None]:
-        """Names in the file that Kafka does not know -> the known name they most resemble, if any."""
+        """The names in the file that Kafka does not know, each with the most similar known name or None."""
         return {name: _nearest(name) for name in self.static if not _known(name)}
 
 
 def _known(name: str) -> bool:
     prefix, own = _split(name)
-    # A listener's own config may be one of a mechanism of SASL: `plain.sasl.jaas.config`.
+    # A listener's own config may belong to a SASL mechanism: `plain.sasl.jaas.config`.
     if own in KEYS_BY_NAME or (prefix and own.partition(".")[2] in KEYS_BY_NAME):
         return True
     return name in _OF_PLUGINS or name.startswith(_PREFIXES_OF_PLUGINS)
@@ -165,13 +168,13 @@ def _nearest(name: str) -> str | None:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """The listener's prefix, empty for a general config, and the rest."""
+    """The listener prefix (empty for a general config) and the rest of a name."""
     match = _LISTENER_PREFIX.match(name)
     return ("", name) if match is None else (match[0], name[match.end() :])
 
 
 def check_dynamic(name: str, text: str, *, per_broker: bool) -> None:
-    """Whether a broker config may be set to `text` while brokers run. Raises `ConfigError`."""
+    """Checks whether a broker config may be set to `text` while brokers run. Raises `ConfigError`."""
     key = KEYS_BY_NAME.get(name)
     if key is None:
         return

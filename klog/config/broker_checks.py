@@ -1,7 +1,7 @@
-"""What Kafka demands of the configs of one broker together, beyond the limits of each.
+"""Checks the configs of one broker together, beyond the limits of each.
 
-Rules: Kafka 3.9's `KafkaConfig.validateValues` and `GroupCoordinatorConfig`. What concerns listeners is
-judged where they are read, and KRaft's configs have no effect here.
+Rules: Kafka 3.9's `KafkaConfig.validateValues` and `GroupCoordinatorConfig`. Listeners are checked where they
+are read. KRaft's configs have no effect here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MS_PER_MINUTE: Final = 60_000
 _BUFFER_OF_ONE_CLEANER_BYTES: Final = 1024 * 1024
 _CODECS: Final = range(5)
 _GENERATED: Final = -1
-# Each pair: the first may not be below the second.
+# In each pair, the first must not be below the second.
 _NOT_BELOW: Final = (
     *(
         (f"{group}.{larger}{time}", f"{group}.{smaller}{time}")
@@ -31,38 +31,38 @@ _NOT_BELOW: Final = (
     ("replica.lag.time.max.ms", "replica.fetch.wait.max.ms"),
 )
 _PROTOCOL: Final = "inter.broker.protocol.version"
-_SPOKEN_FROM: Final = "3.4"
-# What somebody relies on who sets them, and klog does not do.
+_REQUESTS_OF: Final = "3.4"
+# Configs that a user relies on and klog does not support, with what happens instead.
 _WITHOUT_EFFECT: Final = {
     "alter.config.policy.class.name": "changes of configs are not checked by it",
     "authorizer.class.name": "every client may do everything",
     "create.topic.policy.class.name": "new topics are not checked by it",
-    "process.roles": "there is no KRaft here, metadata is kept as with ZooKeeper",
+    "process.roles": "there is no KRaft here, metadata is stored as with ZooKeeper",
     "remote.log.storage.system.enable": "all segments stay in log.dirs",
     "zookeeper.set.acl": "what is written to ZooKeeper is open to all",
-    "zookeeper.ssl.client.enable": "ZooKeeper is spoken to without TLS",
+    "zookeeper.ssl.client.enable": "connections to ZooKeeper do not use TLS",
 }
 
 
 def check_together(config: BrokerConfig) -> None:
-    """Whether a broker may have these configs. Raises `ConfigError`."""
+    """Checks whether a broker can have these configs. Raises `ConfigError`."""
     for check in _CHECKS:
         check(config)
 
 
 def without_effect(config: BrokerConfig) -> dict[str, str]:
-    """Configs that somebody has set and that do nothing here though much may depend on them -> what that
-    means.
+    """The configs that were set and have no effect although a user may
+    rely on them, each with what happens instead.
     """
     found = {name: what for name, what in _WITHOUT_EFFECT.items() if config.explicit(name)}
     protocol = config.text(_PROTOCOL) or ""
-    if is_before(protocol, _SPOKEN_FROM):
-        found[_PROTOCOL] = f"topics get ids, and brokers are spoken to as from {_SPOKEN_FROM} on"
+    if is_before(protocol, _REQUESTS_OF):
+        found[_PROTOCOL] = f"topics get ids, and requests between brokers are those of {_REQUESTS_OF}"
     return found
 
 
 def broker_id(config: BrokerConfig) -> int:
-    """`broker.id`, or its synonym `node.id`; -1 where it is to be generated. Raises `ConfigError`."""
+    """`broker.id` or its synonym `node.id`; -1 if it is to be generated. Raises `ConfigError`."""
     name = "broker.id"
     found, node = config.number(name), config.explicit("node.id")
     if config.explicit(name) is None and isinstance(node, int):
@@ -79,7 +79,7 @@ def broker_id(config: BrokerConfig) -> int:
 
 
 def _first_set(config: BrokerConfig, units: Sequence[tuple[str, int]]) -> tuple[str, int]:
-    """Of configs that mean the same in other units the one in force, and its value in ms."""
+    """The effective one of configs that mean the same in other units, and its value in ms."""
     for name, unit_ms in units:
         if config[name] is not None:
             return name, config.number(name) * unit_ms

@@ -1,4 +1,4 @@
-"""Topic configs on a broker: the broker's defaults under a topic's overrides.
+"""The topic configs on a broker: a topic's overrides over the broker's defaults.
 
 Rules: Kafka's `KafkaConfig.extractLogConfigMap` and `LogConfig.validate`.
 """
@@ -20,12 +20,12 @@ _BEFORE_AND_AFTER: Final = ("message.timestamp.before.max.ms", "message.timestam
 
 
 def topic_defaults(config: BrokerConfig) -> dict[str, Value]:
-    """The values of all topic configs for a topic without overrides, on this broker."""
+    """The values of all topic configs for a topic without overrides on this broker."""
     values = defaults(config.__getitem__)
-    # From inter.broker.protocol.version 3.0 on the configured format version is passed over.
+    # Since inter.broker.protocol.version 3.0 the configured format version is ignored.
     values[_FORMAT] = "3.0-IV1"
     for name in _BEFORE_AND_AFTER:
-        # The older config counts where the newer one was left alone (KIP-937).
+        # The older config has an effect only if the newer one is not set (KIP-937).
         if values[name] == INT64_MAX:
             values[name] = values[_DIFFERENCE]
     return values
@@ -40,7 +40,7 @@ def topic_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
 
 
 def topic_config_on(config: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
-    """What the log of a topic's partition is told on this broker. Raises as `topic_values` does."""
+    """The typed configs for the logs of a topic on this broker. Raises the errors of `topic_values`."""
     values = topic_values(config, overrides)
     for name in _BEFORE_AND_AFTER:
         if values[name] == INT64_MAX:
@@ -49,7 +49,9 @@ def topic_config_on(config: BrokerConfig, overrides: Mapping[str, str]) -> Topic
 
 
 def check_topic_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Whether a topic of a ZooKeeper cluster may have these configs. Raises `ConfigError`, `UsageError`."""
+    """Checks whether a topic of a ZooKeeper cluster may have these
+    configs. Raises `ConfigError`, `UsageError`.
+    """
     values = topic_values(config, overrides)
     check_topic_values(values)
     for name in _ONLY_IN_KRAFT:

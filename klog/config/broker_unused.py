@@ -1,4 +1,5 @@
-"""Broker configs that Kafka knows and a classic broker does not use (KRaft, tiered storage, share groups).
+"""Broker configs that Kafka knows and a broker with ZooKeeper does not use (KRaft, tiered storage, share
+groups).
 
 Names, types, defaults and limits of Kafka 3.9, in alphabetical order.
 """
@@ -16,7 +17,7 @@ from klog.config.keys import (
     at_least,
     between,
     not_empty,
-    whole_or_default,
+    thread_count,
 )
 
 KEYS: Final = (
@@ -77,7 +78,7 @@ KEYS: Final = (
         at_least(1),
         dynamic=Dynamic.CLUSTER,
     ),
-    ConfigKey("remote.log.manager.copier.thread.pool.size", Type.INT, -1, whole_or_default),
+    ConfigKey("remote.log.manager.copier.thread.pool.size", Type.INT, -1, thread_count),
     ConfigKey(
         "remote.log.manager.copy.max.bytes.per.second",
         Type.LONG,
@@ -87,7 +88,7 @@ KEYS: Final = (
     ),
     ConfigKey("remote.log.manager.copy.quota.window.num", Type.INT, 11, at_least(1)),
     ConfigKey("remote.log.manager.copy.quota.window.size.seconds", Type.INT, 1, at_least(1)),
-    ConfigKey("remote.log.manager.expiration.thread.pool.size", Type.INT, -1, whole_or_default),
+    ConfigKey("remote.log.manager.expiration.thread.pool.size", Type.INT, -1, thread_count),
     ConfigKey(
         "remote.log.manager.fetch.max.bytes.per.second",
         Type.LONG,

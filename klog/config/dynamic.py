@@ -1,7 +1,8 @@
-"""Broker configs that change while brokers run: what may be set where, and what a change makes of the rest.
+"""Broker configs that change while brokers run: what may be set where, and how secrets are stored.
 
 Rules: KIP-226 and Kafka's DynamicBrokerConfig. A listener's own config is written
-`listener.name.<listener>.<config>`. Names that Kafka does not know are let through: they may be a plugin's.
+`listener.name.<listener>.<config>`. Names that Kafka does not know are accepted, because they may be a
+plugin's.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from klog.config.password_encoder import OLD_SECRET, SECRET, encoder_of
 from klog.formats.errors import UsageError
 
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)", re.DOTALL)
-# Of a listener's configs these may be set for the whole cluster.
+# The configs of a listener that may be set for the whole cluster.
 _LISTENER_CLUSTER_WIDE: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-# Of these each listener has its own while brokers run.
+# The configs that each listener has its own of while brokers run.
 _PER_LISTENER: Final = frozenset(
     (
         "ssl.key.password",
@@ -35,7 +36,7 @@ _PER_LISTENER: Final = frozenset(
         "ssl.truststore.type",
     )
 )
-# In this form `<listener prefix><mechanism>.<config>`.
+# These have the form `<listener prefix><mechanism>.<config>`.
 _OF_A_MECHANISM: Final = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -44,7 +45,7 @@ _OF_A_MECHANISM: Final = (
     "connections.max.reauth.ms",
 )
 
-# Known to Kafka as dynamic configs of brokers, but never read from a file.
+# Dynamic configs of brokers that Kafka never reads from a file.
 THROTTLES: Final[Mapping[str, ConfigKey]] = {
     name: ConfigKey(name, Type.LONG, INT64_MAX, at_least(0), dynamic=Dynamic.CLUSTER)
     for name in (
@@ -67,7 +68,7 @@ _PASSWORDS: Final = tuple(
     if key.type is Type.PASSWORD and key.dynamic is not Dynamic.READ_ONLY
 )
 _LISTENER_THREADS: Final = re.compile(r"listener\.name\.([^.]*)\.num\.network\.threads")
-# Thread counts may at most be halved or doubled at a time.
+# A change may at most halve or double the number of threads.
 _THREADS: Final = (
     "num.io.threads",
     "num.network.threads",
@@ -79,14 +80,15 @@ _THREADS: Final = (
 
 
 def base_name(name: str) -> str:
-    """The config that a listener's own one overrides; any other name is its own."""
+    """The general config that a listener's own one overrides; a general config itself."""
     match = _LISTENER.fullmatch(name)
     return name if match is None else match[1]
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """The configs that mean the same in other units, the one that wins first; a listener's own before the
-    general one."""
+    """The configs that mean the same in other units, in the order of precedence. A listener's own config
+    comes before the general one.
+    """
     for group in _SYNONYM_GROUPS:
         if name in group:
             return group
@@ -99,7 +101,7 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """What is known of a broker config, under a listener's prefix too."""
+    """The definition of a broker config, with or without a listener prefix."""
     found = KEYS_BY_NAME.get(name) or THROTTLES.get(name)
     if found is None:
         others = (KEYS_BY_NAME.get(each) for each in synonyms(name))
@@ -108,7 +110,9 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def merged(*layers: Mapping[str, str]) -> dict[str, str]:
-    """The texts in force, later layers over earlier ones; one that is set pushes its synonyms out."""
+    """The effective texts of layers, later layers over earlier ones. A
+    config that is set removes its synonyms.
+    """
     texts: dict[str, str] = {}
     for layer in layers:
         for name in layer:
@@ -139,9 +143,9 @@ def _check_value(name: str, text: str) -> None:
 
 
 def check_dynamic_configs(config: BrokerConfig, changed: Mapping[str, str], *, per_broker: bool) -> None:
-    """Whether `changed` may become all dynamic configs of the broker, or the cluster's defaults.
+    """Checks whether `changed` may become all dynamic configs of the broker, or the cluster's defaults.
 
-    Raises `ConfigError` (a bad value), `UsageError` (a config that cannot be set there).
+    Raises `ConfigError` (an invalid value), `UsageError` (a config that cannot be set there).
     """
     problems: dict[str, list[str]] = {}
     for name in sorted(changed):
@@ -176,7 +180,7 @@ def _check_threads(name: str, old: int, new: int) -> None:
 
 
 def applicable(texts: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """Of dynamic configs those that can be applied, and the names of the others."""
+    """The dynamic configs that can be applied, and the names of the others."""
     kept: dict[str, str] = {}
     passed_over: list[str] = []
     for name, text in texts.items():
@@ -193,12 +197,14 @@ def applicable(texts: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str,
 
 
 def passwords(names: Iterable[str]) -> list[str]:
-    """Those of the configs that hold secrets, a plugin's among them; the tree has them encrypted."""
+    """The configs that hold secrets, including those of plugins. The tree stores them encrypted."""
     return [name for name in names if name.endswith(_PASSWORDS)]
 
 
 def decoded(stored: Mapping[str, str], config: BrokerConfig) -> tuple[dict[str, str], dict[str, str]]:
-    """Dynamic configs as the tree holds them with their secrets read, and why some of them cannot be."""
+    """Stored dynamic configs with their secrets decrypted, and the
+    reasons why some could not be decrypted.
+    """
     encoder, texts, unreadable = encoder_of(config), dict(stored), {}
     for name in passwords(stored):
         try:
@@ -212,7 +218,7 @@ def decoded(stored: Mapping[str, str], config: BrokerConfig) -> tuple[dict[str, 
 
 
 def encoded(texts: Mapping[str, str], config: BrokerConfig, *, per_broker: bool) -> dict[str, str]:
-    """Dynamic configs as the tree is to hold them. Raises `UsageError` for secrets that it cannot hold."""
+    """Dynamic configs as the tree stores them. Raises `UsageError` for secrets that cannot be stored."""
     secrets = passwords(texts)
     encoder = encoder_of(config)
     if secrets and not per_broker:
@@ -224,16 +230,17 @@ def encoded(texts: Mapping[str, str], config: BrokerConfig, *, per_broker: bool)
     return {**texts, **{name: encoder.encode(texts[name]) for name in secrets if encoder is not None}}
 
 
-def encoded_anew(stored: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
-    """Dynamic configs of which those secrets that the old secret can read are encrypted with the new one.
+def reencrypted(stored: Mapping[str, str], config: BrokerConfig) -> dict[str, str]:
+    """Stored dynamic configs whose secrets are encrypted with the new secret instead of the old one.
 
-    Raises `UsageError` when there are such and no new one.
+    Raises `UsageError` if there are such secrets and no new one.
     """
     old, readable = encoder_of(config, OLD_SECRET), dict[str, str]()
     if old is None:
         return dict(stored)
     for name in passwords(stored):
-        # What was encrypted anew before is left as it is: the old secret may stay in the file for a while.
+        # A secret that is encrypted with the new one already stays as it is: the old one may stay in the file
+        # for a while.
         with suppress(UsageError):
             readable[name] = old.decode(stored[name])
     return {**stored, **encoded(readable, config, per_broker=True)}

@@ -1,7 +1,7 @@
-"""The versions that `inter.broker.protocol.version` and `message.format.version` may name.
+"""The versions that `inter.broker.protocol.version` and `message.format.version` accept.
 
-Rules: Kafka 3.9's `MetadataVersion`: a release, which stands for the last of its internal versions, or one of
-those (`2.8-IV1`); what follows the release's own digits counts for nothing (`3.9.1` is `3.9`).
+Rules: Kafka 3.9's `MetadataVersion`. A release stands for the last of its internal versions, which can also
+be named (`2.8-IV1`). Further digits are ignored (`3.9.1` is `3.9`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-# Release -> how many internal versions it has; the oldest have none, the last is still being made in 3.9.
+# Each release and the number of its internal versions. The oldest have none; the last was unfinished in 3.9.
 _RELEASES: Final[Mapping[str, int]] = {
     "0.8.0": 0,
     "0.8.1": 0,
@@ -48,7 +48,7 @@ _MAGIC_2_FROM: Final = list(_RELEASES).index("0.11.0")
 
 
 def release_of(text: str) -> str | None:
-    """The release that a version belongs to; None for what is no version."""
+    """The release of a version; None if the text is not a version."""
     parts = text.split(".")
     key = ".".join(parts[: 3 if text.startswith("0.") else 2])
     release, dash, internal = key.partition("-IV")
@@ -61,12 +61,12 @@ def release_of(text: str) -> str | None:
 
 
 def is_before(text: str, release: str) -> bool:
-    """Whether a version is older than a release; what is no version is not."""
+    """Whether a version is older than a release; false if the text is not a version."""
     found, order = release_of(text), list(_RELEASES)
     return found is not None and order.index(found) < order.index(release)
 
 
 def magic_of(release: str) -> int:
-    """The newest format of records that a release knows."""
+    """The newest record format (magic) of a release."""
     at = list(_RELEASES).index(release)
     return (at >= _MAGIC_1_FROM) + (at >= _MAGIC_2_FROM)

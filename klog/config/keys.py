@@ -1,7 +1,7 @@
-"""What one config is: its name, type, default and limits; texts to values and back.
+"""Defines a config: its name, type, default and limits. Parses and writes its values.
 
-Texts are parsed and written as Kafka's `ConfigDef` does, so that a value read from a properties file, a znode
-or a request means the same here as there, and comes back in the same spelling.
+Texts are parsed and written as Kafka's `ConfigDef` does. A value from a properties file, a znode or a request
+therefore means the same as in Kafka, and is written in the same spelling.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DOUBLE_MAX: Final = 1.7976931348623157e308
 
-# As Java's `Double.parseDouble`, without its hexadecimal form.
+# The syntax of Java's `Double.parseDouble`, without its hexadecimal form.
 _DOUBLE: Final = re.compile(
     r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?=[fFdD]?$)))[fFdD]?"
 )
@@ -32,7 +32,7 @@ Validator = Callable[[Any], str | None]
 
 
 class Type(IntEnum):
-    """The type of a config's value; the number is the wire's (DescribeConfigs, KIP-226)."""
+    """The type of a config's value. The numbers are those of DescribeConfigs (KIP-226)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -46,7 +46,7 @@ class Type(IntEnum):
 
 
 class Dynamic(Enum):
-    """Where a broker config may be changed while the broker runs (KIP-226)."""
+    """Where a broker config can be changed while the broker runs (KIP-226)."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -54,7 +54,7 @@ class Dynamic(Enum):
 
 
 class ConfigError(UsageError):
-    """A config whose value cannot be used; `key` is its name."""
+    """The value of a config is invalid. `key` is the name of the config."""
 
     def __init__(self, key: str, value: str, why: str, *, cure: str | None = None) -> None:
         super().__init__(f"Invalid value {value} for configuration {key}: {why}", cure=cure)
@@ -63,7 +63,9 @@ class ConfigError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One config. `validate` says what is wrong with a value, or None; Kafka documents no `internal` one."""
+    """One config. `validate` returns what is wrong with a value, or None.
+    Kafka does not document `internal` configs.
+    """
 
     name: str
     type: Type
@@ -74,11 +76,11 @@ class ConfigKey:
 
     @property
     def sensitive(self) -> bool:
-        """Whether its value must never be shown."""
+        """Whether the value must never be shown."""
         return self.type is Type.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value that a text means. Raises `ConfigError`."""
+        """Parses a text. Raises `ConfigError`."""
         value = _PARSERS[self.type](self.name, text)
         wrong = self.validate(value) if self.validate is not None else None
         if wrong is not None:
@@ -87,7 +89,7 @@ class ConfigKey:
 
 
 def text_of(value: Value) -> str | None:
-    """A value in Kafka's spelling, as DescribeConfigs shows it; None for a config without one."""
+    """A value in Kafka's spelling, as in DescribeConfigs; None for a config without a value."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -100,7 +102,7 @@ def text_of(value: Value) -> str | None:
 
 
 def _java_double(value: float) -> str:
-    """As Java's `Double.toString`: an exponent from 10,000,000 up and below 0.001."""
+    """The text of Java's `Double.toString`: with an exponent from 10,000,000 on and below 0.001."""
     text = repr(value)
     if not math.isfinite(value):
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(text, "NaN")
@@ -161,12 +163,12 @@ _PARSERS: Final[dict[Type, Callable[[str, str], Value]]] = {
 
 
 def at_least(minimum: float) -> Validator:
-    """Refuses numbers below `minimum`."""
+    """Rejects numbers below `minimum`."""
     return lambda value: f"Value must be at least {minimum}" if value < minimum else None
 
 
 def between(minimum: float, maximum: float) -> Validator:
-    """Refuses numbers outside `minimum` to `maximum`."""
+    """Rejects numbers outside `minimum` to `maximum`."""
 
     def validate(value: float) -> str | None:
         if value < minimum:
@@ -177,7 +179,7 @@ def between(minimum: float, maximum: float) -> Validator:
 
 
 def one_of(*allowed: str, ignore_case: bool = False) -> Validator:
-    """Refuses strings that are none of `allowed`."""
+    """Rejects strings that are not in `allowed`."""
 
     def validate(value: str) -> str | None:
         found = value.upper() if ignore_case else value
@@ -187,7 +189,7 @@ def one_of(*allowed: str, ignore_case: bool = False) -> Validator:
 
 
 def all_of(*allowed: str) -> Validator:
-    """Refuses lists with a member that is none of `allowed`."""
+    """Rejects lists with a member that is not in `allowed`."""
 
     def validate(values: Iterable[str]) -> str | None:
         wrong = [value for value in values if value not in allowed]
@@ -197,27 +199,27 @@ def all_of(*allowed: str) -> Validator:
 
 
 def not_empty(value: str) -> str | None:
-    """Refuses an empty string."""
+    """Rejects an empty string."""
     return None if value else "String must be non-empty"
 
 
 def gzip_level(value: int) -> str | None:
-    """Refuses what is no level of gzip: 1 to 9, or -1 for the default."""
+    """Rejects numbers that are not a gzip level: 1 to 9, or -1 for the default."""
     return None if value == -1 or 1 <= value <= 9 else "Value must be between 1 and 9 or equal to -1"
 
 
 def kafka_version(value: str) -> str | None:
-    """Refuses what is no version of Kafka (`2.8`, `3.0-IV1`, `0.10.2.1`)."""
+    """Rejects texts that are not a version of Kafka (`2.8`, `3.0-IV1`, `0.10.2.1`)."""
     return None if release_of(value) is not None else f"Version {value} is not a valid version"
 
 
-def whole_or_default(value: int) -> str | None:
-    """Refuses numbers of threads that are neither -1 nor positive."""
+def thread_count(value: int) -> str | None:
+    """Rejects numbers of threads that are neither -1 nor positive."""
     return None if value == -1 or value > 0 else "Value can be -1 or greater than 0"
 
 
 def throttled_replicas(values: Iterable[str]) -> str | None:
-    """Refuses what is neither `*` nor a list of `partition:broker`."""
+    """Rejects lists that are neither `*` nor members of the form `partition:broker`."""
     members = list(values)
     if members == ["*"] or all(re.fullmatch(r"[0-9]+:[0-9]+", member) for member in members):
         return None

@@ -1,8 +1,8 @@
-"""Secrets in the cluster's tree: dynamic configs of type password, encrypted as Kafka encrypts them there.
+"""Encrypts and decrypts dynamic configs of type password, as Kafka stores them in the tree.
 
 Rules: KIP-226; `password.encoder.*` of Kafka's documentation, "Broker Configs"; PBKDF2 (RFC 8018), AES in CBC
-mode with PKCS #7 padding, or in GCM. A stored secret names how it was made, so that one of other algorithms
-than those configured is read, too. Needs the package `cryptography`, which is imported when it is used.
+mode with PKCS #7 padding, or in GCM. A stored secret names its algorithms, so that it can be decrypted after
+the configured ones have changed. Needs the package `cryptography`, which is imported when it is used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GCM_TAG_BITS: Final = 128
 
 @dataclass(frozen=True, slots=True)
 class PasswordEncoder:
-    """Encrypts and decrypts under one secret; the algorithms are those that it encrypts with."""
+    """Encrypts and decrypts with one secret. The algorithms are those for encryption."""
 
     secret: str = field(repr=False)
     cipher: str = _CBC
@@ -47,7 +47,7 @@ class PasswordEncoder:
     random_bytes: Callable[[int], bytes] = os.urandom
 
     def encode(self, text: str) -> str:
-        """What is stored for a secret. Raises `UsageError` for algorithms that are not known here."""
+        """The encrypted form of a text. Raises `UsageError` for unknown algorithms."""
         salt = self.random_bytes(_SALT_BYTES)
         vector = self.random_bytes(_GCM_VECTOR_BYTES if self.cipher == _GCM else _CBC_VECTOR_BYTES)
         key = self._key(self.key_factory, salt, self.iterations, self.key_bits)
@@ -66,7 +66,9 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, stored: str) -> str:
-        """The secret that is stored. Raises `UsageError` when it was made with another, or is broken."""
+        """The text of an encrypted form. Raises `UsageError` if it is
+        invalid or was encrypted with another secret.
+        """
         fields = dict(part.strip().rpartition(":")[::2] for part in stored.split(","))
         try:
             key = self._key(
@@ -80,7 +82,7 @@ class PasswordEncoder:
             text = _decrypt(fields["cipherAlgorithm"], key, vector, encrypted).decode()
             intact = _java_length(text) == int(fields["passwordLength"])
         except (KeyError, ValueError) as error:
-            raise UsageError(f"it is no secret that was encrypted with this {SECRET}: {error}") from error
+            raise UsageError(f"it is not a secret that was encrypted with this {SECRET}: {error}") from error
         if not intact:
             raise UsageError(f"it was encrypted with another {SECRET}")
         return text
@@ -90,14 +92,14 @@ class PasswordEncoder:
         if digest is None:
             raise UsageError(f"password.encoder.keyfactory.algorithm {key_factory} is not known here")
         if bits not in _KEY_BITS:
-            raise UsageError(f"password.encoder.key.length {bits} is none that AES has: 128, 192 or 256")
+            raise UsageError(f"password.encoder.key.length {bits} is not one of AES: 128, 192 or 256")
         if not 0 < iterations <= INT32_MAX:
             raise UsageError(f"password.encoder.iterations {iterations} is too few or too many")
         return hashlib.pbkdf2_hmac(digest, self.secret.encode(), salt, iterations, bits // 8)
 
 
 def encoder_of(config: BrokerConfig, secret: str = SECRET) -> PasswordEncoder | None:
-    """The encoder that a broker's configs ask for; None where the secret is not set."""
+    """The encoder of a broker's configs; None if the secret is not set."""
     known = config.text(secret)
     if known is None:
         return None
@@ -111,7 +113,7 @@ def encoder_of(config: BrokerConfig, secret: str = SECRET) -> PasswordEncoder | 
 
 
 def _java_length(text: str) -> int:
-    """Java counts UTF-16 units."""
+    """The length in Java, which counts UTF-16 units."""
     return len(text.encode("utf-16-le")) // 2
 
 

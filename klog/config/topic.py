@@ -1,7 +1,7 @@
-"""The configs of one topic: overrides, the broker's defaults under them, and the values that the log uses.
+"""The configs of one topic: overrides over the broker's defaults, and the typed values that the log uses.
 
-Precedence (KIP-226): topic override, per-broker and cluster-wide dynamic broker config, the broker's
-file, then Kafka's default. A topic config's default is the broker config that `SYNONYMS` names first.
+Precedence (KIP-226): topic override, dynamic config of the broker and of the cluster, the broker's file,
+Kafka's default. The default of a topic config is the broker config that `SYNONYMS` names first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MS_PER_HOUR: Final = 3_600_000
 
 
 class Synonym(NamedTuple):
-    """A broker config that gives a topic config its default; `factor` turns its unit into the topic's."""
+    """A broker config that is the default of a topic config. `factor` converts its unit to the topic's."""
 
     broker_config: str
     factor: int = 1
@@ -71,23 +71,23 @@ def _synonyms(name: str) -> tuple[Synonym, ...]:
 
 
 SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {key.name: _synonyms(key.name) for key in KEYS}
-"""Topic config -> the broker configs that give its default, the first one set wins."""
+"""Each topic config with the broker configs that give its default. The first one that is set wins."""
 
 TOPIC_CONFIG_OF: Final[Mapping[str, str]] = {
     synonym.broker_config: name for name, synonyms in SYNONYMS.items() for synonym in synonyms
 }
-"""Broker config -> the topic config whose default it gives."""
+"""Each broker config with the topic config whose default it gives."""
 
 
 def defaults(broker_value: Callable[[str], Value]) -> dict[str, Value]:
-    """The values of all topic configs for a topic without overrides; `broker_value` knows the broker's."""
+    """The values of all topic configs without overrides. `broker_value` returns a broker config."""
     values: dict[str, Value] = {}
     for key in KEYS:
         values[key.name] = key.default
         for synonym in SYNONYMS[key.name]:
             found = broker_value(synonym.broker_config)
             if found is not None:
-                # A negative number of hours or minutes means no limit: -1, whatever the unit.
+                # A negative number of hours or minutes means no limit, which is -1 in ms.
                 values[key.name] = (
                     max(found * synonym.factor, -1)
                     if isinstance(found, int) and synonym.factor > 1
@@ -98,7 +98,9 @@ def defaults(broker_value: Callable[[str], Value]) -> dict[str, Value]:
 
 
 def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """The values of a topic's overrides. Raises `ConfigError` (bad value) or `UsageError` (unknown name)."""
+    """The values of a topic's overrides. Raises `ConfigError` (invalid
+    value) or `UsageError` (unknown name).
+    """
     values: dict[str, Value] = {}
     for name, text in overrides.items():
         key = KEYS_BY_NAME.get(name)
@@ -110,7 +112,7 @@ def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """What the log of one partition needs to know of its topic's configs; names and units are Kafka's."""
+    """The topic configs that the log of a partition uses. Names and units are Kafka's."""
 
     cleanup_policy: frozenset[str]
     compression_gzip_level: int
@@ -146,17 +148,19 @@ class TopicConfig:
 
     @property
     def delete(self) -> bool:
-        """Whether retention by time and size applies."""
+        """Whether retention by time and size applies to the log."""
         return "delete" in self.cleanup_policy
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker sets the timestamps."""
+        """Whether the broker sets the timestamps of records."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property
     def roll_ms(self) -> int:
-        """Age at which a segment rolls: compaction must get at every record within its maximum lag."""
+        """The age at which a segment rolls. It is at most the maximum compaction
+        lag, so that compaction gets every record in time.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
 
@@ -171,9 +175,9 @@ def topic_config(values: Mapping[str, Value]) -> TopicConfig:
 
 
 def check_topic_values(values: Mapping[str, Value]) -> None:
-    """Whether somebody may set a topic's configs so. Raises `ConfigError` where two contradict each other.
+    """Checks whether a topic may be given these configs. Raises `ConfigError` if two contradict each other.
 
-    Logs go by them all the same: a broker's default may have changed under a topic.
+    Logs use such configs all the same, because a default of the broker may have changed later.
     """
     config = topic_config(values)
     if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
@@ -185,12 +189,14 @@ def check_topic_values(values: Mapping[str, Value]) -> None:
 
 
 def default_topic_config(overrides: Mapping[str, str] | None = None) -> TopicConfig:
-    """The configs of a topic on a broker that sets nothing, with some overridden. Raises as the parts do."""
+    """The configs of a topic on a broker with Kafka's defaults and these
+    overrides. Raises the errors of the parts.
+    """
     values = defaults(lambda _: None) | parse_overrides(overrides or {})
     check_topic_values(values)
     return topic_config(values)
 
 
 def texts(values: Mapping[str, Value], names: Iterable[str]) -> dict[str, str | None]:
-    """Values of the named configs in Kafka's spelling."""
+    """The values of these configs in Kafka's spelling."""
     return {name: text_of(values[name]) for name in names}

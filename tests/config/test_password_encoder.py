@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from klog.config.broker import BrokerConfig
-from klog.config.dynamic import decoded, encoded, encoded_anew
+from klog.config.dynamic import decoded, encoded, reencrypted
 from klog.config.password_encoder import PasswordEncoder, encoder_of
 from klog.formats.errors import UsageError
 from tests.peers.kafka import KafkaPeer
@@ -76,14 +76,14 @@ def test_another_secret_reads_nothing(cipher: str) -> None:
         ("", "keyFactoryAlgorithm"),
         ("plain text", "keyFactoryAlgorithm"),
         ("keyLength:128,initializationVector:x,encryptedPassword:y", "keyFactoryAlgorithm"),
-        ("iterations:many", "no secret that was encrypted"),
+        ("iterations:many", "not a secret that was encrypted"),
         ("iterations:0", "password.encoder.iterations 0"),
         ("iterations:" + "9" * 30, "password.encoder.iterations 9"),
         ("keyLength:13", "password.encoder.key.length 13"),
         ("keyLength:" + "8" * 30, "password.encoder.key.length 8"),
-        ("salt:*", "no secret that was encrypted"),
-        ("initializationVector:AAAA", "no secret that was encrypted"),
-        ("encryptedPassword:AAAA", "no secret that was encrypted"),
+        ("salt:*", "not a secret that was encrypted"),
+        ("initializationVector:AAAA", "not a secret that was encrypted"),
+        ("encryptedPassword:AAAA", "not a secret that was encrypted"),
         ("cipherAlgorithm:DES/CBC/PKCS5Padding", "DES/CBC/PKCS5Padding is not known here"),
         ("keyFactoryAlgorithm:PBEWithMD5AndDES", "PBEWithMD5AndDES is not known here"),
         ("passwordLength:3", "another password.encoder.secret"),
@@ -163,14 +163,14 @@ def test_the_old_secret_reads_what_the_new_one_then_encrypts() -> None:
     other = "listener.name.secure.ssl.keystore.key"
     stored = {KEY: old.encode("x"), other: new.encode("y"), "num.io.threads": "3"}
     secrets = {"password.encoder.secret": "new", "password.encoder.old.secret": "old"}
-    renewed = encoded_anew(stored, BrokerConfig(secrets))
+    renewed = reencrypted(stored, BrokerConfig(secrets))
     assert renewed[other] == stored[other]
     assert decoded(renewed, BrokerConfig({"password.encoder.secret": "new"})) == (
         {KEY: "x", other: "y", "num.io.threads": "3"},
         {},
     )
     # At the next start the old secret may still be in the file: nothing is left to do.
-    assert encoded_anew(renewed, BrokerConfig(secrets)) == renewed
-    assert encoded_anew(stored, BrokerConfig({"password.encoder.secret": "new"})) == stored
+    assert reencrypted(renewed, BrokerConfig(secrets)) == renewed
+    assert reencrypted(stored, BrokerConfig({"password.encoder.secret": "new"})) == stored
     with pytest.raises(UsageError, match="not configured"):
-        encoded_anew(stored, BrokerConfig({"password.encoder.old.secret": "old"}))
+        reencrypted(stored, BrokerConfig({"password.encoder.old.secret": "old"}))

@@ -154,7 +154,10 @@ def test_entity_names_are_percent_encoded(name: str, sanitised: str) -> None:
         (b'{"leader":"x","leader_epoch":0,"controller_epoch":0,"isr":[]}', "integer leader"),
         (b'{"leader":true,"leader_epoch":0,"controller_epoch":0,"isr":[]}', "integer leader"),
         (b'{"leader":1,"leader_epoch":0,"controller_epoch":0,"isr":"1"}', "list of broker ids isr"),
-        (b'{"leader":1,"leader_epoch":0,"controller_epoch":0,"isr":[],"leader_recovery_state":9}', "invalid leader_recovery_state: 9"),
+        (
+            b'{"leader":1,"leader_epoch":0,"controller_epoch":0,"isr":[],"leader_recovery_state":9}',
+            "invalid leader_recovery_state: 9",
+        ),
     ],
 )
 def test_a_broken_partition_state_is_named(data: bytes | None, what: str) -> None:

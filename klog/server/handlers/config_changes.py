@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from klog.config.broker import BrokerConfig
-from klog.config.dynamic import applicable, decoded, encoded_anew
+from klog.config.dynamic import applicable, decoded, reencrypted
 from klog.formats.errors import KlogError, UsageError
 from klog.metadata.configs import change_config, read_config, read_configs
 from klog.metadata.errors import InvalidZnodeError
@@ -57,7 +57,7 @@ class ConfigChanges:
         """
         path = f"brokers/{self._broker_id}"
         stored = read_config(self._store, path)
-        renewed = encoded_anew(stored, self._config())
+        renewed = reencrypted(stored, self._config())
         if renewed != stored:
             change_config(self._store, path, renewed)
 
