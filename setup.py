@@ -38,6 +38,7 @@ COMPILED_MODULES = (
     "server/handlers/whereabouts.py",
     "server/network/connection.py",
     "server/network/connection_registry.py",
+    "server/network/connection_traffic.py",
     "server/network/dispatch.py",
     "server/network/frame_reading.py",
     "server/network/network_thread.py",

@@ -22,6 +22,7 @@ from klog.server.listeners import Listeners
 from klog.server.network import ListenerLimits, NetworkSettings
 
 _LISTEN_BACKLOG: Final = 1024
+_BULK_THREADS_MOST: Final = 4
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]+")
 
@@ -35,6 +36,7 @@ def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSetti
     return NetworkSettings(
         network_threads=chosen("num.network.threads", 1),
         io_threads=chosen("num.io.threads", os.cpu_count() or 1),
+        bulk_threads=_bulk_threads(),
         queued_max_requests=config.number("queued.max.requests"),
         queued_max_request_bytes=_queued_bytes(config),
         request_max_bytes=config.number("socket.request.max.bytes"),
@@ -52,6 +54,12 @@ def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSetti
         receive_buffer_bytes=chosen("socket.receive.buffer.bytes", -1),
         listen_backlog_size=chosen("socket.listen.backlog.size", _LISTEN_BACKLOG),
     )
+
+
+def _bulk_threads() -> int:
+    """One for each processor: fewer leave some idle, more wait for each other. One alone gains nothing."""
+    processors = os.cpu_count() or 1
+    return min(processors, _BULK_THREADS_MOST) if processors > 1 else 0
 
 
 def _queued_bytes(config: BrokerConfig) -> int:

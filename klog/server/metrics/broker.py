@@ -155,7 +155,7 @@ def _network_metrics(broker: Broker, now: _Moment, before: _Moment, seconds: flo
     network_idle, io_idle = (
         idle_share(waited_s - waited_before_s, seconds * threads)
         for waited_s, waited_before_s, threads in zip(
-            now.waited_s, before.waited_s, network.thread_counts, strict=True
+            now.waited_s, before.waited_s, network.waiting_thread_counts, strict=True
         )
     )
     for name, kind, idle, waited_s in (

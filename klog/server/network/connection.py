@@ -13,6 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from klog.protocol.file_slice import FileSlice
+from klog.server.network.connection_traffic import ConnectionTraffic
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.outbound import Outbound
 from klog.server.network.phases import Authentication, Phase
@@ -36,6 +37,7 @@ class Connection:
       `starved` of memory, and while it is `muted` until a deadline of its network thread.
     - `throttle_ms` is for how long to mute the connection after the answers that are queued.
     - `taken_bytes` is the part of the memory pool that its request has.
+    - `traffic` is what it has moved of late, by which its network thread is chosen.
     - `closing` says that it closes when all is sent.
     """
 
@@ -61,6 +63,7 @@ class Connection:
         "starved",
         "taken_bytes",
         "throttle_ms",
+        "traffic",
     )
 
     def __init__(
@@ -89,6 +92,7 @@ class Connection:
         if listener.tls is None:
             self.begin_authentication()
         self.last_active_ms = 0
+        self.traffic = ConnectionTraffic()
 
     @property
     def fd(self) -> int:
@@ -112,6 +116,14 @@ class Connection:
     def is_busy(self) -> bool:
         """Whether it is with an I/O thread, waits for an answer, or has something left to send."""
         return self.handed_over or self.in_flight is not None or self.outbound.size_bytes > 0
+
+    def may_move(self) -> bool:
+        """Whether another network thread may take it: nobody else knows of it at present."""
+        return (
+            self.phase is Phase.OPEN
+            and not (self.closed or self.closing or self.waits_for_broker())
+            and self.frame is None
+        )
 
     def waits_for_broker(self) -> bool:
         """Whether the client can do nothing but wait: for an I/O thread, an answer, memory or a deadline."""

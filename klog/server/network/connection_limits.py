@@ -86,6 +86,10 @@ class ConnectionCounts:
             return False
         return self._protected(listener) or self.total < self._settings.max_connections
 
+    def serves(self, listener: str) -> bool:
+        """Whether there is such a listener still."""
+        return listener in self._listeners
+
     def exceeded(self, listener: str) -> bool:
         """Whether a connection of this listener is one too many."""
         return self.total > self._settings.max_connections and not self._protected(listener)

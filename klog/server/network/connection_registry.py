@@ -49,12 +49,16 @@ class ConnectionRegistry:
             self._poller.unregister(connection.fd)
             connection.mask = None
 
+    def remove(self, connection: Connection) -> None:
+        """Gives up a connection that another thread is to have."""
+        self.unwatch(connection)
+        del self._connections[connection.fd]
+
     def close(self, connection: Connection) -> None:
         """Closes a connection of this thread; a second call does nothing."""
         if connection.closed:
             return
-        self.unwatch(connection)
-        del self._connections[connection.fd]
+        self.remove(connection)
         if connection.in_flight is None:
             connection.give_back_memory()
         self.close_new(connection)

@@ -30,8 +30,8 @@ from klog.server.network.settings import NetworkSettings
 
 _log = logging.getLogger("klog.server.network")
 
-# How much is read at once beside the rest of the read before, and how much is collected before it is sent.
-_READ_BYTES: Final = 64 * 1024
+# How much of a large frame is read at once, and how much is collected before it is sent.
+READ_BYTES: Final = 64 * 1024
 _FLUSH_BYTES: Final = 256 * 1024
 _NOTHING_TO_READ: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -47,7 +47,7 @@ class _Outcome(Enum):
 class FrameReader:
     """Used by its network thread only, which sets `now_ms` in each turn of its loop. While `paused` nothing
     is read. `hand_over` gives a connection to the I/O threads; `schedule` has something done for a connection
-    in so many ms.
+    in so many ms. `read_bytes` is what one call reads at least.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class FrameReader:
         sender: Sender,
         hand_over: Callable[[Connection], None],
         schedule: Callable[[int, Callable[[], None], Connection], None],
+        read_bytes: int,
     ) -> None:
         self._settings = settings
         self._may_block = handler.may_block
@@ -71,7 +72,7 @@ class FrameReader:
         self._hand_over = hand_over
         self._schedule = schedule
         self._starved: deque[Connection] = deque()
-        self._buffer = bytearray(settings.inline_request_max_bytes + 4 + _READ_BYTES)
+        self._buffer = bytearray(settings.inline_request_max_bytes + 4 + read_bytes)
         self._view = memoryview(self._buffer)
         self.now_ms = 0
         self.paused = False
@@ -115,7 +116,7 @@ class FrameReader:
         frame = connection.frame
         kept = len(connection.pending)
         if frame is not None:
-            view = frame.unfilled()[:_READ_BYTES]
+            view = frame.unfilled()[:READ_BYTES]
         elif kept:
             self._buffer[:kept] = connection.pending
             view = self._view[kept:]
@@ -131,6 +132,8 @@ class FrameReader:
         if size == 0:
             self._registry.close(connection)
             return False
+        connection.traffic.moved_bytes += size
+        connection.traffic.turns += 1
         if frame is None:
             self._process(connection, kept + size)
             return True
@@ -142,7 +145,7 @@ class FrameReader:
                 self._process(connection, 0)
             return True
         # A frame that comes in small pieces is read here. One that comes fast is worth an I/O thread.
-        if frame.complete or size == _READ_BYTES:
+        if frame.complete or size == READ_BYTES:
             view.release()
             self._hand_over(connection)
         return True

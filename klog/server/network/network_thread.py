@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 from klog.formats.errors import FormatError
 from klog.server.network.connection import Connection
+from klog.server.network.connection_limits import ConnectionCounts
 from klog.server.network.connection_registry import ConnectionRegistry
 from klog.server.network.deadlines import Deadlines, Task
 from klog.server.network.dispatch import queue_answer
-from klog.server.network.frame_reading import FrameReader
+from klog.server.network.frame_reading import READ_BYTES, FrameReader
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.phases import Phase
 from klog.server.network.poller import BROKEN, READABLE, WRITABLE, Poller, Waker, new_poller
@@ -37,10 +38,16 @@ _TICK_MS: Final = 1_000
 _DRAINING_TICK_MS: Final = 10
 
 
+def stay(bulk: bool) -> None:
+    """Leaves every connection where it is."""
+
+
 class NetworkThread:
     """Owns connections. Other threads use `adopt_new`, `take_back`, `complete`, `retry_backlog`,
-    `retry_starved`, `close_listener`, `check_connections`, `drain`, `retire` and `join`. `exceeded` says
-    whether a listener has too many connections.
+    `retry_starved`, `take_over`, `close_listener`, `check_connections`, `drain`, `retire` and `join`.
+
+    A thread is for `bulk` traffic or for all other. `move_to` names a thread of either kind, for a connection
+    that does not belong here any more; None if it has to stay.
     """
 
     def __init__(
@@ -51,14 +58,19 @@ class NetworkThread:
         channel: RequestChannel,
         clock_ms: Callable[[], int],
         on_closed: Callable[[Connection], None],
-        exceeded: Callable[[str], bool],
+        counts: ConnectionCounts,
         memory: MemoryPool | None = None,
         poller_factory: Callable[[], Poller] = new_poller,
+        move_to: Callable[[bool], NetworkThread | None] = stay,
+        *,
+        bulk: bool = False,
     ) -> None:
         self._settings = settings
         self._channel = channel
         self._clock_ms = clock_ms
-        self._exceeded = exceeded
+        self._counts = counts
+        self._move_to = move_to
+        self._bulk = bulk
         self.memory = memory
         self._poller = poller_factory()
         self._waker = Waker()
@@ -67,7 +79,14 @@ class NetworkThread:
         sender = Sender(self._registry)
         self._send = sender.send
         self._reader = FrameReader(
-            settings, handler, memory, self._registry, sender, self._hand_over, self._schedule
+            settings,
+            handler,
+            memory,
+            self._registry,
+            sender,
+            self._hand_over,
+            self._schedule,
+            settings.bulk_read_bytes if bulk else READ_BYTES,
         )
         self._backlog: deque[Connection] = deque()
         self._tasks: deque[Task] = deque()
@@ -75,6 +94,8 @@ class NetworkThread:
         self._now_ms = clock_ms()
         self._drain_until_s: float | None = None
         self._retiring = False
+        self._ending = threading.Lock()
+        self._ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.waited_s = 0.0
 
@@ -87,6 +108,13 @@ class NetworkThread:
     def adopt_new(self, connection: Connection) -> None:
         """Takes a connection that the acceptor accepted."""
         self._post(lambda: self._register(connection), connection)
+
+    def take_over(self, connection: Connection) -> bool:
+        """Takes a connection from another network thread; False if this one has ended."""
+        with self._ending:
+            if not self._ended:
+                self._post(lambda: self._take_over(connection), connection)
+            return not self._ended
 
     def take_back(self, connection: Connection) -> None:
         """Takes a connection back from an I/O thread that is done with it."""
@@ -125,7 +153,7 @@ class NetworkThread:
 
     def check_connections(self) -> None:
         """Closes the connections that are too many after the limits have changed."""
-        self._post(lambda: self._registry.close_excess(self._exceeded))
+        self._post(lambda: self._registry.close_excess(self._counts.exceeded))
 
     def join(self, timeout_s: float) -> None:
         """Waits for the thread to end."""
@@ -136,8 +164,16 @@ class NetworkThread:
         """Closes what is left after the thread has ended, or if it was never started."""
         for connection in self._registry.all():
             self._registry.close(connection)
+        for task in self._tasks:
+            if task.connection is not None and not task.connection.closed:
+                self._registry.close_new(task.connection)
         self._poller.close()
         self._waker.close()
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections it has."""
+        return len(self._registry)
 
     @property
     def alive(self) -> bool:
@@ -169,6 +205,8 @@ class NetworkThread:
                 if connection is not None:
                     try:
                         self._on_event(connection, mask)
+                        if connection.traffic.is_due(self._now_ms, self._settings.bulk_traffic):
+                            self._look_at_traffic(connection)
                     except Exception:
                         self._lose(connection)
                 elif fd == self._waker.fd:
@@ -177,6 +215,8 @@ class NetworkThread:
                 self._run_task(self._tasks.popleft())
             for task in self._deadlines.take_due(self._now_ms):
                 self._run_task(task)
+        with self._ending:
+            self._ended = True
         if self._retiring:
             self.release()
 
@@ -195,7 +235,9 @@ class NetworkThread:
         """Closes idle connections and those that are too many, once a second."""
         self._deadlines.schedule(self._now_ms + _TICK_MS, Task(self._check_all))
         self._registry.close_idle(self._now_ms, self._settings.connections_max_idle_ms)
-        self._registry.close_excess(self._exceeded)
+        self._registry.close_excess(self._counts.exceeded)
+        for connection in self._registry.all():
+            self._look_at_traffic(connection)
 
     def _finished(self) -> bool:
         if self._drain_until_s is None:
@@ -242,7 +284,36 @@ class NetworkThread:
             self._registry.close_new(connection)
             return
         connection.last_active_ms = self._now_ms
+        connection.traffic.restart(self._now_ms)
         self._registry.add(connection, READABLE)
+
+    def _look_at_traffic(self, connection: Connection) -> None:
+        """Moves a connection to a thread of the other kind if it belongs there."""
+        traffic, now_ms = connection.traffic, self._now_ms
+        bulk = traffic.is_bulk(now_ms, self._settings.bulk_traffic, was_bulk=self._bulk)
+        if bulk != self._bulk:
+            if not connection.may_move():
+                return
+            self._move(connection, self._move_to(bulk))
+        traffic.restart(now_ms)
+
+    def _move(self, connection: Connection, to: NetworkThread | None) -> None:
+        if to is None or self.draining:
+            return
+        self._registry.remove(connection)
+        connection.network = to
+        if not to.take_over(connection):
+            connection.network = self
+            self._registry.add(connection, READABLE)
+
+    def _take_over(self, connection: Connection) -> None:
+        if not self._counts.serves(connection.listener.name):
+            self._registry.close_new(connection)
+            return
+        self._registry.add(connection, READABLE)
+        connection.traffic.restart(self._now_ms)
+        if self._send(connection):
+            self._reader.resume(connection)
 
     def _hand_over(self, connection: Connection) -> None:
         """Gives a connection to the I/O threads, as soon as the request channel takes it."""

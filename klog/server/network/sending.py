@@ -25,8 +25,10 @@ class Sender:
         A connection that breaks, or that was to close after its last answer, is closed.
         """
         registry = self._registry
+        outbound = connection.outbound
+        queued_bytes = outbound.size_bytes
         try:
-            sent_all = connection.outbound.flush(connection.socket)
+            sent_all = outbound.flush(connection.socket)
         except KlogError as error:
             log_closing(connection, error)
             registry.close(connection)
@@ -35,6 +37,7 @@ class Sender:
             _log.debug("Closing %s: %s", connection, error)
             registry.close(connection)
             return False
+        connection.traffic.moved_bytes += queued_bytes - outbound.size_bytes
         if not sent_all:
             registry.watch(connection, WRITABLE)
             return False

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klog.server.network.connection_traffic import DEFAULT_LIMITS, TrafficLimits
 from klog.server.network.phases import Authentication
 
 UNLIMITED = 2**31 - 1
@@ -41,7 +42,9 @@ class ListenerLimits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NetworkSettings:
-    """`inline_request_max_bytes` is klog's own: frames above it are read and handled by an I/O thread.
+    """`inline_request_max_bytes` is klog's own: frames above it are read and handled by an I/O thread. So are
+    `bulk_threads` (how many network threads there are for connections that move many bytes),
+    `bulk_read_bytes` (what such a thread reads at once) and `bulk_traffic` (which connections these are).
 
     A network thread serves all listeners (Kafka counts them per listener); one is enough while Python runs
     one thread at a time. Socket buffers of -1 leave the size to the system, which grows them as the
@@ -51,6 +54,9 @@ class NetworkSettings:
 
     network_threads: int = 1
     io_threads: int = 2
+    bulk_threads: int = 2
+    bulk_read_bytes: int = 256 * 1024
+    bulk_traffic: TrafficLimits = DEFAULT_LIMITS
     queued_max_requests: int = 500
     queued_max_request_bytes: int = -1
     request_max_bytes: int = 100 * 1024 * 1024

@@ -61,26 +61,35 @@ class SocketServer:
         self.memory = MemoryPool(bytes_allowed, self._room_for_requests) if bytes_allowed > 0 else None
         self._changing = threading.Lock()
         self._stopped = False
-        self._numbers = itertools.count(), itertools.count()
+        self._numbers = itertools.count(), itertools.count(), itertools.count()
         # Threads that are to end are no longer among those that get work, but still are among `_known`.
         self._networks = [self._new_network() for _ in range(settings.network_threads)]
-        self._known = list(self._networks)
+        self._bulk_networks = [self._new_network(bulk=True) for _ in range(settings.bulk_threads)]
+        self._known = [*self._networks, *self._bulk_networks]
         self._io_threads = [self._new_io_thread() for _ in range(settings.io_threads)]
         self._io_thread_count = settings.io_threads
         self._ended_waited_s = [0.0, 0.0]
 
-    def _new_network(self) -> NetworkThread:
+    def _new_network(self, *, bulk: bool = False) -> NetworkThread:
+        name = f"klog-bulk-{next(self._numbers[2])}" if bulk else f"klog-network-{next(self._numbers[0])}"
         return NetworkThread(
-            f"klog-network-{next(self._numbers[0])}",
+            name,
             self._settings,
             self._handler,
             self._channel,
             self._clock_ms,
             self._connection_closed,
-            self._counts.exceeded,
+            self._counts,
             self.memory,
             self._poller_factory,
+            self._network_for,
+            bulk=bulk,
         )
+
+    def _network_for(self, bulk: bool) -> NetworkThread | None:
+        """The network thread of a kind that has the fewest connections; None if there is none."""
+        networks = tuple(self._bulk_networks if bulk else self._networks)
+        return min(networks, key=lambda each: each.connection_count, default=None)
 
     def _new_io_thread(self) -> IoThread:
         name = f"klog-io-{next(self._numbers[1])}"
@@ -155,7 +164,7 @@ class SocketServer:
         self._acceptor = Acceptor(
             self._settings, self._sockets, self._networks, self._counts, self._clock_ms, self._poller_factory
         )
-        for network in self._networks:
+        for network in self._known:
             network.start()
         for io_thread in self._io_threads:
             io_thread.start()
@@ -188,9 +197,8 @@ class SocketServer:
             self._sockets = [(listener, there[listener.address]) for listener in listeners]
             self._counts.reconfigure(settings, [each.name for each in listeners])
             self._take_away_threads(settings)
-            for network in self._networks:
-                network.check_connections()
             for network in self._known:
+                network.check_connections()
                 for name in gone:
                     network.close_listener(name)
 
@@ -250,7 +258,7 @@ class SocketServer:
             self._acceptor.stop()
         deadline_s = time.monotonic() + self._settings.stop_timeout_ms / 1000
         if started:
-            for network in self._networks:
+            for network in (*self._networks, *self._bulk_networks):
                 network.drain(deadline_s)
             for network in self._known:
                 network.join(self._settings.stop_timeout_ms / 1000 + 1)
@@ -261,7 +269,7 @@ class SocketServer:
         for io_thread in self._io_threads:
             if started and not io_thread.join(max(0.1, deadline_s - time.monotonic())):
                 _log.warning("An I/O thread did not end in time; its request is given up")
-        for network in self._networks:
+        for network in (*self._networks, *self._bulk_networks):
             network.release()
         for _, sock in self._sockets:
             sock.close()
@@ -295,8 +303,14 @@ class SocketServer:
 
     @property
     def thread_counts(self) -> tuple[int, int]:
-        """How many network threads and I/O threads there are."""
+        """How many network threads and I/O threads there are, as the settings ask for."""
         return len(self._networks), self._io_thread_count
+
+    @property
+    def waiting_thread_counts(self) -> tuple[int, int]:
+        """How many threads `waited_s` sums: those for bulk traffic count as network threads."""
+        network_count, io_count = self.thread_counts
+        return network_count + len(self._bulk_networks), io_count
 
     @property
     def waited_s(self) -> tuple[float, float]:
@@ -304,6 +318,5 @@ class SocketServer:
         ratios.
         """
         network_s, io_s = self._ended_waited_s
-        return network_s + sum(thread.waited_s for thread in self._networks), io_s + sum(
-            thread.waited_s for thread in tuple(self._io_threads)
-        )
+        network_s += sum(thread.waited_s for thread in (*self._networks, *self._bulk_networks))
+        return network_s, io_s + sum(thread.waited_s for thread in tuple(self._io_threads))
