@@ -1,6 +1,6 @@
-"""Real Kafka, as the peer that tests and benchmarks compare klog with. Needed by neither klog nor its users.
+"""Runs real Kafka for tests and benchmarks, which compare klog with it. klog itself does not need it.
 
-Its jars come through Maven, once, into a cache directory (`KLOG_PEER_CACHE`, default `~/.cache/klog-peers`).
+Maven downloads Kafka's jars once into a cache directory (`KLOG_PEER_CACHE`, default `~/.cache/klog-peers`).
 """
 
 from __future__ import annotations

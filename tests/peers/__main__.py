@@ -1,5 +1,8 @@
-"""`python -m tests.peers`: real Kafka is fetched and our programs for it compiled, before a test whose time
-is limited has to wait for that. What cannot be had is said; the tests that need it say so again."""
+"""Downloads real Kafka and compiles our programs for it: `python -m tests.peers`.
+
+Otherwise the first test that needs them would have to wait, and its time is limited. If something is not
+available, this program says so; the tests that need it are then skipped.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ PEERS: Final[Mapping[str, Callable[[], object]]] = {
 
 
 def main() -> None:
-    """Gets each of them, one after the other."""
+    """Gets them one after the other."""
     for name, get in PEERS.items():
         try:
             get()

@@ -1,8 +1,8 @@
-"""A real Kafka broker on 127.0.0.1, for tests in which Kafka itself opens, writes or recovers a directory.
+"""Starts real Kafka brokers on 127.0.0.1 for tests in which Kafka opens, writes or recovers a log directory.
 
-`ZooKeeperBroker` is Kafka 3.9 with the ZooKeeper server that Kafka's own dependencies bring; `KRaftBroker` is
-Kafka 4.x as broker and controller in one process. Both pick free ports, log into their work directory, are
-stopped by the process that started them, and never by name.
+`ZooKeeperBroker` is Kafka 3.9 with the ZooKeeper server from Kafka's dependencies. `KRaftBroker` is Kafka
+4.x, broker and controller in one process. Both choose free ports and log into their work directory. The
+process that starts them also stops them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer, java_environment
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 60
 
-# Linux gives those from 32768 on to connections and to whoever asks for any port.
+# Linux assigns ports from 32768 on to connections, and to programs that ask for any port.
 _PORTS = range(20_000, 32_000)
 
-# A broker for a test needs little heap and a quick start; nothing here changes what it writes.
+# A broker in a test needs little heap and a quick start. None of these flags changes what it writes.
 BROKER_FLAGS = (
     "-Xms256M",
     "-Xmx512M",
@@ -41,7 +41,7 @@ BROKER_FLAGS = (
 
 Config = Mapping[str, str | int]
 
-# One broker holds every internal topic, and nothing is thrown away by age.
+# One broker has every internal topic, and no record is deleted because of its age.
 SINGLE_BROKER: Config = {
     "num.partitions": 1,
     "default.replication.factor": 1,
@@ -56,15 +56,19 @@ SINGLE_BROKER: Config = {
 }
 
 
+# A session of ZooKeeper lasts at least two ticks. With short ticks, tests see sessions expire soon.
+TICK_MS = 200
+
+
 class BrokerFailedError(Exception):
-    """A broker or ZooKeeper ended before it was ready, or never got ready. Carries the end of its log."""
+    """A broker or ZooKeeper ended before it was ready, or was not ready in time. Has the end of its log."""
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that was free a moment ago.
+    """A TCP port of 127.0.0.1 that is free now.
 
-    It is one that Linux does not give away by itself: else a connection that is made anywhere on the machine
-    while a JVM starts could get it.
+    Linux does not assign it by itself. Otherwise any connection on this machine could get it while the JVM
+    starts.
     """
     for port in random.SystemRandom().sample(_PORTS, 100):
         with socket.socket() as probe, suppress(OSError):
@@ -74,7 +78,7 @@ def free_port() -> int:
 
 
 def properties_text(config: Config) -> str:
-    """Java properties, one `key=value` a line. Values must need no escaping (paths and numbers do not)."""
+    """Java properties, one `key=value` per line. No value may need escaping (paths and numbers do not)."""
     return "".join(f"{key}={value}\n" for key, value in config.items())
 
 
@@ -85,8 +89,11 @@ def read_properties(path: Path, separator: str = "=") -> dict[str, str]:
 
 
 def znodes_for(logs: Path) -> dict[str, str]:
-    """The part of a cluster's tree that fits a log directory: its cluster id, and every partition found
-    there, with its topic id, led by the broker that the directory belongs to."""
+    """The znodes that a cluster with this log directory has.
+
+    They are the cluster id and every partition in the directory, with its topic id. The broker that the
+    directory belongs to leads all of them.
+    """
     meta = read_properties(logs / "meta.properties")
     znodes = {"/cluster/id": json.dumps({"version": "1", "id": meta["cluster.id"]})}
     partitions: dict[str, list[int]] = {}
@@ -108,7 +115,7 @@ def znodes_for(logs: Path) -> dict[str, str]:
 
 
 class JavaService:
-    """One Java process with its output in a file; ready when a text appears there."""
+    """A Java process that writes its output to a file. It is ready when a given text appears there."""
 
     def __init__(self, command: Sequence[str], log: Path, ready_text: str) -> None:
         self.log_path = log
@@ -137,7 +144,7 @@ class JavaService:
         return f"{self.log_path}\n" + self.log_path.read_text("utf-8", "replace")[-4000:]
 
     def stop(self) -> None:
-        """SIGTERM, and wait: a broker flushes, writes its checkpoints and the clean-shutdown marker."""
+        """Sends SIGTERM and waits: a broker flushes, writes its checkpoints and the clean-shutdown marker."""
         self._process.terminate()
         try:
             self._process.wait(STOP_TIMEOUT_S)
@@ -146,14 +153,31 @@ class JavaService:
             raise
 
     def kill(self) -> None:
-        """SIGKILL: the unclean stop."""
+        """Sends SIGKILL: an unclean stop."""
         self._process.kill()
         self._process.wait(STOP_TIMEOUT_S)
 
 
+def zookeeper_config_text(data: Path, port: int) -> str:
+    """The configuration file of a standalone ZooKeeper server on 127.0.0.1."""
+    return properties_text(
+        {
+            "dataDir": f"{data}",
+            "clientPort": port,
+            "clientPortAddress": "127.0.0.1",
+            "admin.enableServer": "false",
+            "tickTime": TICK_MS,
+            "maxSessionTimeout": 60_000,
+            "maxClientCnxns": 0,
+        }
+    )
+
+
 def wait_for_zookeeper(port: int) -> None:
-    """Until the server at `port` of 127.0.0.1 answers: it is bound before it serves, on a busy machine long
-    before. Raises BrokerFailedError."""
+    """Waits until the server at `port` of 127.0.0.1 answers. Raises BrokerFailedError.
+
+    The port is open before the server serves, on a busy machine long before.
+    """
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while not _serves_sessions(port):
         if time.monotonic() > deadline_s:
@@ -163,7 +187,7 @@ def wait_for_zookeeper(port: int) -> None:
 
 def _serves_sessions(port: int) -> bool:
     try:
-        # Of connections that come while it starts it forgets some for good.
+        # While it starts, the server accepts connections that it never answers.
         with socket.create_connection(("127.0.0.1", port), 2) as sock:
             sock.sendall(b"srvr")
             with sock.makefile("rb") as answer:
@@ -173,7 +197,7 @@ def _serves_sessions(port: int) -> bool:
 
 
 class _Broker:
-    """What both kinds share: `bootstrap`, stop or kill, and being a context manager that stops."""
+    """What both kinds of brokers share. As a context manager it stops the broker at the end."""
 
     def __init__(self, peer: KafkaPeer, work: Path) -> None:
         self.peer = peer
@@ -188,7 +212,7 @@ class _Broker:
 
     @property
     def log_path(self) -> Path:
-        """The broker's own log (log4j output), kept over restarts."""
+        """The broker's own log (log4j output). A restart appends to it."""
         return self.work / "broker.log"
 
     def _write_config(self, config: Config) -> Path:
@@ -208,7 +232,7 @@ class _Broker:
         self._services.append(JavaService(command, log, ready_text))
 
     def stop(self) -> None:
-        """Clean shutdown, last started first. None is left, also where one does not stop in time."""
+        """Stops all services cleanly, the last one first. Kills those that do not stop in time."""
         try:
             while self._services:
                 self._services.pop().stop()
@@ -216,7 +240,7 @@ class _Broker:
             self.kill()
 
     def kill(self) -> None:
-        """Unclean stop of the broker, then of what it used."""
+        """Kills all services, the last one first."""
         while self._services:
             self._services.pop().kill()
 
@@ -233,7 +257,7 @@ class _Broker:
 
 
 def _ports_of_brokers(port: int) -> list[int]:
-    """The ports of all brokers that the one at `port` of 127.0.0.1 knows (Metadata, version 1)."""
+    """The ports of all brokers that the broker at `port` knows (Metadata version 1)."""
     with (
         socket.create_connection(("127.0.0.1", port), START_TIMEOUT_S) as sock,
         sock.makefile("rb") as answer,
@@ -252,11 +276,10 @@ def _ports_of_brokers(port: int) -> list[int]:
 
 
 class ZooKeeperBroker(_Broker):
-    """Kafka 3.9 in ZooKeeper mode, with a ZooKeeper of its own unless `config` names one in
-    `zookeeper.connect`. `config` overrides the defaults, key by key.
+    """Kafka 3.9 in ZooKeeper mode. It starts a ZooKeeper unless `config` has `zookeeper.connect`.
 
-    Raises BrokerFailedError when the broker refuses to start (its log says why), PeerUnavailableError without
-    Kafka.
+    `config` overrides the defaults, key by key. Raises BrokerFailedError if the broker does not start (its
+    log says why), PeerUnavailableError if there is no Kafka.
     """
 
     def __init__(
@@ -293,8 +316,11 @@ class ZooKeeperBroker(_Broker):
             raise
 
     def _wait_until_it_knows_itself(self) -> None:
-        """Kafka says that it has started when its controller has not yet told it of the only broker there is:
-        for a moment it makes no topics, for want of brokers."""
+        """Waits until the broker is in its own metadata.
+
+        Kafka reports its start before the controller has sent the metadata. Until then it cannot create
+        topics, because it knows no broker.
+        """
         if self.config["listeners"] != f"PLAINTEXT://127.0.0.1:{self.port}":
             return
         deadline_s = time.monotonic() + START_TIMEOUT_S
@@ -305,19 +331,7 @@ class ZooKeeperBroker(_Broker):
 
     def _run_zookeeper(self) -> None:
         path = self.work / "zoo.cfg"
-        path.write_text(
-            properties_text(
-                {
-                    "dataDir": f"{self.work / 'zookeeper'}",
-                    "clientPort": self.zookeeper_port,
-                    "clientPortAddress": "127.0.0.1",
-                    "admin.enableServer": "false",
-                    "tickTime": 200,
-                    "maxSessionTimeout": 60_000,
-                    "maxClientCnxns": 0,
-                }
-            )
-        )
+        path.write_text(zookeeper_config_text(self.work / "zookeeper", self.zookeeper_port))
         self._run(
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             str(path),
@@ -342,8 +356,8 @@ class ZooKeeperBroker(_Broker):
     def on_log_directory(cls, original: Path, work: Path, config: Config | None = None) -> Self:
         """A broker on a copy (in `work/logs`) of a log directory that another broker or klog wrote.
 
-        The cluster's tree is made to fit: cluster id, broker id, and every partition found there, with its
-        topic id, led by this broker alone. Nothing is cleaned or deleted.
+        ZooKeeper gets the cluster id, the broker id, and every partition of the directory with its topic id;
+        this broker is their only replica. Nothing is cleaned or deleted.
         """
         logs = work / "logs"
         shutil.copytree(original, logs)
@@ -354,11 +368,10 @@ class ZooKeeperBroker(_Broker):
 
 
 class KRaftBroker(_Broker):
-    """Kafka 4.x, broker and controller in one process. `features` are passed to `kafka-storage format` as
-    they are.
+    """Kafka 4.x, broker and controller in one process. `kafka-storage format` gets the `features`.
 
-    Raises BrokerFailedError when the broker refuses to start (its log says why), PeerUnavailableError without
-    Kafka.
+    Raises BrokerFailedError if the broker does not start (its log says why), PeerUnavailableError if there is
+    no Kafka.
     """
 
     def __init__(
@@ -391,7 +404,7 @@ class KRaftBroker(_Broker):
 
     def _format(self, path: Path, features: Sequence[str]) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        # A leading dash would be read as an option by the tool.
+        # The tool would read a leading dash as an option.
         cluster_id = cluster_id.replace("-", "A", 1) if cluster_id.startswith("-") else cluster_id
         args = ["format", "--ignore-formatted", "-t", cluster_id, "-c", str(path)]
         for feature in features:

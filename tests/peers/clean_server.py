@@ -1,4 +1,4 @@
-"""Kafka's log cleaner kept running: what it makes of a partition directory at a given time."""
+"""Runs Kafka's log cleaner on partition directories, as of a given time, in a JVM that keeps running."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.peers.kafka import KafkaPeer
 
 @dataclass(frozen=True)
 class CleanOutcome:
-    """What Kafka found cleanable and how far it cleaned (-1: it did not); `refusal` is its exception."""
+    """What Kafka could clean, and the offset up to which it did (-1: not at all). `refusal`: its error."""
 
     first_dirty_offset: int = -1
     first_uncleanable_offset: int = -1
@@ -41,10 +41,10 @@ class CleanServer(JavaServer):
         io_buffer_bytes: int = 524_288,
         config: Mapping[str, str] | None = None,
     ) -> CleanOutcome:
-        """Cleans one partition directory, or only judges it where `io_buffer_bytes` is 0.
+        """Cleans one partition directory. If `io_buffer_bytes` is 0 it only says what could be cleaned.
 
-        What is replaced stays as `.deleted`. Raises EOFError when the JVM has died, TimeoutError
-        when it does not answer.
+        Replaced files stay as `.deleted`. Raises EOFError if the JVM has ended, TimeoutError if it does not
+        answer.
         """
         kind, *rest = self.ask(
             directory,

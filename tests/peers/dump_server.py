@@ -1,4 +1,4 @@
-"""Kafka's dump tool kept running: hundreds of dumps for the price of one JVM start."""
+"""Runs Kafka's dump tool many times in one JVM, so that a test pays for one JVM start only."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.peers.kafka import STOCK_TOOL_FLAGS, KafkaPeer
 
 _INT = struct.Struct(">i")
 
-# A warm JVM throws its own exceptions without their message, which the tool prints; a fresh one does not.
+# A JVM that has run long throws some exceptions without their message, which the tool prints.
 KEEP_MESSAGES = "-XX:-OmitStackTraceInFastThrow"
 
 
 @dataclass(frozen=True)
 class DumpResult:
-    """What one run of the tool left: exit status, both streams, and the exception it died of (`""`: none)."""
+    """The result of one run of the tool. `thrown` is the exception that ended it, `""` if there was none."""
 
     status: int
     stdout: bytes
@@ -27,14 +27,14 @@ class DumpResult:
 
     @property
     def text(self) -> bytes:
-        """stdout, and the exception as the fixtures' dump texts show it: a last line `!! exception`."""
+        """stdout, then the exception as in the dump texts of the fixtures: a last line `!! exception`."""
         return self.stdout + (f"!! {self.thrown}\n".encode() if self.thrown else b"")
 
 
 class DumpServer(JavaServer):
     """A context manager around one JVM.
 
-    File arguments are seen from `cwd`, and Kafka prints them as they were given.
+    Relative file arguments start at `cwd`. Kafka prints them as they were given.
     """
 
     def __init__(self, peer: KafkaPeer, cwd: Path | None = None) -> None:
@@ -46,9 +46,9 @@ class DumpServer(JavaServer):
         return self.run([*flags, "--files", ",".join(map(str, files))])
 
     def run(self, args: Sequence[str]) -> DumpResult:
-        """The tool with exactly these arguments.
+        """Runs the tool with exactly these arguments.
 
-        Raises EOFError when the JVM has died, TimeoutError when it does not answer.
+        Raises EOFError if the JVM has ended, TimeoutError if it does not answer.
         """
         encoded = [arg.encode() for arg in args]
         self.send(_INT.pack(len(args)) + b"".join(_INT.pack(len(arg)) + arg for arg in encoded))

@@ -1,7 +1,7 @@
-"""A Java program of ours kept running: requests go to its stdin, answers come from its stdout.
+"""Keeps one of our Java programs running, sends requests to its stdin and reads answers from its stdout.
 
-What the bytes of either mean is the subclass's. A JVM that hangs is ended, and is an error of the request
-that it left without an answer.
+Subclasses define the meaning of the bytes. If the JVM does not answer in time, it is killed and the request
+fails.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import IO, Final, Self
 from tests.peers.kafka import java_environment
 
 ANSWER_TIMEOUT_S: Final = 240.0
-"""A whole answer, the JVM's start included: less than a test may take, so that the test says what hung."""
+"""Limit of an answer, including the JVM's start. It is below that of a test, so a test says what hung."""
 
 _END_TIMEOUT_S: Final = 30.0
 _PIECE_BYTES: Final = 1 << 16
 
 
 class JavaServer:
-    """A context manager around one JVM. What it says on stderr goes to `log_file` where one is given."""
+    """A context manager around one JVM. Its stderr goes to `log_file` if there is one."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class JavaServer:
             )
 
     def send(self, request: bytes) -> None:
-        """Sends a request, whose answer must be there in time. Raises EOFError when the JVM has died."""
+        """Sends a request. The time for its answer starts now. Raises EOFError if the JVM has ended."""
         self._deadline_s = time.monotonic() + self._answer_timeout_s
         stdin = _pipe(self._process.stdin)
         try:
@@ -61,19 +61,19 @@ class JavaServer:
             raise self._ended() from error
 
     def ask(self, *fields: object) -> list[str]:
-        """The fields of the line that answers a line of fields, tabs between them.
+        """Sends a line of fields with tabs between them; returns the fields of the line that answers.
 
-        Raises EOFError when the JVM has died, TimeoutError when it does not answer.
+        Raises EOFError if the JVM has ended, TimeoutError if it does not answer.
         """
         self.send("\t".join(map(str, fields)).encode() + b"\n")
         while b"\n" not in self._unread:
-            self._read_on()
+            self._read_more()
         return self._take(self._unread.index(b"\n") + 1).decode().rstrip("\n").split("\t")
 
     def read(self, size_bytes: int) -> bytes:
-        """So many bytes of the answer. Raises EOFError and TimeoutError as `ask` does."""
+        """The next `size_bytes` of the answer. Raises EOFError and TimeoutError as `ask` does."""
         while len(self._unread) < size_bytes:
-            self._read_on()
+            self._read_more()
         return self._take(size_bytes)
 
     def _take(self, size_bytes: int) -> bytes:
@@ -81,7 +81,7 @@ class JavaServer:
         del self._unread[:size_bytes]
         return taken
 
-    def _read_on(self) -> None:
+    def _read_more(self) -> None:
         stdout = _pipe(self._process.stdout).fileno()
         poll = select.poll()
         poll.register(stdout, select.POLLIN)
@@ -98,7 +98,7 @@ class JavaServer:
         return EOFError(f"{type(self).__name__}: the JVM ended with status {status}")
 
     def close(self) -> None:
-        """Ends the JVM by closing its stdin; kills one that does not end, and raises TimeoutExpired."""
+        """Ends the JVM by closing its stdin. Kills a JVM that does not end, and raises TimeoutExpired."""
         with suppress(BrokenPipeError):
             _pipe(self._process.stdin).close()
         try:

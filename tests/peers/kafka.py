@@ -1,7 +1,4 @@
-"""One version of real Kafka:
-
-its class path, its programs, and our own small Java programs compiled against it.
-"""
+"""Runs the programs of one version of real Kafka, and our own Java programs that are compiled against it."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ KAFKA_4 = "4.1.1"
 
 JAVA_SOURCES = Path(__file__).parent / "java"
 
-# Programs of ours that exist in the form of one Kafka major version only.
+# Our own programs by Kafka's major version: most use classes of one version only.
 _SOURCES_BY_MAJOR = {
     3: (
         "AssignReplicas",
@@ -60,7 +57,7 @@ STOCK_TOOL_FLAGS = (
     "-Dcom.sun.management.jmxremote.ssl=false",
 )
 
-# A JVM encodes its standard streams by the locale; JDK 17 reads the sun.* names, 19 and later the others.
+# The encoding of standard streams. JDK 17 reads the sun.* properties, 19 and later the others.
 UTF8_FLAGS = (
     "-Dfile.encoding=UTF-8",
     "-Dsun.jnu.encoding=UTF-8",
@@ -75,7 +72,7 @@ DUMP_TOOL = "kafka.tools.DumpLogSegments"
 
 @dataclass(frozen=True)
 class KafkaPeer:
-    """Real Kafka of one version (`3.9.1`, `4.1.1`). Resolved through Maven on first use."""
+    """Real Kafka of one version (`3.9.1`, `4.1.1`). Maven downloads it on first use."""
 
     version: str = KAFKA_3
 
@@ -91,12 +88,15 @@ class KafkaPeer:
 
     @cached_property
     def classpath(self) -> str:
-        """Kafka, all it needs, and our own programs. Raises PeerUnavailableError."""
+        """The class path of Kafka, its dependencies and our own programs. Raises PeerUnavailableError."""
         return os.pathsep.join((str(self.classes), str(self.jars / "*")))
 
     @cached_property
     def classes(self) -> Path:
-        """Our own programs, compiled once per version of their text. Raises PeerUnavailableError."""
+        """The directory of our compiled programs. They are compiled again if a source has changed.
+
+        Raises PeerUnavailableError.
+        """
         sources = [JAVA_SOURCES / f"{name}.java" for name in _SOURCES_BY_MAJOR[self.major]]
         resources = sorted(JAVA_SOURCES.glob("*.properties"))
         digest = _digest([*sources, *resources])
@@ -120,7 +120,7 @@ class KafkaPeer:
             target.rename(classes)
 
     def command(self, main_class: str, *args: str, jvm_flags: Sequence[str] = STOCK_TOOL_FLAGS) -> list[str]:
-        """The command line that runs a main class of Kafka's, or one of ours."""
+        """The command line that runs a main class of Kafka or one of ours."""
         java = require_program("java")
         return [java, *jvm_flags, *UTF8_FLAGS, "-cp", self.classpath, main_class, *args]
 
@@ -133,7 +133,7 @@ class KafkaPeer:
         stdin: bytes = b"",
         timeout_s: float = 600,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Runs a main class to its end; a failure is the caller's to judge by status and output."""
+        """Runs a main class to its end. The caller checks the status and the output."""
         return subprocess.run(
             self.command(main_class, *args, jvm_flags=jvm_flags),
             cwd=cwd,
@@ -145,7 +145,7 @@ class KafkaPeer:
         )
 
     def dump_log(self, files: Sequence[Path | str], *flags: str, cwd: Path | None = None) -> bytes:
-        """What `kafka-dump-log --files ... flags` prints on stdout, in a JVM of its own."""
+        """What `kafka-dump-log --files ... flags` prints on stdout, in a new JVM."""
         joined = ",".join(map(str, files))
         return self.java(DUMP_TOOL, *flags, "--files", joined, cwd=cwd).stdout
 
@@ -155,5 +155,5 @@ def _digest(paths: Sequence[Path]) -> str:
 
 
 def java_environment() -> dict[str, str]:
-    """This process's environment, with a locale that lets Java name files in UTF-8."""
+    """The environment of this process with a locale that makes Java encode file names in UTF-8."""
     return {**os.environ, "LC_ALL": "C.UTF-8"}

@@ -1,4 +1,4 @@
-"""Kafka's log loading kept running: what a broker does to a partition directory at its start."""
+"""Loads partition directories with Kafka's code, as a broker does at its start, in one JVM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.peers.kafka import KafkaPeer
 
 @dataclass(frozen=True)
 class LoadResult:
-    """Where the loaded log starts and ends (-1 where it did not load), and the exception that refused it."""
+    """Start and end offset of the loaded log (-1 if it did not load), and Kafka's exception if it failed."""
 
     log_start_offset: int
     log_end_offset: int
@@ -34,9 +34,9 @@ class LoadServer(JavaServer):
         log_start_offset: int = 0,
         clean: bool = False,
     ) -> LoadResult:
-        """Loads one partition directory, recovering it unless `clean`, and closes it again.
+        """Loads one partition directory and closes it again. Recovers it first unless `clean`.
 
-        Raises EOFError when the JVM has died, TimeoutError when it does not answer.
+        Raises EOFError if the JVM has ended, TimeoutError if it does not answer.
         """
         fields = (directory, index_interval_bytes, segment_index_bytes, recovery_point, log_start_offset)
         kind, *rest = self.ask(*fields, "true" if clean else "false")

@@ -1,4 +1,4 @@
-"""One log of a Kafka broker kept open and told what to do: appended to, cut, read, closed, opened again."""
+"""Keeps a log of a Kafka broker open in a JVM, to append to it, truncate it, read it, close and open it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.peers.kafka import KafkaPeer
 
 
 class Answer(NamedTuple):
-    """What came of a step: what it told, or the error code with the indexes of bad records (KIP-467)."""
+    """The result of a step: its output, or an error code and the indexes of bad records (KIP-467)."""
 
     told: str = ""
     error: str = ""
@@ -24,9 +24,9 @@ class LogServer(JavaServer):
         super().__init__(peer.command("LogServer"), log_file=log_file)
 
     def step(self, now_ms: int, verb: str, *fields: object) -> Answer:
-        """Do one thing at a time of the wall clock; `java/LogServer.java` says what there is.
+        """Does one thing at a given time of the wall clock. `java/LogServer.java` lists the verbs.
 
-        Raises EOFError when the JVM has died, TimeoutError when it does not answer.
+        Raises EOFError if the JVM has ended, TimeoutError if it does not answer.
         """
         kind, what, *rest = self.ask(now_ms, verb, *fields)
         return Answer(what) if kind == "ok" else Answer(error=what, bad_records=rest[-1])

@@ -1,11 +1,10 @@
-"""Makes the `k4-*` fixtures: log directories that a real Kafka 4.x broker writes, and Kafka's word on what is
-in them.
+"""Generates the `k4-*` fixtures: log directories that Kafka 4.x wrote, and Kafka's description of them.
 
     python -m tests.peers.make_corpora [--output fixtures] [NAME...]
 
-Each corpus is one broker's story: start, fill (java/MakeData.java, through Kafka's own clients), ask a
-consumer, stop cleanly. Then Kafka's own reader (java/LogOracle.java) and its dump tools (3.9.1 and 4.x)
-describe the directory. Ids, timestamps of markers and of groups differ from run to run, so a new run replaces
+For each corpus a broker starts, java/MakeData.java fills it through Kafka's own clients, a consumer reads it,
+and the broker stops cleanly. Then Kafka's own reader (java/LogOracle.java) and its dump tools (3.9.1 and 4.x)
+describe the directory. Ids and timestamps of markers and groups differ from run to run, so a new run replaces
 the whole corpus.
 """
 
@@ -55,22 +54,19 @@ BROKER: Config = {
 
 
 @dataclass(frozen=True)
-class Story:
-    """How one corpus comes about:
-
-    what MakeData does, broker settings beyond `BROKER`, and when it is over.
-    """
+class Recipe:
+    """How to generate one corpus: what MakeData does, configs besides `BROKER`, and when it is complete."""
 
     fill: str
     how_made: str
     config: Config = field(default_factory=dict)
     features: Sequence[str] = ()
     with_metadata: bool = False
-    is_over: Callable[[Path], bool] = lambda _logs: True
+    is_complete: Callable[[Path], bool] = lambda _logs: True
 
 
 def cleaner_is_done(logs: Path) -> bool:
-    """Every `c-*` partition has been cleaned up to its active segment, and nothing is half swapped in."""
+    """The cleaner has cleaned every `c-*` partition up to its active segment, and all swaps are complete."""
     checkpoint = logs / "cleaner-offset-checkpoint"
     if not checkpoint.is_file():
         return False
@@ -84,17 +80,17 @@ def has_snapshots(logs: Path) -> bool:
     return len(list((logs / METADATA_PARTITION).glob("*.checkpoint"))) >= 3
 
 
-STORIES = {
-    "k4-codecs": Story(
+RECIPES = {
+    "k4-codecs": Recipe(
         "codecs",
         "130 records a codec by an idempotent producer, LogAppendTime, odd headers, nulls; clean stop",
     ),
-    "k4-txn": Story(
+    "k4-txn": Recipe(
         "txn",
         "transactions v2 (transaction.version=2): two interleaved transactional producers (commit, abort), "
         "sendOffsetsToTransaction, an empty transaction, one left OPEN (t-open); clean stop",
     ),
-    "k4-compact": Story(
+    "k4-compact": Recipe(
         "compact",
         "compacted topics, 600 records over 40 keys with tombstones, cleaned by the 4.x cleaner; clean stop",
         config={
@@ -102,20 +98,20 @@ STORIES = {
             "log.cleaner.backoff.ms": 100,
             "log.flush.offset.checkpoint.interval.ms": 1000,
         },
-        is_over=cleaner_is_done,
+        is_complete=cleaner_is_done,
     ),
-    "k4-groups": Story(
+    "k4-groups": Recipe(
         "groups",
         "classic groups (dynamic, static, deleted group, deleted offset), groups of the new protocol "
         "(KIP-848: dynamic, static, regular expression, non-ASCII name), a share group (KIP-932, "
         "share.version=1); clean stop",
         features=("share.version=1",),
     ),
-    "k4-remote": Story(
+    "k4-remote": Recipe(
         "remote",
         "records of the tiered-storage metadata topic, by Kafka's RemoteLogMetadataSerde; clean stop",
     ),
-    "k4-kraft": Story(
+    "k4-kraft": Recipe(
         "kraft",
         "KRaft metadata log with snapshots: topics, partitions, a deleted topic, configs, quotas, "
         "SCRAM, ACLs; clean stop",
@@ -125,40 +121,40 @@ STORIES = {
             "super.users": "User:ANONYMOUS",
         },
         with_metadata=True,
-        is_over=has_snapshots,
+        is_complete=has_snapshots,
     ),
 }
 
 
-def make(name: str, story: Story, output: Path, work: Path) -> None:
-    """Runs the story in `work` and leaves the corpus in `output/name`, replacing what was there."""
+def make(name: str, recipe: Recipe, output: Path, work: Path) -> None:
+    """Generates the corpus in `work` and moves it to `output/name`, which it replaces."""
     corpus = work / name
     for directory in ("expected", "dump", "dump_4.1"):
         (corpus / directory).mkdir(parents=True)
-    elsewhere = {} if story.with_metadata else {"metadata.log.dir": str(work / "metadata")}
-    config = {**BROKER, **elsewhere, **story.config, "log.dirs": str(corpus / "logs")}
-    with KRaftBroker(work / "broker", config, features=story.features) as broker:
-        topics = fill(broker, story, corpus)
+    elsewhere = {} if recipe.with_metadata else {"metadata.log.dir": str(work / "metadata")}
+    config = {**BROKER, **elsewhere, **recipe.config, "log.dirs": str(corpus / "logs")}
+    with KRaftBroker(work / "broker", config, features=recipe.features) as broker:
+        topics = fill(broker, recipe, corpus)
     for lock in corpus.glob("logs/.lock"):
         lock.unlink()
     partitions = sorted(entry for entry in (corpus / "logs").iterdir() if entry.is_dir())
     describe_partitions(KafkaPeer(KAFKA_4), partitions, corpus / "expected")
     for version, directory in ((KAFKA_3, "dump"), (KAFKA_4, "dump_4.1")):
         dump(version, partitions, corpus / directory)
-    write_manifest(name, story, broker, topics, corpus, partitions)
+    write_manifest(name, recipe, broker, topics, corpus, partitions)
     for path in [*corpus.glob("expected/*.jsonl"), *corpus.glob("dump*/*.txt")]:
         pack(path)
     shutil.rmtree(output / name, ignore_errors=True)
     shutil.move(corpus, output / name)
 
 
-def fill(broker: KRaftBroker, story: Story, corpus: Path) -> dict[str, int]:
-    """Runs the story against the broker, reads every partition of its topics; returns {topic: partitions}."""
-    run_program(broker.peer, "MakeData", broker.bootstrap, story.fill)
+def fill(broker: KRaftBroker, recipe: Recipe, corpus: Path) -> dict[str, int]:
+    """Fills the broker and reads every partition of its topics. Returns {topic: number of partitions}."""
+    run_program(broker.peer, "MakeData", broker.bootstrap, recipe.fill)
     deadline_s = time.monotonic() + FILL_TIMEOUT_S
-    while not story.is_over(corpus / "logs"):
+    while not recipe.is_complete(corpus / "logs"):
         if time.monotonic() > deadline_s:
-            raise TimeoutError(f"{corpus}: the story is not over after {FILL_TIMEOUT_S} s")
+            raise TimeoutError(f"{corpus}: not complete after {FILL_TIMEOUT_S} s")
         time.sleep(0.2)
     topics: dict[str, int] = {}
     partitions: list[str] = []
@@ -168,17 +164,14 @@ def fill(broker: KRaftBroker, story: Story, corpus: Path) -> dict[str, int]:
             continue
         topics[topic] = max(topics.get(topic, 0), int(number) + 1)
         partitions.append(entry.name)
-    isolations = ("read_uncommitted", "read_committed") if story.fill == "txn" else ("read_uncommitted",)
+    isolations = ("read_uncommitted", "read_committed") if recipe.fill == "txn" else ("read_uncommitted",)
     for isolation in isolations if partitions else ():
         consume(broker.peer, broker.bootstrap, partitions, corpus / "expected", isolation)
     return topics
 
 
 def dump(version: str, partitions: Sequence[Path], target: Path) -> None:
-    """Writes the dump tool's texts for every partition:
-
-    logs deep, shallow and decoded, indexes, snapshots.
-    """
+    """Writes what the dump tool prints of all partitions: logs in several ways, indexes, snapshots."""
     with DumpServer(KafkaPeer(version), cwd=partitions[0].parent) as server:
         for partition in partitions:
             for kind, suffixes, flags in dumps_of(partition.name.rpartition("-")[0], version):
@@ -192,7 +185,7 @@ def dump(version: str, partitions: Sequence[Path], target: Path) -> None:
 
 
 def dumps_of(topic: str, version: str) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
-    """What to dump of a topic's partitions: kind (part of the file name), suffixes of the files, flags."""
+    """The dumps of a topic's partitions: kind (part of the file name), suffixes of the files, flags."""
     deep = ("--print-data-log", "--deep-iteration")
     wanted: list[tuple[str, tuple[str, ...], tuple[str, ...]]] = [
         ("log.deep", (".log",), deep),
@@ -208,18 +201,18 @@ def dumps_of(topic: str, version: str) -> list[tuple[str, tuple[str, ...], tuple
 
 def write_manifest(
     name: str,
-    story: Story,
+    recipe: Recipe,
     broker: KRaftBroker,
     topics: dict[str, int],
     corpus: Path,
     partitions: Sequence[Path],
 ) -> None:
-    """`manifest.json`, with the fields that every corpus has and without the paths of this machine."""
+    """Writes `manifest.json` with the fields that every corpus has, without the paths of this machine."""
     machine = {"log.dirs": "logs", "metadata.log.dir": "metadata"}
     manifest = {
         "name": name,
         "kafka_version": KAFKA_4,
-        "how_made": story.how_made,
+        "how_made": recipe.how_made,
         "topics": {topic: {"partitions": count, "config": {}} for topic, count in topics.items()},
         "log_dirs": ["logs"],
         "oracle": f"expected/<tp>.{{batches,records}}.jsonl by FileRecords of kafka-clients {KAFKA_4}; "
@@ -242,20 +235,20 @@ def count_lines(path: Path) -> int:
 
 
 def pack(path: Path) -> None:
-    """Gzips a large text file in place, without a time stamp so that equal input gives equal bytes."""
+    """Replaces a large text file by its gzip, without a timestamp, so that equal input gives equal bytes."""
     if path.stat().st_size > GZIP_ABOVE_BYTES:
         path.with_name(path.name + ".gz").write_bytes(gzip.compress(path.read_bytes(), mtime=0))
         path.unlink()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Make the k4-* fixtures with a real Kafka 4.x.")
+    parser = argparse.ArgumentParser(description="Generate the k4-* fixtures with Kafka 4.x.")
     parser.add_argument("--output", type=Path, default=Path("fixtures"))
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(STORIES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {', '.join(RECIPES)}")
     chosen = parser.parse_args()
-    for name in chosen.names or STORIES:
+    for name in chosen.names or RECIPES:
         with tempfile.TemporaryDirectory(prefix="klog-corpus-") as work:
-            make(name, STORIES[name], chosen.output.resolve(), Path(work))
+            make(name, RECIPES[name], chosen.output.resolve(), Path(work))
         sys.stderr.write(f"made {chosen.output / name}\n")
 
 

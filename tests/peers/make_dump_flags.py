@@ -1,9 +1,9 @@
-"""Makes `fixtures/dump-flags/`: what Kafka 3.9.1's dump tool prints with its less usual flags and inputs.
+"""Generates `fixtures/dump-flags/`: what Kafka 3.9.1's dump tool prints with rare flags and inputs.
 
     python -m tests.peers.make_dump_flags [--output fixtures/dump-flags]
 
-`cases.json` lists the cases: the log directory the tool ran in, its arguments, its exit status, the exception
-it died of (or null; paths in it are seen from the log directory) and the file that holds its stdout.
+`cases.json` lists the cases: the log directory that the tool ran in, its arguments, its exit status, the
+exception that ended it (or null; paths in it are relative to the log directory) and the file with its stdout.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ CASES: dict[str, tuple[str, Sequence[str], Sequence[str]]] = {
 
 
 def make(output: Path) -> None:
-    """Runs every case and writes `output` anew."""
+    """Runs every case and replaces `output`."""
     peer = KafkaPeer()
     output.mkdir(parents=True, exist_ok=True)
     for old in output.iterdir():

@@ -1,4 +1,4 @@
-"""Kafka's jars, resolved by Maven into a cache directory that later runs reuse without any download."""
+"""Downloads Kafka's jars with Maven into a cache directory, which later runs use without a download."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pathlib import Path
 
 RESOLVE_TIMEOUT_S = 600
 
-# kafka_2.13 3.9 brings a binding of its own (slf4j-reload4j); 4.x brings none. Two of them would complain on
-# stderr.
+# kafka_2.13 3.9 depends on a logging binding (slf4j-reload4j), 4.x on none. With two bindings, slf4j prints a
+# warning to stderr.
 _LOGGING_BINDING = {3: "slf4j-reload4j", 4: "slf4j-simple"}
 
 _POM = """\
@@ -39,11 +39,11 @@ _POM = """\
 
 
 class PeerUnavailableError(Exception):
-    """Real Kafka cannot be had here: no Java, no Maven, or Maven reaches no repository. Says which."""
+    """Real Kafka is not available: no Java, no Maven, or Maven reaches no repository. The text says which."""
 
 
 def cache_directory() -> Path:
-    """Where jars and compiled helper programs are kept between runs. Raises PeerUnavailableError."""
+    """The directory that keeps jars and our compiled programs between runs. Raises PeerUnavailableError."""
     configured = os.environ.get("KLOG_PEER_CACHE")
     try:
         return Path(configured) if configured else Path.home() / ".cache" / "klog-peers"
@@ -61,9 +61,9 @@ def require_program(name: str) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Lets one process at a time fill the cache: parallel test workers all ask for it at their start.
+    """Lets one process at a time fill the cache, because parallel test workers all need it at their start.
 
-    Raises PeerUnavailableError where nothing can be written there.
+    Raises PeerUnavailableError if the directory cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,9 +78,9 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def kafka_jars(version: str) -> Path:
-    """The directory with the jars of one Kafka version and all they need; resolved when it is not there yet.
+    """The directory with the jars of one Kafka version and its dependencies. Maven downloads them if needed.
 
-    Raises PeerUnavailableError when Maven is missing or cannot resolve it.
+    Raises PeerUnavailableError if Maven is missing or cannot download them.
     """
     cache = cache_directory()
     jars = cache / f"kafka-{version}" / "jars"
@@ -96,9 +96,9 @@ def _resolve(version: str, jars: Path) -> None:
 
 
 def resolve_pom(what: str, pom_text: str, jars: Path) -> None:
-    """Copy all that a project depends on into the new directory `jars`.
+    """Copies all dependencies of a project into the new directory `jars`.
 
-    Raises PeerUnavailableError when Maven is missing or cannot resolve it.
+    Raises PeerUnavailableError if Maven is missing or cannot download them.
     """
     maven = require_program("mvn")
     jars.parent.mkdir(parents=True, exist_ok=True)
@@ -116,15 +116,15 @@ def resolve_pom(what: str, pom_text: str, jars: Path) -> None:
             "dependency:copy-dependencies",
         ]
         command += [f"-DoutputDirectory={work}/jars", "-DincludeScope=runtime"]
-        # Once more after a failure: a registry that answers 5xx for a moment is no reason to fail a run.
-        if (complaint := _run(command)) is not None and (complaint := _run(command)) is not None:
-            raise PeerUnavailableError(f"Maven cannot resolve {what}: {complaint}")
-        # The rename makes the directory appear whole or not at all.
+        # A second attempt, because a repository may fail for a moment (5xx).
+        if (failure := _run(command)) is not None and (failure := _run(command)) is not None:
+            raise PeerUnavailableError(f"Maven cannot resolve {what}: {failure}")
+        # The rename makes the directory complete from its first appearance.
         (Path(work) / "jars").rename(jars)
 
 
 def _run(command: list[str]) -> str | None:
-    """Runs Maven; returns None when it succeeded, and else what it said first."""
+    """Runs Maven. Returns None if it succeeded, and the first line of its output if not."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=RESOLVE_TIMEOUT_S, check=False, text=True)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Kafka's word on data, as the fixtures' JSON Lines: its reader's on files, its consumer's on a broker."""
+"""Describes data as JSON Lines, as in the fixtures, with Kafka's own reader of files and its consumer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CLIENT_FLAGS = ("-Xmx256M", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaul
 
 
 class OracleFailedError(Exception):
-    """One of our Java programs ended with an error. Carries its stderr."""
+    """One of our Java programs failed. Contains its stderr."""
 
 
 def describe_partitions(peer: KafkaPeer, partitions: Sequence[Path], output: Path) -> None:

@@ -1,7 +1,6 @@
-"""Spark's own Kafka source, the peer of klog's: its jars, resolved by Maven once.
+"""Downloads Spark's own Kafka source with Maven, once. klog's data source is compared with it.
 
-It is published with every Spark, but 4.0.0 is the newest that Maven's central repository has whole; its code
-runs in every Spark 4.
+4.0.0 is the newest version that Maven Central has completely. It runs in every Spark 4.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from tests.peers.maven import cache_directory, locked, resolve_pom
 VERSION = "4.0.0"
 _SCALA = "2.13"
 
-# What it needs and Spark has not, each by itself: following the poms would lead to Spark's, which asks a
-# repository first that answers inside some clouds only.
+# The jars that Spark itself does not have. They are listed one by one without their dependencies, because
+# Spark's own pom asks a repository that answers only inside some clouds.
 _NEEDED = (
     ("org.apache.spark", f"spark-sql-kafka-0-10_{_SCALA}", VERSION),
     ("org.apache.spark", f"spark-token-provider-kafka-0-10_{_SCALA}", VERSION),
@@ -40,9 +39,9 @@ _POM = """\
 
 
 def spark_kafka_jars() -> list[Path]:
-    """The jars that make `format("kafka")` known to Spark.
+    """The jars that add `format("kafka")` to Spark.
 
-    Raises PeerUnavailableError when Maven is missing or cannot resolve them.
+    Raises PeerUnavailableError if Maven is missing or cannot download them.
     """
     jars = cache_directory() / f"spark-kafka-{VERSION}-alone" / "jars"
     with locked(cache_directory() / f"spark-kafka-{VERSION}.lock"):

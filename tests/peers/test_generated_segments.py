@@ -1,4 +1,4 @@
-"""The segments that the benchmarks generate are segments to Kafka too: else figures would mean nothing."""
+"""Kafka accepts the segments that the benchmarks generate."""
 
 from __future__ import annotations
 

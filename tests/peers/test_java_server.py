@@ -1,4 +1,4 @@
-"""A program that does not answer, or is gone, is an error in time and never a hanging test."""
+"""A Java program that does not answer or has ended fails the request, and does not block the test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.peers.java_server import JavaServer
 
 
 def server(program: str, answer_timeout_s: float) -> JavaServer:
-    """Any program does for a JVM here."""
+    """A server that runs Python instead of Java."""
     return JavaServer([sys.executable, "-c", program], answer_timeout_s=answer_timeout_s)
 
 
@@ -23,7 +23,7 @@ def test_lines_and_blocks_are_read_one_after_the_other() -> None:
             assert [running.read(3), running.read(11)] == [b"ok\t", b"load\tblock\n"]
 
 
-def test_a_program_that_does_not_answer_is_ended_and_told() -> None:
+def test_a_program_that_does_not_answer_is_killed_and_reported() -> None:
     with server("import sys; print('half', end='', flush=True); sys.stdin.read(); input()", 0.5) as running:
         with pytest.raises(TimeoutError, match="no answer"):
             running.ask("load")
@@ -31,6 +31,6 @@ def test_a_program_that_does_not_answer_is_ended_and_told() -> None:
             running.ask("load")
 
 
-def test_a_program_that_has_ended_is_told() -> None:
+def test_a_program_that_has_ended_is_reported() -> None:
     with server("input(); raise SystemExit(3)", 60) as running, pytest.raises(EOFError, match="status 3"):
         running.ask("load")

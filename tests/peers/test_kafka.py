@@ -1,4 +1,4 @@
-"""The peer is what it claims to be: the Kafka that made the fixtures, and one that runs here."""
+"""Kafka runs here, and it is the version that wrote the fixtures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our programs on Kafka's own reader say about the fixtures what the fixtures say."""
+"""Our programs that use Kafka's own reader describe the fixtures as the fixtures' files do."""
 
 from __future__ import annotations
 
@@ -38,5 +38,4 @@ def test_a_broker_on_a_copied_log_directory_serves_what_the_original_served(
         found = corpora.read_jsonl(tmp_path / f"{name}.consumer.read_committed.jsonl")
         expected = original.partition(name).expected_consumer("read_committed")
         assert expected
-        # The new broker's leader epoch may differ in nothing but the answer to new writes.
         assert found == expected

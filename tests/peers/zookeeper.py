@@ -1,6 +1,6 @@
-"""A real ZooKeeper server on 127.0.0.1, from the jars that come with Kafka 3.9.
+"""Runs a real ZooKeeper server on 127.0.0.1, from the jars of Kafka 3.9.
 
-Its port and data stay the same over `kill` and `start`, so that clients see a server go and come back.
+It keeps its port and data over `kill` and `start`, so that clients can reconnect.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from tests.peers.broker import (
     BrokerFailedError,
     JavaService,
     free_port,
-    properties_text,
     wait_for_zookeeper,
+    zookeeper_config_text,
 )
 from tests.peers.kafka import KAFKA_3, KafkaPeer
 
@@ -26,13 +26,13 @@ _FLAGS = (
     "-Dlog4j.configuration=service-log4j.properties",
 )
 
-# Sessions live at least two ticks; short ones let tests see expiry in a blink.
-TICK_MS = 200
-
 
 class ZooKeeperServer:
-    """A standalone server. Raises PeerUnavailableError without Java or Maven, BrokerFailedError when it does
-    not start (its log says why)."""
+    """A standalone server.
+
+    Raises PeerUnavailableError without Java or Maven, BrokerFailedError if it does not start (its log says
+    why).
+    """
 
     def __init__(self, work: Path, peer: KafkaPeer | None = None) -> None:
         self.peer = peer or KafkaPeer(KAFKA_3)
@@ -40,25 +40,13 @@ class ZooKeeperServer:
         self._work = work
         work.mkdir(parents=True, exist_ok=True)
         self._config = work / "zoo.cfg"
-        self._config.write_text(
-            properties_text(
-                {
-                    "dataDir": f"{work / 'data'}",
-                    "clientPort": self.port,
-                    "clientPortAddress": "127.0.0.1",
-                    "admin.enableServer": "false",
-                    "tickTime": TICK_MS,
-                    "maxSessionTimeout": 60_000,
-                    "maxClientCnxns": 0,
-                }
-            )
-        )
+        self._config.write_text(zookeeper_config_text(work / "data", self.port))
         self._service: JavaService | None = None
         self.start()
 
     @property
     def hosts(self) -> str:
-        """As in `zookeeper.connect`."""
+        """The value for `zookeeper.connect`."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> None:
@@ -73,7 +61,7 @@ class ZooKeeperServer:
             raise
 
     def kill(self) -> None:
-        """The server is gone at once; what it acknowledged is on disk."""
+        """Kills the server. What it acknowledged is on disk."""
         if self._service is not None:
             self._service.kill()
             self._service = None
