@@ -51,13 +51,13 @@ from klog.server.identity import require_own_endpoints, resolve_identity
 from klog.server.listeners import Listeners, read_listeners
 from klog.server.live_config import LiveConfig
 from klog.server.network import Request, SocketServer, work_on
+from klog.server.purgatories import new_purgatories
 from klog.server.reconfiguration import Reconfiguration
 from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
 from klog.server.settings import controller_settings, log_directories, network_settings, resolved
 from klog.server.stores import open_store
 from klog.server.traffic import Traffic
-from klog.server.waiting_rooms import waiting_rooms
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
 from klog.storage.log.scheduler import Scheduler, monotonic_ms
@@ -128,7 +128,7 @@ class Broker:
         self._open_tree(closing)
         self._on_state(BrokerState.RECOVERY)
         self._open_logs(closing)
-        self._open_waiting(closing)
+        self._open_replicas(closing)
         self._open_controller(closing)
         self._open_network(closing)
         require_own_endpoints(self.registration(), live_brokers(self.store))
@@ -203,10 +203,10 @@ class Broker:
             self.cleaner.start()
             closing.callback(self.cleaner.stop)
 
-    def _open_waiting(self, closing: ExitStack) -> None:
-        self.waiting = waiting_rooms(self._static, monotonic_ms)
-        self.waiting.timer.start()
-        closing.callback(self.waiting.timer.stop)
+    def _open_replicas(self, closing: ExitStack) -> None:
+        self.purgatories = new_purgatories(self._static, monotonic_ms)
+        self.purgatories.timer.start()
+        closing.callback(self.purgatories.timer.stop)
         self._replicas = ReplicaManager(
             Surroundings(
                 self.identity.broker_id,
@@ -215,9 +215,9 @@ class Broker:
                 self._static.number("replica.lag.time.max.ms"),
             ),
             ServedLogs(self.logs, self.cleaner, self._read_topic_config),
-            self.waiting.produce,
-            self.waiting.fetch,
-            self.waiting.delete_records,
+            self.purgatories.produce,
+            self.purgatories.fetch,
+            self.purgatories.delete_records,
         )
         self.replicas = self._replicas
 
@@ -263,7 +263,7 @@ class Broker:
             check_config=self._check_config,
             replicas=self.replicas,
             controller=self.controller,
-            waiting=self.waiting,
+            purgatories=self.purgatories,
             sessions=self.sessions,
             traffic=self.traffic,
             counters=self.counters,

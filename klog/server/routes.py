@@ -44,9 +44,9 @@ from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.purgatories import Purgatories
 from klog.server.request_times import RequestCounters
 from klog.server.traffic import Traffic
-from klog.server.waiting_rooms import WaitingRooms
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Collaborators:
     check_config: Callable[[BrokerConfig], None]
     replicas: ReplicaManager
     controller: Controller
-    waiting: WaitingRooms
+    purgatories: Purgatories
     sessions: FetchSessions
     traffic: Traffic
     counters: RequestCounters
@@ -92,14 +92,14 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
 
 
 def _data_routes(parts: Collaborators) -> dict[int, Route]:
-    config, timer_ms, waiting = parts.config(), parts.timer_ms, parts.waiting
+    config, timer_ms, purgatories = parts.config(), parts.timer_ms, parts.purgatories
     where = Whereabouts(parts.replicas, parts.cache)
     produce_runs = ProduceRuns(
         where, parts.clock_ms, parts.traffic, parts.counters.by_api[ApiKey.PRODUCE].direct, parts.clock_ns
     )
-    produce = ProduceHandler(where, waiting.produce, parts.clock_ms, timer_ms, parts.traffic)
+    produce = ProduceHandler(where, purgatories.produce, parts.clock_ms, timer_ms, parts.traffic)
     fetch = FetchHandler(
-        where, parts.sessions, waiting.fetch, timer_ms, config.number("fetch.max.bytes"), parts.traffic
+        where, parts.sessions, purgatories.fetch, timer_ms, config.number("fetch.max.bytes"), parts.traffic
     )
     api_versions = ApiVersionsHandler(parts.features_epoch)
     coordinator = FindCoordinatorHandler(parts.broker_id, parts.cache)
@@ -112,7 +112,9 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed),
         ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(where, parts.clock_ms).handle),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(where).handle, may_block=False),
-        ApiKey.DELETE_RECORDS: Route(DeleteRecordsHandler(where, waiting.delete_records, timer_ms).handle),
+        ApiKey.DELETE_RECORDS: Route(
+            DeleteRecordsHandler(where, purgatories.delete_records, timer_ms).handle
+        ),
         ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(where).handle),
         ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
         ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle, failed=producer_ids.failed),
@@ -126,7 +128,7 @@ def _topic_routes(parts: Collaborators) -> dict[int, Route]:
     def is_controller() -> bool:
         return parts.controller.is_active
 
-    topics = parts.waiting.topics
+    topics = parts.purgatories.topics
     creator = TopicCreator(store, cache, parts.config)
     creation = AutoTopicCreation(creator, parts.config)
     metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.elsewhere)
@@ -157,15 +159,15 @@ def _config_routes(parts: Collaborators) -> dict[int, Route]:
 
 
 def _control_routes(parts: Collaborators) -> dict[int, Route]:
-    cache, waiting, put = parts.cache, parts.waiting, parts.controller.put
+    cache, purgatories, put = parts.cache, parts.purgatories, parts.controller.put
     control = ControlHandler(
         parts.replicas,
         cache,
-        waiting.topics,
-        waiting.elections,
+        purgatories.topics,
+        purgatories.elections,
         parts.broker_epoch,
     )
-    elect = ElectLeadersHandler(cache, waiting.elections, put, parts.timer_ms)
+    elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)
     return {
         ApiKey.LEADER_AND_ISR: Route(control.leader_and_isr),
         ApiKey.STOP_REPLICA: Route(control.stop_replica),

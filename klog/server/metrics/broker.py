@@ -174,10 +174,10 @@ def idle_share(waited_s: float, possible_s: float) -> float:
 
 
 def _waiting_metrics(broker: Broker) -> Iterator[Metric]:
-    rooms = broker.waiting
+    all_of = broker.purgatories
     found: Sequence[tuple[str, int, int]] = [
         (each.name, each.watched, each.waiting)
-        for each in (rooms.produce, rooms.fetch, rooms.delete_records, rooms.topics, rooms.elections)
+        for each in (all_of.produce, all_of.fetch, all_of.delete_records, all_of.topics, all_of.elections)
     ]
     prefix = "kafka_server_delayedoperationpurgatory_"
     yield Metric(

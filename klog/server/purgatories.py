@@ -1,4 +1,4 @@
-"""The purgatories of a broker, by what their operations wait for, on one timer."""
+"""The purgatories of a broker, one for each kind of operation that waits, on one timer."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from klog.server.timer_thread import TimerThread
 
 
 @dataclass(frozen=True, slots=True)
-class WaitingRooms:
-    """Kafka's names of the purgatories, as its metrics have them, are the purgatories' own names."""
+class Purgatories:
+    """Each purgatory has the name that Kafka's metrics give it."""
 
     timer: TimerThread
     produce: Purgatory[DelayedProduce]
@@ -27,15 +27,15 @@ class WaitingRooms:
     elections: Purgatory[DelayedElection]
 
 
-def waiting_rooms(config: BrokerConfig, clock_ms: Callable[[], int]) -> WaitingRooms:
-    """The purgatories, empty, with a timer that is not started."""
+def new_purgatories(config: BrokerConfig, clock_ms: Callable[[], int]) -> Purgatories:
+    """Empty purgatories, with a timer that is not started."""
     thread = TimerThread(clock_ms)
     timer = thread.timer
 
     def interval(name: str) -> int:
         return config.number(f"{name}.purgatory.purge.interval.requests")
 
-    return WaitingRooms(
+    return Purgatories(
         thread,
         Purgatory("Produce", timer, interval("producer")),
         Purgatory("Fetch", timer, interval("fetch")),
