@@ -1,7 +1,6 @@
-"""The door between Construct and the rest of klog: its errors become klog's own, with a position.
+"""Parses and builds with Construct definitions. Construct's errors become klog's own, with a position.
 
-Every binary format module parses and builds through these functions, so nothing that Construct raises
-leaves this room.
+Every binary format module uses these functions, so no exception of Construct leaves this package.
 """
 
 from __future__ import annotations
@@ -10,18 +9,18 @@ import io
 
 import construct as c
 
-from klog.formats.errors import FormatError, UnsupportedFormatError
+from klog.formats.errors import CorruptRecordError, FormatError, UnsupportedFormatError
 from klog.formats.primitives import remaining_bytes
 from klog.formats.values import Bytes, Value
 
-# What Construct's own blocks let through when a value of the wrong shape is built.
+# Construct passes these on if it builds a value of the wrong shape.
 _SHAPE_ERRORS = (AttributeError, KeyError, TypeError, ValueError, OverflowError)
 
 _DAMAGED = "the bytes are damaged, or are of another format; `klog verify` finds the extent"
 
 
 def parse_all(definition: c.Construct, data: Bytes, what: str, position_bytes: int = 0) -> Value:
-    """Parse `data`, all of it. `what` names the thing in errors, `position_bytes` is where `data` starts.
+    """Parse all of `data`. `what` is the name in errors, `position_bytes` the position of `data` in its file.
 
     Raises `FormatError` with the position of the damage; `UnsupportedFormatError` for an unknown version.
     """
@@ -38,7 +37,7 @@ def parse_all(definition: c.Construct, data: Bytes, what: str, position_bytes: i
 
 
 def parse_next(definition: c.Construct, stream: io.BytesIO, what: str, position_bytes: int = 0) -> Value:
-    """Parse one thing from where the stream stands; errors as in `parse_all`."""
+    """Parse one value from the position of the stream; errors as in `parse_all`."""
     try:
         return definition.parse_stream(stream)
     except c.SwitchError as error:
@@ -53,8 +52,18 @@ def parse_next(definition: c.Construct, stream: io.BytesIO, what: str, position_
         ) from error
 
 
+def require_crc(what: str, stored: int, computed: int, position_bytes: int) -> None:
+    """Raise `CorruptRecordError` if a stored checksum, at that position, is not the computed one."""
+    if computed != stored:
+        raise CorruptRecordError(
+            f"{what}: crc is {stored}, but its bytes give {computed}",
+            position_bytes=position_bytes,
+            cure=f"the {what} was altered after it was written; a replica may have it whole",
+        )
+
+
 def build(definition: c.Construct, value: Value, what: str) -> bytes:
-    """The bytes of a value; raises `FormatError` where the value does not fit the definition."""
+    """The bytes of a value. Raises `FormatError` if the value does not fit the definition."""
     try:
         return bytes(definition.build(value))
     except c.ConstructError as error:
@@ -64,10 +73,10 @@ def build(definition: c.Construct, value: Value, what: str) -> bytes:
 
 
 def _words(error: c.ConstructError) -> str:
-    """Construct's message in one line: the field, then what is wrong with it."""
+    """Construct's message in one line: the field, then the problem."""
     first, *rest = str(error).splitlines() or [""]
     field = first.removeprefix("Error in path ").removeprefix("(parsing)").removeprefix("(building)")
-    # A documented field is wrapped twice and says its name twice.
+    # A documented field is wrapped twice and its name comes twice.
     steps = [step.strip() for step in field.split("->") if step.strip()]
     field = ".".join(step for index, step in enumerate(steps) if index == 0 or step != steps[index - 1])
     reason = " ".join(part.strip() for part in rest if part.strip())

@@ -1,19 +1,20 @@
-"""Keys to offsets, and batches rewritten: compiled where klog was built with a C compiler, else the twin.
+"""Offset maps and rewritten batches for compaction: the compiled ones, or their twins in pure Python.
 
-`KLOG_PURE_PYTHON=1` chooses the twin, as it does for the record kernel.
+`IMPLEMENTATION` says which ones run; `_pycompaction` states their meaning.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or os.environ.get("KLOG_PURE_PYTHON"):
+from klog.formats.twins import compiled_or_twin
+
+if TYPE_CHECKING:
     from klog.formats._pycompaction import IMPLEMENTATION, OffsetMap, rewrite
 else:
-    try:
-        from klog.formats._compaction import IMPLEMENTATION, OffsetMap, rewrite
-    except ImportError:
-        from klog.formats._pycompaction import IMPLEMENTATION, OffsetMap, rewrite
+    _compaction_functions = compiled_or_twin("klog.formats._compaction", "klog.formats._pycompaction")
+    IMPLEMENTATION = _compaction_functions.IMPLEMENTATION
+    OffsetMap = _compaction_functions.OffsetMap
+    rewrite = _compaction_functions.rewrite
 
 __all__ = ["IMPLEMENTATION", "OffsetMap", "rewrite"]

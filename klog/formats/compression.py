@@ -133,17 +133,23 @@ def _zlib() -> Any:  # noqa: ANN401 (one of two modules of the same interface)
 
 
 class _Parts:
-    """Pieces of a plain block. Many of them are put together on the way: a list would take the block's size a
-    second time when it is joined.
+    """Pieces of a decompressed block, of at most `limit_bytes` together.
+
+    The pieces are joined while they come: joining a list at the end would need the memory of the block twice.
     """
 
-    __slots__ = ("_few", "_whole")
+    __slots__ = ("_few", "_limit_bytes", "_whole", "left_bytes")
 
-    def __init__(self) -> None:
+    def __init__(self, limit_bytes: int) -> None:
+        self.left_bytes = limit_bytes
+        self._limit_bytes = limit_bytes
         self._few: list[bytes] = []
         self._whole: io.BytesIO | None = None
 
     def add(self, part: bytes) -> None:
+        self.left_bytes -= len(part)
+        if self.left_bytes < 0:
+            raise _too_large(self._limit_bytes)
         self._few.append(part)
         if len(self._few) == _MOST_PARTS:
             self._whole = self._whole or io.BytesIO()
@@ -159,22 +165,18 @@ class _Parts:
 
 def _gunzip(data: Bytes, limit_bytes: int) -> bytes:
     gz: Any = _zlib()
-    parts = _Parts()
-    room = limit_bytes
+    parts = _Parts(limit_bytes)
     rest: Bytes = data
     while True:
         # wbits 31: gzip header and trailer; one member at a time, as a block may hold several
         member = gz.decompressobj(wbits=31)
         while not member.eof:
             # What a step leaves over is copied: steps as large as the input keep that in proportion.
-            step = min(max(_CHUNK_BYTES, 4 * len(rest)), room + 1)
+            step = min(max(_CHUNK_BYTES, 4 * len(rest)), parts.left_bytes + 1)
             try:
                 part = member.decompress(rest, step)
             except gz.error as error:
                 raise CompressionError(f"gzip block is damaged: {error}") from error
-            room -= len(part)
-            if room < 0:
-                raise _too_large(limit_bytes)
             parts.add(part)
             rest = member.unconsumed_tail
             if not part and not rest and not member.eof:
@@ -207,8 +209,7 @@ def _unsnappy(data: Bytes, limit_bytes: int) -> bytes:
         return _raw_unsnappy(view, limit_bytes, limit_bytes)
     if len(view) < _XERIAL_HEADER_BYTES:
         raise CompressionError("snappy stream header is cut short")
-    parts = _Parts()
-    room = limit_bytes
+    parts = _Parts(limit_bytes)
     at = _XERIAL_HEADER_BYTES
     while len(view) - at >= 4:  # Kafka's reader takes fewer bytes for the end
         if bytes(view[at : at + 8]) == _XERIAL_MAGIC:
@@ -218,8 +219,7 @@ def _unsnappy(data: Bytes, limit_bytes: int) -> bytes:
         at += 4
         if size < 0 or size > len(view) - at:
             raise CompressionError(f"snappy stream has a block of {size} bytes with {len(view) - at} left")
-        part = _raw_unsnappy(view[at : at + size], room, limit_bytes)
-        room -= len(part)
+        part = _raw_unsnappy(view[at : at + size], parts.left_bytes, limit_bytes)
         parts.add(part)
         at += size
     return parts.whole()
@@ -289,14 +289,10 @@ def _lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
         plain: bytes = lz4.frame.decompress(frame)  # allocates as it goes where no content size is claimed
         return plain
     context = lz4.frame.LZ4FrameDecompressor()
-    parts = _Parts()
-    room = limit_bytes
+    parts = _Parts(limit_bytes)
     chunk: Any = frame
     while not context.eof:
-        part = context.decompress(chunk, max_length=min(max(_CHUNK_BYTES, len(frame)), room + 1))
-        room -= len(part)
-        if room < 0:
-            raise _too_large(limit_bytes)
+        part = context.decompress(chunk, max_length=min(max(_CHUNK_BYTES, len(frame)), parts.left_bytes + 1))
         parts.add(part)
         chunk = b""
         if not part and context.needs_input and not context.eof:
@@ -332,22 +328,18 @@ def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
     plain = _unzstd_at_once(context, view, limit_bytes)
     if plain is not None:
         return plain
-    parts = _Parts()
-    room = limit_bytes
+    parts = _Parts(limit_bytes)
     frame = None
     at = 0
     while at < len(view):
         frame = context.decompressobj() if frame is None or frame.eof else frame
         # All that a slice holds comes out at once: no more goes in than what there is room for.
-        slice_bytes = max(room // _ZSTD_MOST_RATIO, _ZSTD_SMALLEST_SLICE_BYTES)
+        slice_bytes = max(parts.left_bytes // _ZSTD_MOST_RATIO, _ZSTD_SMALLEST_SLICE_BYTES)
         taken = view[at : at + slice_bytes]
         try:
             part = frame.decompress(taken)
         except zstandard.ZstdError as error:
             raise CompressionError(f"zstd block is damaged: {error}") from error
-        room -= len(part)
-        if room < 0:
-            raise _too_large(limit_bytes)
         parts.add(part)
         at += len(taken) - len(frame.unused_data)
     if frame is None or not frame.eof:

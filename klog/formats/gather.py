@@ -1,19 +1,20 @@
-"""Gathering of decoded values: compiled where klog was built with a C compiler, else its pure-Python twin.
+"""Decoded values gathered into contiguous columns: the compiled functions, or their twins in pure Python.
 
-Set `KLOG_PURE_PYTHON=1` to choose the twin; `IMPLEMENTATION` says which one runs.
+`IMPLEMENTATION` says which ones run; `_pygather` states the meaning of the functions.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or os.environ.get("KLOG_PURE_PYTHON"):
-    from klog.formats._pygather import IMPLEMENTATION, gather, gather_headers, take
-else:
-    try:
-        from klog.formats._gather import IMPLEMENTATION, gather, gather_headers, take
-    except ImportError:
-        from klog.formats._pygather import IMPLEMENTATION, gather, gather_headers, take
+from klog.formats.twins import compiled_or_twin
 
-__all__ = ["IMPLEMENTATION", "gather", "gather_headers", "take"]
+if TYPE_CHECKING:
+    from klog.formats import _pygather as _gather_functions
+else:
+    _gather_functions = compiled_or_twin("klog.formats._gather", "klog.formats._pygather")
+
+IMPLEMENTATION = _gather_functions.IMPLEMENTATION
+gather = _gather_functions.gather
+gather_headers = _gather_functions.gather_headers
+take = _gather_functions.take

@@ -19,7 +19,13 @@ from klog.formats import primitives as p
 from klog.formats import structures as s
 from klog.formats.checksums import crc32
 from klog.formats.compression import DEFAULT_LIMIT_BYTES, compress, decompress
-from klog.formats.constants import CODECS, ENTRY_PREFIX_BYTES, MESSAGE_CRC_FROM, MIN_MESSAGE_SIZE
+from klog.formats.constants import (
+    CODECS,
+    ENTRY_PREFIX_BYTES,
+    MESSAGE_CRC_FROM,
+    MIN_ENTRY_BYTES,
+    MIN_MESSAGE_SIZE,
+)
 from klog.formats.errors import CorruptRecordError, UnsupportedFormatError
 from klog.formats.record_batch import Codec, TimestampType
 from klog.formats.values import Bytes
@@ -55,23 +61,20 @@ Message: Final = c.Struct(
 def parse(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> c.Container:
     """One message, all of `data`. Raises `FormatError`; `CorruptRecordError` where the crc does not match."""
     if check_crc:
-        demand_crc(data, position_bytes)
+        require_crc(data, position_bytes)
     message: c.Container = binary.parse_all(Message, data, TITLE, position_bytes)
     return message
 
 
-def demand_crc(data: Bytes, position_bytes: int) -> None:
-    """Raise `CorruptRecordError` if the message in `data` has not its own crc (too few bytes pass)."""
-    if len(data) < ENTRY_PREFIX_BYTES + MIN_MESSAGE_SIZE:
+def require_crc(data: Bytes, position_bytes: int) -> None:
+    """Raise `CorruptRecordError` if the message in `data` does not have its own crc. Data without a whole
+    header passes.
+    """
+    if len(data) < MIN_ENTRY_BYTES:
         return
     stored = int.from_bytes(data[ENTRY_PREFIX_BYTES:MESSAGE_CRC_FROM], "big")
     computed = crc32(memoryview(data)[MESSAGE_CRC_FROM:])
-    if computed != stored:
-        raise CorruptRecordError(
-            f"{TITLE}: crc is {stored}, but its bytes give {computed}",
-            position_bytes=position_bytes + ENTRY_PREFIX_BYTES,
-            cure="the message was altered after it was written; a replica may have it whole",
-        )
+    binary.require_crc(TITLE, stored, computed, position_bytes + ENTRY_PREFIX_BYTES)
 
 
 def build(message: c.Container) -> bytes:
@@ -123,7 +126,7 @@ def iterate_set(block: Bytes, *, position_bytes: int = 0) -> Iterator[c.Containe
     while p.remaining_bytes(stream):
         start = stream.tell()
         message = binary.parse_next(Message, stream, TITLE, position_bytes)
-        demand_crc(memoryview(block)[start : stream.tell()], position_bytes + start)
+        require_crc(memoryview(block)[start : stream.tell()], position_bytes + start)
         yield message
 
 

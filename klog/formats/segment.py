@@ -87,7 +87,7 @@ def entries(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> 
                 cure="the bytes are damaged, or are not a segment; recovery cuts the segment here",
             )
         if check_crc:
-            (record_batch if magic == 2 else message_set).demand_crc(entry, here)
+            (record_batch if magic == 2 else message_set).require_crc(entry, here)
         yield Located(here, size, magic, binary.parse_all(Entry, entry, TITLE, here))
         at += size
 

@@ -1,46 +1,30 @@
-"""The text kernels: the compiled ones where klog was built with a C compiler, else their pure-Python twins.
+"""Columns as text: the compiled functions, or their twins in pure Python.
 
-Set `KLOG_PURE_PYTHON=1` to choose the twins; `IMPLEMENTATION` says which run.
+`IMPLEMENTATION` says which ones run; `_pytext` and `_pyjsontext` state the meaning of the functions.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from klog.formats._pytext import AUTO, BASE64, HEX, NONE, UTF8, java_text
+from klog.formats.twins import compiled_or_twin
 
-if TYPE_CHECKING or os.environ.get("KLOG_PURE_PYTHON"):
-    from klog.formats._pyjsontext import jsonl_batches, jsonl_records
-    from klog.formats._pytext import (
-        IMPLEMENTATION,
-        kafka_batches,
-        kafka_deep,
-        kafka_records,
-        odd_control,
-        offset_gaps,
-    )
+if TYPE_CHECKING:
+    from klog.formats import _pyjsontext as _jsontext_functions
+    from klog.formats import _pytext as _text_functions
 else:
-    try:
-        from klog.formats._jsontext import jsonl_batches, jsonl_records
-        from klog.formats._text import (
-            IMPLEMENTATION,
-            kafka_batches,
-            kafka_deep,
-            kafka_records,
-            odd_control,
-            offset_gaps,
-        )
-    except ImportError:
-        from klog.formats._pyjsontext import jsonl_batches, jsonl_records
-        from klog.formats._pytext import (
-            IMPLEMENTATION,
-            kafka_batches,
-            kafka_deep,
-            kafka_records,
-            odd_control,
-            offset_gaps,
-        )
+    _jsontext_functions = compiled_or_twin("klog.formats._jsontext", "klog.formats._pyjsontext")
+    _text_functions = compiled_or_twin("klog.formats._text", "klog.formats._pytext")
+
+jsonl_batches = _jsontext_functions.jsonl_batches
+jsonl_records = _jsontext_functions.jsonl_records
+IMPLEMENTATION = _text_functions.IMPLEMENTATION
+kafka_batches = _text_functions.kafka_batches
+kafka_deep = _text_functions.kafka_deep
+kafka_records = _text_functions.kafka_records
+odd_control = _text_functions.odd_control
+offset_gaps = _text_functions.offset_gaps
 
 __all__ = [
     "AUTO",

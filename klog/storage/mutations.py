@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Iterator
 from typing import Final
 
-from klog.storage.files import storage_error, write_atomically
+from klog.storage.files import storage_error, sync_directory, write_atomically
 
 _COPY_BYTES: Final = 1 << 20
 _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK})
@@ -25,7 +25,7 @@ class Disk:
         """Create a directory and its parents where they are missing."""
         with _reported("cannot be created", path):
             os.makedirs(path, exist_ok=True)
-            _sync(os.path.dirname(path) or ".")
+            sync_directory(os.path.dirname(path) or ".")
 
     def move(self, source: str, target: str) -> None:
         """Move a file; into another file system by copying it before the source goes."""
@@ -37,14 +37,14 @@ class Disk:
                     raise
                 _copy(source, target)
                 os.unlink(source)
-            _sync(os.path.dirname(target))
-            _sync(os.path.dirname(source))
+            sync_directory(os.path.dirname(target))
+            sync_directory(os.path.dirname(source))
 
     def remove(self, path: str) -> None:
         """Remove a file."""
         with _reported("cannot be removed", path):
             os.unlink(path)
-            _sync(os.path.dirname(path))
+            sync_directory(os.path.dirname(path))
 
     def preserve(self, source: str, target: str) -> None:
         """Keep what a file holds now under another name as well, by a link or else a copy."""
@@ -55,13 +55,13 @@ class Disk:
                 if error.errno not in _NO_LINKS:
                     raise
                 _copy(source, target)
-            _sync(os.path.dirname(target))
+            sync_directory(os.path.dirname(target))
 
     def save_tail(self, source: str, start_bytes: int, target: str) -> None:
         """Copy what a file holds from `start_bytes` on into a new file."""
         with _reported("cannot be saved", source):
             _copy(source, target, start_bytes)
-            _sync(os.path.dirname(target))
+            sync_directory(os.path.dirname(target))
 
     def save_zeros(self, size_bytes: int, target: str) -> None:
         """Make a new file of so many zeros: a hole, where the file system knows them."""
@@ -71,7 +71,7 @@ class Disk:
                 new.truncate(size_bytes)
                 os.fsync(new.fileno())
             os.rename(part, target)
-            _sync(os.path.dirname(target))
+            sync_directory(os.path.dirname(target))
 
     def copy_part(self, source: str, start_bytes: int, end_bytes: int, target: str) -> None:
         """Make a part of a file the content of `target`."""
@@ -115,11 +115,3 @@ def _copy(source: str, target: str, start_bytes: int = 0) -> None:
         shutil.copystat(source, part)
         os.fsync(new.fileno())
     os.rename(part, target)
-
-
-def _sync(directory: str) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
