@@ -1,4 +1,4 @@
-"""Standard output as a byte stream, and progress bars and questions on stderr, for all commands."""
+"""What all commands share: stdout as bytes, progress and questions on stderr, counts and errors as text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
+
+from klog.formats.errors import KlogError
 
 
 class Progress(Protocol):
@@ -54,3 +56,13 @@ def confirmed(question: str, *, yes: bool) -> bool:
         return False
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number with its noun: `1 segment`, `2 segments`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def print_error(error: KlogError) -> None:
+    """Print an error as one line on stderr."""
+    print(f"klog: {error}", file=sys.stderr)  # noqa: T201

@@ -1,4 +1,4 @@
-"""`klog clean`: compaction and retention of partition directories that no broker has open."""
+"""`klog clean`: compacts partition directories that no broker has open, and applies retention to them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import sys
 import time
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from klog.commands._terminal import confirmed, progress
+from klog.commands._offline_options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
+from klog.commands._terminal import confirmed, count_of, print_error, progress
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
@@ -37,28 +37,24 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def clean(
-    paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Partition directories or log directories.")
-    ],
+    paths: PartitionPaths,
     policy: Annotated[
         str | None,
         typer.Option(
             metavar="POLICY",
-            help="The topics' cleanup.policy: compact, delete or compact,delete. Needed where something is "
-            "changed: the directory does not say it.",
+            help="The topics' cleanup.policy: compact, delete or compact,delete. Required unless --status is "
+            "given, since the directory does not contain it.",
         ),
     ] = None,
     status: Annotated[
         bool,
         typer.Option(
             "--status",
-            help="Say what is clean, dirty, cleanable, and why not; change nothing [policy: compact].",
+            help="Show what is clean, dirty and cleanable, or why not; change nothing [policy: compact].",
         ),
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before something is deleted.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     min_dirty_ratio: Annotated[
         str | None, typer.Option(metavar="RATIO", help="min.cleanable.dirty.ratio [default: 0.5].")
     ] = None,
@@ -82,21 +78,22 @@ def clean(
     ] = None,
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="NAME=VALUE", help="Any other config of the topics; repeatable."),
+        typer.Option("--config", metavar="NAME=VALUE", help="Any other config of the topics (repeatable)."),
     ] = None,
     dedupe_buffer_bytes: Annotated[
-        int, typer.Option(min=72, help="log.cleaner.dedupe.buffer.size: 24 bytes a key.")
+        int, typer.Option(min=72, help="log.cleaner.dedupe.buffer.size: 24 bytes per key.")
     ] = 134_217_728,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a partition on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress; say only what is done.")] = False,
+    as_json: JsonPerPartition = False,
+    quiet: QuietUnlessChanged = False,
 ) -> None:
     """Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.
 
-    All partitions named are treated by the same rules, so name the directories of one topic. The active
-    segment, open transactions and what is above the high watermark are never compacted. What compaction
-    supersedes and retention lets go is deleted, not kept: files are renamed to .deleted, replaced crash-safe,
-    and removed. Checkpoints are brought up to date; a broker starts on the directory as if it had done it
-    itself. Refuses a directory that a running broker holds. Exit code 1 when something could not be done.
+    The same rules apply to all partitions that you name, so name the directories of one topic. The active
+    segment, open transactions and records above the high watermark are never compacted. Records that
+    compaction or retention removes are deleted and not kept: files are renamed to .deleted, replaced so that
+    a crash loses nothing, and removed. Checkpoints are updated; a broker starts on the directory as if it had
+    cleaned it itself. Refuses a directory that a running broker has open. The exit code is 1 if something
+    failed.
 
     [bold]Examples[/bold]
 
@@ -110,9 +107,7 @@ def clean(
     from klog.storage.log_directory import log_directories_of
 
     if policy is None and not status:
-        raise UsageError(
-            "--policy is needed", cure="say compact, delete or compact,delete; or ask for --status"
-        )
+        raise UsageError("--policy is needed", cure="compact, delete or compact,delete; or use --status")
     given = {name: value for name, value in locals().items() if name in _OPTIONS}
     rules = _rules({**given, "policy": policy or "compact"}, config or [])
     run = _Run(rules, dedupe_buffer_bytes, dry_run=dry_run, status=status, as_json=as_json, quiet=quiet)
@@ -142,7 +137,7 @@ def _rules(given: dict[str, str | None], more: list[str]) -> TopicConfig:
 
 
 class _Run:
-    """Judges all partitions, shows that, and does what is to be done."""
+    """Judges all partitions, shows the judgements, and compacts and deletes."""
 
     def __init__(
         self,
@@ -171,7 +166,7 @@ class _Run:
         settings = CleanerSettings(dedupe_buffer_bytes=self._dedupe_buffer_bytes)
         directory = OfflineDirectory(log_directory, self._rules, now_ms=self._now_ms, settings=settings)
         if not directory.stopped_cleanly and not self._quiet:
-            what = "no trace of a clean stop: if the broker crashed, run `klog recover` first"
+            what = "there is no clean shutdown marker: if the broker crashed, run `klog recover` first"
             print(f"klog: {log_directory}: {what}", file=sys.stderr)  # noqa: T201
         for partition in partitions:
             judgement = self._attempt(partial(directory.judge, partition))
@@ -180,7 +175,7 @@ class _Run:
             if judgement.changes:
                 self._due.append((directory, partition, judgement))
             if self._shows or (not judgement.changes and not self._quiet):
-                self._tell(partition, judgement, None)
+                self._report(partition, judgement, None)
 
     def execute(self, yes: bool) -> None:
         if not self._due:
@@ -189,7 +184,7 @@ class _Run:
             print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
             self.failed = True
             return
-        # The dirty part is read twice, and what is kept is written.
+        # Compaction reads the dirty part twice.
         total = sum(
             2 * judgement.dirty.cleanable_bytes for _, _, judgement in self._due if judgement.compacts
         )
@@ -197,17 +192,17 @@ class _Run:
             for directory, partition, judgement in self._due:
                 outcome = self._attempt(partial(directory.carry_out, partition, judgement, advance))
                 if outcome is not None:
-                    self._tell(partition, judgement, outcome)
+                    self._report(partition, judgement, outcome)
 
     def _attempt(self, do: Callable[[], T]) -> T | None:
         try:
             return do()
         except KlogError as error:
             self.failed = True
-            print(f"klog: {error}", file=sys.stderr)  # noqa: T201
+            print_error(error)
             return None
 
-    def _tell(self, partition: str, judgement: Judgement, outcome: Outcome | None) -> None:
+    def _report(self, partition: str, judgement: Judgement, outcome: Outcome | None) -> None:
         if self._as_json:
             word = "status" if self._status else "unchanged" if not judgement.changes else "planned"
             values = _as_json(partition, judgement, outcome, "cleaned" if outcome is not None else word)
@@ -220,25 +215,26 @@ class _Run:
 
 def _question(due: list[Judgement]) -> str:
     compact = [judgement for judgement in due if judgement.compacts]
-    gone = [segment for judgement in due for segment in judgement.deletable]
+    deletable = [segment for judgement in due for segment in judgement.deletable]
     parts = []
     if compact:
-        size = _humane(sum(judgement.dirty.cleanable_bytes for judgement in compact))
-        parts.append(f"Compact {_count(len(compact), 'log')} ({size} dirty)")
-    if gone:
-        size = _humane(sum(segment.size_bytes for segment in gone))
-        parts.append(f"{'delete' if parts else 'Delete'} {_count(len(gone), 'segment')} ({size})")
+        size = _size_text(sum(judgement.dirty.cleanable_bytes for judgement in compact))
+        parts.append(f"Compact {count_of(len(compact), 'log')} ({size} dirty)")
+    if deletable:
+        size = _size_text(sum(segment.size_bytes for segment in deletable))
+        parts.append(f"{'delete' if parts else 'Delete'} {count_of(len(deletable), 'segment')} ({size})")
     return f"{' and '.join(parts)}?"
 
 
 def _headline(partition: str, judgement: Judgement) -> str:
     view, dirty = judgement.log.view, judgement.dirty
+    clean, dirty_size = _size_text(dirty.clean_bytes), _size_text(dirty.cleanable_bytes)
     return (
-        f"{partition}: {_humane(view.size_bytes)} in {_count(len(view.segments), 'segment')}, "
+        f"{partition}: {_size_text(view.size_bytes)} in {count_of(len(view.segments), 'segment')}, "
         f"offsets {view.log_start_offset} to {view.log_end_offset}, "
-        f"clean {_humane(dirty.clean_bytes)}, dirty {_humane(dirty.cleanable_bytes)} ({dirty.ratio:.1%}) "
+        f"clean {clean}, dirty {dirty_size} ({dirty.ratio:.1%}) "
         f"from offset {dirty.first_dirty_offset} to {dirty.first_uncleanable_offset}, "
-        f"then {_humane(_uncleanable_bytes(judgement))} held back by {dirty.limit}"
+        f"then {_size_text(_uncleanable_bytes(judgement))} held back by {dirty.limit}"
     )
 
 
@@ -253,8 +249,8 @@ def _plan_lines(judgement: Judgement) -> list[str]:
     if judgement.dirty.overdue:
         lines.append(f"max.compaction.lag.ms is exceeded by {judgement.dirty.compaction_delay_ms} ms")
     if judgement.deletable:
-        size = _humane(sum(segment.size_bytes for segment in judgement.deletable))
-        lines.append(f"retention lets {_count(len(judgement.deletable), 'segment')} go ({size})")
+        size = _size_text(sum(segment.size_bytes for segment in judgement.deletable))
+        lines.append(f"retention deletes {count_of(len(judgement.deletable), 'segment')} ({size})")
     return lines
 
 
@@ -262,18 +258,19 @@ def _outcome_lines(judgement: Judgement, outcome: Outcome) -> list[str]:
     lines = []
     if outcome.cleaned is not None:
         stats = outcome.cleaned.stats
+        read, written = _size_text(stats.bytes_read), _size_text(stats.bytes_written)
         lines.append(
             f"compacted up to offset {outcome.cleaned.end_offset}: {stats.records_read} records became "
-            f"{stats.records_written}, {_humane(stats.bytes_read)} became {_humane(stats.bytes_written)}"
+            f"{stats.records_written}, {read} became {written}"
         )
         if stats.invalid_records:
             lines.append(f"{stats.invalid_records} records had no key and were dropped")
         if outcome.cleaned.end_offset < judgement.dirty.first_uncleanable_offset:
-            lines.append("not all keys fit the dedupe buffer: run it again for the rest")
+            lines.append("not all keys fit in the dedupe buffer: run the command again for the rest")
     if outcome.deleted:
-        size = _humane(sum(segment.size_bytes for segment in outcome.deleted))
-        lines.append(f"deleted {_count(len(outcome.deleted), 'segment')} ({size})")
-    return [*lines, f"now {_humane(outcome.size_bytes)}"]
+        size = _size_text(sum(segment.size_bytes for segment in outcome.deleted))
+        lines.append(f"deleted {count_of(len(outcome.deleted), 'segment')} ({size})")
+    return [*lines, f"now {_size_text(outcome.size_bytes)}"]
 
 
 def _as_json(partition: str, judgement: Judgement, outcome: Outcome | None, word: str) -> dict[str, object]:
@@ -324,11 +321,7 @@ def _stats(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _humane(size_bytes: float) -> str:
+def _size_text(size_bytes: float) -> str:
     unit = 0
     while size_bytes >= 1024 and unit < len(_UNITS) - 1:
         size_bytes /= 1024

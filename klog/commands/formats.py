@@ -1,4 +1,4 @@
-"""`klog formats`: the list of formats, and each one's layout drawn from its definition."""
+"""`klog formats`: lists the formats of files, and draws the layout of one from its definition."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ NO_ARGS_IS_HELP: Final = False
 
 
 def formats(
-    name: Annotated[
-        str | None, typer.Argument(help="The format to draw; without it, all are listed.")
-    ] = None,
-    json_output: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    name: Annotated[str | None, typer.Argument(help="The format to draw. [default: list all]")] = None,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")] = False,
 ) -> None:
     """List the formats of a log directory, or draw the layout of one.
 
-    The layout comes from the definition that klog itself reads and writes with.
+    The layout comes from the definition with which klog reads and writes the file.
 
     Examples:
 

@@ -1,17 +1,15 @@
-"""`klog rebuild-index`: `.index`, `.timeindex`, `.txnindex` and producer snapshots made anew."""
+"""`klog rebuild-index`: rebuilds `.index`, `.timeindex`, `.txnindex` files and producer snapshots."""
 
 from __future__ import annotations
 
 import json
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klog.commands._index_options import IndexIntervalBytes, IndexMaxBytes
-from klog.commands._terminal import progress
+from klog.commands._offline_options import IndexIntervalBytes, IndexMaxBytes, Paths
+from klog.commands._terminal import count_of, print_error, progress
 from klog.formats.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -20,29 +18,26 @@ if TYPE_CHECKING:
 
 
 def rebuild_index(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="PATH...", readable=False, help="Segments, partition directories or log directories."
-        ),
-    ],
+    paths: Paths,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; say which are missing, broken or valid.")
+        bool,
+        typer.Option("--check", help="Report which indexes are missing, broken or valid; write nothing."),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Rebuild valid ones too.")] = False,
-    snapshots: Annotated[bool, typer.Option("--snapshots", help="Include producer snapshots.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also rebuild valid indexes.")] = False,
+    snapshots: Annotated[bool, typer.Option("--snapshots", help="Also rebuild producer snapshots.")] = False,
     index_interval_bytes: IndexIntervalBytes = 4096,
     index_max_bytes: IndexMaxBytes = 10_485_760,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file on stdout.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per file.")] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress, no list of valid files.")
+        bool, typer.Option("--quiet", "-q", help="Show no progress and no valid files.")
     ] = False,
 ) -> None:
     """Rebuild the indexes of segments by Kafka's rules; never touches a .log.
 
-    Missing and broken ones are made anew, each beside its place and then renamed into it; valid ones stay.
-    Producer snapshots that are absent are told and made, but are no problem: brokers keep only the newest.
-    Exit code 1 when --check finds something missing or broken, or when a .log is damaged itself.
+    Rebuilds missing and broken indexes: each is written to a temporary file, which is then renamed. Valid
+    indexes stay. Missing producer snapshots are reported and written, but they are no problem, since brokers
+    keep only the newest. The exit code is 1 if --check finds a missing or broken file, or if a .log is
+    damaged.
 
     Examples:
 
@@ -89,7 +84,7 @@ def rebuild_index(
 
 
 class _Output:
-    """Renders reports as they come, and counts them."""
+    """Prints reports as they arrive, and counts them."""
 
     def __init__(self, as_json: bool, quiet: bool, check: bool) -> None:
         self._as_json = as_json
@@ -97,13 +92,13 @@ class _Output:
         self._check = check
         self._counts: dict[str, int] = {}
         self._rebuilt = 0
-        self._unsound = 0
+        self._not_valid = 0
         self._damaged = 0
 
     @property
     def failed(self) -> bool:
-        """Whether something is left that is not as it should be."""
-        return self._damaged > 0 or self._unsound > 0
+        """Whether a damaged, missing or broken file is left."""
+        return self._damaged > 0 or self._not_valid > 0
 
     def segment(self, report: SegmentReport) -> None:
         for index in report.indexes:
@@ -123,12 +118,12 @@ class _Output:
 
     def unreadable(self, error: StorageError) -> None:
         self._damaged += 1
-        print(f"klog: {error}", file=sys.stderr)  # noqa: T201
+        print_error(error)
 
     def index(self, report: IndexReport) -> None:
         self._counts[report.status] = self._counts.get(report.status, 0) + 1
         self._rebuilt += report.rebuilt and report.status != "valid"
-        self._unsound += report.status in ("missing", "broken") and not report.rebuilt
+        self._not_valid += report.status in ("missing", "broken") and not report.rebuilt
         if self._as_json:
             _print_json(
                 file=report.path,
@@ -152,8 +147,7 @@ class _Output:
             ", ".join(f"{count} {status}" for status, count in sorted(self._counts.items())) or "no index"
         )
         done = f", {self._rebuilt} rebuilt" if not self._check else ""
-        plural = "" if segments == 1 else "s"
-        print(f"{segments} segment{plural}: {counts}{done}")  # noqa: T201
+        print(f"{count_of(segments, 'segment')}: {counts}{done}")  # noqa: T201
 
 
 def _print_json(**fields: object) -> None:

@@ -1,4 +1,4 @@
-"""`klog recover`: what a Kafka broker does to its log after an unclean stop, without losing what it cuts."""
+"""`klog recover`: recovers logs as a Kafka broker does after an unclean stop, but keeps what it cuts."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klog.commands._index_options import IndexIntervalBytes, IndexMaxBytes
-from klog.commands._terminal import confirmed, progress
+from klog.commands._offline_options import (
+    DryRun,
+    IndexIntervalBytes,
+    IndexMaxBytes,
+    JsonPerPartition,
+    PartitionPaths,
+    QuietUnlessChanged,
+    Yes,
+)
+from klog.commands._terminal import confirmed, count_of, print_error, progress
 from klog.formats.errors import KlogError
 
 if TYPE_CHECKING:
@@ -25,40 +33,33 @@ if TYPE_CHECKING:
 
 
 def recover(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(metavar="PATH...", readable=False, help="Partition directories or log directories."),
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done; change nothing.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before something is taken away.")
-    ] = False,
+    paths: PartitionPaths,
+    dry_run: DryRun = False,
+    yes: Yes = False,
     quarantine: Annotated[
         Path | None,
         typer.Option(
-            help="Where to keep what is taken away [default: klog-quarantine beside the log directory]."
+            help="The directory for what is cut [default: klog-quarantine beside the log directory]."
         ),
     ] = None,
     from_recovery_point: Annotated[
         bool,
         typer.Option(
-            "--from-recovery-point", help="Trust what recovery-point-offset-checkpoint says is flushed."
+            "--from-recovery-point",
+            help="Do not check records below the offsets in recovery-point-offset-checkpoint.",
         ),
     ] = False,
     index_interval_bytes: IndexIntervalBytes = 4096,
     index_max_bytes: IndexMaxBytes = 10_485_760,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a partition on stdout.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress; say only what is changed.")
-    ] = False,
+    as_json: JsonPerPartition = False,
+    quiet: QuietUnlessChanged = False,
 ) -> None:
     """Recover partitions as Kafka would after an unclean stop, but keep everything that is cut.
 
-    Ends each log at its first bad batch, sets later segments aside, rebuilds indexes, producer snapshots and
-    leader epochs. What leaves the log goes into a quarantine, with a manifest that says how to put it back.
-    Refuses a directory that a running broker holds. Exit code 1 when something could not be done.
+    Cuts each log at its first bad batch, moves later segments away, and rebuilds indexes, producer snapshots
+    and leader epochs. Everything that is cut goes into a quarantine directory, with a manifest that says how
+    to put it back. Refuses a directory that a running broker has open. The exit code is 1 if something
+    failed.
 
     Examples:
 
@@ -72,7 +73,7 @@ def recover(
     from klog.storage.log_directory import log_directories_of
     from klog.storage.segment_scan import IndexSettings
 
-    work = _Work(
+    recovery = _Recovery(
         IndexSettings(index_interval_bytes, index_max_bytes),
         from_recovery_point=from_recovery_point,
         dry_run=dry_run,
@@ -86,13 +87,13 @@ def recover(
         for log_directory in groups:
             locks.enter_context(locked(log_directory, only_reading=dry_run))
         for log_directory, partitions in groups.items():
-            work.execute(log_directory, work.plan(log_directory, partitions))
-    if work.failed:
+            recovery.execute(log_directory, recovery.plan(log_directory, partitions))
+    if recovery.failed:
         raise typer.Exit(1)
 
 
 def _bytes_of(partitions: list[str]) -> int:
-    """Bytes to read; a directory that cannot be listed counts nothing here, its plan tells why."""
+    """How many bytes to read; a directory that cannot be listed counts as empty, and planning reports it."""
     from klog.storage.partition_files import list_partition
 
     total = 0
@@ -103,8 +104,8 @@ def _bytes_of(partitions: list[str]) -> int:
     return total
 
 
-class _Work:
-    """Plans made and shown, questions asked, plans carried out."""
+class _Recovery:
+    """Makes plans, shows them, asks, and carries them out."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class _Work:
         self._quiet = quiet
 
     def plan(self, log_directory: str, partitions: list[str]) -> list[_Planned]:
-        """Plan each partition; one that cannot be planned is told and left out."""
+        """Plan each partition; reports and leaves out those that cannot be planned."""
         from klog.storage.log_directory import Checkpoints
         from klog.storage.recovery import plan_recovery
         from klog.storage.recovery_plan import RecoverySettings
@@ -146,12 +147,12 @@ class _Work:
                 try:
                     planned.append((plan_recovery(partition, settings), settings))
                 except KlogError as error:
-                    self._complain(error)
+                    self._report_error(error)
                 advance(_bytes_of([partition]))
         return planned
 
     def execute(self, log_directory: str, planned: list[_Planned]) -> None:
-        """Show and, unless it is a dry run or the answer is no, carry out the plans of one log directory."""
+        """Show the plans of one log directory; carry them out unless it is a dry run or the answer is no."""
         from klog.storage.quarantine import default_root, demand_outside
         from klog.storage.recovery_run import run_recovery
 
@@ -161,7 +162,7 @@ class _Work:
             self._show_all(plans)
         if self._dry_run:
             for plan in plans:
-                self._tell(plan, None, "planned")
+                self._report(plan, None, "planned")
             return
         if any(plan.steps for plan in plans):
             demand_outside(root, log_directory)
@@ -173,18 +174,18 @@ class _Work:
         done = []
         for plan, settings in planned:
             try:
-                self._tell(plan, run_recovery(plan, settings, root), "recovered")
+                self._report(plan, run_recovery(plan, settings, root), "recovered")
                 done.append(plan)
             except KlogError as error:
-                self._complain(error)
+                self._report_error(error)
         self._lower_recovery_points(log_directory, done)
 
-    def _complain(self, error: KlogError) -> None:
+    def _report_error(self, error: KlogError) -> None:
         self.failed = True
-        print(f"klog: {error}", file=sys.stderr)  # noqa: T201
+        print_error(error)
 
     def _lower_recovery_points(self, log_directory: str, plans: list[RecoveryPlan]) -> None:
-        """Lower those above their log's end: a broker would not look at what is written below them."""
+        """Lower recovery points above their log's end: a broker would not check later records below them."""
         from klog.formats.names import FileKind
         from klog.storage.files import write_atomically
         from klog.storage.log_directory import Checkpoints
@@ -197,18 +198,16 @@ class _Work:
             write_atomically(os.path.join(log_directory, FileKind.RECOVERY_POINT_CHECKPOINT), data)
 
     def _show_all(self, plans: list[RecoveryPlan]) -> None:
-        told = [plan for plan in plans if plan.steps or plan.findings]
-        for plan in told:
+        shown = [plan for plan in plans if plan.steps or plan.findings]
+        for plan in shown:
             self._show(plan)
         if not self._quiet:
-            count = len(plans)
-            print(f"{count} partition{'' if count == 1 else 's'}: {count - len(told)} sound")  # noqa: T201
+            valid = len(plans) - len(shown)
+            print(f"{count_of(len(plans), 'partition')}: {valid} valid")  # noqa: T201
 
     def _show(self, plan: RecoveryPlan) -> None:
         refusal = plan.kafka_refuses
-        changes = len(plan.steps)
-        state = f"{changes} change{'' if changes == 1 else 's'}"
-        segments = f"{plan.segments} segment{'' if plan.segments == 1 else 's'}"
+        state, segments = count_of(len(plan.steps), "change"), count_of(plan.segments, "segment")
         print(f"{plan.path}: {state}, {segments}, offsets {plan.log_start_offset} to {plan.log_end_offset}")  # noqa: T201
         if refusal is not None:
             print(f"  Kafka {refusal.kafka}")  # noqa: T201
@@ -218,7 +217,7 @@ class _Work:
         for step in plan.steps:
             print(f"  {describe(step)}")  # noqa: T201
 
-    def _tell(self, plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> None:
+    def _report(self, plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> None:
         if self._as_json:
             print(json.dumps(_as_json(plan, result, outcome)))  # noqa: T201
         elif result is not None and result.quarantine is not None:
@@ -231,11 +230,11 @@ def _question(plans: list[RecoveryPlan], root: str) -> str:
     steps = [step for plan in plans for step in plan.steps]
     cut_bytes = sum(step.size_bytes - step.valid_bytes for step in steps if isinstance(step, Cut))
     aside = sum(isinstance(step, SetAside) for step in steps)
-    return f"Cut {cut_bytes} bytes and set {aside} files aside in {root}?"
+    return f"Cut {cut_bytes} bytes and move {aside} files to {root}?"
 
 
 def describe(step: Step) -> str:
-    """One line for people about a step."""
+    """A step as one line for people."""
     from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim, WriteIndexes
 
     if isinstance(step, SetAside):
@@ -244,10 +243,10 @@ def describe(step: Step) -> str:
         return f"rename  {step.name} -> {step.target}"
     if isinstance(step, Cut):
         cut_bytes = step.size_bytes - step.valid_bytes
-        return f"cut     {step.name} at byte {step.valid_bytes}, {cut_bytes} bytes go"
+        return f"cut     {step.name} at byte {step.valid_bytes}, {cut_bytes} bytes removed"
     if isinstance(step, Trim):
         zeros = step.size_bytes - step.valid_bytes
-        return f"trim    {step.name} at byte {step.valid_bytes}, {zeros} zeros go"
+        return f"trim    {step.name} at byte {step.valid_bytes}, {zeros} zeros removed"
     if isinstance(step, SplitOff):
         return f"split   {step.source}, bytes {step.start_bytes} to {step.end_bytes} -> {step.name}"
     if isinstance(step, WriteIndexes):

@@ -1,4 +1,4 @@
-"""`klog serve`: a broker of Kafka's protocol on Kafka's files."""
+"""`klog serve`: runs a broker that speaks Kafka's protocol and keeps its data in Kafka's files."""
 
 from __future__ import annotations
 
@@ -16,25 +16,30 @@ NO_ARGS_IS_HELP = False
 def serve(
     config: Annotated[
         Path | None,
-        typer.Option("--config", "-c", metavar="FILE", help="Kafka's server.properties."),
+        typer.Option("--config", "-c", metavar="FILE", help="A server.properties file as for Kafka."),
     ] = None,
     options: Annotated[
         list[str] | None,
         typer.Option(
-            "--option", "-o", metavar="KEY=VALUE", help="A config of Kafka's; goes before the file."
+            "--option",
+            "-o",
+            metavar="KEY=VALUE",
+            help="A config of Kafka; it takes precedence over the file.",
         ),
     ] = None,
     metrics_port: Annotated[
         int | None,
-        typer.Option("--metrics-port", min=0, max=65535, help="Serve Prometheus metrics here, on 127.0.0.1."),
+        typer.Option(
+            "--metrics-port", min=0, max=65535, help="The port for Prometheus metrics, on 127.0.0.1."
+        ),
     ] = None,
-    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log JSON objects, one a line.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log warnings and errors only.")] = False,
+    json_logs: Annotated[bool, typer.Option("--json-logs", help="Log one JSON object per line.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")] = False,
 ) -> None:
     """Run a broker until it is interrupted.
 
-    With no arguments: one broker on 127.0.0.1:9092 with its data in ./klog-data, and no other process. With
-    zookeeper.connect it is a member of that cluster.
+    Without arguments it is a single broker on 127.0.0.1:9092, with its data in ./klog-data and no other
+    process. With zookeeper.connect it is a member of that cluster.
 
     Examples:
 
@@ -58,6 +63,6 @@ def serve(
     except KlogError as error:
         if not json_logs:
             raise
-        # Whoever reads objects is told of the end in one, too.
+        # The log consists of JSON objects, so the last error must be one, too.
         logging.getLogger(__name__).critical("%s", error)
         raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None

@@ -1,15 +1,15 @@
-"""`klog verify`: reads everything that a broker would trust at its start, and changes nothing."""
+"""`klog verify`: checks everything that a broker would trust when it starts, and changes nothing."""
 
 from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klog.commands._terminal import progress
+from klog.commands._offline_options import Paths
+from klog.commands._terminal import count_of, progress
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
@@ -17,26 +17,23 @@ if TYPE_CHECKING:
 
 
 def verify(
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="PATH...", readable=False, help="Segments, partition directories or log directories."
-        ),
-    ],
+    paths: Paths,
     shallow: Annotated[
-        bool, typer.Option("--shallow", help="Headers and checksums only; do not decode records.")
+        bool, typer.Option("--shallow", help="Check only headers and checksums; do not decode records.")
     ] = False,
     max_decompressed_bytes: Annotated[
-        int, typer.Option(min=1, metavar="BYTES", help="What one batch may decompress to.")
+        int, typer.Option(min=1, metavar="BYTES", help="The largest size to which one batch may decompress.")
     ] = DEFAULT_LIMIT_BYTES,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a problem on stdout.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary, no notes.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per problem.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress, no summary and no notes.")
+    ] = False,
 ) -> None:
     """Check everything that a broker would trust, and say what Kafka would do about each problem.
 
-    An error costs data, service or truth, and makes the exit code 1. A note is something that Kafka tidies
-    up or ignores by itself (a leftover .deleted file, a checkpoint entry without a partition); it fails
-    nothing.
+    An error can lose data, stop a broker or make it give wrong answers; the exit code is then 1. A note is
+    something that Kafka removes or ignores by itself (a leftover .deleted file, a checkpoint entry without a
+    partition); it does not change the exit code.
 
     Examples:
 
@@ -69,26 +66,24 @@ def verify(
             if is_error or not quiet:
                 print(json.dumps(to_json(problem)) if as_json else describe(problem))  # noqa: T201
     if not as_json and not quiet:
-        partitions = len(scope.targets)
         print(  # noqa: T201
-            f"{partitions} partition{'' if partitions == 1 else 's'}, "
-            f"{len(scope.tasks)} segment{'' if len(scope.tasks) == 1 else 's'}: "
-            f"{errors} error{'' if errors == 1 else 's'}, {notes} note{'' if notes == 1 else 's'}"
+            f"{count_of(len(scope.targets), 'partition')}, {count_of(len(scope.tasks), 'segment')}: "
+            f"{count_of(errors, 'error')}, {count_of(notes, 'note')}"
         )
     if errors:
         raise typer.Exit(1)
 
 
 def describe(problem: Problem) -> str:
-    """One line for people."""
+    """A problem as one line for people."""
     place = "" if problem.position is None else f" at byte {problem.position}"
     offset = "" if problem.offset is None else f" (offset {problem.offset})"
-    cure = f"; mend: {problem.cure}" if problem.cure else ""
+    cure = f"; repair: {problem.cure}" if problem.cure else ""
     return f"{problem.severity:5} {problem.file}{place}{offset}: {problem.what}; Kafka {problem.kafka}{cure}"
 
 
 def to_json(problem: Problem) -> dict[str, object]:
-    """One object for programs; the keys are always there."""
+    """A problem as an object for programs, always with the same keys."""
     return {
         "severity": str(problem.severity),
         "file": problem.file,

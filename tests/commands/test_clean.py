@@ -168,7 +168,7 @@ def test_a_dry_run_changes_nothing(log_directory: Path, run: Any) -> None:
     before = contents(log_directory)
     result = run("--policy", "compact,delete", "--retention-ms", "1000", "--dry-run", log_directory)
     assert "to be compacted" in result.out
-    assert "retention lets 4 segments go" in result.out
+    assert "retention deletes 4 segments" in result.out
     after = contents(log_directory)
     after.pop(str(log_directory / ".lock"), None)
     assert after == before

@@ -115,7 +115,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(log_directory: Path) -> No
     before = contents(log_directory / "c-b.flip-first-0")
     done = klog("recover", "--dry-run", log_directory)
     assert done.returncode == 0
-    assert "cut     00000000000000000000.log at byte 646, 1012 bytes go" in done.stdout
+    assert "cut     00000000000000000000.log at byte 646, 1012 bytes removed" in done.stdout
     assert contents(log_directory / "c-b.flip-first-0") == before
     assert not (log_directory.parent / "klog-quarantine").exists()
 
@@ -173,14 +173,14 @@ def test_a_dry_run_tells_people_where_a_segment_is_split(tmp_path: Path) -> None
         "  split   00000000000000000025.log, bytes 1166 to 1599 -> 00000000002147483748.log",
         "  aside   00000000000000000025.index (of a segment that was split)",
         "  aside   00000000000000000025.timeindex (of a segment that was split)",
-        "  cut     00000000000000000025.log at byte 1166, 433 bytes go",
+        "  cut     00000000000000000025.log at byte 1166, 433 bytes removed",
         "  rebuild 00000000000000000000.index (differs from what the segment gives)",
         "  rebuild 00000000000000000000.timeindex (differs from what the segment gives)",
         "  rebuild 00000000000000000025.index (missing)",
         "  rebuild 00000000000000000025.timeindex (missing)",
         "  rebuild 00000000002147483748.index (missing)",
         "  rebuild 00000000002147483748.timeindex (missing)",
-        "1 partition: 0 sound",
+        "1 partition: 0 valid",
     ]
     assert contents(directory) == before
 
@@ -207,7 +207,7 @@ def test_a_split_is_told_to_programs_step_by_step(how: str, tmp_path: Path) -> N
     assert (directory / "00000000002147483748.log").read_bytes() == whole[1166:]
     assert (Path(told["quarantine"]) / "00000000000000000025.log.tail").read_bytes() == whole[1166:]
     again = klog("recover", "--dry-run", directory)
-    assert again.stdout == "1 partition: 1 sound\n"
+    assert again.stdout == "1 partition: 1 valid\n"
 
 
 def test_files_that_lead_nowhere_are_passed_over_as_kafka_does(log_directory: Path) -> None:
