@@ -1,1 +1,1 @@
-"""Partitions as leader and follower, the requests that wait for them, and the timer that ends the waiting."""
+"""Partitions as leader and follower, the operations that wait for them, and the timer of their timeouts."""

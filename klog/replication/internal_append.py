@@ -12,11 +12,12 @@ from typing import Final, NamedTuple
 from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.acknowledging import Awaited, DelayedProduce
+from klog.replication.acknowledging import DelayedProduce
 from klog.replication.partition import Partition, PartitionError
 from klog.replication.partition_state import ANY_EPOCH
 from klog.replication.purgatory import Purgatory
 from klog.replication.replica_manager import ReplicaManager
+from klog.replication.replica_waits import PartitionWait
 from klog.storage.log.append_values import AppendError, Origin
 
 ALL_IN_SYNC: Final = -1
@@ -90,12 +91,12 @@ class InternalAppends:
             on_done(written)
             return
 
-        def answer(outcome: Mapping[tuple[str, int], Awaited]) -> None:
+        def answer(outcome: Mapping[tuple[str, int], PartitionWait]) -> None:
             on_done(written._replace(error=outcome[key].error))
 
-        awaited: dict[tuple[str, int], Awaited] = {key: Awaited(required_offset)}
+        waits: dict[tuple[str, int], PartitionWait] = {key: PartitionWait(required_offset)}
         due_ms = self._timer_ms() + timeout_ms
-        operation = DelayedProduce(due_ms, self._replicas, awaited, self._missing, answer)
+        operation = DelayedProduce(due_ms, self._replicas, waits, self._missing, answer)
         self._purgatory.try_complete_else_watch(operation, (key,))
 
     def _append(self, partition: Partition, records: memoryview, acks: int, leader_epoch: int) -> Appended:

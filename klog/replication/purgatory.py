@@ -1,9 +1,10 @@
-"""Requests that wait: for acknowledgements, for bytes, for a topic to appear; or for their timeout.
+"""Requests that wait for an event or for their timeout: for acknowledgements, for bytes, for a topic.
 
-A `DelayedOperation` completes once, by whoever gets there first: the request's own first try, an event
-that its watch keys announce, or the timer. The rules are those of Kafka's purgatory: try, watch every
-key, try again (the event may have come in between), and only then start the timer. Completed operations
-that other keys still list are swept once they outnumber `purge_interval`: memory is bounded by what waits.
+Rules: Kafka's `DelayedOperationPurgatory`. A `DelayedOperation` completes exactly once: by its own first try,
+by an event of one of its keys, or by the timer. It is tried, then watched under every key, then tried again
+(the event may have come in between), and only then the timer is started. Completed operations that are still
+listed under other keys are removed when there are more of them than `purge_interval`, so memory is bounded by
+what waits.
 """
 
 from __future__ import annotations
@@ -23,38 +24,37 @@ PURGE_INTERVAL: Final = 1000
 class DelayedOperation(TimerTask):
     """Something that completes later. A subclass says when (`try_complete`) and how (`on_complete`).
 
-    `try_complete` is called with the operation's lock held and calls `force_complete` when the time has come;
-    `on_expiration` runs after `on_complete` where the timeout ended the waiting.
+    `try_complete` is called with the operation's lock held, and calls `force_complete` if the condition
+    holds. `on_expiration` runs after `on_complete` if the timeout completed the operation.
     """
 
     __slots__ = ("_completed", "lock", "on_left")
 
-    def __init__(self, due_ms: int, lock: threading.RLock | None = None) -> None:
+    def __init__(self, due_ms: int) -> None:
         super().__init__(due_ms)
         self._completed = False
-        self.on_left: Callable[[DelayedOperation], None] | None = (
-            None  # the purgatory's, while it waits there
-        )
-        self.lock = lock if lock is not None else threading.RLock()
+        # Set by the purgatory in which the operation waits.
+        self.on_left: Callable[[DelayedOperation], None] | None = None
+        self.lock = threading.RLock()
 
     @property
     def completed(self) -> bool:
-        """Whether it is over."""
+        """Whether it has completed."""
         return self._completed
 
-    def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (some look at their own key only)
-        """Complete if the condition holds now; whether this call did it. `key`: the event, if any."""
+    def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (some check the key's partition only)
+        """Complete if the condition holds now; whether this call did it. `key` is the event's, if any."""
         raise RuntimeError(f"{type(self).__name__} does not say when it is complete")
 
     def on_complete(self) -> None:
-        """What completing means: answer the request. Called exactly once."""
-        raise RuntimeError(f"{type(self).__name__} does not say what completing means")
+        """Answer the request. Called exactly once."""
+        raise RuntimeError(f"{type(self).__name__} does not say how it completes")
 
     def on_expiration(self) -> None:
-        """What is counted where the timeout ended the waiting."""
+        """Count that the timeout has completed the operation."""
 
     def force_complete(self) -> bool:
-        """Complete, whatever the condition; whether this call was the first."""
+        """Complete without a condition; whether this call did it."""
         with self.lock:
             if self._completed:
                 return False
@@ -71,16 +71,15 @@ class DelayedOperation(TimerTask):
             return self._completed or self.try_complete(key)
 
     def run(self) -> None:
-        """The timeout."""
+        """Complete because of the timeout."""
         if self.force_complete():
             self.on_expiration()
 
 
 class Timer:
-    """The timing wheel behind a lock, with a thread-safe wake-up for whoever drives it.
+    """A timing wheel behind a lock, driven by a thread that calls `advance` when something is due.
 
-    `wake` is called when a task is due earlier than anything before it, so that the driver sleeps exactly as
-    long as it may. The driver calls `advance` and runs what it returns.
+    `wake` is called when a task is due earlier than all others, so that the thread never sleeps too long.
     """
 
     def __init__(self, clock_ms: Callable[[], int], wake: Callable[[], None]) -> None:
@@ -94,7 +93,7 @@ class Timer:
         return self._waiting
 
     def add(self, task: TimerTask) -> None:
-        """Start a task; one that is due already runs at once."""
+        """Start a task; a task that is due already runs at once."""
         with self._lock:
             before = self._wheel.next_due_ms()
             started = self._wheel.add(task)
@@ -107,20 +106,20 @@ class Timer:
             self._wake()
 
     def cancel(self, task: TimerTask) -> None:
-        """Stop a task; nothing happens where it has run or was never started."""
+        """Stop a task; nothing happens if it has run or was never started."""
         with self._lock:
             if task.bucket is not None:
                 task.unlink()
                 self._waiting -= 1
 
     def wait_ms(self) -> int | None:
-        """How long nothing will be due; None when nothing waits."""
+        """The milliseconds until the next task is due; None if there is none."""
         with self._lock:
             due_ms = self._wheel.next_due_ms()
         return None if due_ms is None else max(0, due_ms - self._clock_ms())
 
     def advance(self) -> int:
-        """Run all that is due; returns how many."""
+        """Run all tasks that are due; returns how many there were."""
         with self._lock:
             expired = self._wheel.advance(self._clock_ms())
             self._waiting -= len(expired)
@@ -128,8 +127,8 @@ class Timer:
             try:
                 task.run()
             except Exception:
-                # The boundary of the one thread that ends all waiting: a bug costs the operation that met it.
-                _log.exception("%r could not be ended", task)
+                # One thread runs the timeouts of all requests: a defect in one must not end it.
+                _log.exception("%r could not be completed", task)
         return len(expired)
 
 
@@ -137,7 +136,7 @@ Operation = TypeVar("Operation", bound=DelayedOperation)
 
 
 class Purgatory(Generic[Operation]):
-    """The operations of one kind that wait, by the keys of the events that may complete them."""
+    """Waiting operations of one kind, by the keys of the events that may complete them. Safe for threads."""
 
     def __init__(self, name: str, timer: Timer, purge_interval: int = PURGE_INTERVAL) -> None:
         self.name = name
@@ -150,27 +149,27 @@ class Purgatory(Generic[Operation]):
 
     @property
     def waiting(self) -> int:
-        """Operations that wait."""
+        """How many operations wait."""
         return self._waiting
 
     @property
     def watched(self) -> int:
-        """Entries in the lists of all keys, completed ones not swept yet included (Kafka's PurgatorySize)."""
+        """Kafka's PurgatorySize: entries in the lists of all keys, completed operations included."""
         return self._listed
 
     def try_complete_else_watch(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
-        """Complete it now, or leave it waiting on every key and on its timeout; whether it is complete."""
+        """Complete the operation now, or let it wait for its keys and its timeout; whether it is complete."""
         return operation.safe_try_complete() or self.watch(operation, keys)
 
     def watch(self, operation: Operation, keys: Iterable[Hashable]) -> bool:
-        """The same for an operation that has just been tried."""
+        """Let an operation that has just been tried wait; whether it is complete."""
         operation.on_left = self._left
         with self._lock:
             self._waiting += 1
             for key in keys:
                 self._watchers.setdefault(key, []).append(operation)
                 self._listed += 1
-        # An event between the first try and the watching would otherwise be missed.
+        # An event after the first try and before the watching would otherwise be missed.
         if operation.safe_try_complete():
             return True
         self._timer.add(operation)
@@ -180,12 +179,12 @@ class Purgatory(Generic[Operation]):
         return operation.completed
 
     def check_and_complete(self, key: Hashable) -> int:
-        """An event of this key: try all that wait on it; returns how many are complete now.
+        """Try all operations that wait for this key; returns how many are complete now.
 
-        Must not be called with a lock held that `on_complete` needs.
+        Must not be called with a lock held that an `on_complete` needs.
         """
         if key not in self._watchers:
-            return 0  # no lock needed: who begins to watch now tries once more after that
+            return 0  # no lock needed: an operation that is added now is tried again after that
         with self._lock:
             waiting = list(self._watchers.get(key, ()))
         completed = 0
@@ -194,13 +193,6 @@ class Purgatory(Generic[Operation]):
         if completed:
             self._unlist(key)
         return completed
-
-    def cancel_for_key(self, key: Hashable) -> list[Operation]:
-        """Stop watching a key; returns what waited on it and is not complete."""
-        with self._lock:
-            operations = self._watchers.pop(key, [])
-            self._listed -= len(operations)
-        return [operation for operation in operations if not operation.completed]
 
     def _left(self, operation: DelayedOperation) -> None:
         self._timer.cancel(operation)

@@ -1,9 +1,8 @@
-"""Reads of several partitions for one fetch, at once or later: within its sizes, isolation and epochs.
+"""Reads several partitions for one fetch, within its sizes, isolation level and epochs; now or later.
 
 Rules: Kafka's `ReplicaManager.readFromLog` and `DelayedFetch`. Partitions are read in the order of the
-request; the first that has records gives at least one batch whatever its size (KIP-74), after that the limits
-are hard. A fetch that got too little waits for an append or a high watermark to move, or for its time to be
-over.
+request. The first that has records gives at least one batch whatever its size (KIP-74); after that the limits
+are hard. A fetch that got too little waits for an append, for a high watermark to move, or for its timeout.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ _READY: Final = -1
 
 
 class FetchEntry(NamedTuple):
-    """What a fetch wants of one partition; `key` is (topic, partition). The topic's id is known from version
-    13 of the request on.
+    """What a fetch asks of one partition; `key` is (topic, partition).
+
+    Requests carry the topic's id from version 13 on.
     """
 
     key: tuple[str, int]
@@ -39,7 +39,7 @@ class FetchEntry(NamedTuple):
 
 
 class SentBefore(Protocol):
-    """What a reader wants of one partition, and the offsets that it was sent last (-1: none, or an error)."""
+    """What a reader asks of one partition, and the offsets that it was sent last (-1: none, or an error)."""
 
     entry: FetchEntry
     high_watermark: int
@@ -47,10 +47,10 @@ class SentBefore(Protocol):
 
 
 class FetchLimits(NamedTuple):
-    """What holds for the whole fetch.
+    """The limits of a whole fetch.
 
-    `committed` is the isolation level read_committed. `leader_only` is false for consumers that may read
-    from followers too (KIP-392).
+    `committed` is the isolation level read_committed. `leader_only` is False for consumers that may read
+    from followers, too (KIP-392).
     """
 
     min_bytes: int
@@ -61,7 +61,7 @@ class FetchLimits(NamedTuple):
 
 
 class Fetched(NamedTuple):
-    """What a fetch found in one partition: a read, or an error, or where the reader's history diverges."""
+    """What a fetch found in one partition: a read, or an error, or where the reader's log diverges."""
 
     entry: FetchEntry
     error: ErrorCode = ErrorCode.NONE
@@ -70,7 +70,7 @@ class Fetched(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """All that a fetch found; `answer_now` says that waiting would not make it better."""
+    """All that a fetch found; `answer_now` says that there is no reason to wait."""
 
     fetched: list[Fetched]
     total_bytes: int
@@ -83,33 +83,33 @@ Missing = Callable[[tuple[str, int]], ErrorCode]
 def read_all(
     replicas: Replicas, entries: Sequence[FetchEntry], limits: FetchLimits, missing: Missing
 ) -> Reads:
-    """Read every partition that a fetch names. `missing` says what is wrong with one that is not here."""
+    """Read every partition of a fetch. `missing` gives the error for one that has no replica here."""
     partitions = replicas.partitions
     fetched: list[Fetched] = []
     total = 0
     answer_now = False
-    room = limits.max_bytes
+    left_bytes = limits.max_bytes
     for entry in entries:
         partition = partitions.get(entry.key)
         if partition is None:
             found = Fetched(entry, missing(entry.key))
         else:
-            found = read_one(partition, entry, limits, room, at_least_one=not total)
+            found = read_one(partition, entry, limits, left_bytes, at_least_one=not total)
         fetched.append(found)
         read = found.read
         if read is not None and found.diverging is None:
             total += read.size
-            room = max(room - read.size, 0)
+            left_bytes = max(left_bytes - read.size, 0)
         else:
             answer_now = True
     return Reads(fetched, total, answer_now or total >= limits.min_bytes)
 
 
 def is_quiet(partition: Partition, before: SentBefore, limits: FetchLimits) -> bool:
-    """Whether a read would find nothing but what the reader was told last.
+    """Whether a read would find nothing but what the reader was sent last.
 
-    Most partitions of most fetches are quiet, so this takes no lock and makes nothing. What changes right
-    after it has looked is an event, for which whoever waits looks again.
+    Most partitions of most fetches are quiet, so this takes no lock and creates nothing. What changes after
+    this check is an event, and a fetch that waits checks again at events.
     """
     entry, log, state = before.entry, partition.log, partition.state
     if limits.replica_id >= 0:
@@ -131,9 +131,9 @@ def is_quiet(partition: Partition, before: SentBefore, limits: FetchLimits) -> b
 
 
 def read_one(
-    partition: Partition, entry: FetchEntry, limits: FetchLimits, room: int, *, at_least_one: bool
+    partition: Partition, entry: FetchEntry, limits: FetchLimits, max_bytes: int, *, at_least_one: bool
 ) -> Fetched:
-    """Read one partition."""
+    """Read one partition, up to `max_bytes`; `at_least_one` gives the first batch whatever its size."""
     topic_id = entry.topic_id
     if topic_id is not None and partition.topic_id is not None and topic_id != partition.topic_id:
         return Fetched(entry, ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -146,7 +146,7 @@ def read_one(
                 return Fetched(entry, diverging=diverging, read=_nothing(log))
         read = log.read(
             entry.offset,
-            min(entry.max_bytes, room),
+            min(entry.max_bytes, max_bytes),
             partition.limit(limits.replica_id, committed=limits.committed),
             at_least_one=at_least_one,
             committed=limits.committed,
@@ -178,9 +178,9 @@ def _nothing(log: PartitionLog) -> Read:
 
 
 def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
-    """Where the reader's log parts from this one (KIP-595); None where it does not.
+    """Where the reader's log diverges from this one (KIP-595); None if it does not.
 
-    Raises `OffsetOutOfRangeError` where the reader is beyond what this log remembers.
+    Raises `OffsetOutOfRangeError` if this log does not know the reader's epoch or offset any more.
     """
     end = log.epochs.end_of(entry.last_fetched_epoch, log.log_end_offset)
     if UNDEFINED_OFFSET in (end.end_offset, end.epoch):
@@ -193,7 +193,7 @@ def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
 
 
 def _place_of(log: PartitionLog, offset: int) -> tuple[int, int]:
-    """Base offset of the segment where an offset stands or will stand, and the position in it.
+    """The base offset of the segment that holds or will hold an offset, and the position in it.
 
     The caller holds the log's lock.
     """
@@ -207,7 +207,7 @@ def _place_of(log: PartitionLog, offset: int) -> tuple[int, int]:
 
 
 class _Awaited(NamedTuple):
-    """One partition of a fetch that waits, and where its read starts: segment and position in it."""
+    """One partition of a fetch that waits, and the segment and position where its read starts."""
 
     entry: FetchEntry
     segment_base: int
@@ -221,7 +221,7 @@ def _awaited(replicas: Replicas, found: Fetched) -> _Awaited:
         return _Awaited(entry, -1, -1)
     if read.file is not None or entry.offset == read.log_end_offset:
         return _Awaited(entry, read.segment_base, read.position)
-    # Nothing could be read yet: what is there is not committed, or its first batch was too large.
+    # Nothing was read although there are records: they are above the limit, or the first batch is too large.
     return _place_awaited(entry, partition)
 
 
@@ -236,7 +236,7 @@ def _place_awaited(entry: FetchEntry, partition: Partition) -> _Awaited:
 
 
 class DelayedFetch(DelayedOperation):
-    """A fetch that waits for bytes. It reads again when it completes."""
+    """A fetch that waits for bytes. When it completes, it reads again."""
 
     __slots__ = (
         "_answer",
@@ -259,7 +259,7 @@ class DelayedFetch(DelayedOperation):
         read_again: Callable[[], Reads],
         answer: Callable[[Reads], None],
     ) -> None:
-        """`reads`: what the first try found, without errors; `quiet`: what it had not to read."""
+        """`reads` is what the first try found, without errors; it did not read the `quiet` partitions."""
         super().__init__(due_ms)
         self._replicas = replicas
         self._awaited: dict[Hashable, _Awaited] = {
@@ -278,43 +278,43 @@ class DelayedFetch(DelayedOperation):
         return [*self._awaited, *self._quiet]
 
     def try_complete(self, key: Hashable | None) -> bool:
-        """Complete when enough bytes are there, or an error must be told.
+        """Complete if there are enough bytes, or an error to answer.
 
-        An event speaks of one partition: only that one is looked at again, so that a fetch of a thousand
-        partitions costs no more than one of a single partition.
+        An event concerns one partition, and only that one is checked again. So an event costs a fetch of a
+        thousand partitions no more than a fetch of one.
         """
-        for where in self._noisy() if key is None else (key,):
-            if where in self._quiet:
-                self._awaited[where] = self._no_longer_quiet(where)
-            ready = self._ready(self._awaited[where])
+        for each in self._not_quiet() if key is None else (key,):
+            if each in self._quiet:
+                self._awaited[each] = self._no_longer_quiet(each)
+            ready = self._ready(self._awaited[each])
             if ready == _READY:
                 return self.force_complete()
-            self._ready_total += ready - self._ready_bytes.get(where, 0)
-            self._ready_bytes[where] = ready
+            self._ready_total += ready - self._ready_bytes.get(each, 0)
+            self._ready_bytes[each] = ready
         return self._ready_total >= self._limits.min_bytes and self.force_complete()
 
-    def _noisy(self) -> list[Hashable]:
-        """The partitions to look at when no event says which."""
+    def _not_quiet(self) -> list[Hashable]:
+        """The partitions to check if no event names one."""
         partitions, limits = self._replicas.partitions, self._limits
         return [
             *self._awaited,
             *(
-                where
-                for where, told in self._quiet.items()
-                if (partition := partitions.get(told.entry.key)) is None
-                or not is_quiet(partition, told, limits)
+                key
+                for key, before in self._quiet.items()
+                if (partition := partitions.get(before.entry.key)) is None
+                or not is_quiet(partition, before, limits)
             ),
         ]
 
-    def _no_longer_quiet(self, where: Hashable) -> _Awaited:
-        entry = self._quiet.pop(where).entry
+    def _no_longer_quiet(self, key: Hashable) -> _Awaited:
+        entry = self._quiet.pop(key).entry
         partition = self._replicas.partitions.get(entry.key)
         return _Awaited(entry, -1, -1) if partition is None else _place_awaited(entry, partition)
 
     def _ready(self, awaited: _Awaited) -> int:
-        """Bytes that one partition has for the fetch by now; `_READY` where the answer cannot wait.
+        """The bytes that one partition has for the fetch now; `_READY` if the answer cannot wait.
 
-        It counts from positions and reads nothing: most events find too little.
+        They are counted from positions, and nothing is read: most events find too few.
         """
         entry, base, start = awaited
         partition = self._replicas.partitions.get(entry.key)
@@ -335,9 +335,9 @@ class DelayedFetch(DelayedOperation):
         finally:
             log.lock.release()
         if end_base != base:
-            return _READY  # an older segment: there is more behind it, nothing to wait for
+            return _READY  # the read ends with its segment, so waiting would not give more
         return min(max(end - start, 0), entry.max_bytes)
 
     def on_complete(self) -> None:
-        """Answer with what is there now."""
+        """Answer with what can be read now."""
         self._answer(self._read_again())

@@ -1,10 +1,10 @@
-"""A hierarchical timing wheel: any number of timeouts at O(1) to start and to cancel.
+"""A hierarchical timing wheel: starting and cancelling a timeout costs the same however many there are.
 
 Design: Kafka's request purgatory ("Apache Kafka, Purgatory, and Hierarchical Timing Wheels") after
-Varghese and Lauck. A wheel has `wheel_size` buckets of `tick_ms` each; what lies beyond its span goes to
-the next wheel, whose tick is the span of this one and which is made when it is first needed. A heap of
-the filled buckets' due times tells when something is due, so an idle wheel costs nothing. Not safe for
-threads: `purgatory.Timer` guards it.
+Varghese and Lauck. A wheel has `wheel_size` buckets of `tick_ms` each. A timeout beyond its span goes to the
+next wheel, whose tick is the span of this one; it is created when it is first needed. A heap of the filled
+buckets' due times says when something is due, so an idle wheel costs nothing. Not safe for threads:
+`purgatory.Timer` guards it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WHEEL_SIZE: Final = 20
 
 
 class TimerTask:
-    """Something to do at `due_ms`, unless it is cancelled before; a node of its bucket's ring."""
+    """A task for the time `due_ms`, unless it is cancelled before; a node of its bucket's ring."""
 
     __slots__ = ("_next", "_previous", "bucket", "due_ms")
 
@@ -29,7 +29,7 @@ class TimerTask:
         self._previous: TimerTask = self
 
     def run(self) -> None:
-        """Do it. Called once, when the task is due."""
+        """Do the task. Called once, when it is due."""
         raise RuntimeError(f"{type(self).__name__} does not say what to do when it is due")
 
     def unlink(self) -> None:
@@ -79,16 +79,16 @@ class _Wheel:
 
 
 class TimingWheel:
-    """Tasks by due time. `add` and `advance` are the whole of it; the time comes from the caller."""
+    """Tasks by due time. The time comes from the caller."""
 
     def __init__(self, now_ms: int, tick_ms: int = TICK_MS, wheel_size: int = WHEEL_SIZE) -> None:
         self._lowest = _Wheel(tick_ms, wheel_size, now_ms)
         self._wheel_size = wheel_size
         self._due: list[tuple[int, int, _Bucket]] = []
-        self._sequence = 0  # makes the heap's order total: buckets cannot be compared
+        self._sequence = 0  # orders the heap's entries of one time: buckets cannot be compared
 
     def add(self, task: TimerTask) -> bool:
-        """Start a task; False (and not started) when it is due already."""
+        """Start a task; False if it is due already, and then it is not started."""
         wheel = self._lowest
         if task.due_ms < wheel.now_ms + wheel.tick_ms:
             return False
@@ -107,20 +107,20 @@ class TimingWheel:
         return True
 
     def next_due_ms(self) -> int | None:
-        """When `advance` has something to do next (too early at worst); None when no task is waiting."""
+        """The earliest time at which `advance` may have something to do; None if no task is waiting."""
         while self._due and not self._due[0][2].count:
             _, _, bucket = heapq.heappop(self._due)
             bucket.due_ms = -1
         return self._due[0][0] if self._due else None
 
     def advance(self, now_ms: int) -> list[TimerTask]:
-        """Move the clock on; returns the tasks that have become due, in the order of their ticks."""
+        """Move the clock to `now_ms`; returns the tasks that have become due, in the order of their ticks."""
         expired: list[TimerTask] = []
         while self._due and self._due[0][0] <= now_ms:
             due_ms, _, bucket = heapq.heappop(self._due)
             bucket.due_ms = -1
             self._move_clock(due_ms)
-            # What is not due yet came from a higher wheel: it drops to a lower one.
+            # A task that is not due yet comes from a higher wheel and goes to a lower one.
             expired.extend(task for task in bucket.drain() if not self.add(task))
         self._move_clock(now_ms)
         return expired

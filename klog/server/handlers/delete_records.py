@@ -66,7 +66,7 @@ class DeleteRecordsHandler:
             return _failed(refused.error)
         except (OSError, StorageError):
             return _failed(ErrorCode.KAFKA_STORAGE_ERROR)
-        return Deletion(required_offset, partition.low_watermark())
+        return Deletion(required_offset, low_watermark=partition.low_watermark())
 
 
 def _failed(error: ErrorCode) -> Deletion:

@@ -20,9 +20,10 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
 from klog.protocol.produce_request import ProduceRequest, Records, decode_produce_request
 from klog.protocol.produce_response import PartitionProduced, ProduceResponse, encode_produce_response
-from klog.replication.acknowledging import Awaited, DelayedProduce
+from klog.replication.acknowledging import DelayedProduce
 from klog.replication.partition import Partition, PartitionError
 from klog.replication.purgatory import Purgatory
+from klog.replication.replica_waits import PartitionWait
 from klog.server.handlers.produce_screening import RefusedRequestError, is_usual, screen
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from klog.server.handlers.whereabouts import Key, Whereabouts
@@ -82,7 +83,7 @@ class ProduceHandler:
                 self._refuse_all(request, produce, refusal)
                 return
         now_ms = self._clock_ms()
-        awaited: dict[Key, Awaited] = {}
+        waits: dict[Key, PartitionWait] = {}
         topics: Topics = []
         failed = False
         for topic, partitions in asked:
@@ -100,15 +101,15 @@ class ProduceHandler:
                 if result.error_code != _NO_ERROR:
                     failed = True
                 elif required_offset:
-                    awaited[key] = Awaited(required_offset)
+                    waits[key] = PartitionWait(required_offset)
             topics.append((topic, results))
         if produce.acks == 0:
             if failed:
                 request.close_connection()
             else:
                 request.respond(None)
-        elif awaited:
-            self._wait(request, topics, awaited, self._timer_ms() + produce.timeout_ms)
+        elif waits:
+            self._wait(request, topics, waits, self._timer_ms() + produce.timeout_ms)
         else:
             self._answer(request, topics, failed=failed)
 
@@ -169,8 +170,10 @@ class ProduceHandler:
         else:
             request.respond(_error_everywhere(request, produce, refused.error, refused.what))
 
-    def _wait(self, request: Request, topics: Topics, awaited: Mapping[Key, Awaited], due_ms: int) -> None:
-        def answer(outcome: Mapping[Key, Awaited]) -> None:
+    def _wait(
+        self, request: Request, topics: Topics, waits: Mapping[Key, PartitionWait], due_ms: int
+    ) -> None:
+        def answer(outcome: Mapping[Key, PartitionWait]) -> None:
             final = [
                 (topic, [_after_wait(result, outcome.get((topic, result.partition))) for result in results])
                 for topic, results in topics
@@ -178,8 +181,8 @@ class ProduceHandler:
             self._answer(request, final, failed=True)
 
         whereabouts = self._whereabouts
-        operation = DelayedProduce(due_ms, whereabouts.replicas, awaited, whereabouts.missing, answer)
-        self._purgatory.try_complete_else_watch(operation, list(awaited))
+        operation = DelayedProduce(due_ms, whereabouts.replicas, waits, whereabouts.missing, answer)
+        self._purgatory.try_complete_else_watch(operation, list(waits))
 
     def _answer(self, request: Request, topics: Topics, *, failed: bool) -> None:
         nodes: dict[int, NodeEndpoint] = {}
@@ -223,11 +226,11 @@ def _count_refusal(traffic: TopicTraffic, error: int, records: Records) -> None:
         traffic.failed_produces += 1
 
 
-def _after_wait(result: PartitionProduced, awaited: Awaited | None) -> PartitionProduced:
+def _after_wait(result: PartitionProduced, wait: PartitionWait | None) -> PartitionProduced:
     """The result when the waiting is over. What was written keeps its offsets, whatever came of the rest."""
-    if awaited is None or awaited.error is ErrorCode.NONE:
+    if wait is None or wait.error is ErrorCode.NONE:
         return result
-    return result._replace(error_code=awaited.error)
+    return result._replace(error_code=wait.error)
 
 
 def _refused(partition: int, error: ErrorCode) -> tuple[PartitionProduced, int]:
