@@ -1,1 +1,1 @@
-"""The broker: network, one handler module an API family, and the wiring of all rooms."""
+"""The broker: network, one handler module for each API family, and the wiring of all packages."""

@@ -1,9 +1,9 @@
-"""Values that a properties file leaves to be looked up elsewhere: `${provider:path:key}`.
+"""Replaces the variables of a properties file, `${provider:path:key}`, by values that a provider looks up.
 
-Rules: KIP-421 and KIP-297, Kafka's AbstractConfig, ConfigTransformer and the providers that it brings along:
-of files (KIP-297), directories (KIP-632) and environment variables (KIP-887), with the paths and names that
-they may look at (KIP-993). What no provider knows stays as it is written. Kafka looks variables up in dynamic
-configs, too; here only the broker's own properties may have them.
+Rules: KIP-421 and KIP-297, Kafka's AbstractConfig, ConfigTransformer and its own providers: files (KIP-297),
+directories (KIP-632) and environment variables (KIP-887), limited to allowed paths and names (KIP-993). A
+variable that no provider knows stays as it is written. Kafka replaces variables in dynamic configs too; klog
+does it only in the broker's own properties.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _VARIABLE: Final = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
 
 
 class _Settings(NamedTuple):
-    """A provider's own configs: what their names begin with, and its parameters."""
+    """The configs of a provider: the prefix of their names, and its parameters."""
 
     prefix: str
     parameters: Mapping[str, str]
 
     def unusable(self, value: str, why: str) -> ConfigError:
-        """What to raise of the provider."""
+        """The error for a provider that cannot be used."""
         return ConfigError(self.prefix, value, why)
 
 
-# The value of a key at a path, or None. Raises `ConfigError`.
+# Returns the value of a key at a path, or None. Raises `ConfigError`.
 _LookUp = Callable[[_Settings, str, str], str | None]
 
 
 def with_variables_replaced(texts: Mapping[str, str]) -> dict[str, str]:
-    """The configs with what their providers know. Raises `ConfigError`."""
+    """The configs with their variables replaced. Raises `ConfigError`."""
     providers = _providers(texts)
     if not providers:
         return dict(texts)
@@ -55,7 +55,7 @@ def with_variables_replaced(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _providers(texts: Mapping[str, str]) -> dict[str, Callable[[str, str], str | None]]:
-    """Raises `ConfigError`."""
+    """The providers by name. Raises `ConfigError`."""
     found: dict[str, Callable[[str, str], str | None]] = {}
     for name in filter(None, texts.get(_PROVIDERS, "").split(",")):
         key = f"{_PROVIDERS}.{name}.class"
@@ -64,7 +64,7 @@ def _providers(texts: Mapping[str, str]) -> dict[str, Callable[[str, str], str |
         look_up = _LOOK_UPS.get(texts[key].removeprefix(_CLASSES))
         if look_up is None:
             known = ", ".join(_CLASSES + each for each in _LOOK_UPS)
-            raise ConfigError(key, texts[key], "there is no such provider here", cure=f"one of {known}")
+            raise ConfigError(key, texts[key], "this provider is not supported", cure=f"one of {known}")
         prefix = f"{_PROVIDERS}.{name}.param."
         parameters = {
             each.removeprefix(prefix): text for each, text in texts.items() if each.startswith(prefix)
@@ -100,11 +100,11 @@ def _in_environment(settings: _Settings, path: str, key: str) -> str | None:
     try:
         return os.environ.get(key) if re.fullmatch(pattern, key) else None
     except re.error as error:
-        raise settings.unusable(pattern, f"it is no pattern: {error}") from error
+        raise settings.unusable(pattern, f"it is not a regular expression: {error}") from error
 
 
 def _allowed(settings: _Settings, path: str) -> bool:
-    """Whether a path is in `allowed.paths`, if that is set. Raises `ConfigError`."""
+    """Whether `allowed.paths` allows a path, or is not set. Raises `ConfigError`."""
     allowed = settings.parameters.get("allowed.paths")
     if not allowed:
         return True
@@ -112,7 +112,7 @@ def _allowed(settings: _Settings, path: str) -> bool:
     found = False
     for root in map(os.path.normpath, allowed.split(",")):
         if not os.path.isabs(root) or not os.path.exists(root):
-            raise settings.unusable(root, "allowed.paths must be absolute, and be there")
+            raise settings.unusable(root, "paths in allowed.paths must be absolute and exist")
         found = found or wanted == root or wanted.startswith(root.rstrip("/") + "/")
     return found
 

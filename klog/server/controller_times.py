@@ -1,4 +1,4 @@
-"""What this broker's controller has done, and how long that took: counted by its thread, read by metrics."""
+"""Counts what this broker's controller does and how long it takes. Its thread counts, metrics read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klog.server.request_times import Timing
 
 
 class ControllerTimes:
-    """A controller's observer."""
+    """The ControllerObserver of a broker."""
 
     def __init__(self) -> None:
         self.unclean_elections = 0

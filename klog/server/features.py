@@ -1,8 +1,8 @@
-"""The epoch of the cluster's finalized features, followed as its node changes.
+"""Follows the epoch of the cluster's finalized features.
 
 Rules: Kafka's FinalizedFeatureChangeListener and ZkMetadataCache; KIP-584. The epoch is the version of the
-`/feature` node while that is in force. The features themselves are not told: in ZooKeeper mode no broker of
-Kafka 3.9 supports any, so none can have been finalized.
+`/feature` node, if its features are enabled. The features themselves are not sent to clients: in ZooKeeper
+mode no broker of Kafka 3.9 supports any, so none can have been finalized.
 """
 
 from __future__ import annotations
@@ -22,22 +22,19 @@ _ENABLED: Final = 1
 
 
 class FeaturesEpoch:
-    """`value` is what clients are told; any thread may read it."""
+    """`value` is the epoch that clients get. Any thread may read it."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self.value = UNKNOWN_FEATURES_EPOCH
 
     def follow(self) -> None:
-        """Reads the node and waits for its changes; also to be called again for a new session.
-
-        Raises `StoreError`.
-        """
+        """Reads the node and watches it. Must be called again for a new session. Raises `StoreError`."""
         self._store.exists(paths.FEATURE, self._on_change)
         self.value = _epoch_of(self._store.get_many([paths.FEATURE])[0])
 
     def _on_change(self, _event: WatchEvent) -> None:
-        # An expired or closed session ends this; a new session follows anew.
+        # The session has expired or is closed. A new session calls `follow` again.
         with suppress(StoreError):
             self.follow()
 

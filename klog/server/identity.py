@@ -1,7 +1,7 @@
-"""Who a broker is: the id of its cluster and its own, out of configs, directories and the cluster's tree.
+"""Determines the ids of a broker and of its cluster from configs, log directories and the tree.
 
-Rules: Kafka's `KafkaServer.getOrGenerateBrokerId`, `createBrokerInfo` and `MetaPropertiesEnsemble`: all
-directories must agree with each other, with `broker.id` and with the cluster; a generated id is kept in
+Rules: Kafka's `KafkaServer.getOrGenerateBrokerId`, `createBrokerInfo` and `MetaPropertiesEnsemble`. All
+directories must agree with each other, with `broker.id` and with the cluster. A generated id is stored in
 `meta.properties`.
 """
 
@@ -22,7 +22,7 @@ GENERATED: Final = -1
 
 
 class Identity(NamedTuple):
-    """A broker's ids."""
+    """The ids of a broker and of its cluster."""
 
     broker_id: int
     cluster_id: str
@@ -34,7 +34,7 @@ def resolve_identity(
     store: MetadataStore,
     new_cluster_id: str,
 ) -> Identity:
-    """The ids that everything agrees on. Raises `StorageError` where something does not."""
+    """The ids on which everything agrees. Raises `StorageError` if something does not."""
     kraft = [path for path, found in directories.items() if found is not None and found.version != 0]
     if kraft:
         raise StorageError(
@@ -80,7 +80,9 @@ def _broker_id(
 
 
 def require_own_endpoints(broker: BrokerRegistration, registered: Mapping[int, BrokerRegistration]) -> None:
-    """Raises `UsageError` where clients would take another live broker for this one, or this one for it."""
+    """Raises `UsageError` if another live broker has registered one of this broker's endpoints, because
+    clients would confuse the two.
+    """
     own = {(each.host, each.port) for each in broker.endpoints}
     for other in registered.values():
         taken = [f"{each.host}:{each.port}" for each in other.endpoints if (each.host, each.port) in own]

@@ -1,4 +1,4 @@
-"""The broker's log on stderr: lines for people, or JSON objects for machines."""
+"""Writes the broker's log to stderr, as lines for people or as JSON objects for programs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RESET: Final = "\x1b[0m"
 
 
 class _LineFormatter(logging.Formatter):
-    """`12:34:56.789 WARN server.network  text`."""
+    """Formats a record as `12:34:56.789 WARN server.network text`."""
 
     def __init__(self, *, coloured: bool) -> None:
         super().__init__()
@@ -35,7 +35,9 @@ class _LineFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One object a line: `time` (ms since the epoch), `level`, `logger`, `message`, maybe a `trace`."""
+    """Formats a record as one JSON object: `time` (ms since the epoch),
+    `level`, `logger`, `message`, maybe `trace`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
@@ -50,7 +52,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def configure_logging(*, as_json: bool, quiet: bool, stream: TextIO | None = None) -> None:
-    """Send the log of klog (and of the libraries' warnings) to `stream`, stderr by default."""
+    """Write the log of klog, and the warnings of libraries, to `stream` (stderr by default)."""
     out = sys.stderr if stream is None else stream
     handler = logging.StreamHandler(out)
     handler.setFormatter(_JsonFormatter() if as_json else _LineFormatter(coloured=out.isatty()))
@@ -58,4 +60,4 @@ def configure_logging(*, as_json: bool, quiet: bool, stream: TextIO | None = Non
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("klog").setLevel(logging.WARNING if quiet else logging.INFO)
-    logging.getLogger("kazoo").setLevel(logging.ERROR)  # what it meets, klog's own store reports
+    logging.getLogger("kazoo").setLevel(logging.ERROR)  # klog's own store logs what kazoo reports

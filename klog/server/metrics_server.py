@@ -1,4 +1,4 @@
-"""The HTTP endpoint that Prometheus scrapes: `/metrics` on 127.0.0.1."""
+"""The HTTP endpoint `/metrics` on 127.0.0.1, from which Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from klog.formats.errors import UsageError
 logger = logging.getLogger(__name__)
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-# How long to wait for whoever asks or is answered, and after a connection that could not be accepted.
-_PATIENCE_S: Final = 10
-_PAUSE_S: Final = 0.2
+# How long to wait for a client, and after a connection that could not be accepted.
+_TIMEOUT_S: Final = 10
+_ACCEPT_BACKOFF_S: Final = 0.2
 
 
 class _HttpServer(ThreadingHTTPServer):
@@ -27,23 +27,24 @@ class _HttpServer(ThreadingHTTPServer):
         try:
             return super().get_request()
         except OSError:
-            # No descriptors are left, mostly, and the connection still waits: asked at once again, for ever.
-            time.sleep(_PAUSE_S)
+            # Most likely no file descriptor is left. The connection still waits, so that accepting it again
+            # at once would fail in a busy loop.
+            time.sleep(_ACCEPT_BACKOFF_S)
             raise
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002
         error = sys.exception()
-        # Whoever asked may be gone at any time: no news either.
+        # A client may close the connection at any time; that is not worth a line.
         if error is not None and not isinstance(error, OSError):
-            logger.error("metrics cannot be told", exc_info=error)
+            logger.error("the metrics could not be sent", exc_info=error)
 
 
 class MetricsServer:
-    """Serves what `text` gives, piece by piece, until `stop`. Raises `UsageError` where the port is taken."""
+    """Serves the pieces of `text` until `stop`. Raises `UsageError` if the port is in use."""
 
     def __init__(self, port: int, text: Callable[[], Iterable[str]]) -> None:
         class Handler(BaseHTTPRequestHandler):
-            timeout = _PATIENCE_S
+            timeout = _TIMEOUT_S
 
             def do_GET(self) -> None:
                 if self.path.partition("?")[0] != "/metrics":
@@ -56,7 +57,7 @@ class MetricsServer:
                     self.wfile.write(piece.encode())
 
             def log_message(self, *_: object) -> None:
-                """Scrapes are not news."""
+                """Scrapes are not logged."""
 
         try:
             self._server = _HttpServer(("127.0.0.1", port), Handler)
@@ -67,7 +68,7 @@ class MetricsServer:
 
     @property
     def port(self) -> int:
-        """The port that is listened at."""
+        """The port on which the server listens."""
         return int(self._server.server_address[1])
 
     def stop(self) -> None:

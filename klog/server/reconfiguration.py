@@ -1,8 +1,9 @@
-"""A running broker takes other configs: as a whole, or not at all.
+"""Changes the configs of a running broker, completely or not at all.
 
 Rules: KIP-226 and Kafka's DynamicBrokerConfig with its DynamicListenerConfig, DynamicThreadPool,
-DynamicLogConfig and the socket server. What can fail (files, addresses, threads) is done first, and undone;
-what cannot follows. Kafka leaves a listener at its address whose port is changed, klog moves it.
+DynamicLogConfig and the socket server. What can fail (files, addresses, threads) is done first and undone on
+failure. Then follows what cannot fail. If the port of a listener is changed, Kafka leaves the listener at its
+address; klog moves it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 def plan(config: BrokerConfig, old: Listeners) -> tuple[Listeners, NetworkSettings]:
-    """What a broker that has the `old` listeners goes on with. Raises `UsageError` where it cannot."""
+    """The listeners and settings after a change from the `old`
+    listeners. Raises `UsageError` if it is impossible.
+    """
     new = read_listeners(config, old)
     check_listeners(old, new)
     settings = resolved(network_settings(config, new))
@@ -39,8 +42,10 @@ def plan(config: BrokerConfig, old: Listeners) -> tuple[Listeners, NetworkSettin
 
 
 class Reconfiguration:
-    """Safe for threads. `settings` are those that `network` has; `endpoints_changed` is told when what the
-    broker registers is another now.
+    """Applies new configs. Safe for threads.
+
+    `settings` are the present ones of `network`. `endpoints_changed` is called when the endpoints that the
+    broker registers have changed.
     """
 
     def __init__(
@@ -64,23 +69,23 @@ class Reconfiguration:
         self._closed = False
 
     def close(self) -> None:
-        """Take nothing any more; a change that is under way is brought to its end."""
+        """Accept no more changes, and wait for the one in progress."""
         with self._changing:
             self._closed = True
 
     def check(self, config: BrokerConfig) -> None:
-        """Whether the broker could go on with `config`. Raises `UsageError`."""
+        """Raise `UsageError` if `config` cannot be applied."""
         plan(config, self.listeners)
 
     def apply(self, config: BrokerConfig) -> None:
-        """Go on with `config`. Raises `KlogError`; then everything is as it was."""
+        """Apply `config`. Raises `KlogError`; then nothing has changed."""
         with self._changing:
             if self._closed:
                 return
             listeners, settings = plan(config, self.listeners)
             if (listeners.bound, settings) != (self.listeners.bound, self._settings):
                 self._network.reconfigure(listeners.bound, settings)
-                _tell(self.listeners, listeners)
+                _log_changes(self.listeners, listeners)
             endpoints_differ = listeners.advertised != self.listeners.advertised
             self.listeners, self._settings = listeners, settings
             before = cleaner_config(self._live.broker())
@@ -89,7 +94,8 @@ class Reconfiguration:
             self._reconfigure_topics()
             if cleaner_config(config) != before:
                 self._cleaner.reconfigure(cleaner_config(config))
-            # Before `close` comes back: then the sockets whose ports are registered go.
+            # This must end before `close` returns, because the sockets of the registered ports are closed
+            # after it.
             if endpoints_differ:
                 self._endpoints_changed()
 
@@ -98,16 +104,18 @@ class Reconfiguration:
             try:
                 self._logs.reconfigure(topic)
             except ConfigError as error:
-                _log.error("topic %s keeps its configs, for they contradict the broker's: %s", topic, error)
+                _log.error(
+                    "topic %s keeps its configs, because they contradict the broker's: %s", topic, error
+                )
 
 
-def _tell(old: Listeners, new: Listeners) -> None:
+def _log_changes(old: Listeners, new: Listeners) -> None:
     before = {each.name: each for each in old.bound}
     for each in new.bound:
         known = before.pop(each.name, None)
         if known is None or known.address != each.address:
             _log.info("listener %s is served at %s:%d", each.name, each.host, each.port)
         elif known != each:
-            _log.info("listener %s has other TLS for new connections", each.name)
+            _log.info("listener %s uses other TLS settings for new connections", each.name)
     for name in before:
         _log.info("listener %s is not served any more", name)

@@ -1,4 +1,4 @@
-"""A broker in the foreground: configs read, a banner, signals, a clean stop."""
+"""Runs a broker in the foreground: reads configs, logs a banner, handles signals, and stops cleanly."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _LISTEN_S: Final = 1.0
 
-# Without a properties file nothing of Kafka's is expected here: a broker for this machine alone.
+# The defaults without a properties file: a single broker that only this machine reaches.
 _OWN_DEFAULTS: Final[Mapping[str, str]] = {
     "broker.id": "0",
     "listeners": "PLAINTEXT://127.0.0.1:9092",
@@ -48,7 +48,7 @@ _PROGRESS_EVERY: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What the command line asked for; `options` are `key=value`."""
+    """The options of the command line. `options` are `key=value`."""
 
     config_file: str | None = None
     options: Sequence[str] = ()
@@ -58,10 +58,10 @@ class Launch:
 
 
 def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig:
-    """The configs of a properties file and of `key=value` options over it, variables replaced.
+    """The configs of a properties file with `key=value` options over it, and variables replaced.
 
-    Raises `UsageError` for what is no option, `ConfigError` for a bad value, `StorageError` for a file that
-    cannot be read.
+    Raises `UsageError` for an invalid option, `ConfigError` for an invalid value, `StorageError` for a file
+    that cannot be read.
     """
     texts = dict(_OWN_DEFAULTS)
     if config_file is not None:
@@ -78,9 +78,9 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
 
 
 def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: None) -> None:  # noqa: ARG005
-    """Run a broker until SIGINT, SIGTERM or SIGHUP; `on_serving` is called once it serves.
+    """Run a broker until SIGINT, SIGTERM or SIGHUP. `on_serving` is called once it serves.
 
-    Raises `KlogError` where it cannot start.
+    Raises `KlogError` if the broker cannot start.
     """
     configure_logging(as_json=launch.json_logs, quiet=launch.quiet)
     config = read_config(launch.config_file, launch.options)
@@ -103,25 +103,26 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
-    # The terminal has gone, but for a broker under nohup. As in Java.
+    # SIGHUP comes when the terminal is closed. It is ignored under nohup, as in Java.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signal.signal(signal.SIGHUP, on_signal)
     with ExitStack() as closing:
         metrics = None if launch.metrics_port is None else _serve_metrics(launch.metrics_port, closing)
         on_state = _ignore_state if metrics is None else metrics.state_changed
         try:
-            broker = Broker(config, on_fatal=on_fatal, on_loaded=_tell_progress, on_state=on_state)
+            broker = Broker(config, on_fatal=on_fatal, on_loaded=_log_progress, on_state=on_state)
         except OSError as error:
-            # No log directory's, those are told of by name: descriptors or memory of the system.
+            # Errors of log directories have been handled before. This is the system's lack of descriptors or
+            # memory.
             raise KlogError(f"the broker cannot start: {error}", cure="see ulimit -a") from error
         closing.callback(broker.stop)
         if metrics is not None:
             metrics.attach(broker)
-        # What is here now stays: no collection need look at it again, which takes 20 ms and holds up all.
+        # Collections need not look at what exists by now, which would take 20 ms and block all threads.
         gc.freeze()
         _banner(broker)
         on_serving(broker)
-        # In steps: of a signal that comes just before it, a wait without an end would never hear.
+        # In steps, because a wait without a timeout would miss a signal that comes just before it.
         while not ended.wait(_LISTEN_S):
             pass
     if fatal:
@@ -131,19 +132,19 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
 
 
 def _raise_file_limit() -> None:
-    """A partition takes three descriptors, a connection one: take all that the system lets us."""
+    """Raise the limit of open files to the maximum: a partition needs three descriptors, a connection one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _ignore_state(_: BrokerState) -> None:
-    """Nobody looks."""
+    """Used if there are no metrics."""
 
 
 def _serve_metrics(port: int, closing: ExitStack) -> BrokerMetrics:
-    """Serve metrics before there is a broker, so that its start can be watched."""
-    # Only here: http.server is half of what starting costs.
+    """Serve metrics before the broker exists, so that its start can be observed."""
+    # Imported here because http.server would take half of the time of a start.
     from klog.server.metrics.broker import BrokerMetrics
     from klog.server.metrics_server import MetricsServer
 
@@ -154,7 +155,7 @@ def _serve_metrics(port: int, closing: ExitStack) -> BrokerMetrics:
     return metrics
 
 
-def _tell_progress(progress: Progress) -> None:
+def _log_progress(progress: Progress) -> None:
     if progress.recovered or progress.done % _PROGRESS_EVERY == 0 or progress.done == progress.total:
         logger.info(
             "%s: %d of %d logs loaded%s",
@@ -166,14 +167,18 @@ def _tell_progress(progress: Progress) -> None:
 
 
 def _banner(broker: Broker) -> None:
-    at = ", ".join(f"{each.host}:{each.port} ({each.listener})" for each in broker.registration().endpoints)
-    where = ", ".join(map(_from_here, broker.logs.online))
-    logger.info("broker %d of cluster %s serves %s", *broker.identity, at)
-    logger.info("data in %s; Ctrl-C stops it", where)
+    addresses = ", ".join(
+        f"{each.host}:{each.port} ({each.listener})" for each in broker.registration().endpoints
+    )
+    directories = ", ".join(map(_from_here, broker.logs.online))
+    logger.info("broker %d of cluster %s serves %s", *broker.identity, addresses)
+    logger.info("data in %s; Ctrl-C stops it", directories)
 
 
 def _from_here(path: str) -> str:
-    """A path as somebody in the current directory would write it; there may be none any more."""
+    """A path relative to the current directory, if it is below it. The
+    current directory may not exist any more.
+    """
     with suppress(FileNotFoundError):
         if Path(path).is_relative_to(here := os.getcwd()):
             return os.path.relpath(path, here)

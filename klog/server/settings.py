@@ -1,9 +1,9 @@
-"""From Kafka's configs to the settings of the rooms.
+"""Maps Kafka's configs to the settings of klog's packages.
 
-Where Kafka's default serves Kafka's threads, klog has one of its own: threads count less here than hand-offs
-(see docs on the network layer), so `num.network.threads` is 1 and `num.io.threads` the number of processors
-unless somebody sets them. Socket buffers are the system's own unless set, for the same reason. And as Python
-accepts later than Java, more connections may wait for it: one that finds no room tries again after a second.
+Some defaults differ, because in Python a hand-off between threads costs more than in Java:
+`num.network.threads` is 1 and `num.io.threads` the number of processors unless they are set. For the same
+reason socket buffers have the system's size unless they are set. As Python accepts connections more slowly
+than Java, the backlog is longer: a client whose connection does not fit tries again only after a second.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]+")
 
 
 def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSettings:
-    """What the network layer is told. Raises `ConfigError`."""
+    """The settings of the network layer. Raises `ConfigError`."""
 
     def chosen(name: str, own: int) -> int:
         return config.number(name) if config.explicit(name) is not None else own
@@ -71,7 +71,7 @@ def _queued_bytes(config: BrokerConfig) -> int:
 
 
 def _limits(config: BrokerConfig, listener: str) -> ListenerLimits:
-    """A listener's own limits; those of the broker count for all together."""
+    """The limits of one listener. The limits of the broker apply to all listeners together."""
     names = "max.connections", "max.connection.creation.rate"
     found = (config.of_listener(listener, name) for name in names)
     return ListenerLimits(*(value for value in found if isinstance(value, int)))
@@ -91,7 +91,7 @@ def _per_ip(config: BrokerConfig) -> Mapping[str, int]:
 
 
 def resolved(settings: NetworkSettings) -> NetworkSettings:
-    """The settings with addresses in the place of host names, which are looked up now, as Kafka does.
+    """The settings with host names replaced by addresses, which are looked up now, as in Kafka.
 
     Raises `ConfigError`.
     """
@@ -103,9 +103,9 @@ def resolved(settings: NetworkSettings) -> NetworkSettings:
 def _address_of(host: str) -> str:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError) as error:  # the latter where it cannot be a name
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a host name
         raise ConfigError(_OVERRIDES, host, f"the host has no address: {error}") from error
-    # Of several the first of IPv4, as in Java.
+    # The first IPv4 address, if there is one, as in Java.
     found.sort(key=lambda each: each[0] != socket.AF_INET)
     return str(found[0][4][0])
 
@@ -113,7 +113,7 @@ def _address_of(host: str) -> str:
 def controller_settings(
     broker_id: int, inter_broker_listener_name: str, config: BrokerConfig
 ) -> ControllerSettings:
-    """What the controller obeys now."""
+    """The present settings of the controller."""
     return ControllerSettings(
         broker_id=broker_id,
         inter_broker_listener_name=inter_broker_listener_name,
@@ -126,7 +126,7 @@ def controller_settings(
 
 
 def log_directories(config: BrokerConfig) -> list[str]:
-    """The log directories, absolute, in the order given. Raises `ConfigError`."""
+    """The absolute paths of the log directories in the configured order. Raises `ConfigError`."""
     text = config.text("log.dirs")
     text = config.text("log.dir") or "" if text is None else text
     try:

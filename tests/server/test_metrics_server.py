@@ -68,7 +68,7 @@ def test_who_asks_badly_or_leaves_in_between_is_no_news(
 
 
 def test_who_asks_for_nothing_is_sent_away_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_server, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(metrics_server, "_TIMEOUT_S", 0.05)
     server = MetricsServer(0, lambda: [TEXT])
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
         assert sock.recv(1) == b""

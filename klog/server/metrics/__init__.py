@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, under the names that dashboards for Kafka know (those of the JMX exporter's rules).
+"""Metrics for Prometheus, under the names that Kafka's dashboards use (those of the JMX exporter's rules).
 
-Everything is read from what the rooms count anyway, when somebody asks. `docs/metrics.md` lists them all.
+All values are counted anyway, and read when a client scrapes. `docs/metrics.md` lists all metrics.
 """

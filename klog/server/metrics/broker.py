@@ -1,6 +1,6 @@
-"""All metrics of a broker, from before its start to after its end.
+"""All metrics of a broker, from before its start until after its end.
 
-While it is neither starting nor stopping all rooms are asked; else there is only what it is doing.
+While the broker starts and stops there are only its state and the metrics of the process.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from klog.formats.constants import INT64_MAX
 from klog.replication.partition import Partition
 from klog.server.broker_state import BrokerState
-from klog.server.metrics.controller import ControllerMoment, controller_metrics
+from klog.server.metrics.controller import ControllerSnapshot, controller_metrics
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
 from klog.server.metrics.process import build_info, process_metrics
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 _PARTITIONS_A_TURN: Final = 500
 
 
-class _Moment(NamedTuple):
-    """What rates and quantiles are made of."""
+class _Snapshot(NamedTuple):
+    """The values from which rates and quantiles are computed."""
 
-    waited_s: tuple[float, float]  # network threads and I/O threads
+    waited_s: tuple[float, float]  # of network threads and I/O threads
     times: TimesByName
-    controller: ControllerMoment
+    controller: ControllerSnapshot
 
 
 class BrokerMetrics:
-    """Made before the broker, so that its start can be watched; `attach` the broker once it runs.
+    """Created before the broker, so that its start can be observed; `attach` the broker once it runs.
 
-    `pause` gives other threads a turn.
+    `pause` lets other threads run.
     """
 
     def __init__(
@@ -52,32 +52,32 @@ class BrokerMetrics:
         self._build = build_info()
         self._state = BrokerState.NOT_RUNNING
         self._session = SessionCounts()
-        self._attached: tuple[Broker, Recent[_Moment]] | None = None
+        self._attached: tuple[Broker, Recent[_Snapshot]] | None = None
 
     def state_changed(self, state: BrokerState) -> None:
-        """The broker does something else now."""
+        """The broker is in another state."""
         self._state = state
 
     def attach(self, broker: Broker) -> None:
-        """From now on these are the metrics of `broker`."""
+        """Use the metrics of `broker` from now on."""
         if broker.uses_zookeeper:
             broker.store.add_session_listener(self._session.changed)
-        self._attached = broker, Recent(self._clock_s, _moment(broker))
+        self._attached = broker, Recent(self._clock_s, _snapshot(broker))
 
     def text(self) -> Iterator[str]:
-        """The exposition text, piece by piece; whoever takes it lets other threads run between the pieces."""
+        """The exposition text in pieces. Other threads can run between them."""
         return render(self.metrics())
 
     def metrics(self) -> Iterator[Metric]:
-        """All there is to say now."""
+        """All metrics of now."""
         yield gauge("kafka_server_kafkaserver_brokerstate", "3 is running (BrokerState)", self._state)
         yield self._build
         yield from process_metrics(self._started_s)
         if self._attached is not None and self._state is BrokerState.RUNNING:
             yield from self._running(*self._attached)
 
-    def _running(self, broker: Broker, recent: Recent[_Moment]) -> Iterator[Metric]:
-        now = _moment(broker)
+    def _running(self, broker: Broker, recent: Recent[_Snapshot]) -> Iterator[Metric]:
+        now = _snapshot(broker)
         seconds, before = recent.compare(now)
         yield from request_metrics(broker.counters, now.times, before.times)
         yield from _network_metrics(broker, now, before, seconds)
@@ -116,22 +116,24 @@ class BrokerMetrics:
         yield gauge(f"{prefix}offlinereplicacount", "replicas on failed disks", len(broker.replicas.offline))
 
 
-def _moment(broker: Broker) -> _Moment:
-    return _Moment(
-        broker.network.waited_s, request_times(broker.counters), ControllerMoment.of(broker.controller_times)
+def _snapshot(broker: Broker) -> _Snapshot:
+    return _Snapshot(
+        broker.network.waited_s,
+        request_times(broker.counters),
+        ControllerSnapshot.of(broker.controller_times),
     )
 
 
 def _in_sync(partition: Partition) -> tuple[int, int]:
-    """How many replicas are missing, and how many are there beyond those that must be."""
+    """The number of missing in-sync replicas, and of in-sync replicas beyond min.insync.replicas."""
     state = partition.state
     in_sync = len(state.isr.committed)
     return len(state.assignment.replicas) - in_sync, in_sync - partition.min_in_sync_replicas
 
 
-def _network_metrics(broker: Broker, now: _Moment, before: _Moment, seconds: float) -> Iterator[Metric]:
+def _network_metrics(broker: Broker, now: _Snapshot, before: _Snapshot, seconds: float) -> Iterator[Metric]:
     network = broker.network
-    # The usual rules of the JMX exporter give the one name, those of Confluent's dashboards the other.
+    # The usual rules of the JMX exporter use the first name, those of Confluent's dashboards the second.
     for name in ("socket_server_metrics", "socketservermetrics"):
         yield Metric(
             f"kafka_server_{name}_connection_count",

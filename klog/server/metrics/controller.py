@@ -1,4 +1,4 @@
-"""Metrics of the controller: what the active one counts, and what this broker's has done.
+"""Metrics of the controller: the gauges of the active one, and the times of this broker's.
 
 Kafka's `kafka.controller:type=KafkaController`, `ControllerStats` and `ControllerEventManager`.
 """
@@ -18,7 +18,7 @@ from klog.server.metrics.times import Times, summary
 _STATS: Final = "kafka_controller_controllerstats_"
 _EVENTS: Final = "kafka_controller_controllereventmanager_eventqueue"
 
-# Kafka's ControllerState.rateAndTimeMetricName: most are the state's own name, two states have none.
+# Kafka's ControllerState.rateAndTimeMetricName. Most names are that of the state; two states have none.
 _OTHER_NAMES: Final[Mapping[ControllerState, str]] = MappingProxyType(
     {
         ControllerState.BROKER_CHANGE: "leaderelection",
@@ -35,22 +35,22 @@ _NAMES: Final[Mapping[ControllerState, str]] = MappingProxyType(
 )
 
 
-class ControllerMoment(NamedTuple):
-    """The times of one moment."""
+class ControllerSnapshot(NamedTuple):
+    """The times at one moment."""
 
     waits: Times
     by_state: Mapping[ControllerState, Times]
 
     @classmethod
-    def of(cls, times: ControllerTimes) -> ControllerMoment:
+    def of(cls, times: ControllerTimes) -> ControllerSnapshot:
         """What has been counted so far."""
         return cls(Times.of(times.waits), {state: Times.of(times.by_state[state]) for state in _NAMES})
 
 
 def controller_metrics(
-    controller: Controller, times: ControllerTimes, now: ControllerMoment, before: ControllerMoment
+    controller: Controller, times: ControllerTimes, now: ControllerSnapshot, before: ControllerSnapshot
 ) -> Iterator[Metric]:
-    """`before` is what the times were when the last minute began."""
+    """The metrics. `before` holds the times at the start of the last minute."""
     yield from _gauges(controller)
     yield gauge(f"{_EVENTS}size", "events that wait for the controller's thread", controller.queued_events)
     yield Metric(
@@ -77,19 +77,19 @@ def _gauges(controller: Controller) -> Iterator[Metric]:
     counts = controller.gauges()
     prefix = "kafka_controller_kafkacontroller_"
     for name, help_text, value in (
-        ("activecontrollercount", "1 where this broker is the controller", controller.is_active),
-        ("controllerstate", "what it is doing (ControllerState), 0: nothing", controller.state),
+        ("activecontrollercount", "1 if this broker is the controller", controller.is_active),
+        ("controllerstate", "what it does (ControllerState), 0 is idle", controller.state),
         ("activebrokercount", "live brokers", counts.active_brokers),
         ("globaltopiccount", "topics of the cluster", counts.topics),
         ("globalpartitioncount", "partitions of the cluster", counts.partitions),
         ("offlinepartitionscount", "partitions without a leader", counts.offline_partitions),
         (
             "preferredreplicaimbalancecount",
-            "partitions led by another than their first replica",
+            "partitions that their preferred replica does not lead",
             counts.preferred_replica_imbalance,
         ),
-        ("topicstodeletecount", "topics on their way out", counts.topics_to_delete),
-        ("replicastodeletecount", "replicas of theirs still to go", counts.replicas_to_delete),
+        ("topicstodeletecount", "topics that are being deleted", counts.topics_to_delete),
+        ("replicastodeletecount", "replicas of theirs that are not deleted yet", counts.replicas_to_delete),
         (
             "topicsineligibletodeletecount",
             "topics whose deletion waits for a broker",

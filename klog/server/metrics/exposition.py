@@ -1,7 +1,7 @@
-"""Metrics as values, and their text in Prometheus' exposition format, made in pieces.
+"""Metrics as values, and their text in Prometheus' exposition format, in pieces.
 
-Whoever takes the pieces gives other threads a turn between them: a broker with thousands of partitions is not
-held up by being looked at.
+Other threads can run between the pieces, so that a scrape does not block a broker with thousands of
+partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Labels = Mapping[str, str | int]
 
 
 class Sample(NamedTuple):
-    """One value of a metric. `suffix` is what its name has beyond the metric's (`_sum`, `_count`)."""
+    """One value of a metric. `suffix` is appended to the name of the metric (`_sum`, `_count`)."""
 
     labels: Labels
     value: float
@@ -24,7 +24,7 @@ class Sample(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One metric with all its values; `kind` is Prometheus' (`counter`, `gauge`, `summary`)."""
+    """A metric with all its values. `kind` is that of Prometheus (`counter`, `gauge`, `summary`)."""
 
     name: str
     kind: str
@@ -43,7 +43,7 @@ def counter(name: str, help_text: str, value: float) -> Metric:
 
 
 def render(metrics: Iterable[Metric]) -> Iterator[str]:
-    """The exposition text, at most a hundred lines a piece."""
+    """The exposition text in pieces of at most a hundred lines."""
     for metric in metrics:
         yield f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.kind}\n"
         samples = iter(metric.samples)

@@ -15,22 +15,22 @@ _OF_A_LOG: Final[tuple[tuple[str, str, Callable[[PartitionLog], int]], ...]] = (
     ("size", "bytes of all segments", lambda log: log.size_bytes),
     ("numlogsegments", "segments", lambda log: len(log.segments)),
 )
-# Kafka's names of the cleaner's gauges; those of its manager first.
+# The names of Kafka's gauges, first those of the cleaner manager, then those of the cleaner.
 _MANAGER_GAUGES: Final = (
     ("max-dirty-percent", "dirty share of the dirtiest log"),
-    ("time-since-last-run-ms", "milliseconds since logs were last looked at"),
+    ("time-since-last-run-ms", "milliseconds since logs were last checked"),
 )
 _CLEANER_GAUGES: Final = (
     ("max-buffer-utilization-percent", "how full the offset map of the last cleaning was"),
-    ("cleaner-recopy-percent", "share of the bytes of the last cleaning that stayed"),
+    ("cleaner-recopy-percent", "share of the bytes of the last cleaning that were kept"),
     ("max-clean-time-secs", "seconds of the last cleaning"),
-    ("max-compaction-delay-secs", "by how much max.compaction.lag.ms is exceeded"),
+    ("max-compaction-delay-secs", "seconds by which max.compaction.lag.ms is exceeded"),
     ("DeadThreadCount", "cleaner threads that have ended"),
 )
 
 
 def log_metrics(logs: Sequence[PartitionLog]) -> Iterator[Metric]:
-    """Of each log."""
+    """The metrics of each log."""
     labels: list[Labels] = [
         {"topic": log.partition.topic, "partition": log.partition.partition} for log in logs
     ]
@@ -40,14 +40,14 @@ def log_metrics(logs: Sequence[PartitionLog]) -> Iterator[Metric]:
 
 
 def directory_metrics(online: Sequence[str], offline: Sequence[str]) -> Iterator[Metric]:
-    """Of the log directories."""
+    """The metrics of the log directories."""
     yield gauge("kafka_log_logmanager_offlinelogdirectorycount", "failed log directories", len(offline))
     samples = [Sample({"logDirectory": path}, path in offline) for path in (*online, *offline)]
-    yield Metric("kafka_log_logmanager_logdirectoryoffline", "gauge", "1 where it has failed", samples)
+    yield Metric("kafka_log_logmanager_logdirectoryoffline", "gauge", "1 if it has failed", samples)
 
 
 def cleaner_metrics(cleaner: LogCleaner, online: Sequence[str]) -> Iterator[Metric]:
-    """Of the cleaner."""
+    """The metrics of the cleaner."""
     gauges = cleaner.gauges()
     for kind, known in (("logcleanermanager", _MANAGER_GAUGES), ("logcleaner", _CLEANER_GAUGES)):
         for name, help_text in known:
@@ -59,7 +59,7 @@ def cleaner_metrics(cleaner: LogCleaner, online: Sequence[str]) -> Iterator[Metr
         "logs that are not cleaned any more, because cleaning them failed",
         [Sample({"logDirectory": path}, count) for path, count in counts.items()],
     )
-    # Looking into the logs costs, and is needed only where there is something to see.
+    # Computing the bytes reads the logs, so it is done only if there are such logs.
     sizes = {path: cleaner.uncleanable_bytes(path) if count else 0 for path, count in counts.items()}
     yield Metric(
         "kafka_log_logcleanermanager_uncleanable_bytes",

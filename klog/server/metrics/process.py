@@ -1,4 +1,4 @@
-"""Metrics of the process, by the names that Prometheus' own clients give them, and of the build."""
+"""Metrics of the process, under the names of Prometheus' own clients, and of the build."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _DESCRIPTORS: Final = "/proc/self/fd"
 
 
 def build_info() -> Metric:
-    """Which klog this is, on which Python. Never changes."""
+    """The versions of klog and Python."""
     labels = {"version": version("klog"), "python": platform.python_version()}
     return Metric("klog_build_info", "gauge", "what runs here", (Sample(labels, 1),))
 
 
 def process_metrics(start_time_s: float) -> Iterator[Metric]:
-    """CPU, memory, descriptors and threads; what needs /proc is left out where there is none."""
+    """CPU, memory, descriptors and threads. Metrics that need /proc are left out if there is none."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield counter("process_cpu_seconds_total", "CPU seconds of this process", used.ru_utime + used.ru_stime)
     yield gauge("process_start_time_seconds", "when it started, since the epoch", start_time_s)

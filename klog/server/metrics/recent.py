@@ -1,4 +1,4 @@
-"""What counters were a while ago, for rates and quantiles of the last minute."""
+"""Remembers earlier values of counters, for rates and quantiles of the last minute."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class Recent(Generic[Value]):
-    """Remembers what it is shown, as far back as needed. Safe for threads."""
+    """Remembers the values that it is given, as far back as needed. Safe for threads."""
 
     def __init__(self, clock_s: Callable[[], float], first: Value) -> None:
         self._clock_s = clock_s
@@ -22,9 +22,9 @@ class Recent(Generic[Value]):
         self._past: deque[tuple[float, Value]] = deque([(clock_s(), first)])
 
     def compare(self, value: Value) -> tuple[float, Value]:
-        """What to compare `value` with: how many seconds ago that was, and what it was then.
+        """The earlier value to compare `value` with, and how many seconds ago it was given.
 
-        It is at least a minute old where something that old was shown, else the oldest there is.
+        It is at least a minute old, or the oldest if none is that old.
         """
         now_s = self._clock_s()
         with self._lock:
@@ -32,7 +32,7 @@ class Recent(Generic[Value]):
             while len(past) > 1 and now_s - past[1][0] >= _WINDOW_S:
                 past.popleft()
             then_s, before = past[0]
-            # However often somebody looks, little is kept.
+            # Few values are kept, however often this is called.
             if now_s - past[-1][0] >= _SPACING_S:
                 past.append((now_s, value))
             return now_s - then_s, before

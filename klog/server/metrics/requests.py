@@ -1,4 +1,4 @@
-"""Metrics of requests by API: how many, how many failed, how long they took.
+"""Metrics of requests by API: their number, failures and times.
 
 Kafka's `kafka.network:type=RequestMetrics`.
 """
@@ -16,7 +16,7 @@ _PREFIX: Final = "kafka_network_requestmetrics_"
 
 
 class ApiTimes(NamedTuple):
-    """The times of one kind of request."""
+    """The times of one API."""
 
     total: Times
     local: Times
@@ -36,12 +36,12 @@ TimesByName = Mapping[str, ApiTimes]
 
 
 def request_times(counters: RequestCounters) -> TimesByName:
-    """The times of all kinds of requests so far."""
+    """The times of all APIs so far."""
     return {name: ApiTimes.of(found) for name, found in counters.by_name().items()}
 
 
 def request_metrics(counters: RequestCounters, now: TimesByName, before: TimesByName) -> Iterator[Metric]:
-    """`before` is what the times were when the last minute began."""
+    """The metrics. `before` holds the times at the start of the last minute."""
     by_name = counters.by_name().items()
     yield Metric(
         f"{_PREFIX}requests_total",

@@ -11,13 +11,13 @@ from klog.server.metrics.exposition import Metric, Sample, counter
 _PREFIX: Final = "kafka_server_sessionexpirelistener_"
 _NAMES: Final = {
     SessionState.CONNECTED: ("CONNECTED", "zookeepersyncconnects", "times that it connected"),
-    SessionState.SUSPENDED: ("CONNECTING", "zookeeperdisconnects", "times that it was cut off"),
+    SessionState.SUSPENDED: ("CONNECTING", "zookeeperdisconnects", "times that it was disconnected"),
     SessionState.EXPIRED: ("EXPIRED", "zookeeperexpires", "times that it expired"),
 }
 
 
 class SessionCounts:
-    """Counts the states of a session; `changed` listens to it."""
+    """Counts the states of a session. `changed` is its session listener."""
 
     def __init__(self) -> None:
         self._state = SessionState.CONNECTED
@@ -29,11 +29,11 @@ class SessionCounts:
         self._times[state] += 1
 
     def metrics(self) -> Iterator[Metric]:
-        """The state, 1 of the three, and how often each came."""
+        """The present state, as 1 of the three, and how often each has occurred."""
         yield Metric(
             f"{_PREFIX}zookeepersessionstate",
             "gauge",
-            "1 for the state that the session with ZooKeeper is in",
+            "1 for the present state of the session with ZooKeeper",
             [Sample({"state": name}, state is self._state) for state, (name, _, _) in _NAMES.items()],
         )
         for state, (_, name, help_text) in _NAMES.items():

@@ -1,6 +1,6 @@
-"""How long things took, as the JMX exporter's rules show Kafka's histograms: as summaries.
+"""Times as summaries, as the JMX exporter's rules show Kafka's histograms.
 
-Their quantiles are those of the last minute, from buckets of 26 %.
+The quantiles are those of the last minute, from buckets of 26 %.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _NS_A_MS: Final = 1_000_000
 
 
 class Times(NamedTuple):
-    """How often something took how long, by bucket, and the sum."""
+    """The number of times in each bucket, and their sum."""
 
     counts: tuple[int, ...]
     sum_ns: int
 
     @classmethod
     def of(cls, *timings: Timing) -> Times:
-        """All that these have recorded."""
+        """Everything that these have recorded."""
         counts = tuple(map(sum, zip(*(timing.counts for timing in timings), strict=True)))
         return cls(counts, sum(timing.sum_ns for timing in timings))
 
 
 def summary(labels: Labels, now: Times, before: Times) -> Iterator[Sample]:
-    """Sum and count of ever, and quantiles of what has come since `before`, where anything has."""
+    """Sum and count since the start, and the quantiles of what came after `before`, if there is anything."""
     counts = list(map(sub, now.counts, before.counts))
     if any(counts):
         for label, share in _QUANTILES:
@@ -48,7 +48,9 @@ def summary(labels: Labels, now: Times, before: Times) -> Iterator[Sample]:
 
 
 def quantile_ns(counts: Sequence[int], share: float) -> float:
-    """The time within which this share of all counted fell, interpolated within its bucket; 0.0 of none."""
+    """The time within which this share of all counts lies,
+    interpolated within its bucket; 0.0 without counts.
+    """
     wanted = share * sum(counts)
     for number, count in enumerate(counts):
         if count and wanted <= count:

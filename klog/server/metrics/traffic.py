@@ -1,4 +1,4 @@
-"""Metrics of what goes in and out by topic: Kafka's `kafka.server:type=BrokerTopicMetrics`."""
+"""Metrics of records and bytes by topic: Kafka's `kafka.server:type=BrokerTopicMetrics`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BY_TOPIC: Final = (
     ("bytesout", "bytes_out", "bytes read by consumers"),
     ("bytesrejected", "bytes_rejected", "bytes refused for their size"),
     ("totalproducerequests", "produces", "partitions that Produce requests named"),
-    ("totalfetchrequests", "fetches", "partitions that Fetch requests were answered for"),
+    ("totalfetchrequests", "fetches", "partitions that Fetch responses contained"),
     ("failedproducerequests", "failed_produces", "partitions whose Produce failed"),
     ("failedfetchrequests", "failed_fetches", "partitions whose Fetch failed"),
 )
 
 
 def traffic_metrics(total: TopicTraffic, topics: Mapping[str, TopicTraffic]) -> Iterator[Metric]:
-    """A sample without labels for the sum, as Kafka has it, and one a topic."""
+    """For each metric a sample without labels for the sum, as in Kafka, and one for each topic."""
     for name, field, help_text in _BY_TOPIC:
         yield Metric(f"{_PREFIX}{name}_total", "counter", help_text, _samples(field, total, topics))
     yield counter(
