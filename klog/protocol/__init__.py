@@ -1,1 +1,1 @@
-"""Protocol: frames, headers and messages of Kafka's wire protocol, and a blocking client channel."""
+"""Kafka's wire protocol: frames, headers and messages, and a blocking client channel."""

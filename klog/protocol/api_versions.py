@@ -1,9 +1,10 @@
-"""ApiVersions: the first request of every client, answered whatever version it asks in.
+"""ApiVersions: the first request of every client, which is answered in any version.
 
 Rules: ApiVersionsRequest and ApiVersionsResponse of Kafka's message schemas; KIP-511: a version that the
-broker does not know is answered with a version-0 body that says UNSUPPORTED_VERSION and holds only the
-range of ApiVersions, and the response header is the oldest in any case. KIP-584: from version 3 on the epoch
-of the cluster's finalized features is told. Written by hand: the answer is the same bytes for everyone.
+broker does not know is answered with a body of version 0, which says UNSUPPORTED_VERSION and holds only the
+range of ApiVersions. The response header always has version 0. KIP-584: since version 3 the response holds
+the epoch of the cluster's finalized features. The messages are written by hand, because every client gets the
+same bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from klog.protocol.primitives import (
 )
 
 FLEXIBLE_FROM: Final = 3
-# What a broker says that knows of no finalized features: nothing.
+# A broker that knows of no finalized features sends no epoch.
 UNKNOWN_FEATURES_EPOCH: Final = -1
 _RANGE: Final = struct.Struct(">hhh")
 _FEATURES_EPOCH_TAG: Final = 1
@@ -37,28 +38,28 @@ _NO_TAGS: Final = b"\0"
 
 
 class VersionRange(NamedTuple):
-    """Versions of one API, both ends included."""
+    """The versions of one API, both ends included."""
 
     min_version: int
     max_version: int
 
 
 class ApiVersionsResponse(NamedTuple):
-    """What a broker speaks."""
+    """The versions that a broker serves."""
 
     error_code: int
     apis: Mapping[int, VersionRange]
 
 
 class ClientSoftware(NamedTuple):
-    """What a client of ApiVersions 3 and later says of itself."""
+    """The name and version of a client's software, which ApiVersions 3 and later contain."""
 
     name: str = ""
     version: str = ""
 
 
 def decode_api_versions_request(version: int, body: Buffer) -> ClientSoftware:
-    """Only for a version that is served. Raises MalformedMessageError."""
+    """Decodes a request of a version that is served. Raises MalformedMessageError."""
     if version < FLEXIBLE_FROM:
         return ClientSoftware()
     name, position = read_name(body, 0, True)
@@ -69,7 +70,7 @@ def decode_api_versions_request(version: int, body: Buffer) -> ClientSoftware:
 
 @lru_cache(maxsize=16)
 def encode_api_versions_response(version: int, features_epoch: int = UNKNOWN_FEATURES_EPOCH) -> bytes:
-    """What a broker answers to a request of any version, unknown ones included."""
+    """The response to a request of any version, also of unknown ones."""
     own = SERVED[ApiKey.API_VERSIONS]
     if not own.has(version):
         return _encode(0, ErrorCode.UNSUPPORTED_VERSION, (own,), _NO_TAGS)
@@ -77,12 +78,12 @@ def encode_api_versions_response(version: int, features_epoch: int = UNKNOWN_FEA
 
 
 def encode_api_versions_refusal(version: int, error: ErrorCode) -> bytes:
-    """What a broker answers to a request of a version that it serves and a content that it refuses."""
+    """The response to a request of a known version whose content is refused."""
     return _encode(version, error, (), _NO_TAGS)
 
 
 def _tags(features_epoch: int) -> bytes:
-    """The tagged fields of the answer; the features, which have others, are none in ZooKeeper's era."""
+    """The tagged fields of the response. There are no features in ZooKeeper mode."""
     if features_epoch == UNKNOWN_FEATURES_EPOCH:
         return _NO_TAGS
     return bytes((1, _FEATURES_EPOCH_TAG, INT64.size)) + INT64.pack(features_epoch)
@@ -101,7 +102,7 @@ def _encode(version: int, error: ErrorCode, apis: tuple[Api, ...], tags: bytes) 
 
 
 def encode_api_versions_request(version: int, software: ClientSoftware) -> bytes:
-    """The body of a request."""
+    """Encodes the body of a request."""
     if version < FLEXIBLE_FROM:
         return b""
     name, number = software.name.encode(), software.version.encode()
@@ -111,7 +112,8 @@ def encode_api_versions_request(version: int, software: ClientSoftware) -> bytes
 
 
 def decode_api_versions_response(version: int, body: Buffer) -> ApiVersionsResponse:
-    """What a broker speaks; a body with UNSUPPORTED_VERSION is in version 0 whatever was asked.
+    """Decodes a response. A body with UNSUPPORTED_VERSION has version 0, whatever the version of the request
+    was.
 
     Raises MalformedMessageError.
     """

@@ -1,20 +1,19 @@
-"""Which requests klog speaks: keys, the versions it announces, where their messages are defined.
+"""The requests that klog serves: their keys, the announced versions, and the modules of their messages.
 
-Facts from Kafka 3.9's and 4's message schemas. How the announced ranges were chosen:
+Facts from the message schemas of Kafka 3.9 and 4. The announced ranges were chosen so:
 
-- The upper ends are those of Kafka 3.9: klog is a broker of that generation, and what came later (Produce 12,
-  Fetch 18, ListOffsets 10, Metadata 13, DescribeCluster 2, DescribeLogDirs 5) needs what 4.x brokers do.
-- The lower ends are those of Kafka 4 (KIP-896): every client since 2018 speaks them. Some differ. Produce
-  begins at 0, because librdkafka before 2.8 turns compression off against a broker whose range leaves out
-  the old versions (KAFKA-18659); versions 0 to 2 are served and not only announced, for they differ in a
-  field or two. ListOffsets, CreateTopics, DeleteTopics, DescribeConfigs and DescribeLogDirs begin at 0, as in
-  Kafka 3.9, because clients in use ask for those versions without a look at the range
-  (`klog.protocol.legacy_versions`).
-  And UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped,
-  have one version each: the one that a Kafka 3.9 controller sends from inter.broker.protocol.version 3.4
-  on. A cluster that still runs at an older one is brought to 3.4 before a klog broker joins it.
-- An API stands here when the broker serves it. Groups, transactions and ACLs join with their rooms;
-  FindCoordinator is there before them, for what librdkafka concludes from it (see its handler).
+- The upper ends are those of Kafka 3.9. Later versions (Produce 12, Fetch 18, ListOffsets 10, Metadata 13,
+  DescribeCluster 2, DescribeLogDirs 5) need what only 4.x brokers do.
+- The lower ends are those of Kafka 4 (KIP-896), which every client since 2018 supports. The exceptions:
+  Produce begins at 0, because librdkafka before 2.8 turns compression off if the range lacks the old versions
+  (KAFKA-18659). Versions 0 to 2 are really served, because they differ in a field or two only. ListOffsets,
+  CreateTopics, DeleteTopics, DescribeConfigs and DescribeLogDirs begin at 0, as in Kafka 3.9, because some
+  clients send those versions without reading the range (`klog.protocol.legacy_versions`).
+  UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped, have one version
+  each: the one that a Kafka 3.9 controller sends since inter.broker.protocol.version 3.4. A cluster with an
+  older one must be brought to 3.4 before a klog broker joins it.
+- An API is in the table if the broker serves it. FindCoordinator is there without groups, because of what
+  librdkafka concludes from it (see its handler).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Final, NamedTuple
 
 
 class ApiKey(IntEnum):
-    """The requests of Kafka's protocol that a broker of the ZooKeeper era knows."""
+    """The keys of Kafka's requests that a broker with ZooKeeper knows."""
 
     PRODUCE = 0
     FETCH = 1
@@ -86,16 +85,17 @@ class ApiKey(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name as Kafka's message classes have it: `ListOffsets`."""
+        """The name in Kafka's message classes: `ListOffsets`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 class Api(NamedTuple):
-    """One API: announced versions (both ends included), the first flexible one, and where its entities are.
+    """One API: its announced versions (both ends included), the first flexible one, and the modules of its
+    messages.
 
-    `package` is kio's package with one module a version, or our own module with the one version that we
-    speak; None where the messages are written by hand. Versions before `kio_from` are not in kio's package:
-    they are ours, in `klog.protocol.legacy_versions`.
+    `package` is kio's package with one module for each version, or klog's own module for the only version. It
+    is None if the messages are written by hand. Versions before `kio_from` are not in kio's package; they are
+    in `klog.protocol.legacy_versions`.
     """
 
     key: ApiKey
@@ -110,11 +110,11 @@ class Api(NamedTuple):
         return self.min_version <= version <= self.max_version
 
     def flexible(self, version: int) -> bool:
-        """Whether the version uses compact types, tagged fields, and the headers that go with them."""
+        """Whether the version uses compact types, tagged fields, and the headers that belong to them."""
         return version >= self.flexible_from
 
     def module_name(self, version: int) -> str | None:
-        """The module that holds the entities of a version, None where the messages are written by hand."""
+        """The module of a version's messages; None if they are written by hand."""
         if self.package is None or not self.package.startswith("kio."):
             return self.package
         if version < self.kio_from:
@@ -166,7 +166,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
 
 
 def api_name(key: int) -> str:
-    """How to call a request in a log line, whatever its number."""
+    """The name of a request in log lines, also of an unknown one."""
     try:
         return ApiKey(key).title
     except ValueError:

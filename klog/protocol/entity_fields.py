@@ -1,13 +1,13 @@
-"""What an entity class says of its own wire form, as the reader and the writer need it.
+"""Reads from an entity class how its fields are written on the wire.
 
-An entity is a frozen dataclass in the manner of kio (`kio.schema.*`, generated from Kafka 4's schemas): the
-version and whether it is flexible are class variables, each field's metadata name its Kafka type and tag, and
-its annotation says the rest (`tuple[X, ...]` an array, `| None` nullable, a dataclass a struct). klog's own
-entities (`klog.protocol.interbroker`) are made alike.
+An entity is a frozen dataclass like those of kio (`kio.schema.*`, generated from Kafka 4's schemas). Class
+variables hold the version and whether it is flexible. The metadata of a field hold its Kafka type and tag,
+and its annotation the rest (`tuple[X, ...]` is an array, `| None` nullable, a dataclass a struct). klog's own
+entities (`klog.protocol.interbroker`) have the same form.
 
-klog reads and writes entities itself and takes only the classes from kio: kio 0.6's reader ends the process
-on an array length that memory cannot hold, and refuses tagged fields that it does not know, where KIP-482
-wants them skipped.
+klog uses the classes of kio, but reads and writes them itself. The reader of kio 0.6 ends the process if the
+length of an array exceeds the memory, and rejects unknown tagged fields, which KIP-482 requires to be
+skipped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import datetime
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-# An entity, or a value of one of its fields: what it is, only its class says.
+# An entity, or the value of one of its fields. Only its class tells its type.
 Entity: TypeAlias = Any
 Value: TypeAlias = Any
 _Hint: TypeAlias = Any
@@ -35,7 +35,7 @@ _ZEROS: Final[dict[str, Any]] = {
 
 
 class EntityField(NamedTuple):
-    """One field: `kafka_type` is None and `struct` the class where it is a struct (or an array of them)."""
+    """One field. A struct, or an array of structs, has `kafka_type` None and its class in `struct`."""
 
     name: str
     kafka_type: str | None
@@ -52,7 +52,7 @@ def is_flexible(entity_type: type) -> bool:
 
 
 def entity_fields(entity_type: type) -> tuple[EntityField, ...]:
-    """The fields of an entity class, in the order in which they are declared."""
+    """The fields of an entity class in the order of their declaration."""
     hints = get_type_hints(entity_type)
     return tuple(_field(field, hints[field.name]) for field in dataclasses.fields(entity_type))
 
@@ -70,7 +70,7 @@ def _field(field: dataclasses.Field[Any], hint: _Hint) -> EntityField:
     outer: object = get_origin(bare)
     array = outer is tuple
     if array:
-        # kio says `tuple[UUID | None, ...]` of an array whose items may be the zero id.
+        # kio annotates an array whose items may be the zero id as `tuple[UUID | None, ...]`.
         bare, _ = _without_none(get_args(bare)[0])
     struct: type | None = bare if isinstance(bare, type) and dataclasses.is_dataclass(bare) else None
     kafka_type = None if struct else str(field.metadata["kafka_type"])
@@ -80,7 +80,7 @@ def _field(field: dataclasses.Field[Any], hint: _Hint) -> EntityField:
 
 
 def _zero(struct: type | None, kafka_type: str | None) -> Value:
-    """What a field stands for when nobody sets it."""
+    """The value of a field that is not set."""
     if struct is not None:
         return struct(**{part.name: part.default for part in entity_fields(struct)})
     return _ZEROS.get(str(kafka_type), 0)

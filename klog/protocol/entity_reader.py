@@ -1,8 +1,8 @@
-"""Bytes to entities: a reader for any entity class, made from the class once and kept.
+"""Reads entities from bytes. The reader of an entity class is built once and cached.
 
-Rules: the protocol guide, KIP-482 (tagged fields; unknown ones are skipped), KIP-893 (nullable structs).
-The result equals kio's own reader on everything that is well formed. What the reader holds is bounded by the
-bytes it was given.
+Rules: the protocol guide, KIP-482 (tagged fields; unknown ones are skipped), KIP-893 (nullable structs). The
+result equals that of kio's own reader for all well-formed bytes. The memory that the reader uses is bounded
+by the number of bytes that it gets.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _uuid(raw: bytes) -> UUID | None:
     return _identity(UUID(bytes=raw))
 
 
-# Fixed-size types: struct's letter, and what makes the value of it where it is not the value itself.
+# Types of fixed size: the format of `struct`, and a function that converts the value, if it is needed.
 FIXED: Final[dict[str, tuple[str, Callable[[Value], Value] | None]]] = {
     "bool": ("?", None),
     "int8": ("b", None),
@@ -74,12 +74,13 @@ FIXED: Final[dict[str, tuple[str, Callable[[Value], Value] | None]]] = {
 }
 
 
-# Of these an array is read and written in one go: replica lists make up most of what brokers tell each other.
+# Arrays of these are read and written at once, because most of what brokers send each other are replica
+# lists.
 NUMBERS: Final = frozenset(name for name, (_, convert) in FIXED.items() if convert is None)
 
 
 def read_entity(entity_type: type[T], buffer: Buffer) -> T:
-    """The entity that the buffer begins with; what follows it is not looked at.
+    """The entity at the start of the buffer. Bytes after it are ignored.
 
     Raises MalformedMessageError.
     """
@@ -126,7 +127,7 @@ def entity_reader(entity_type: type) -> Reader:
 
 
 def _steps(fields: list[EntityField], flexible: bool) -> list[_Step]:
-    """Neighbouring fields of fixed size are taken in one go."""
+    """Reads neighbouring fields of fixed size at once."""
     steps: list[_Step] = []
     run: list[EntityField] = []
     for field in fields:
@@ -168,7 +169,7 @@ def _single_step(read: Reader) -> _Step:
 
 
 def field_reader(field: EntityField, flexible: bool, *, in_tag: bool = False) -> Reader:
-    """The reader of one field's value; a tagged struct carries no null marker, for absence says null."""
+    """The reader of one field. A tagged struct has no null marker, because its absence means null."""
     if field.array and field.struct is not None:
         return _array_reader(_one_by_one(entity_reader(field.struct)), flexible, field.nullable)
     if field.array:

@@ -1,7 +1,7 @@
-"""Entities to bytes: a writer for any entity class, made from the class once and kept.
+"""Writes entities to bytes. The writer of an entity class is built once and cached.
 
-Rules: the protocol guide, KIP-482 (a tagged field is written when it differs from its default, tags rising),
-KIP-893 (nullable structs). Byte for byte what kio's own writer makes, some times faster.
+Rules: the protocol guide, KIP-482 (a tagged field is written if it differs from its default, in the order of
+tags), KIP-893 (nullable structs). The bytes equal those of kio's own writer, which is several times slower.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CONVERTERS: Final[dict[str, Callable[[Value], Value]]] = {
     "uuid": _uuid,
 }
 
-# What a value of a wrong type or size ends in, somewhere below.
+# The errors that a value of a wrong type or size raises.
 _REFUSALS: Final = (struct.error, TypeError, AttributeError, ValueError, OverflowError)
 
 
@@ -68,7 +68,7 @@ def _class(entity: Entity) -> type:
 
 @cache
 def entity_writer(entity_type: type) -> Writer:
-    """The writer of one entity class: appends the entity's bytes to a list of parts."""
+    """The writer of one entity class, which appends the entity's bytes to a list of parts."""
     flexible = is_flexible(entity_type)
     fields = entity_fields(entity_type)
     steps = _steps([field for field in fields if field.tag is None], flexible)
@@ -99,7 +99,7 @@ def _tags(writers: list[tuple[EntityField, Writer]], entity: Entity) -> list[tup
 
 
 def _steps(fields: list[EntityField], flexible: bool) -> list[Writer]:
-    """Neighbouring fields of fixed size are packed in one go."""
+    """Packs neighbouring fields of fixed size at once."""
     steps: list[Writer] = []
     run: list[EntityField] = []
     for field in fields:
@@ -146,7 +146,7 @@ def _single_step(name: str, write: Writer) -> Writer:
 
 
 def field_writer(field: EntityField, flexible: bool, *, in_tag: bool = False) -> Writer:
-    """The writer of one field's value; a tagged struct carries no null marker, for absence says null."""
+    """The writer of one field. A tagged struct has no null marker, because its absence means null."""
     if field.array:
         if field.kafka_type in NUMBERS:
             return _numbers_writer(str(field.kafka_type), flexible, field.nullable)

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """An error as it stands in a response: an int16."""
+    """An error code of a response (int16)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -146,12 +146,12 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again and expect a better answer."""
+        """Whether a client may send the same request again."""
         return self in _RETRIABLE
 
 
 def error_code(value: int) -> ErrorCode:
-    """The error of a number; one of a later Kafka counts as UNKNOWN_SERVER_ERROR."""
+    """The error of a number. Numbers of later Kafka versions become UNKNOWN_SERVER_ERROR."""
     known = ErrorCode._value2member_map_.get(value)
     return known if isinstance(known, ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
 

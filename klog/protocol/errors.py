@@ -1,4 +1,4 @@
-"""What can go wrong between two sides of Kafka's protocol."""
+"""The errors of Kafka's wire protocol and of client connections."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ class ProtocolError(KlogError):
 
 
 class MalformedMessageError(ProtocolError):
-    """Bytes that do not fit the message they claim to be; the connection they came on is of no use any
-    more.
+    """Bytes that are not a message of the expected kind. The
+    connection from which they came must be closed.
     """
 
 
 class UnsupportedApiError(ProtocolError):
-    """An API key, or a version of it, that this side does not speak."""
+    """An API key, or a version of it, that klog does not support."""
 
 
 class UnencodableMessageError(ProtocolError):
-    """A message with a value that its wire type cannot carry: a mistake of the caller."""
+    """A message with a value that its wire type cannot hold. This is a mistake of the caller."""
 
 
 class ChannelError(ProtocolError):
-    """Base of what can go wrong on a client's connection; the connection is closed when one is raised."""
+    """Base of the errors of a client's connection. The connection is closed when one is raised."""
 
 
 class ConnectFailedError(ChannelError):
@@ -32,14 +32,14 @@ class ConnectFailedError(ChannelError):
 
 
 class ConnectionLostError(ChannelError):
-    """The connection ended before the answer was there."""
+    """The connection ended before the answer came."""
 
 
 class RequestTimeoutError(ChannelError):
-    """The answer did not come in time; whether the peer acted on the request is unknown."""
+    """The answer did not come in time. The peer may or may not have handled the request."""
 
 
 class UnexpectedResponseError(ChannelError):
-    """The peer answered something else than what was asked (another correlation id, bytes that do not
-    parse).
+    """The peer sent something else than the answer (another
+    correlation id, or bytes that cannot be parsed).
     """

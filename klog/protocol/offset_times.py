@@ -1,4 +1,4 @@
-"""What ListOffsets means by a timestamp below zero: not a time, but a place in the log.
+"""The timestamps below zero in ListOffsets, which name a position in the log instead of a time.
 
 Source: KIP-79, KIP-734 (maximum timestamp), KIP-405 and KIP-1005 (local and tiered offsets).
 """

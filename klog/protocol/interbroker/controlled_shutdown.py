@@ -1,4 +1,4 @@
-"""ControlledShutdown, version 3: a broker asks the controller to move its leaderships away.
+"""ControlledShutdown, version 3: a broker asks the controller to move its leaderships to other brokers.
 
 Rules: ControlledShutdownRequest and ControlledShutdownResponse of Kafka 3.9's message schemas; KIP-380
 (broker epoch).
@@ -23,7 +23,7 @@ class ControlledShutdownRequest(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingPartition(Struct):
-    """A partition that the broker leads still."""
+    """A partition that the broker still leads."""
 
     topic_name: str = kafka("string")
     partition_index: int = kafka("int32")
@@ -31,7 +31,7 @@ class RemainingPartition(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlledShutdownResponse(Struct):
-    """The controller's answer; with nothing remaining the broker may stop."""
+    """From the controller. Without remaining partitions the broker may stop."""
 
     __api_key__: ClassVar[int] = 7
     __version__: ClassVar[int] = 3

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from klog.protocol.interbroker.struct import TOPIC_ID, Struct, kafka
 
-# `request_type`: incremental from a running controller, full when the broker has just come up.
+# `request_type`: incremental from a running controller, full if the broker has just started.
 UNKNOWN_TYPE = 0
 INCREMENTAL = 1
 FULL = 2
@@ -18,7 +18,7 @@ FULL = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrPartitionState(Struct):
-    """What the controller decided for one partition."""
+    """The leader, ISR and replicas of one partition."""
 
     partition_index: int = kafka("int32")
     controller_epoch: int = kafka("int32")
@@ -44,7 +44,7 @@ class LeaderAndIsrTopicState(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrLiveLeader(Struct):
-    """Where a leader that the request names can be reached, for followers to fetch from."""
+    """The address of a leader, from which followers fetch."""
 
     broker_id: int = kafka("int32")
     host_name: str = kafka("string")
@@ -69,7 +69,7 @@ class LeaderAndIsrRequest(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrPartitionError(Struct):
-    """How one partition took it."""
+    """The result for one partition."""
 
     partition_index: int = kafka("int32")
     error_code: int = kafka("error_code")
@@ -85,7 +85,7 @@ class LeaderAndIsrTopicError(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderAndIsrResponse(Struct):
-    """The broker's answer; `error_code` is for the request as a whole (a stale epoch)."""
+    """From the broker. `error_code` concerns the whole request (a stale epoch)."""
 
     __api_key__: ClassVar[int] = 4
     __version__: ClassVar[int] = 7

@@ -1,4 +1,4 @@
-"""StopReplica, version 4: the controller tells a broker to stop, and perhaps delete, replicas.
+"""StopReplica, version 4: the controller tells a broker to stop replicas, and to delete some of them.
 
 Rules: StopReplicaRequest and StopReplicaResponse of Kafka 3.9's message schemas; KIP-570 (leader epoch).
 """
@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from klog.protocol.interbroker.struct import Struct, kafka
 
-# Values of `leader_epoch` that stand for no epoch: a sender that knows none, and a topic that is being
-# deleted.
+# Values of `leader_epoch` that are no epoch: the sender knows none, or the topic is being deleted.
 NO_EPOCH = -1
 EPOCH_DURING_DELETE = -2
 
@@ -47,7 +46,7 @@ class StopReplicaRequest(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaPartitionError(Struct):
-    """How one replica took it."""
+    """The result for one replica."""
 
     topic_name: str = kafka("string")
     partition_index: int = kafka("int32")
@@ -56,7 +55,7 @@ class StopReplicaPartitionError(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopReplicaResponse(Struct):
-    """The broker's answer; `error_code` is for the request as a whole (a stale epoch)."""
+    """From the broker. `error_code` concerns the whole request (a stale epoch)."""
 
     __api_key__: ClassVar[int] = 5
     __version__: ClassVar[int] = 4

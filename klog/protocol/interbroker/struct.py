@@ -1,7 +1,7 @@
-"""What the entities of this package have in common: all are flexible, and a field says its Kafka type.
+"""The base class of entities, and a function that declares their fields.
 
-Their modules keep annotations as types (no `from __future__ import annotations`): kio reads them
-from the class.
+Modules of entities do not use `from __future__ import annotations`, because kio reads the types from the
+class.
 """
 
 from __future__ import annotations
@@ -9,21 +9,23 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, ClassVar, Final, TypeAlias
 
-# What dataclasses.field stands for at the place of a default: of any type, for the checker's sake.
+# The type of a field's default. It is Any, because dataclasses.field replaces a value of any type.
 _FieldOf: TypeAlias = Any
 
 TOPIC_ID: Final = {"kafka_type": "uuid"}
 
 
 class Struct:
-    """Base of the entities; see klog.protocol.entity_fields for how they are read."""
+    """Base of the entities. `klog.protocol.entity_fields` reads the fields."""
 
     __slots__ = ()
     __flexible__: ClassVar[bool] = True
 
 
 def kafka(kafka_type: str, *, tag: int | None = None, **default: object) -> _FieldOf:
-    """A dataclass field of a Kafka type; `default` as dataclasses.field takes it, `tag` for a tagged one."""
+    """A dataclass field of a Kafka type, with a tag if `tag` is given.
+    `default` is passed to dataclasses.field.
+    """
     metadata: dict[str, object] = {"kafka_type": kafka_type}
     if tag is not None:
         metadata["tag"] = tag

@@ -1,4 +1,4 @@
-"""UpdateMetadata, version 8: the controller tells every broker what clients may be told.
+"""UpdateMetadata, version 8: the controller sends brokers the metadata that clients ask for.
 
 Rules: UpdateMetadataRequest and UpdateMetadataResponse of Kafka 3.9's message schemas; KIP-516 (topic ids).
 """
@@ -9,13 +9,13 @@ from uuid import UUID
 
 from klog.protocol.interbroker.struct import TOPIC_ID, Struct, kafka
 
-# `leader` of a partition whose topic is being deleted: forget it.
+# `leader` of a partition whose topic is being deleted. The broker removes it from its metadata.
 LEADER_DURING_DELETE = -2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataPartitionState(Struct):
-    """One partition as the controller sees it. `zk_version` is its partition epoch."""
+    """The leader, ISR and replicas of one partition. `zk_version` is its partition epoch."""
 
     partition_index: int = kafka("int32")
     controller_epoch: int = kafka("int32")
@@ -48,7 +48,7 @@ class UpdateMetadataEndpoint(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataBroker(Struct):
-    """A live broker and how to reach it."""
+    """A live broker and its addresses."""
 
     id: int = kafka("int32")
     endpoints: tuple[UpdateMetadataEndpoint, ...]
@@ -57,7 +57,7 @@ class UpdateMetadataBroker(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataRequest(Struct):
-    """From the controller to one broker: the live brokers (all of them) and partitions that changed."""
+    """From the controller to one broker: all live brokers, and the partitions that have changed."""
 
     __api_key__: ClassVar[int] = 6
     __version__: ClassVar[int] = 8
@@ -73,7 +73,7 @@ class UpdateMetadataRequest(Struct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateMetadataResponse(Struct):
-    """The broker's answer."""
+    """From the broker."""
 
     __api_key__: ClassVar[int] = 6
     __version__: ClassVar[int] = 8

@@ -1,4 +1,4 @@
-"""CreateTopics, version 0: no check without creating, and errors without words.
+"""CreateTopics, version 0: without `validate_only` and without error messages.
 
 Rules: CreateTopicsRequest and CreateTopicsResponse of Kafka 3.9's message schemas; KIP-4.
 """
@@ -52,7 +52,7 @@ class CreateTopicsRequest(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopicResult(LegacyStruct):
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = kafka("string")
     error_code: int = kafka("error_code")
@@ -60,7 +60,7 @@ class CreatableTopicResult(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsResponse(LegacyStruct):
-    """The controller's answer."""
+    """From the controller."""
 
     __api_key__: ClassVar[int] = 19
     __version__: ClassVar[int] = 0

@@ -1,4 +1,4 @@
-"""CreateTopics, version 1: a request may only check, and errors come with a message.
+"""CreateTopics, version 1: with `validate_only` and error messages.
 
 Rules: CreateTopicsRequest and CreateTopicsResponse of Kafka 3.9's message schemas.
 """
@@ -39,7 +39,7 @@ class CreateTopicsRequest(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatableTopicResult(LegacyStruct):
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = kafka("string")
     error_code: int = kafka("error_code")
@@ -48,7 +48,7 @@ class CreatableTopicResult(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicsResponse(LegacyStruct):
-    """The controller's answer."""
+    """From the controller."""
 
     __api_key__: ClassVar[int] = 19
     __version__: ClassVar[int] = 1

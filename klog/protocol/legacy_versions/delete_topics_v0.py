@@ -1,4 +1,4 @@
-"""DeleteTopics, version 0: the answer tells nothing of throttling.
+"""DeleteTopics, version 0: the response has no throttle time.
 
 Rules: DeleteTopicsRequest and DeleteTopicsResponse of Kafka 3.9's message schemas; KIP-4.
 """
@@ -24,7 +24,7 @@ class DeleteTopicsRequest(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletableTopicResult(LegacyStruct):
-    """What became of one topic."""
+    """The result for one topic."""
 
     name: str = kafka("string")
     error_code: int = kafka("error_code")
@@ -32,7 +32,7 @@ class DeletableTopicResult(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopicsResponse(LegacyStruct):
-    """The controller's answer."""
+    """From the controller."""
 
     __api_key__: ClassVar[int] = 20
     __version__: ClassVar[int] = 0

@@ -1,4 +1,4 @@
-"""DescribeConfigs, version 0: no synonyms, and a flag where later versions tell the source.
+"""DescribeConfigs, version 0: without synonyms, and with a flag in place of the source of a value.
 
 Rules: DescribeConfigsRequest and DescribeConfigsResponse of Kafka 3.9's message schemas; KIP-133.
 """
@@ -13,7 +13,7 @@ from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResource(LegacyStruct):
-    """What to tell of one resource; keys of None are all."""
+    """A resource and the names of its configs to describe; None means all."""
 
     resource_type: int = kafka("int8")
     resource_name: str = kafka("string")
@@ -44,7 +44,7 @@ class DescribeConfigsResourceResult(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResult(LegacyStruct):
-    """The configs of one resource, or why they are not told."""
+    """The configs of one resource, or an error."""
 
     error_code: int = kafka("error_code")
     error_message: str | None = kafka("string")
@@ -55,7 +55,7 @@ class DescribeConfigsResult(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigsResponse(LegacyStruct):
-    """The broker's answer."""
+    """From the broker."""
 
     __api_key__: ClassVar[int] = 32
     __version__: ClassVar[int] = 0

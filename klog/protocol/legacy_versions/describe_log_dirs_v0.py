@@ -1,4 +1,4 @@
-"""DescribeLogDirs, version 0: on the wire what version 1 is.
+"""DescribeLogDirs, version 0: on the wire it equals version 1.
 
 Rules: DescribeLogDirsRequest and DescribeLogDirsResponse of Kafka 3.9's message schemas; KIP-113.
 """
@@ -13,7 +13,7 @@ from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribableLogDirTopic(LegacyStruct):
-    """Partitions of one topic that are asked for."""
+    """The partitions of one topic to describe."""
 
     topic: str = kafka("string")
     partitions: tuple[int, ...] = kafka("int32")
@@ -21,7 +21,7 @@ class DescribableLogDirTopic(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsRequest(LegacyStruct):
-    """From a client to a broker; topics of None are all."""
+    """From a client to a broker. If `topics` is None, all are described."""
 
     __api_key__: ClassVar[int] = 35
     __version__: ClassVar[int] = 0
@@ -31,7 +31,7 @@ class DescribeLogDirsRequest(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsPartition(LegacyStruct):
-    """One replica in a directory; its size is in bytes, its lag in offsets."""
+    """One replica in a directory. `partition_size` is in bytes, `offset_lag` in offsets."""
 
     partition_index: int = kafka("int32")
     partition_size: int = kafka("int64")
@@ -58,7 +58,7 @@ class DescribeLogDirsResult(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeLogDirsResponse(LegacyStruct):
-    """The broker's answer."""
+    """From the broker."""
 
     __api_key__: ClassVar[int] = 35
     __version__: ClassVar[int] = 0

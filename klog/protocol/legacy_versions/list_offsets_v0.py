@@ -1,4 +1,4 @@
-"""ListOffsets, version 0: offsets of segments by the time of their last write, several at a time.
+"""ListOffsets, version 0: several offsets, of segments by the time of their last write.
 
 Rules: ListOffsetsRequest and ListOffsetsResponse of Kafka 3.9's message schemas; KIP-79 (what came after it).
 """
@@ -12,7 +12,7 @@ from klog.protocol.legacy_versions.struct import LegacyStruct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsPartition(LegacyStruct):
-    """What is asked of one partition."""
+    """A partition, the time, and the maximal number of offsets."""
 
     partition_index: int = kafka("int32")
     timestamp: int = kafka("int64")
@@ -57,7 +57,7 @@ class ListOffsetsTopicResponse(LegacyStruct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsResponse(LegacyStruct):
-    """The broker's answer."""
+    """From the broker."""
 
     __api_key__: ClassVar[int] = 2
     __version__: ClassVar[int] = 0

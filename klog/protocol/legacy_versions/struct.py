@@ -1,7 +1,7 @@
-"""What the entities of this package have in common: none is flexible.
+"""The base class of the entities of this package, none of which is flexible.
 
-Their modules keep annotations as types (no `from __future__ import annotations`): kio reads them
-from the class. What a version lacks is a class variable, so that a handler finds it all the same.
+Modules of entities do not use `from __future__ import annotations`, because kio reads the types from the
+class. Fields that a version lacks are class variables, so that handlers can read them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MILLISECONDS: Final = {"kafka_type": "timedelta_i32"}
 
 
 class LegacyStruct(Struct):
-    """Base of the entities; see klog.protocol.entity_fields for how they are read."""
+    """Base of the entities. `klog.protocol.entity_fields` reads the fields."""
 
     __slots__ = ()
     __flexible__: ClassVar[bool] = False
