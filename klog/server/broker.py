@@ -1,7 +1,8 @@
-"""The broker: all rooms, opened in order and closed in order.
+"""One broker: opens everything that it consists of, in order, and closes it in the opposite order.
 
-Rules: Kafka's `KafkaServer.startup` and `shutdown`. Ids are settled and logs loaded before the broker
-registers; it serves once it is registered, and its controller, maybe its own, tells it what it leads.
+Rules: Kafka's `KafkaServer.startup` and `shutdown`. The broker resolves its ids and loads its logs, then
+registers, then serves. The controller, which may run in this broker, sends it the partitions that it leads
+and follows.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ from klog.storage.log.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
-# The controller may be another broker, and busy: the wait for it is a courtesy to clients, no condition.
+# The start waits so long for the controller's first update, so that the first clients find their topics. It
+# goes on without one: the controller may be another broker, and busy.
 _FIRST_UPDATE_TIMEOUT_S: Final = 3.0
-# Without ZooKeeper nobody can resign: then logs are closed, and the office goes with the session.
+# If ZooKeeper is away the controller cannot resign. Then the stop goes on, and the session's end deposes it.
 _RESIGNATION_TIMEOUT_MS: Final = 5000
 _LARGEST_SESSION_ID: Final = 2**31 - 1
 
@@ -78,12 +80,12 @@ def wall_clock_ms() -> int:
 
 
 class Broker:
-    """One broker. Making it opens and starts everything; `stop` closes everything again.
+    """One broker. The constructor opens and starts everything; `stop` closes it.
 
-    `clock_ms` is the wall clock, which may be set at any time: records, retention and znodes go by it; what
-    waits or idles goes by one that only runs. `on_fatal` is called when it can go on no more, `on_loaded` for
-    each log that has been loaded, `on_state` when it does something else. Raises `KlogError` where it cannot
-    start; then nothing is left open.
+    `clock_ms` is the wall clock, which may be set at any time; records, retention and znodes use it. Timeouts
+    use a clock that is never set back. `on_fatal` is called if the broker cannot go on, `on_loaded` for each
+    log that has been loaded, `on_state` when the broker's state changes. Raises `KlogError` if the broker
+    cannot start; then nothing is left open.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class Broker:
 
     @property
     def uses_zookeeper(self) -> bool:
-        """Whether the metadata is ZooKeeper's, and not the embedded store's."""
+        """Whether the metadata is in ZooKeeper, not in the embedded store."""
         return bool(self._static.text("zookeeper.connect"))
 
     def stop(self) -> None:
@@ -162,7 +164,7 @@ class Broker:
     # -- opening ---------------------------------------------------------------------------------------------
 
     def _open_tree(self, closing: ExitStack) -> None:
-        """The directories locked, the metadata store open, the ids settled, the configs read."""
+        """Lock the log directories, open the metadata store, resolve the ids."""
         self.scheduler = Scheduler()
         self.logs = LogManager(
             ManagerSettings.of(self._static, tuple(self._directories)),
@@ -292,7 +294,7 @@ class Broker:
         )
         closing.callback(self._reconfiguration.close)
 
-    # -- being a member --------------------------------------------------------------------------------------
+    # -- registration ----------------------------------------------------------------------------------------
 
     @property
     def _present_listeners(self) -> Listeners:
@@ -303,7 +305,7 @@ class Broker:
         return None if tls is None else tls.to_brokers
 
     def registration(self) -> BrokerRegistration:
-        """How this broker wants to be known."""
+        """What this broker registers in the metadata store."""
         listeners = self._present_listeners
         ports = {each.name: self.network.port(each.name) for each in listeners.bound}
         return BrokerRegistration(
@@ -326,12 +328,12 @@ class Broker:
     # -- changes of configs ----------------------------------------------------------------------------------
 
     def _check_config(self, config: BrokerConfig) -> None:
-        """Raises `UsageError` where the broker could not go on with it."""
+        """Raises `UsageError` if the broker could not work with these configs."""
         if self._reconfiguration is not None:
             self._reconfiguration.check(config)
 
     def _broker_config_changed(self, config: BrokerConfig) -> None:
-        """Raises `KlogError`; then everything is as it was."""
+        """Apply the broker's dynamic configs. If it raises (`KlogError`), nothing has changed."""
         if self._reconfiguration is not None:
             self._reconfiguration.apply(config)
             return
@@ -341,7 +343,7 @@ class Broker:
         self.live.set_broker(config)
 
     def _endpoints_changed(self) -> None:
-        # Without a session there is no registration to rewrite; the next one is made anew.
+        # Without a session there is no registration to update; the next one has the present endpoints.
         with suppress(NoNodeError, SessionExpiredError):
             update_broker(self.store, self.registration())
 
@@ -350,8 +352,8 @@ class Broker:
         self.logs.reconfigure(topic)
 
     def _read_topic_config(self, topic: str) -> None:
-        # However long the store is away: of a partition that has got no log the controller says that its
-        # directory has failed, and asks for it no more.
+        # This waits for the store, however long it is away. The controller would count a partition that gets
+        # no log as one in a failed directory, and would not ask for it again.
         while True:
             try:
                 overrides = read_config(self.store, f"topics/{topic}")
@@ -372,13 +374,13 @@ class Broker:
         self._on_loaded(progress)
 
     def directory_failed(self, directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:  # noqa: ARG002
-        """A log directory is offline from now on. The log manager has said so in the log."""
+        """A log directory has gone offline; the log manager has logged it."""
         if self._serving:
             self.cleaner.directory_failed(directory)
         if self._replicas is not None:
             self._replicas.directory_failed(partitions)
         if self._serving:
-            # In a thread of its own, for it waits while ZooKeeper is away.
+            # In a thread of its own, because it waits while ZooKeeper is away.
             Thread(target=self._announce_failure, name="klog-log-dir-failure", daemon=True).start()
 
     def _announce_failure(self) -> None:
@@ -387,7 +389,7 @@ class Broker:
         except SessionExpiredError:
             pass  # the controller asks for all replicas of a broker that comes back
         except StoreError as error:
-            logger.error("the controller cannot be told that a log directory has failed: %s", error)
+            logger.error("the failure of a log directory could not be announced: %s", error)
 
     def all_directories_failed(self) -> None:
         """No log directory is left."""

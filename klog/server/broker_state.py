@@ -1,4 +1,4 @@
-"""What a broker is doing, from its start to its end."""
+"""The states of a broker from its start to its end."""
 
 from __future__ import annotations
 

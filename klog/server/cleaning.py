@@ -1,4 +1,4 @@
-"""The cleaner inside the broker: its configs, and logs that are deleted while it may be at work on them."""
+"""The cleaner inside the broker: its configs, and the deletion of logs that it may be cleaning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def cleaner_config(config: BrokerConfig) -> CleanerConfig:
-    """`log.cleaner.*` as they are now."""
+    """The cleaner's settings from the configs `log.cleaner.*`."""
 
     def real(name: str) -> float:
         value = config[name]
@@ -38,15 +38,15 @@ def cleaner_config(config: BrokerConfig) -> CleanerConfig:
 def open_cleaner(
     logs: LogManager, directories: Sequence[str], config: BrokerConfig, clock_ms: Callable[[], int]
 ) -> LogCleaner:
-    """The cleaner of all logs of a broker, not started."""
+    """The cleaner of a broker's logs, not started."""
 
     def disk_failed(directory: str, error: Exception) -> None:
         found = error if isinstance(error, OSError | KlogError) else StorageError(str(error), file=directory)
-        # Who deletes a log waits for its cleaning to end, with locks held that the failure's listeners want.
+        # A deletion waits for the cleaning to end, with locks held that the failure's listeners need.
         logs.background.fails_soon(directory, found)
 
     def set_aside(partition: TopicPartition, error: Exception) -> None:
-        logger.error("%s is not cleaned any more, until the broker starts anew: %s", partition, error)
+        logger.error("%s is not cleaned any more until the broker restarts: %s", partition, error)
 
     return LogCleaner(
         lambda: [OpenLog(log, logs.background, clock_ms) for log in logs.logs()],
@@ -61,8 +61,8 @@ def open_cleaner(
 class ServedLogs:
     """The log manager as the replica manager uses it.
 
-    A log that is made has its topic's configs read first (`read_configs`): nobody announces those of a new
-    topic; a log that is deleted has its cleaning stopped first.
+    Before a log is created, `read_configs` reads its topic's configs: those of a new topic are not announced.
+    Before a log is deleted, its cleaning is stopped.
     """
 
     def __init__(self, logs: LogManager, cleaner: LogCleaner, read_configs: Callable[[str], None]) -> None:
@@ -70,23 +70,26 @@ class ServedLogs:
         self._cleaner = cleaner
         self._read_configs = read_configs
 
-    def get_or_create(self, where: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
-        """As the log manager does."""
-        if self._logs.get(where) is None:
-            self._read_configs(where.topic)
-        return self._logs.get_or_create(where, topic_id, is_new=is_new)
+    def get_or_create(self, partition: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
+        """The log of a replica; created if there is none. Raises `StorageError`, `OSError`."""
+        if self._logs.get(partition) is None:
+            self._read_configs(partition.topic)
+        return self._logs.get_or_create(partition, topic_id, is_new=is_new)
 
-    def delete(self, replicas: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
-        """As the log manager does, once nothing is being cleaned in them; their checkpoints go too."""
+    def delete(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
+        """Delete logs, once none of them is being cleaned; the cleaner's checkpoints forget them.
+
+        Returns the errors of those that failed.
+        """
         by_directory: dict[str, list[TopicPartition]] = {}
-        wanted = dict.fromkeys(replicas)
+        wanted = dict.fromkeys(partitions)
         with ExitStack() as pauses:
-            for where in wanted:
-                log = self._logs.get(where)
+            for partition in wanted:
+                log = self._logs.get(partition)
                 if log is not None:
-                    by_directory.setdefault(os.path.dirname(log.directory), []).append(where)
-                    pauses.enter_context(self._cleaner.paused(where))
+                    by_directory.setdefault(os.path.dirname(log.directory), []).append(partition)
+                    pauses.enter_context(self._cleaner.paused(partition))
             failed = self._logs.delete(wanted)
         for directory, deleted in by_directory.items():
-            self._cleaner.forget([where for where in deleted if where not in failed], directory)
+            self._cleaner.forget([partition for partition in deleted if partition not in failed], directory)
         return failed

@@ -1,7 +1,6 @@
-"""The configs in force: the broker's, and every topic's, replaced as a whole when something changes.
+"""The configs in force, the broker's and each topic's; replaced as a whole when something changes.
 
-Readers take what is there now and hold no lock. Where changes come from (the tree's notes) is another
-module's.
+Readers hold no lock. `handlers.config_changes` reads the changes from the metadata store.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from klog.formats.errors import UsageError
 
 
 class LiveConfig:
-    """The broker's configs and the topics' overrides."""
+    """The broker's configs and the topics' overrides. Safe for threads."""
 
     def __init__(self, broker: BrokerConfig, topics: Mapping[str, Mapping[str, str]]) -> None:
         self._broker = broker
@@ -30,7 +29,7 @@ class LiveConfig:
         return self._broker
 
     def overrides(self, topic: str) -> Mapping[str, str]:
-        """What a topic sets itself."""
+        """The configs that a topic overrides, as text."""
         return self._overrides.get(topic, {})
 
     def topic(self, topic: str) -> TopicConfig:
@@ -43,14 +42,14 @@ class LiveConfig:
         return found
 
     def _read(self, overrides: Mapping[str, str]) -> TopicConfig:
-        # Names that Kafka knows by now and klog does not are somebody else's.
+        # Other names are those of a newer Kafka.
         known = {name: text for name, text in overrides.items() if name in KEYS_BY_NAME}
         return topic_config_on(self._broker, known)
 
     def set_topic(self, topic: str, overrides: Mapping[str, str]) -> None:
-        """A topic's overrides have changed (empty: it has none, or is gone).
+        """Set a topic's overrides (empty: it has none, or is deleted).
 
-        Raises `UsageError` where one has a bad value; then the topic stays as it was.
+        Raises `UsageError` if one has an invalid value; then nothing has changed.
         """
         try:
             self._read(overrides)
@@ -64,7 +63,7 @@ class LiveConfig:
             self._typed.pop(topic, None)
 
     def set_broker(self, config: BrokerConfig) -> None:
-        """The broker's dynamic configs have changed; topics' defaults follow them."""
+        """Set the broker's configs; the topics' defaults follow them."""
         with self._changing:
             self._broker = config
             self._typed = {}

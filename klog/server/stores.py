@@ -1,4 +1,4 @@
-"""The metadata store that the configs ask for: ZooKeeper's, or one embedded in the first log directory."""
+"""Opens the metadata store that the configs name: ZooKeeper, or a file in the first log directory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klog.metadata.store import MetadataStore
 
 
 def open_store(config: BrokerConfig, first_log_directory: str) -> MetadataStore:
-    """Open the store. Raises `StoreError` where it cannot be reached, or where another process has it."""
+    """Open the store. Raises `StoreError` if it cannot be reached, or if another process uses it."""
     hosts = config.text("zookeeper.connect")
     if not hosts:
         from klog.metadata.embedded import FILE_NAME, EmbeddedStore

@@ -1,4 +1,4 @@
-"""The thread that ends waiting: it sleeps until the purgatories' timer has something due."""
+"""The thread that runs the timeouts of the purgatories; it sleeps until one is due."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from klog.replication.purgatory import Timer
 
 
 class TimerThread:
-    """Drives one `Timer`. While nothing waits it sleeps for good; an earlier timeout wakes it."""
+    """Drives one `Timer`. Without timeouts it sleeps; one that is due before all others wakes it."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._woken = threading.Event()
@@ -18,11 +18,11 @@ class TimerThread:
         self._thread = threading.Thread(target=self._run, name="klog-timer", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what waits is left waiting."""
+        """Stop the thread. Timeouts that are not due are dropped."""
         self._stopping = True
         self._woken.set()
         self._thread.join()
@@ -31,6 +31,6 @@ class TimerThread:
         while not self._stopping:
             wait_ms = self.timer.wait_ms()
             self._woken.wait(None if wait_ms is None else wait_ms / 1000)
-            # Cleared before the timer is looked at: a timeout that starts now is seen, or wakes again.
+            # Cleared before the timer is read: a timeout that starts now is either seen, or wakes again.
             self._woken.clear()
             self.timer.advance()
