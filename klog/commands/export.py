@@ -1,7 +1,8 @@
-"""`klog export`: segments to Parquet, ORC or JSON Lines on this machine, without a broker and without a JVM.
+"""`klog export`: exports segments to Parquet, ORC or JSON Lines on this machine, without a broker or
+a JVM.
 
-Options become an `ExportJob`; `klog.export.run_export` does it with a pool of processes. What is shown on the
-way and at the end goes to stderr.
+Options become an `ExportJob`; `klog.export.run_export` runs it in a pool of processes. Progress and report go
+to stderr.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import typer
 
 from klog.commands._terminal import Progress, progress
 from klog.commands.exporting import options
-from klog.commands.exporting.lines import Lines
+from klog.commands.exporting.lines import ProgressLines
 from klog.commands.exporting.options import InternalTopicsChoice
 from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.deserialise import BadRecords
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 
 
 class StartRunner(Protocol):
-    """Where a job's tasks run if not in processes here: Spark, for `klog.commands.segment_export`."""
+    """Starts a runner of tasks other than the pool of processes: Spark, for
+    `klog.commands.segment_export`."""
 
     def __call__(self, job: ExportJob) -> AbstractContextManager[Runner]:
-        """Start it for this job; it ends with the block."""
+        """Start a runner for this job; it stops at the end of the block."""
 
 
 def export(
@@ -79,10 +81,11 @@ def export(
     report: options.ReportFile = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no segment.
+    """Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no
+    segment.
 
-    Columns are those of Spark's Kafka source. A job that was killed goes on with --resume, and ends with
-    the same files. What cannot be read is listed, and makes the exit code 1.
+    The columns are those of Spark's Kafka source. If a job was killed, run it again with --resume: it
+    continues and ends with the same files. Damaged data is listed and makes the exit code 1.
 
     Examples:
 
@@ -137,12 +140,12 @@ def export(
 
 
 def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None, **how: Any) -> ExportJob:  # noqa: ANN401 (fields of ExportJob)
-    """What the options mean. Raises `UsageError`."""
+    """The job that the options describe. Raises `UsageError`."""
     from klog.export.options_parsing import read_options
     from klog.export.schema import check_columns, column_names
     from klog.export.split_export import ExportJob
 
-    # Books are read again from wherever a job is resumed, and tasks run wherever Spark does.
+    # Paths are absolute: a job may be resumed from another directory, and Spark's tasks run in their own.
     *absolute, output = (_absolute(path) for path in (*paths, output))
     read = read_options(raw, absolute)
     chosen = None if columns is None else tuple(filter(None, (name.strip() for name in columns.split(","))))
@@ -153,7 +156,7 @@ def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None
 def _requested_decoding(
     encoding: Encoding, schema: str, message: str, schema_directory: str
 ) -> RequestedDecoding:
-    """How a column is to be decoded; a directory of schemas is for those columns that have some."""
+    """How a column is to be decoded; the directory of schemas applies to encodings that have schemas."""
     in_wire_format = encoding in (Encoding.JSON, Encoding.AVRO, Encoding.PROTOBUF)
     directory = _absolute(schema_directory) if schema_directory and in_wire_format else ""
     return RequestedDecoding(encoding, schema, message, directory)
@@ -177,14 +180,14 @@ def _run(
         runner = None if start_runner is None else stack.enter_context(start_runner(job))
         bars = runner is None or sys.stderr.isatty()
         watcher: Watcher = (
-            stack.enter_context(_ProgressBars(quiet)) if bars else stack.enter_context(Lines(quiet))
+            stack.enter_context(_ProgressBars(quiet)) if bars else stack.enter_context(ProgressLines(quiet))
         )
-        told = run_export(job, run, watcher, runner)
+        result = run_export(job, run, watcher, runner)
     if report is not None:
-        write_atomically(report, (json.dumps(report_json(told), indent=1) + "\n").encode("ascii"))
+        write_atomically(report, (json.dumps(report_json(result), indent=1) + "\n").encode("ascii"))
     if not quiet:
-        print(report_text(told), file=sys.stderr)  # noqa: T201
-    if not told.clean:
+        print(report_text(result), file=sys.stderr)  # noqa: T201
+    if not result.clean:
         raise typer.Exit(1)
 
 
@@ -200,7 +203,7 @@ def _show_plan(job: ExportJob) -> None:
 
 
 def _cores() -> int:
-    """Cores that we may use: a container is often given fewer than there are."""
+    """Cores that this process may use: a container often has fewer than the machine."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -219,7 +222,7 @@ class _ProgressBars:
         self._stack.close()
 
     def planned(self, plan: Plan, pending_bytes: int, what: str) -> None:
-        """A stage begins."""
+        """A stage of the job begins."""
         from klog.commands.exporting.report_text import counted
 
         self._stack.close()
@@ -227,6 +230,6 @@ class _ProgressBars:
         self._advance = self._stack.enter_context(progress(title, pending_bytes, quiet=self._quiet))
 
     def advanced(self, size_bytes: int) -> None:
-        """So much more of it is done."""
+        """That many bytes more of the stage are done."""
         if self._advance is not None:
             self._advance(size_bytes)

@@ -1,8 +1,10 @@
-"""`spark-submit commands/segment_export.py --input ... --output ...`: `klog export` with its tasks on Spark.
+"""`spark-submit commands/segment_export.py --input ... --output ...`: runs the tasks of `klog export` on
+Spark.
 
-A script, not a subcommand: spark-submit runs it on the driver. Options, files, state and report are those of
-`klog export` (`klog.commands.export`), but that segments are named by `--input`, and that how many tasks run
-at once is Spark's. It works with an installed klog, from a checkout, and with klog shipped by `--py-files`.
+This is a script and not a subcommand: spark-submit runs it on the driver. Options, files, job state and
+report are those of `klog export` (`klog.commands.export`), with two differences: `--input` names the
+segments, and Spark decides how many tasks run at once. It works with an installed klog, from a checkout, and
+with klog shipped by `--py-files`.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ def main() -> None:
 
 
 def find_klog() -> Path | None:
-    """Make `klog` importable; the root of the checkout that this script is in, if klog is nowhere else.
+    """Make `klog` importable. Returns the root of this script's checkout if klog is found only there.
 
-    Python puts a script's directory first on its path. Here that are klog's own commands, and `formats` or
-    `verify` must not stand for somebody else's modules of these names.
+    Python puts a script's directory first on its path. Here it holds klog's commands, and modules such as
+    `formats` or `verify` must not hide others of these names.
     """
     here = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != here]
@@ -45,7 +47,7 @@ def find_klog() -> Path | None:
 
 
 def command() -> Any:  # noqa: ANN401 (click's own)
-    """`klog export`'s command with `--input` for its arguments, and without `--jobs`."""
+    """The command of `klog export`, with `--input` in place of the arguments and without `--jobs`."""
     from typer.core import TyperOption
 
     from klog.commands.main import load
@@ -58,7 +60,7 @@ def command() -> Any:  # noqa: ANN401 (click's own)
         multiple=True,
         required=True,
         metavar="PATH",
-        help=f"{paths.help} Several times for several.",
+        help=f"{paths.help} May be given several times.",
     )
     export.params = [named, *(one for one in export.params if one.name not in {"paths", "jobs"})]
     about = (export.help or "").partition("Examples:")[0]
@@ -76,14 +78,14 @@ _EXAMPLES = """Examples:
 
 
 class OnSpark:
-    """Starts Spark for a job, with what spark-submit was told; stops it when the job has ended."""
+    """Starts Spark for a job, with the settings of spark-submit, and stops it when the job has ended."""
 
     def __init__(self, checkout: Path | None) -> None:
         self._checkout = checkout
 
     @contextmanager
     def __call__(self, job: ExportJob) -> Iterator[Runner]:
-        """A runner of tasks on the executors."""
+        """Yield a runner of tasks on the executors."""
         from klog.spark.job import SparkRunner, started
 
         with started("klog segment export", self._checkout) as context:

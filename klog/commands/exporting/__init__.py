@@ -1,1 +1,1 @@
-"""What `klog export` is made of: its options, and what it shows while it runs."""
+"""Parts of the command `klog export`: options, progress, plan and report as text."""

@@ -1,13 +1,13 @@
-"""The options of `klog export`: names, types and help, one alias an option.
+"""The options of `klog export`: their types and help texts, one alias for each option.
 
-What to read has the names of Spark's Kafka source, in kebab-case; `klog.export.options_parsing` judges the
-values, so that they mean the same here and there.
+The options that select records have the names of those of Spark's Kafka source, in kebab-case;
+`klog.export.options_parsing` checks their values, so that they mean the same here and there.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -22,11 +22,25 @@ _RUN: Final = "How to run"
 
 
 class InternalTopicsChoice(StrEnum):
-    """What becomes of internal topics."""
+    """How internal topics are exported."""
 
     RECORDS = "records"
     TABLES = "tables"
 
+
+def _value(panel: str, metavar: str, text: str, *names: str, least: int | None = None) -> Any:  # noqa: ANN401
+    """An option whose default is not shown: the text says what happens without it."""
+    return typer.Option(
+        *names, metavar=metavar, help=text, show_default=False, rich_help_panel=panel, min=least
+    )
+
+
+def _choice(panel: str, text: str, *names: str) -> Any:  # noqa: ANN401 (typer's)
+    """A flag, or an option whose values and default are shown."""
+    return typer.Option(*names, help=text, rich_help_panel=panel)
+
+
+Text = str | None
 
 Paths = Annotated[
     list[str],
@@ -37,20 +51,17 @@ Paths = Annotated[
     ),
 ]
 Output = Annotated[
-    str,
-    typer.Option("--output", "-o", metavar="DIR", help="A new or empty directory, or a URI."),
+    str, typer.Option("--output", "-o", metavar="DIR", help="A new or empty directory, or a URI.")
 ]
-Format = Annotated[
-    OutputFormat, typer.Option("--format", "-f", help="Format of the files.", rich_help_panel=_WRITE)
-]
+
+Format = Annotated[OutputFormat, _choice(_WRITE, "Format of the files.", "--format", "-f")]
 Compression = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Default: zstd. Parquet: snappy, gzip, lz4, brotli, none; orc: snappy, zlib, lz4, none; "
+    Text,
+    _value(
+        _WRITE,
+        "NAME",
+        "Default: zstd. Parquet: snappy, gzip, lz4, brotli, none; orc: snappy, zlib, lz4, none; "
         "jsonl: gzip, none.",
-        show_default=False,
-        rich_help_panel=_WRITE,
     ),
 ]
 PartitionBy = Annotated[
@@ -61,240 +72,111 @@ PartitionBy = Annotated[
         rich_help_panel=_WRITE,
     ),
 ]
-Columns = Annotated[
-    str | None,
-    typer.Option(metavar="NAME,...", help="Only these columns.", show_default=False, rich_help_panel=_WRITE),
-]
-IncludeHeaders = Annotated[
-    bool, typer.Option("--include-headers", help="Add the column headers.", rich_help_panel=_WRITE)
-]
+Columns = Annotated[Text, _value(_WRITE, "NAME,...", "Only these columns.")]
+IncludeHeaders = Annotated[bool, _choice(_WRITE, "Add the column headers.", "--include-headers")]
 MetadataColumns = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,...",
-        help="Add some of leaderEpoch, producerId, producerEpoch, sequence, isTransactional, codec, "
+    Text,
+    _value(
+        _WRITE,
+        "NAME,...",
+        "Add some of leaderEpoch, producerId, producerEpoch, sequence, isTransactional, codec, "
         "batchPosition, file.",
-        show_default=False,
-        rich_help_panel=_WRITE,
     ),
 ]
-Key = Annotated[Encoding, typer.Option("--key", help="What keys are.", rich_help_panel=_DECODE)]
-Value = Annotated[Encoding, typer.Option("--value", help="What values are.", rich_help_panel=_DECODE)]
-KeySchema = Annotated[
-    str,
-    typer.Option(metavar="FILE|TEXT", help="Likewise, of keys.", show_default=False, rich_help_panel=_DECODE),
-]
+
+Key = Annotated[Encoding, _choice(_DECODE, "Encoding of the keys.", "--key")]
+Value = Annotated[Encoding, _choice(_DECODE, "Encoding of the values.", "--value")]
+KeySchema = Annotated[str, _value(_DECODE, "FILE|TEXT", "As --value-schema, for keys.")]
 ValueSchema = Annotated[
     str,
-    typer.Option(
-        metavar="FILE|TEXT",
-        help="Of json a JSON Schema or Spark type (default: inferred), of avro its schema, of protobuf "
-        "compiled descriptors (protoc --include_imports -o).",
-        show_default=False,
-        rich_help_panel=_DECODE,
+    _value(
+        _DECODE,
+        "FILE|TEXT",
+        "json: a JSON Schema or a Spark type (default: inferred). avro: the schema. protobuf: compiled "
+        "descriptors (protoc --include_imports -o).",
     ),
 ]
-KeyMessage = Annotated[
-    str,
-    typer.Option(metavar="NAME", help="Likewise, of keys.", show_default=False, rich_help_panel=_DECODE),
-]
-ValueMessage = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME",
-        help="The protobuf message. Default: the first.",
-        show_default=False,
-        rich_help_panel=_DECODE,
-    ),
-]
+KeyMessage = Annotated[str, _value(_DECODE, "NAME", "As --value-message, for keys.")]
+ValueMessage = Annotated[str, _value(_DECODE, "NAME", "The protobuf message. Default: the first.")]
 SchemaDir = Annotated[
     str,
-    typer.Option(
-        metavar="DIR",
-        help="Schemas of a registry, a file an id (42.avsc, 42.json, 42.desc): bytes are in Confluent's "
+    _value(
+        _DECODE,
+        "DIR",
+        "Schemas of a registry, a file for each id (42.avsc, 42.json, 42.desc); records are in Confluent's "
         "wire format.",
-        show_default=False,
-        rich_help_panel=_DECODE,
     ),
 ]
 BadRecordsOption = Annotated[
     BadRecords,
-    typer.Option(
+    _choice(
+        _DECODE,
+        "Records that do not fit the schema: column keeps them, with _error; reject moves them to _rejects.",
         "--bad-records",
-        help="Records that do not fit: column keeps them, with _error; reject writes them to _rejects.",
-        rich_help_panel=_DECODE,
     ),
 ]
 InternalTopics = Annotated[
     InternalTopicsChoice,
-    typer.Option(
-        "--internal-topics",
-        help="records: as any other topic. tables: __consumer_offsets and __transaction_state decoded, in "
+    _choice(
+        _DECODE,
+        "records: like any other topic. tables: decode __consumer_offsets and __transaction_state into "
         "directories of these names.",
-        rich_help_panel=_DECODE,
+        "--internal-topics",
     ),
 ]
-Subscribe = Annotated[
-    str | None,
-    typer.Option(metavar="TOPIC,...", help="Only these topics.", show_default=False, rich_help_panel=_READ),
-]
-SubscribePattern = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REGEX", help="Only topics that match, whole.", show_default=False, rich_help_panel=_READ
-    ),
-]
-Assign = Annotated[
-    str | None,
-    typer.Option(
-        metavar="JSON",
-        help="""Only these partitions: {"orders": [0, 1]}.""",
-        show_default=False,
-        rich_help_panel=_READ,
-    ),
-]
+
+Subscribe = Annotated[Text, _value(_READ, "TOPIC,...", "Only these topics.")]
+SubscribePattern = Annotated[Text, _value(_READ, "REGEX", "Only topics whose whole name matches.")]
+Assign = Annotated[Text, _value(_READ, "JSON", """Only these partitions: {"orders": [0, 1]}.""")]
 StartingOffsets = Annotated[
-    str | None,
-    typer.Option(
-        metavar="earliest|JSON",
-        help="""Where to start: {"orders": {"0": 23}}; -2 is the earliest.""",
-        show_default=False,
-        rich_help_panel=_READ,
-    ),
+    Text,
+    _value(_READ, "earliest|JSON", """The first offsets: {"orders": {"0": 23}}; -2 is the earliest."""),
 ]
 EndingOffsets = Annotated[
-    str | None,
-    typer.Option(
-        metavar="latest|JSON",
-        help="Where to end, exclusive; -1 is the latest.",
-        show_default=False,
-        rich_help_panel=_READ,
-    ),
+    Text, _value(_READ, "latest|JSON", "The offsets to end before; -1 is the end of the log.")
 ]
 StartingTimestamp = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MS",
-        help="Start at the first record that is as young (ms since 1970).",
-        show_default=False,
-        rich_help_panel=_READ,
-    ),
+    Text, _value(_READ, "MS", "Start at the first record of this time or later (ms since 1970).")
 ]
-EndingTimestamp = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MS",
-        help="End before the first record that is as young.",
-        show_default=False,
-        rich_help_panel=_READ,
-    ),
-]
+EndingTimestamp = Annotated[Text, _value(_READ, "MS", "End before the first record of this time or later.")]
 StartingOffsetsByTimestamp = Annotated[
-    str | None,
-    typer.Option(
-        metavar="JSON",
-        help="""The same by partition: {"orders": {"0": 1700000000000}}.""",
-        show_default=False,
-        rich_help_panel=_READ,
-    ),
+    Text, _value(_READ, "JSON", """The same for each partition: {"orders": {"0": 1700000000000}}.""")
 ]
-EndingOffsetsByTimestamp = Annotated[
-    str | None,
-    typer.Option(metavar="JSON", help="Likewise, the end.", show_default=False, rich_help_panel=_READ),
-]
+EndingOffsetsByTimestamp = Annotated[Text, _value(_READ, "JSON", "The same for the end.")]
 StartingOffsetsByTimestampStrategy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="error|latest",
-        help="Where no record is as young.",
-        show_default=False,
-        rich_help_panel=_READ,
-    ),
+    Text, _value(_READ, "error|latest", "What to do if no record is late enough to start at.")
 ]
 Isolation = Annotated[
-    str | None,
-    typer.Option(
-        metavar="LEVEL",
-        help="read_committed leaves aborted transactions out. Default: read_uncommitted, as in Kafka.",
-        show_default=False,
-        rich_help_panel=_READ,
+    Text,
+    _value(
+        _READ,
+        "LEVEL",
+        "read_committed leaves aborted transactions out. Default: read_uncommitted, as in Kafka.",
     ),
 ]
 IncludeDeleted = Annotated[
     bool,
-    typer.Option(
-        "--include-deleted",
-        help="Read what a broker was about to delete too (-delete, .deleted).",
-        rich_help_panel=_READ,
-    ),
+    _choice(_READ, "Also read what a broker was about to delete (-delete, .deleted).", "--include-deleted"),
 ]
 MaxDecompressedBytes = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="What one batch may decompress to; more is lost, and listed.",
-        show_default=False,
-        rich_help_panel=_READ,
-    ),
+    Text,
+    _value(_READ, "SIZE", "The most that one batch may decompress to; more is reported as lost."),
 ]
 FailOnDataLoss = Annotated[
-    bool,
-    typer.Option(
-        "--fail-on-data-loss", help="Stop at the first thing that cannot be read.", rich_help_panel=_READ
-    ),
+    bool, _choice(_READ, "Stop at the first thing that cannot be read.", "--fail-on-data-loss")
 ]
+
 Jobs = Annotated[
-    int | None,
-    typer.Option(
-        "--jobs",
-        "-j",
-        min=1,
-        metavar="N",
-        help="Processes. Default: one a core.",
-        show_default=False,
-        rich_help_panel=_RUN,
-    ),
+    int | None, _value(_RUN, "N", "Processes. Default: one for each core.", "--jobs", "-j", least=1)
 ]
 TargetSplitBytes = Annotated[
-    str | None,
-    typer.Option(
-        metavar="SIZE",
-        help="Bytes of a segment that become one file. Default: 64m.",
-        show_default=False,
-        rich_help_panel=_RUN,
-    ),
+    Text, _value(_RUN, "SIZE", "Bytes of a segment that become one file. Default: 64m.")
 ]
-MinPartitions = Annotated[
-    str | None,
-    typer.Option(metavar="N", help="At least so many splits.", show_default=False, rich_help_panel=_RUN),
-]
+MinPartitions = Annotated[Text, _value(_RUN, "N", "The least number of splits.")]
 Resume = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="Go on with the export in DIR, or start it where there is none.",
-        rich_help_panel=_RUN,
-    ),
+    bool, _choice(_RUN, "Continue the export in DIR, or start it if there is none.", "--resume")
 ]
-Verify = Annotated[
-    bool,
-    typer.Option(
-        "--verify", help="Then count the output against the segments, by offsets.", rich_help_panel=_RUN
-    ),
-]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print what would be read, write nothing.", rich_help_panel=_RUN)
-]
-ReportFile = Annotated[
-    str | None,
-    typer.Option(
-        "--report",
-        metavar="FILE",
-        help="Write the final report as JSON too.",
-        show_default=False,
-        rich_help_panel=_RUN,
-    ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress, no report on stderr.", rich_help_panel=_RUN)
-]
+Verify = Annotated[bool, _choice(_RUN, "Then compare the output with the segments, by offsets.", "--verify")]
+DryRun = Annotated[bool, _choice(_RUN, "Print what would be read, write nothing.", "--dry-run")]
+ReportFile = Annotated[Text, _value(_RUN, "FILE", "Also write the final report as JSON.", "--report")]
+Quiet = Annotated[bool, _choice(_RUN, "Show no progress and no report.", "--quiet", "-q")]

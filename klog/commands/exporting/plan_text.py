@@ -1,4 +1,4 @@
-"""`klog export --dry-run`: the plan, for people."""
+"""The plan of an export as text, for `klog export --dry-run`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klog.formats.names import TopicPartition
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """A line a partition, then what is in the way."""
+    """A line for each partition, then losses, problems, divergences and skipped files."""
     splits = Counter(split.topic_partition for split in plan.splits)
     sizes: Counter[TopicPartition] = Counter()
     for split in plan.splits:

@@ -17,7 +17,7 @@ def counted(number: int, word: str) -> str:
 
 
 def report_text(report: Report) -> str:
-    """The report for people."""
+    """The report as text."""
     partitions = counted(len(report.plan.partitions), "partition")
     written = f"{counted(report.files, 'file')}, {human_bytes(report.written_bytes)}"
     speed = f"{report.seconds:.1f} s, {human_bytes(report.rate_bytes_per_second)}/s"
@@ -42,7 +42,7 @@ def report_text(report: Report) -> str:
 
 
 def loss_text(plan: Plan, lost: tuple[LostRange, ...] | None = None) -> list[str]:
-    """What is lost (default: what the plan knows of), in the way, different between replicas, passed over."""
+    """Losses (default: those that the plan found), problems, divergences between replicas, skipped files."""
     return [
         *_some("lost", [_lost_text(one) for one in (plan.lost if lost is None else lost)]),
         *_some("problem", [str(problem) for problem in plan.problems]),
