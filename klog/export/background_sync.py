@@ -1,7 +1,7 @@
-"""A file whose bytes go to the disk while it is still being written, so that its fsync finds little to do.
+"""Syncs a file to the disk while it is still being written, so that the last fsync takes little time.
 
-Otherwise the disk idles while a file is computed, and the process idles while the disk takes all of it at
-once: as long again, for files of some ten MiB on an ordinary disk.
+Otherwise the disk is idle while a file is computed, and the process is idle while the disk writes all of it:
+for files of some ten MiB on an ordinary disk this takes twice as long.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _STEP_BYTES: Final = 8 << 20
 
 
 class BackgroundSyncedFile:
-    """Writes into `file`; every 8 MiB a thread has the disk take what is there."""
+    """Writes into `file`; after every 8 MiB a thread syncs it."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -23,7 +23,7 @@ class BackgroundSyncedFile:
         self._error: OSError | None = None
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 (any buffer)
-        """Take some bytes. Raises OSError."""
+        """Write some bytes. Raises OSError."""
         written = self._file.write(data)
         self._unsynced_bytes += written
         if self._unsynced_bytes >= _STEP_BYTES and not (self._thread and self._thread.is_alive()):
@@ -34,15 +34,18 @@ class BackgroundSyncedFile:
         return written
 
     def sync(self) -> None:
-        """Have the disk hold everything. Raises OSError, also the thread's: the kernel tells of it once."""
-        self.resolve_decoding()
+        """Sync everything that was written.
+
+        Raises OSError, also that of the thread: the kernel reports a failed write only once.
+        """
+        self.wait()
         if self._error is not None:
             raise self._error
         self._file.flush()
         os.fsync(self._file.fileno())
 
-    def resolve_decoding(self) -> None:
-        """Wait for the thread: the file must not be closed under it."""
+    def wait(self) -> None:
+        """Wait for the thread: the file must not be closed while it syncs."""
         if self._thread is not None:
             self._thread.join()
 

@@ -1,4 +1,4 @@
-"""Several looks at remote files side by side: each is waiting for an answer, not work."""
+"""Makes several requests to an object store at a time: each mostly waits for an answer."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ _Result = TypeVar("_Result")
 
 
 def map_concurrently(
-    look: Callable[[_Item], _Result],
+    function: Callable[[_Item], _Result],
     items: Sequence[_Item],
     *,
     remote: bool,
-    at_once: int = MAX_CONCURRENT_REQUESTS,
+    most: int = MAX_CONCURRENT_REQUESTS,
 ) -> list[_Result]:
-    """`look` at each of the items, results in their order; one after the other unless they are `remote`."""
+    """The results of `function` for the items, in their order.
+
+    If the items are `remote`, up to `most` calls run at a time; otherwise one after the other.
+    """
     if not remote or len(items) < 2:
-        return [look(item) for item in items]
+        return [function(item) for item in items]
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(at_once, len(items)), "klog-plan") as threads:
-        return list(threads.map(look, items))
+    with ThreadPoolExecutor(min(most, len(items)), "klog-plan") as threads:
+        return list(threads.map(function, items))

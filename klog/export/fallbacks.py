@@ -1,9 +1,8 @@
-"""Damage in one replica made up for by another: the offsets that a split cannot give, read from its
-fallbacks.
+"""Reads the damaged offsets of a split from other replicas.
 
-The planner knows which replicas agree about a split's offsets, but not where the chosen one is damaged: that
-turns out when it is read. Then the missing offsets are read from the others, and only what none of them can
-give is lost.
+The planner knows which replicas agree about a split's offsets. Damage in the chosen one shows only when it is
+read. Then the missing offsets are read from the other replicas, and only those that none of them has are
+lost.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ReadSplit = Callable[[Split, Callable[[LostRange], None]], "Iterator[pa.RecordBatch]"]
-"""Reads one split without its fallbacks, telling what it cannot give."""
+"""Reads one split without its fallbacks, and reports the ranges that it cannot read."""
 
 
 def read_with_fallbacks(
@@ -33,10 +32,10 @@ def read_with_fallbacks(
     *,
     fail: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """What `read` gives of a split, then what it could not give, from the fallbacks.
+    """Yield what `read` yields for a split, then the missing offsets from its fallbacks.
 
-    What no fallback has is told to `on_lost`, or with `fail` raised as `CorruptRecordError`; what is damaged
-    in the split and stands in a fallback, at least in part, to `on_repaired`.
+    Ranges that no fallback has go to `on_lost`, or with `fail` are raised as `CorruptRecordError`. Ranges
+    that a fallback has, at least in part, go to `on_repaired`.
     """
     lost: list[LostRange] = []
     yield from read(split, lost.append)
@@ -62,7 +61,7 @@ def _from_fallback(
     lost: LostRange,
     on_lost: Callable[[LostRange], None],
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a lost range that a fallback has; what it has not goes to `on_lost`."""
+    """Yield the records of a lost range that a fallback has; offsets that it lacks go to `on_lost`."""
     first = split.first_offset if lost.first_offset is None else lost.first_offset
     end = split.end_offset if lost.end_offset is None else lost.end_offset
     low, high = max(first, fallback.first_offset), min(end, fallback.end_offset)
@@ -73,15 +72,15 @@ def _from_fallback(
         if gap_first < gap_end:
             on_lost(replace(lost, first_offset=gap_first, end_offset=gap_end))
 
-    def not_there_either(other: LostRange) -> None:
-        # Reported where it was missed first: that is the replica that counts.
+    def report_missing(other: LostRange) -> None:
+        # It is reported with the file and position of the chosen replica.
         on_lost(replace(lost, first_offset=other.first_offset, end_offset=other.end_offset))
 
-    yield from read(_narrowed(split, fallback, low, high), not_there_either)
+    yield from read(_narrowed(split, fallback, low, high), report_missing)
 
 
 def _narrowed(split: Split, fallback: FallbackSegment, first_offset: int, end_offset: int) -> Split:
-    """The part of a fallback that holds these offsets, as a split."""
+    """The part of a fallback segment that holds these offsets, as a split."""
     start_bytes, end_bytes = 0, fallback.end_bytes
     index = fallback.file.removesuffix(".log") + ".index" if fallback.file.endswith(".log") else None
     try:
@@ -89,11 +88,11 @@ def _narrowed(split: Split, fallback: FallbackSegment, first_offset: int, end_of
             SegmentFile(fallback.base_offset, fallback.file, fallback.end_bytes, index)
         ) as opened:
             start_bytes = opened.search.at_or_before_offset(first_offset).position_bytes
-            behind = opened.search.at_or_after_offset(min(end_offset, INT64_MAX))
+            following = opened.search.at_or_after_offset(min(end_offset, INT64_MAX))
     except KlogError:
-        behind = None  # reading it will tell
-    if behind is not None:
-        end_bytes = min(end_bytes, behind.position_bytes)
+        following = None  # whoever reads it reports the error
+    if following is not None:
+        end_bytes = min(end_bytes, following.position_bytes)
     return replace(
         split,
         file=fallback.file,

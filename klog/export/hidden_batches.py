@@ -1,8 +1,8 @@
-"""What a consumer never sees: control batches, and with read_committed the data of aborted transactions.
+"""Finds batches that consumers do not get: control batches, and with read_committed aborted transactions.
 
-Rules: KIP-98 and Kafka's consumer. A batch of magic 2 is wholly of one producer, so whole batches are
-dropped by their headers. A batch is of an aborted transaction if it is transactional, its producer is the one
-that aborted, and it lies between the transaction's first offset and its marker.
+Rules: KIP-98 and Kafka's consumer. All records of a batch of magic 2 come from one producer, so the header of
+a batch decides about all of it. A batch belongs to an aborted transaction if it is transactional, its
+producer aborted that transaction, and it lies between the transaction's first offset and its marker.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from klog.export.splits import AbortedRange
 from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 
-_FIRST_MAGIC: Final = 2  # with producers; the bits mean nothing before
+_FIRST_MAGIC: Final = 2  # older formats have no producers, and these bits mean nothing
 
 
 class HiddenBatches:
-    """Decides which batches of a split a consumer would see; `aborted` is empty for read_uncommitted."""
+    """Decides which batches of a split consumers do not get; `aborted` is empty for read_uncommitted."""
 
     def __init__(self, aborted: Iterable[AbortedRange]) -> None:
         self._ranges: dict[int, list[tuple[int, int]]] = {}
@@ -27,7 +27,7 @@ class HiddenBatches:
             self._ranges.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
 
     def rows(self, table: BatchTable) -> set[int]:
-        """The rows of `table` that no consumer sees."""
+        """The rows of `table` that no consumer gets."""
         if not any(attributes & (CONTROL_BIT | TRANSACTIONAL_BIT) for attributes in set(table.attributes)):
             return set()
         return {row for row in range(len(table)) if self._is_hidden(table, row)}
@@ -46,6 +46,6 @@ class HiddenBatches:
         ranges = self._ranges.get(producer_id)
         if ranges is None:
             return False
-        # Transactions of one producer follow each other: the last that starts before the batch ends decides.
+        # Transactions of one producer do not overlap: the last one that starts before the batch ends decides.
         at = bisect_right(ranges, last_offset, key=lambda one: one[0])
         return at > 0 and base_offset <= ranges[at - 1][1]

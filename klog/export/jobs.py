@@ -1,4 +1,4 @@
-"""What an export job is, and what became of each of its splits: the values that processes hand each other."""
+"""Export jobs and the results of their splits, as values that are passed between processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from klog.export.writers import Format
 
 @dataclass(frozen=True, slots=True)
 class Decodings:
-    """How keys and values are decoded, current_segments for all tasks of a job."""
+    """How keys and values are decoded: the same in all tasks of a job."""
 
     key: Decoding = RAW
     value: Decoding = RAW
@@ -28,11 +28,11 @@ RAW_REQUESTED: Final = RequestedDecoding()
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """What a job writes of what it reads (`options`), and where (`output`: a path or URI).
+    """What a job reads (`options`), what it writes, and where (`output`: a path or URI). Picklable.
 
-    `columns` are those to write (None: all that `options` give). `key` and `value` are what the user asked
-    for; `decodings` what that comes to, which `klog.export.job_state.begin` finds out. With `internal_tables`
-    internal topics are decoded to tables of their own. Picklable: tasks take it along.
+    `columns` are those to write (None: all that `options` give). `key` and `value` are the decodings that the
+    user requested; `klog.export.job_state.begin` resolves them to `decodings`. With `internal_tables`
+    internal topics are decoded to separate tables.
     """
 
     options: ReadOptions
@@ -50,12 +50,12 @@ class ExportJob:
 
 @dataclass(frozen=True, slots=True)
 class SplitResult:
-    """What became of a split.
+    """The result of one split.
 
-    Its records are in `files`, or in `reject_file` where they do not fit their schema and are not wanted
-    among the others; `rows_with_error` is how many of those in `files` do not fit. `lost` is what could not
-    be read, `repaired` what is damaged in the replica that was chosen and was read, at least in part, from
-    another.
+    Its records are in `files`. Records that do not fit their schema are in `reject_file` if the job rejects
+    them; otherwise they are in `files`, and `rows_with_error` counts them. `lost` are ranges that could not
+    be read. `repaired` are ranges that are damaged in the chosen replica and were read, at least in part,
+    from another one.
     """
 
     split: Split
@@ -67,17 +67,17 @@ class SplitResult:
 
     @property
     def rows(self) -> int:
-        """Records in tables."""
+        """Number of records in tables."""
         return sum(file.rows for file in self.files)
 
     @property
     def rejected(self) -> int:
-        """Records that do not fit their schema."""
+        """Number of rejected records, which do not fit their schema."""
         return 0 if self.reject_file is None else self.reject_file.rows
 
     @property
     def all_files(self) -> tuple[WrittenFile, ...]:
-        """The files, that of bad records included."""
+        """The files, including that of rejected records."""
         return self.files if self.reject_file is None else (*self.files, self.reject_file)
 
     @property

@@ -1,7 +1,8 @@
-"""What a split could not give, told once for each stretch: positions, and the offsets that are missing.
+"""Reports the ranges of a split that cannot be read: their positions, and the offsets that are missing.
 
-Which offsets are missing is told by what stands before and behind: a damaged header's own word counts only
-where those are silent. So a stretch stays open until sound data goes on, or the split ends.
+The batches before and after a range show which offsets are missing. The offsets in a damaged header count
+only if those batches do not show it. So a range stays open until the next valid batch, or the end of the
+split.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class _DamagedRange:
 
 
 class LostRangeReporter:
-    """Reports the losses of one split to `on_lost`; with `fail` the first is raised instead.
+    """Reports the lost ranges of one split to `on_lost`; with `fail` it raises the first one.
 
-    `next_offset` is where offsets have come to: one past the last of what was sound so far.
+    `next_offset` is the offset after the last valid batch so far.
     """
 
     def __init__(self, split: Split, on_lost: OnLost, *, fail: bool) -> None:
@@ -35,12 +36,12 @@ class LostRangeReporter:
         self._on_lost = on_lost
         self._fail = fail
         self._open: _DamagedRange | None = None
-        # What stands before a split that starts inside of its segment is not known.
+        # If the split starts inside its segment, the batch before it is not known.
         self._starts_in_the_middle = split.start_bytes > 0
 
     @property
     def is_open(self) -> bool:
-        """Whether the last that was met is damage."""
+        """Whether a range is open: the last batch was damaged."""
         return self._open is not None
 
     def open(
@@ -50,9 +51,9 @@ class LostRangeReporter:
         claimed_first: int | None = None,
         claimed_end: int | None = None,
     ) -> None:
-        """From here on nothing is sound, because of `problem`; a stretch that is open already goes on.
+        """Start a range at a position, because of `problem`; an open range continues.
 
-        What is damaged claims to hold the offsets from `claimed_first` to before `claimed_end`.
+        `claimed_first` and `claimed_end` (exclusive) are the offsets that the damaged header names.
         """
         if self._open is None:
             self._open = _DamagedRange(position_bytes, problem, claimed_first, claimed_end)
@@ -60,38 +61,40 @@ class LostRangeReporter:
             self._open.claimed_end = claimed_end
 
     def close(self, position_bytes: int, offset: int, *, known: bool = True) -> None:
-        """Sound data goes on here with this offset; if it is not `known`, with one that is not above it."""
+        """End the range before a valid batch with this offset; if not `known`, it starts at this offset or
+        before.
+        """
         if self._open is None:
             return
-        stretch, self._open = self._open, None
-        first = self._first(stretch, offset)
-        end = offset if known else self._claimed_end(stretch, first, offset)
-        self.report(stretch.problem, stretch.start_bytes, position_bytes, first, end)
+        damaged, self._open = self._open, None
+        first = self._first(damaged, offset)
+        end = offset if known else self._claimed_end(damaged, first, offset)
+        self.report(damaged.problem, damaged.start_bytes, position_bytes, first, end)
 
     def finish(self, offset: int | None) -> None:
-        """The split ends; what follows it has this offset (None: nobody knows)."""
+        """End the range with the split; the batch after the split has this offset (None: unknown)."""
         if self._open is not None:
             most = self._split.end_offset if offset is None else offset
             self.close(self._split.end_bytes, most, known=offset is not None)
 
-    def _first(self, stretch: _DamagedRange, end_offset: int) -> int:
-        claimed = stretch.claimed_first
-        believed = self._starts_in_the_middle and self.next_offset == self._split.base_offset
-        if believed and claimed is not None and self.next_offset <= claimed < end_offset:
+    def _first(self, damaged: _DamagedRange, end_offset: int) -> int:
+        claimed = damaged.claimed_first
+        may_believe = self._starts_in_the_middle and self.next_offset == self._split.base_offset
+        if may_believe and claimed is not None and self.next_offset <= claimed < end_offset:
             return claimed
         return self.next_offset
 
     @staticmethod
-    def _claimed_end(stretch: _DamagedRange, first: int, most: int) -> int:
-        claimed = stretch.claimed_end
+    def _claimed_end(damaged: _DamagedRange, first: int, most: int) -> int:
+        claimed = damaged.claimed_end
         return claimed if claimed is not None and first < claimed <= most else most
 
     def report(
         self, problem: KlogError, start_bytes: int, end_bytes: int, first_offset: int, end_offset: int
     ) -> None:
-        """Offsets from `first_offset` to before `end_offset` are lost, as far as the split wants them.
+        """Report that offsets from `first_offset` to before `end_offset` are lost.
 
-        Nothing is reported (or raised) where it wants none of them.
+        Only offsets of the split count: if it has none of them, nothing is reported or raised.
         """
         split = self._split
         before = end_offset < split.first_offset or first_offset < end_offset == split.first_offset

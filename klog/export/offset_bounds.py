@@ -14,7 +14,7 @@ from klog.export.concurrency import MAX_CONCURRENT_REQUESTS
 from klog.export.files import is_remote
 from klog.export.open_segment import OpenSegment
 from klog.export.options import EARLIEST, LATEST, Edge, ReadOptions
-from klog.export.replica_contents import Extent, each
+from klog.export.replica_contents import Extent, map_segments
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import TopicPartition
@@ -94,7 +94,7 @@ def offset_at(
     remote = any(is_remote(extent.segment.log) for extent in extents)
     step = MAX_CONCURRENT_REQUESTS if remote else 1
     for row in range(0, len(extents), step):
-        for found in each(look, extents[row : row + step]):
+        for found in map_segments(look, extents[row : row + step]):
             if isinstance(found, KlogError):
                 problems.append(found)
             elif found is not None:

@@ -1,7 +1,7 @@
-"""What to read of which log directories: the options that all three ways of exporting share.
+"""Options that select records: the same for `klog export`, an export job on Spark, and Spark's data source.
 
-Names and meanings are those of Spark's Kafka source (Structured Streaming + Kafka Integration Guide,
-"Creating a Kafka Source for Batch Queries") where it has them; `docs/export.md` lists them all.
+Where Spark's Kafka source has such an option, name and meaning are the same (Structured Streaming + Kafka
+Integration Guide, "Creating a Kafka Source for Batch Queries"). `docs/export.md` lists all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from klog.storage.batch_search import MAX_BATCH_BYTES
 EARLIEST: Final = -2
 """In offsets given by JSON: the partition's first offset."""
 LATEST: Final = -1
-"""In offsets given by JSON: the end of what may be read."""
+"""In offsets given by JSON: the end of the readable log."""
 
 TARGET_SPLIT_BYTES: Final = 64 << 20
 
@@ -30,9 +30,9 @@ class Isolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions are wanted; all fields None: every partition that is found.
+    """Which partitions to read; if all fields are None, every partition that is found.
 
-    Topics named (`topics`), matched whole by a regular expression (`pattern`), or single partitions
+    Topics by name (`topics`) or by a regular expression for the whole name (`pattern`), or single partitions
     (`partitions`: topic to numbers). At most one is given, as in Spark.
     """
 
@@ -45,9 +45,10 @@ class Subscription:
 class Edge:
     """Where reading starts or ends, per partition: by offset or by time, never both for one partition.
 
-    `default` is `EARLIEST` or `LATEST` for partitions that are not named. `offsets[topic][partition]` is an
-    offset, `EARLIEST` or `LATEST`. `timestamps[topic][partition]`, or `timestamp_ms` for all, is ms since
-    the epoch and means the first offset whose record is that old or younger (ListOffsets), not a filter.
+    `default` is `EARLIEST` or `LATEST`, for partitions that are not named. `offsets[topic][partition]` is an
+    offset, `EARLIEST` or `LATEST`. `timestamps[topic][partition]`, or `timestamp_ms` for all, is in ms since
+    the epoch. It stands for the offset of the first record with that timestamp or a later one (as in
+    ListOffsets); it is not a filter.
     """
 
     default: int
@@ -58,14 +59,14 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What a job reads. Values are checked by `klog.export.options_parsing`, which makes this of strings.
+    """What a job reads. `klog.export.options_parsing` makes it from strings and checks the values.
 
-    `metadata_columns` are the names of `klog.export.schema.METADATA_COLUMNS` that are wanted after Spark's.
+    `metadata_columns` are names of `klog.export.schema.METADATA_COLUMNS`; these columns come after Spark's.
     `since_ms` (inclusive) and `until_ms` (exclusive) filter records by timestamp; they come from filters that
-    a query pushed down. `min_partitions` asks for at least so many splits. `max_decompressed_bytes` bounds
-    what one batch may hold, in the file and decompressed. `fail_on_data_loss` stops a job at the first thing
-    it cannot read. `timestamp_latest` is Spark's `startingOffsetsByTimestampStrategy=latest`: where no record
-    is young enough, start at the end instead of failing.
+    a query pushed down. `min_partitions` is the least number of splits. `max_decompressed_bytes` bounds the
+    size of one batch, in the file and decompressed. `fail_on_data_loss` stops a job at the first thing that
+    it cannot read. `timestamp_latest` is Spark's `startingOffsetsByTimestampStrategy=latest`: if no record is
+    late enough, reading starts at the end of the log; otherwise that is an error.
     """
 
     paths: tuple[str, ...]
@@ -83,5 +84,5 @@ class ReadOptions:
     target_split_bytes: int = TARGET_SPLIT_BYTES
     max_decompressed_bytes: int = MAX_BATCH_BYTES
     include_deleted: bool = False
-    """Whether what a broker had not yet removed is read too: `-delete` directories, `.deleted` files, and
-    records below the log start."""
+    """Whether to read what a broker had not yet removed: `-delete` directories, `.deleted` files, and records
+    below the log start offset."""

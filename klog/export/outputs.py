@@ -256,7 +256,7 @@ class _LocalFile:
         self.sink.mute()
         if self._committed:
             return
-        self._synced.resolve_decoding()
+        self._synced.wait()
         with contextlib.suppress(OSError):  # a full disk, while closing flushes once more
             self._file.close()
         with contextlib.suppress(OSError):

@@ -33,7 +33,7 @@ from klog.export.transactions import Transactions, transactions
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
 
-_PARTITIONS_AT_ONCE: Final = 8
+_MAX_CONCURRENT_PARTITIONS: Final = 8
 """Partitions looked at side by side, each with requests of its own for its segments."""
 
 
@@ -84,7 +84,7 @@ def _parts(
 
     remote = any(is_remote(replica.directory) for replicas in groups.values() for replica in replicas)
     parts = []
-    for part, own in map_concurrently(look, sorted(groups), remote=remote, at_once=_PARTITIONS_AT_ONCE):
+    for part, own in map_concurrently(look, sorted(groups), remote=remote, most=_MAX_CONCURRENT_PARTITIONS):
         found.problems += own.problems
         found.skipped += own.skipped
         parts.append(part)

@@ -1,8 +1,9 @@
-"""A split of a segment as Arrow record batches: what a consumer would get, in the columns of Spark's source.
+"""Reads a split of a segment as Arrow record batches: the records of a consumer, in the columns of Spark's
+source.
 
-The way: chunks of batch headers, of which the sound and wanted ones stay; their records decoded as columns;
-those gathered into Arrow. What is damaged becomes a `LostRange` and all behind it is read. Where things are,
-which records are wanted and what read_committed drops was decided by the planner.
+It reads chunks of batches, keeps those that are valid and belong to the split, decodes their records to
+columns, and gathers these into Arrow. Damage becomes a `LostRange`, and reading continues after it. The
+planner has already decided which offsets to read from where, and which transactions to leave out.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_BYTES: Final = 4 << 20
-"""Of gathered columns, about; what one record needs beyond it, it gets."""
+"""The approximate size of a record batch; a larger record gets a larger one."""
 
 _MEASURED_BYTES: Final = BATCH_BYTES // 4
-"""Read between two looks at how much is gathered: a look costs as much as a small batch."""
+"""Bytes read between two measurements of what is gathered: one costs as much as a small batch."""
 
 
 def read_split(
@@ -47,13 +48,13 @@ def read_split(
     on_lost: Callable[[LostRange], None],
     on_repaired: Callable[[LostRange], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of `split` in the order of the log, as batches of about `BATCH_BYTES`, none empty.
+    """Yield the records of `split` in the order of the log, in batches of about `BATCH_BYTES`, none of them
+    empty.
 
-    `columns` are those wanted of `klog.export.schema.column_names(options)`, in the order wanted (default:
-    all). Control records never come. What cannot be read is told to `on_lost`, once for each stretch; with
-    `options.fail_on_data_loss` it is raised as the `KlogError` that it is. Raises UsageError for an unknown
-    column. What is damaged comes from the split's fallbacks, where it has some, behind all the rest, and is
-    told to `on_repaired`.
+    `columns` selects and orders columns of `klog.export.schema.column_names(options)` (default: all). Control
+    records are left out. Each range that cannot be read goes to `on_lost`; with `options.fail_on_data_loss`
+    its `KlogError` is raised. If the split has fallbacks, damaged offsets are read from them, after all other
+    records, and the range goes to `on_repaired`. Raises UsageError for an unknown column.
     """
     if columns is not None and not columns:
         raise UsageError("no columns to read", cure="name at least one: `offset` is the cheapest")
@@ -73,20 +74,20 @@ def read_split(
 def _read(
     split: Split, options: ReadOptions, columns: Sequence[str] | None, on_lost: Callable[[LostRange], None]
 ) -> Iterator[pa.RecordBatch]:
-    """The split, without its fallbacks."""
+    """Yield the records of the split, without its fallbacks."""
     wanted = arrow_schema(options, columns)
-    losses = LostRangeReporter(split, on_lost, fail=options.fail_on_data_loss)
+    lost_ranges = LostRangeReporter(split, on_lost, fail=options.fail_on_data_loss)
     by_time = options.since_ms is not None or options.until_ms is not None
     names = [*wanted.names, *(name for name in ("timestamp",) if by_time and name not in wanted.names)]
     try:
         file = open_input(split.file)
     except KlogError as error:
-        losses.open(split.start_bytes, error)
-        losses.finish(None)
+        lost_ranges.open(split.start_bytes, error)
+        lost_ranges.finish(None)
         return
     with closing(file):
         out = SplitColumns(arrow_schema(options, names), split.topic, split.partition, split.file)
-        for batch in _SplitReader(split, options, file, losses).batches(out):
+        for batch in _SplitReader(split, options, file, lost_ranges).batches(out):
             rows = (
                 _within(batch, options.since_ms, options.until_ms).select(wanted.names) if by_time else batch
             )
@@ -95,7 +96,7 @@ def _read(
 
 
 def _within(batch: pa.RecordBatch, since_ms: int | None, until_ms: int | None) -> pa.RecordBatch:
-    """The rows whose timestamp is in the bounds; none without a timestamp."""
+    """The rows with a timestamp within the bounds."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -109,16 +110,18 @@ def _within(batch: pa.RecordBatch, since_ms: int | None, until_ms: int | None) -
 
 
 def _micros(time_ms: int) -> int:
-    """Microseconds, as far as 64 bits go."""
+    """Microseconds, limited to 64 bits."""
     return max(-(2**63), min(time_ms * 1000, 2**63 - 1))
 
 
 class _SplitReader:
-    """One pass over a split: which of its batches and records are taken."""
+    """One pass over a split: decides which batches and records to take."""
 
-    def __init__(self, split: Split, options: ReadOptions, file: BinaryIO, losses: LostRangeReporter) -> None:
+    def __init__(
+        self, split: Split, options: ReadOptions, file: BinaryIO, lost_ranges: LostRangeReporter
+    ) -> None:
         self._split = split
-        self._losses = losses
+        self._lost_ranges = lost_ranges
         self._hidden = HiddenBatches(split.aborted)
         self._bounds = Bounds(split.first_offset, split.end_offset - 1, options.since_ms)
         self._offsets = Bounds(split.first_offset, split.end_offset - 1)
@@ -127,15 +130,17 @@ class _SplitReader:
             split.file,
             split.base_offset,
             verify=False,
-            on_problem=self._lose_batch,
+            on_problem=self._report_batch,
             max_decompressed_bytes=options.max_decompressed_bytes,
         )
-        self._sound = ValidBatches(split, file, self._reader.batches, losses, options.max_decompressed_bytes)
+        self._valid_batches = ValidBatches(
+            split, file, self._reader.batches, lost_ranges, options.max_decompressed_bytes
+        )
         self._unmeasured_bytes = 0
 
     def batches(self, out: SplitColumns) -> Iterator[pa.RecordBatch]:
-        """All wanted records, gathered by `out`."""
-        for data in self._sound.chunks():
+        """Yield all records of the split, gathered by `out`."""
+        for data in self._valid_batches.chunks():
             cut = self._drop_unwanted()
             for payload in self._reader.decode(data):
                 self._drop_damaged()
@@ -148,13 +153,13 @@ class _SplitReader:
             yield out.finish()
 
     def _gathered(self, payload: Bytes, out: SplitColumns) -> Iterator[pa.RecordBatch]:
-        """Take the records of the run at hand in; yields what is full by that."""
+        """Add the records of the current run; yields batches that are full."""
         batches, records = self._reader.batches, self._reader.records
         first = 0
         while first < len(records):
             last = self._fitting(payload, first)
             if records.record_size[first] > max(LARGEST_REUSED_BYTES, len(payload) // 2):
-                # Not copied: what it lies in is mostly the record itself.
+                # It is not copied: most of its buffer is the record itself.
                 if out.rows:
                     yield out.finish()
                 yield out.alone(payload, batches, records, first)
@@ -168,17 +173,20 @@ class _SplitReader:
             first = last
 
     def _fitting(self, payload: Bytes, first: int) -> int:
-        """The row up to which the records from `first` on make a batch of the usual size, or one record."""
+        """The row before which the records from `first` on fill a batch of the usual size, or one record."""
         records = self._reader.records
         if len(payload) <= 2 * BATCH_BYTES:
             return len(records)
         end_bytes = records.key_start[first] + BATCH_BYTES
         last = max(bisect_left(records.value_start, end_bytes, first), first + 1)
-        # A large record at the end is for itself.
+        # A large last record gets a batch of its own.
         return last - 1 if last - first > 1 and records.record_size[last - 1] > LARGEST_REUSED_BYTES else last
 
     def _drop_unwanted(self) -> bool:
-        """Drop the batches without wanted records; whether any of the others has some that are not wanted."""
+        """Drop the batches without records of the split.
+
+        Returns whether the other batches have records that do not belong to the split.
+        """
         table, split = self._reader.batches, self._split
         hidden = self._hidden.rows(table)
         low, high = table.base_offset[0], table.last_offset[-1]
@@ -191,28 +199,29 @@ class _SplitReader:
         return cut
 
     def _drop_damaged(self) -> None:
-        """Drop messages of magic 0 and 1 inside a sound set that fail their own checksum."""
+        """Drop messages of magic 0 and 1 that fail their own checksum, inside a set whose checksum
+        matches."""
         records, table = self._reader.records, self._reader.batches
         if 0 not in records.valid:
             return
-        sound = []
+        kept: list[int] = []
         for valid, rows in groupby(range(len(records)), records.valid.__getitem__):
-            stretch = list(rows)
+            run = list(rows)
             if valid:
-                sound += stretch
+                kept += run
                 continue
-            start = table.position[records.batch[stretch[0]]]
-            end = start + table.size[records.batch[stretch[0]]]
+            start = table.position[records.batch[run[0]]]
+            end = start + table.size[records.batch[run[0]]]
             problem = CorruptRecordError("messages inside a compressed set fail their checksums")
-            first, last = records.offset[stretch[0]], records.offset[stretch[-1]]
-            self._losses.report(problem, start, end, first, last + 1)
-        compact(records, sound)
+            first, last = records.offset[run[0]], records.offset[run[-1]]
+            self._lost_ranges.report(problem, start, end, first, last + 1)
+        compact(records, kept)
 
-    def _lose_batch(self, problem: KlogError) -> None:
-        """The records of a sound batch do not decode, or not all of them."""
+    def _report_batch(self, problem: KlogError) -> None:
+        """Report the records of a valid batch that do not decode, some or all of them."""
         table, records = self._reader.batches, self._reader.records
         row = bisect_left(table.position, problem.position_bytes or 0)
         decoded = len(records) > 0 and records.batch[-1] == row
         first = records.offset[-1] + 1 if decoded else table.base_offset[row]
         start = table.position[row]
-        self._losses.report(problem, start, start + table.size[row], first, table.last_offset[row] + 1)
+        self._lost_ranges.report(problem, start, start + table.size[row], first, table.last_offset[row] + 1)

@@ -69,7 +69,7 @@ class ReplicaContents:
         return max(first, self.replica.log_start_offset or 0)
 
 
-def contents(replica: Replica, found: Found, from_offset: int = 0) -> ReplicaContents:
+def read_contents(replica: Replica, found: Found, from_offset: int = 0) -> ReplicaContents:
     """Look at the segments of a replica. What is passed over or cannot be read is added to `found`.
 
     Segments that end before `from_offset` are not looked at: they are taken to be whole.
@@ -82,7 +82,7 @@ def contents(replica: Replica, found: Found, from_offset: int = 0) -> ReplicaCon
     followers = [*(segment.base_offset for segment in segments[1:]), None][: len(segments)]
     with_followers = list(zip(segments, followers, strict=True))
     wanted = [one for one, following in with_followers if following is None or following > from_offset]
-    ends = dict(zip(wanted, each(_end, wanted), strict=True))
+    ends = dict(zip(wanted, map_segments(_end, wanted), strict=True))
     extents: list[Extent] = []
     lost: list[LostRange] = []
     for segment, following in with_followers:
@@ -123,7 +123,7 @@ def _lost(
     return LostRange(*partition, file, start_bytes, end_bytes, first_offset, end_offset, reason)
 
 
-def each(look: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+def map_segments(look: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
     """`look` at each of the items (segments, or what has one), in their order; remote ones side by side."""
     return map_concurrently(look, items, remote=any(is_remote(_path(item)) for item in items))
 

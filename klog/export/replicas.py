@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from klog.export.divergence import common_end, first_difference
-from klog.export.replica_contents import Extent, ReplicaContents, contents
+from klog.export.replica_contents import Extent, ReplicaContents, read_contents
 from klog.export.replica_files import Found, Replica
 from klog.export.splits import Divergence, LostRange
 from klog.formats.constants import INT64_MAX
@@ -52,7 +52,9 @@ def merge(
     there is one replica only, it is not looked at.
     """
     current = _current(replicas, found)
-    all_contents = [contents(replica, found, from_offset if len(current) == 1 else 0) for replica in current]
+    all_contents = [
+        read_contents(replica, found, from_offset if len(current) == 1 else 0) for replica in current
+    ]
     all_contents.sort(key=lambda one: one.replica.directory)
     all_contents.sort(key=lambda one: (one.leader_epoch, one.end_offset, -one.first_offset), reverse=True)
     chosen = all_contents[0]
@@ -67,7 +69,7 @@ def merge(
     for one in all_contents:
         removed = replace(one.replica, segments=one.replica.deleted, swaps=(), deleted=())
         if include_deleted and removed.segments:
-            sources.append((contents(removed, found), INT64_MAX))
+            sources.append((read_contents(removed, found), INT64_MAX))
         else:
             reason = "has left the log, its deletion was under way"
             found.skipped += [(segment.log, reason) for segment in removed.segments]

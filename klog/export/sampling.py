@@ -1,4 +1,4 @@
-"""Some keys or values of a plan, to infer a schema from: the same ones each time."""
+"""Samples keys or values of a plan, to infer a schema: the same ones every time."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from klog.export.options import ReadOptions
 from klog.export.reader import read_split
 from klog.export.splits import Plan, Split
 
-_MOST_SPLITS: Final = 20
-_MOST_OF_A_SPLIT: Final = 1000
+_MAX_SPLITS: Final = 20
+_MAX_VALUES_OF_A_SPLIT: Final = 1000
 
 
 def sample(plan: Plan, options: ReadOptions, column: str) -> Iterator[bytes]:
-    """Up to 1000 values (not null) of "key" or "value" from each of up to 20 splits, spread over the plan.
+    """Yield up to 1000 values (not null) of "key" or "value" from each of up to 20 splits of the plan.
 
-    What cannot be read is passed over: the job itself will tell of it.
+    Data that cannot be read is skipped: the job itself reports it.
     """
     options = replace(options, fail_on_data_loss=False)
     splits = sorted(plan.splits, key=lambda split: split.number)
-    step = max(len(splits) / _MOST_SPLITS, 1)
-    for number in range(min(len(splits), _MOST_SPLITS)):
-        yield from islice(_values(splits[int(number * step)], options, column), _MOST_OF_A_SPLIT)
+    step = max(len(splits) / _MAX_SPLITS, 1)
+    for number in range(min(len(splits), _MAX_SPLITS)):
+        yield from islice(_values(splits[int(number * step)], options, column), _MAX_VALUES_OF_A_SPLIT)
 
 
 def _values(split: Split, options: ReadOptions, column: str) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""What the planner hands out: splits of segments, each readable on its own, by any process, in any order."""
+"""Plans as values: splits of segments, each readable on its own, by any process and in any order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klog.formats.names import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class AbortedRange:
-    """Offsets (both inclusive) in which the data of one producer belongs to an aborted transaction."""
+    """Offsets (both inclusive) between which the data of one producer belongs to an aborted transaction."""
 
     producer_id: int
     first_offset: int
@@ -19,9 +19,9 @@ class AbortedRange:
 
 @dataclass(frozen=True, slots=True)
 class FallbackSegment:
-    """A segment of another replica that agrees about offsets from `first_offset` to before `end_offset`.
+    """A segment of another replica with the same records from `first_offset` to before `end_offset`.
 
-    Its batches start at positions from 0 to before `end_bytes`; `base_offset` is its own.
+    Its batches start at positions from 0 to before `end_bytes`; `base_offset` is that of this segment.
     """
 
     file: str
@@ -35,13 +35,13 @@ class FallbackSegment:
 class Split:
     """The batches of one segment that start at file positions `start_bytes` to before `end_bytes`.
 
-    `file` is a path or URI that any task can open (`klog.export.files`). Of those batches the records with
-    offsets from `first_offset` to before `end_offset` are wanted: bounds, replica choice and, read_committed,
-    the last stable offset are in these two numbers already. `aborted` holds what read_committed drops here;
-    it is empty for read_uncommitted. `base_offset` is the segment's. `number` counts the splits of a plan
-    in order of (topic, partition, first_offset); plans list them longest first. `size_bytes` of the file is
-    as it was when it was planned: a file that has grown since is read only as far as planned. What is damaged
-    is read from the `fallbacks`, in their order; those may hold more offsets than the split.
+    `file` is a path or URI that any task can open (`klog.export.files`). The split has the records of those
+    batches from `first_offset` to before `end_offset`: the requested bounds, the choice of replica and (with
+    read_committed) the last stable offset have already been applied. `aborted` lists the transactions that
+    read_committed leaves out; it is empty for read_uncommitted. `base_offset` is the segment's. `number`
+    counts the splits of a plan in order of (topic, partition, first_offset); plans list the longest first. A
+    file that has grown since it was planned is read only as far as planned. Damaged offsets are read from the
+    `fallbacks`, in their order; a fallback may hold more offsets than the split.
     """
 
     number: int
@@ -58,7 +58,7 @@ class Split:
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """The partition that the split is of."""
+        """The partition of the split."""
         return TopicPartition(self.topic, self.partition)
 
     @property
@@ -69,10 +69,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Something that could not be read, as reports list it.
+    """A range that could not be read, as reports list it.
 
-    Positions are bytes in `file` (None: unknown, or no file at all), offsets are those that are missing:
-    from `first_offset` to before `end_offset` as far as neighbours tell (None: unknown).
+    Positions are bytes in `file` (None: unknown, or there is no file). The offsets from `first_offset` to
+    before `end_offset` are missing, as far as the batches around the range show (None: unknown).
     """
 
     topic: str
@@ -87,8 +87,9 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Replicas of a partition disagree: offsets `first_offset` to before `end_offset` were taken from
-    `chosen` (a directory), and `other` holds something else there. `reason` says why that one was chosen.
+    """A difference between replicas: offsets from `first_offset` to before `end_offset` come from `chosen`.
+
+    `other` holds different records there. Both are directories; `reason` says why the one was chosen.
     """
 
     topic: str
@@ -102,10 +103,10 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
-    """What a plan takes of one partition: offsets from `start_offset` to before `end_offset`.
+    """The offsets of one partition that a plan reads: from `start_offset` to before `end_offset`.
 
-    `log_start_offset`, `log_end_offset`, `high_watermark` and `last_stable_offset` are those that were found
-    (None: not known from the files). `directories` are those that hold a replica, the chosen one first.
+    `log_start_offset`, `log_end_offset`, `high_watermark` and `last_stable_offset` come from the files (None:
+    the files do not say). `directories` are those with a replica, the chosen one first.
     """
 
     topic: str
@@ -121,10 +122,10 @@ class PartitionPlan:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a job does, decided before it starts; the same inputs and options give the same plan.
+    """Everything that a job reads, decided before it starts; the same inputs and options give the same plan.
 
-    `splits` are longest first. `lost` and `problems` are what the planner itself could not read, `skipped`
-    the files and directories that are passed over, with the reason (`.deleted`, `-future`, ...).
+    The longest `splits` come first. `lost` and `problems` are what the planner could not read; `skipped` are
+    ignored files and directories with the reason (`.deleted`, `-future`, ...).
     """
 
     splits: tuple[Split, ...]

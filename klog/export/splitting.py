@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from klog.export.files import is_remote
 from klog.export.open_segment import OpenSegment
-from klog.export.replica_contents import Extent, each
+from klog.export.replica_contents import Extent, map_segments
 from klog.export.replica_files import SegmentFile
 from klog.export.splits import FallbackSegment, Split
 from klog.export.transactions import Transactions
@@ -69,7 +69,7 @@ def make_splits(
     `min_partitions` splits at least, as far as batches can be told apart. A segment that cannot be read is
     added to `problems` and is one split, whose reader will report it.
     """
-    placed = each(_narrowed, pieces)
+    placed = map_segments(_narrowed, pieces)
     total_bytes = max(1, sum(piece.length_bytes for piece in placed))
     wanted = [_parts(piece, target_bytes, (min_partitions or 1) / total_bytes) for piece in placed]
     few = sum(parts > 1 for parts in wanted) <= MAX_WALKED_SEGMENTS
@@ -78,7 +78,7 @@ def make_splits(
         for piece, parts in zip(placed, wanted, strict=True)
     ]
     splits: list[Split] = []
-    for cut, places in zip(cuts, each(_cut_positions, cuts), strict=True):
+    for cut, places in zip(cuts, map_segments(_cut_positions, cuts), strict=True):
         if isinstance(places, KlogError):
             problems.append(places)
         splits += _splits(cut.piece, () if isinstance(places, KlogError) else places)

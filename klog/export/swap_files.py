@@ -1,8 +1,9 @@
-"""Segments of a replica as Kafka would have them after a start: complete `.swap` files in their places.
+"""Decides which segments of a replica are current: complete `.swap` files replace the segments they cover.
 
-Rules: the first passes of Kafka's `LogLoader`. A `.swap` at or above the first `.cleaned` belongs to a split
-of segments that did not end, and goes; the segments that start in the range of the other `.swap` files were
-cleaned into them, and go. Decides over listings; of a `.swap` its end is looked at.
+Rules: the first passes of Kafka's `LogLoader`, which does this when a broker starts. A `.swap` at or above
+the first `.cleaned` belongs to an unfinished split of a segment and is ignored. The segments that start in
+the range of the other `.swap` files were cleaned into them and are ignored too. Only the end of a `.swap` is
+read.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from klog.formats.errors import StorageError
 
 
 def current_segments(replica: Replica, skipped: list[tuple[str, str]]) -> tuple[SegmentFile, ...]:
-    """The segments that count, by base offset; what does not is added to `skipped` with the reason.
+    """The current segments, by base offset; the others are added to `skipped` with the reason.
 
-    Raises `StorageError` where a `.swap` cannot be read: then it is unknown what it replaces.
+    Raises `StorageError` if a `.swap` cannot be read: then it is not known which segments it replaces.
     """
     swaps = []
     for swap in replica.swaps:
         if replica.first_cleaned is not None and swap.base_offset >= replica.first_cleaned:
-            skipped.append((swap.log, "part of a segment split that did not end"))
+            skipped.append((swap.log, "part of an unfinished segment split"))
         else:
             swaps.append(swap)
     if not swaps:

@@ -18,7 +18,7 @@ from typing import Final
 
 from klog.export.files import read_small
 from klog.export.open_segment import OpenSegment
-from klog.export.replica_contents import Extent, each
+from klog.export.replica_contents import Extent, map_segments
 from klog.export.replica_files import Replica, SegmentFile
 from klog.export.splits import AbortedRange
 from klog.formats import kernel
@@ -52,7 +52,7 @@ def transactions(
 
     What cannot be read is added to `problems`.
     """
-    listed = each(_listed, extents)
+    listed = map_segments(_listed, extents)
     aborted = [one for found in listed if not isinstance(found, KlogError) and found for one in found]
     problems += [found for found in listed if isinstance(found, KlogError)]
     unlisted = [row for row, found in enumerate(listed) if isinstance(found, KlogError) or found is None]

@@ -1,9 +1,9 @@
-"""The sound batches of a split, chunk by chunk; what lies between them is reported as lost.
+"""Reads the valid batches of a split, chunk by chunk, and reports the ranges between them as lost.
 
-A batch is sound where its checksum is good and its offset does not go back. The checksum of magic 2 covers
-neither offset nor size. So a batch whose offset is ahead of the next one's counts as the damaged one of the
-two, and where damage hides where the next batch starts, the next sound one is searched for: no more is lost
-than what is damaged.
+A batch is valid if its checksum matches and its offset does not decrease. The checksum of magic 2 covers
+neither offset nor size. If an offset is greater than the next batch's, the batch with that offset counts as
+the damaged one of the two. If damage hides the start of the next batch, the next valid one is searched for.
+So only damaged batches are lost.
 """
 
 from __future__ import annotations
@@ -30,38 +30,43 @@ _OFFSET_BYTES: Final = 8
 
 
 class ValidBatches:
-    """One pass over the batches of `split`; `table` holds those of the chunk at hand.
+    """One pass over the batches of `split`; `table` holds those of the current chunk.
 
-    The base offset of a compressed set of magic 0 or 1 is in its header not known: the lowest that it can be
-    stands for it. A batch of more than `max_batch_bytes` is not read, so that memory stays bounded.
+    The header of a compressed set of magic 0 or 1 does not say its base offset: the lowest possible one is
+    filled in. A batch of more than `max_batch_bytes` is not read, which bounds the memory.
     """
 
     def __init__(
-        self, split: Split, file: BinaryIO, table: BatchTable, losses: LostRangeReporter, max_batch_bytes: int
+        self,
+        split: Split,
+        file: BinaryIO,
+        table: BatchTable,
+        lost_ranges: LostRangeReporter,
+        max_batch_bytes: int,
     ) -> None:
         self._split = split
         self._file = file
         self._table = table
-        self._losses = losses
+        self._lost_ranges = lost_ranges
         self._max_batch_bytes = max_batch_bytes
-        self._due_before = losses.next_offset
-        """What `next_offset` was before the last batch that was taken for sound."""
+        self._next_offset_before_last = lost_ranges.next_offset
+        """The `next_offset` before the last batch that was accepted as valid."""
         self._last_position = split.start_bytes
 
     def chunks(self) -> Iterator[memoryview]:
-        """Buffers of batches, those that are sound left in the table. Problems go to the losses."""
+        """Yield buffers of batches; the table then has the valid ones. Lost ranges are reported."""
         position: int | None = self._split.start_bytes
         try:
             while position is not None:
                 position = yield from self._pass(position)
         except StorageError as error:
-            # The disk or the network fails, or a gzipped copy is damaged: what came before is good.
+            # The disk or the network fails, or a gzipped copy is damaged. The batches before are valid.
             reached = self._table.origin + self._table.consumed_bytes
-            self._losses.open(max(reached, self._split.start_bytes), error)
-            self._losses.finish(None)
+            self._lost_ranges.open(max(reached, self._split.start_bytes), error)
+            self._lost_ranges.finish(None)
 
     def _pass(self, start_bytes: int) -> Generator[memoryview, None, int | None]:
-        """Up to the first damage that hides where the next batch starts; returns where to go on."""
+        """Read up to damage that hides the start of the next batch; returns the position to continue at."""
         table, split = self._table, self._split
         rest: Bytes = b""
         for data in chunks(
@@ -73,49 +78,49 @@ class ValidBatches:
         ):
             rest = data[table.consumed_bytes :]
             if len(data) > LARGEST_REUSED_BYTES:
-                rest = bytes(rest)  # little, and the large buffer is free to go
+                rest = bytes(rest)  # a few bytes: a view would keep the large buffer in memory
             hidden_from = self._sift(data, rest)
             if len(table):
                 yield data
             if hidden_from is not None:
-                return self._behind(*hidden_from)
+                return self._position_after(*hidden_from)
             del data
         return self._after_scan(table.origin + table.consumed_bytes, rest)
 
     def _sift(self, data: Bytes, rest: Bytes) -> tuple[int, int] | None:
-        """Leave the sound batches in the table.
+        """Remove all but the valid batches from the table.
 
-        Returns position and size of a damaged batch behind which the next one may be hidden, if there is one.
+        Returns position and size of a damaged batch if the start of the next one is not known for sure.
         """
-        table, losses = self._table, self._losses
+        table, lost_ranges = self._table, self._lost_ranges
         if len(table) == 0:
             return None
         damaged = kernel.verify(data, table)
         if damaged == 0 and self._ascends(rest):
-            losses.close(table.position[0], table.base_offset[0])
+            lost_ranges.close(table.position[0], table.base_offset[0])
             if len(table) > 1:
-                losses.next_offset = table.last_offset[-2] + 1
-            self._due_before = losses.next_offset
+                lost_ranges.next_offset = table.last_offset[-2] + 1
+            self._next_offset_before_last = lost_ranges.next_offset
             self._last_position = table.position[-1]
-            losses.next_offset = table.last_offset[-1] + 1
+            lost_ranges.next_offset = table.last_offset[-1] + 1
             return None
         return self._sift_rows(data, rest)
 
     def _ascends(self, rest: Bytes) -> bool:
-        """Whether all batches are of this split, and offsets ascend without any that looks damaged."""
+        """Whether all batches belong to this split and their offsets ascend."""
         table = self._table
         if table.position[-1] >= self._split.end_bytes or OFFSET_UNKNOWN in table.base_offset:
             return False
         following = _offset_at_start(rest)
         return (
-            table.base_offset[0] >= self._losses.next_offset
+            table.base_offset[0] >= self._lost_ranges.next_offset
             and all(map(operator.lt, table.last_offset, table.base_offset[1:]))
             and (following is None or following > table.last_offset[-1])
         )
 
     def _sift_rows(self, data: Bytes, rest: Bytes) -> tuple[int, int] | None:
-        table, losses = self._table, self._losses
-        sound: list[int] = []
+        table, lost_ranges = self._table, self._lost_ranges
+        valid: list[int] = []
         hidden_from = None
         for row in range(len(table)):
             position = table.position[row]
@@ -124,72 +129,74 @@ class ValidBatches:
             problem = self._problem_of(row, rest)
             if problem is None:
                 self._take(data, row)
-                sound.append(row)
+                valid.append(row)
                 continue
-            losses.open(position, problem, table.base_offset[row], table.last_offset[row] + 1)
-            if not table.valid[row] and not self._is_sound_start(row + 1):
+            lost_ranges.open(position, problem, table.base_offset[row], table.last_offset[row] + 1)
+            if not table.valid[row] and not self._is_valid_start(row + 1):
                 hidden_from = position, table.size[row]
                 break
-        compact(table, sound)
+        compact(table, valid)
         return hidden_from
 
     def _take(self, data: Bytes, row: int) -> None:
-        table, losses = self._table, self._losses
-        if table.base_offset[row] == OFFSET_UNKNOWN and losses.is_open:
+        table, lost_ranges = self._table, self._lost_ranges
+        if table.base_offset[row] == OFFSET_UNKNOWN and lost_ranges.is_open:
             fill_base_offset(data, table, row, self._max_batch_bytes)
         last = table.last_offset[row]
         if table.base_offset[row] == OFFSET_UNKNOWN:
-            losses.close(table.position[row], last, known=False)
-            table.base_offset[row] = min(losses.next_offset, last)
+            lost_ranges.close(table.position[row], last, known=False)
+            table.base_offset[row] = min(lost_ranges.next_offset, last)
         else:
-            losses.close(table.position[row], table.base_offset[row])
-        self._due_before = losses.next_offset
+            lost_ranges.close(table.position[row], table.base_offset[row])
+        self._next_offset_before_last = lost_ranges.next_offset
         self._last_position = table.position[row]
-        losses.next_offset = table.last_offset[row] + 1
+        lost_ranges.next_offset = table.last_offset[row] + 1
 
     def _problem_of(self, row: int, rest: Bytes) -> KlogError | None:
-        table, losses = self._table, self._losses
+        table, lost_ranges = self._table, self._lost_ranges
         if not table.valid[row]:
             return CorruptRecordError(
                 f"batch fails its checksum (stored {table.crc[row]}, computed {table.computed_crc[row]})"
             )
         first = self._first_offset(row)
-        if first < losses.next_offset:
-            if first < self._due_before:
+        if first < lost_ranges.next_offset:
+            if first < self._next_offset_before_last:
                 return CorruptRecordError(
-                    f"batch starts at offset {first} where at least {losses.next_offset} is due"
+                    f"batch starts at offset {first} where at least {lost_ranges.next_offset} is due"
                 )
-            # It follows the batch before the last one: that one's offset is the damaged one.
+            # It follows the batch before the last one, so the last one has the damaged offset.
             problem = CorruptRecordError(
-                f"batch ends at offset {losses.next_offset - 1}, the next is {first}"
+                f"batch ends at offset {lost_ranges.next_offset - 1}, the next is {first}"
             )
-            losses.open(self._last_position, problem, self._due_before, first)
-            losses.next_offset = self._due_before
+            lost_ranges.open(self._last_position, problem, self._next_offset_before_last, first)
+            lost_ranges.next_offset = self._next_offset_before_last
             return None
         following = self._first_offset(row + 1) if row + 1 < len(table) else _offset_at_start(rest)
-        if following is not None and losses.next_offset <= following <= table.last_offset[row]:
+        if following is not None and lost_ranges.next_offset <= following <= table.last_offset[row]:
             return CorruptRecordError(f"batch starts at offset {first}, the next one at {following}")
         return None
 
     def _first_offset(self, row: int) -> int:
-        """Of a compressed set of magic 0 and 1 the last offset: the only one that its header has."""
+        """The base offset; for a compressed set of magic 0 or 1 the last offset, the only one in its
+        header."""
         base = self._table.base_offset[row]
         return self._table.last_offset[row] if base == OFFSET_UNKNOWN else base
 
-    def _is_sound_start(self, row: int) -> bool:
+    def _is_valid_start(self, row: int) -> bool:
         table = self._table
         return (
             row < len(table)
             and bool(table.valid[row])
-            and self._first_offset(row) >= self._losses.next_offset
+            and self._first_offset(row) >= self._lost_ranges.next_offset
         )
 
-    def _behind(self, damaged_bytes: int, size_bytes: int | None = None) -> int | None:
-        """Where to go on after the damage at a position; None where the split holds nothing more.
+    def _position_after(self, damaged_bytes: int, size_bytes: int | None = None) -> int | None:
+        """The position to continue at after the damage at a position; None if no more batch follows in the
+        split.
 
-        `size_bytes` is what the damaged batch says of itself, which is right more often than not.
+        `size_bytes` is the size in the damaged batch's header, which is mostly right.
         """
-        split, due = self._split, self._losses.next_offset
+        split, due = self._split, self._lost_ranges.next_offset
         if size_bytes is not None:
             following = valid_batch(self._file, damaged_bytes + size_bytes, self._max_batch_bytes)
             if following is not None and following.last_offset[0] >= due:
@@ -207,40 +214,42 @@ class ValidBatches:
         return None
 
     def _after_scan(self, position: int, rest: Bytes) -> int | None:
-        """What the end of a scan means, at a position behind the last whole batch."""
+        """The position to continue at after a scan that ended at `position`, after the last complete
+        batch."""
         split, table = self._split, self._table
         if position >= split.end_bytes:
             self._finish()
             return None
         if table.need_bytes > self._max_batch_bytes:
-            self._losses.open(position, _too_large(table.need_bytes, self._max_batch_bytes))
-            return self._behind(position)
+            self._lost_ranges.open(position, _too_large(table.need_bytes, self._max_batch_bytes))
+            return self._position_after(position)
         if not len(rest):
-            if not base_name(split.file).endswith(GZIP_SUFFIX):  # of a compressed copy nobody knows the size
+            if not base_name(split.file).endswith(GZIP_SUFFIX):  # the size of a gzipped copy is not known
                 what = f"file ends here, it had {split.end_bytes} bytes when it was planned"
-                self._losses.open(position, StorageError(what, cure="it changed meanwhile: read it again"))
+                changed = StorageError(what, cure="it changed meanwhile: read it again")
+                self._lost_ranges.open(position, changed)
             self._finish()
             return None
         if first_filled_byte(self._file, position, split.end_bytes) is None:
-            self._finish()  # allocated in advance, or left by a crash: nothing was ever written there
+            self._finish()  # preallocated, or left by a crash: nothing was written there
             return None
         problem = tail_problem(table, rest)
         if problem is not None:
-            self._losses.open(position, problem)
-        return self._behind(position)
+            self._lost_ranges.open(position, problem)
+        return self._position_after(position)
 
     def _finish(self) -> None:
-        """End the split; how far offsets are missing, the next split's first batch tells."""
-        if not self._losses.is_open:
+        """End the split. The first batch of the next split shows how far offsets are missing."""
+        if not self._lost_ranges.is_open:
             return
         following = valid_batch(self._file, self._split.end_bytes, self._max_batch_bytes)
         offset = OFFSET_UNKNOWN if following is None else following.base_offset[0]
-        self._losses.finish(None if offset == OFFSET_UNKNOWN else offset)
+        self._lost_ranges.finish(None if offset == OFFSET_UNKNOWN else offset)
 
 
 def _offset_at_start(data: Bytes) -> int | None:
-    """The base offset of the batch that starts there, None where its header is cut or it is a compressed set
-    of magic 0 or 1."""
+    """The base offset of the batch at the start of `data`, None if its header is cut or its magic is below
+    2."""
     if len(data) < BATCH_HEADER_BYTES or data[MAGIC_POSITION] != NEWEST_MAGIC:
         return None
     return int.from_bytes(data[:_OFFSET_BYTES], "big", signed=True)
