@@ -1,11 +1,10 @@
-"""Replicas of partitions found below the paths of a job, with what stands beside their segments.
+"""Finds the replicas of partitions below the paths of a job, and reads the small files beside their segments.
 
-Rules: the names of `klog.formats.names`; what a suffix means is what Kafka's `LogLoader` and `LogManager`
-make of it at a start. `.cleaned` is half written and passed over; a complete `.swap` takes the place of the
-segments that it covers (`klog.export.swap_files`); `.deleted` has left the log; `-future` and `-stray`
-directories count only where a partition has no current replica here, `-delete` ones only with
-`include_deleted`. Only listings and small files are read. Which replica wins is the matter of
-`klog.export.replicas`.
+Rules: the names of `klog.formats.names`; a suffix means what it means to Kafka's `LogLoader` and `LogManager`
+when a broker starts. A `.cleaned` file is unfinished and ignored; a complete `.swap` replaces the segments
+that it covers (`klog.export.swap_files`); `.deleted` has left the log. `-future` and `-stray` directories
+count only if a partition has no current replica here, and `-delete` ones only with `include_deleted`. Only
+listings and small files are read. `klog.export.replicas` chooses among the replicas.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPar
 from klog.storage.files import GZIP_SUFFIX
 
 _DEEPEST: Final = 4
-"""How far below a given path log directories are looked for: a backup may be of hosts, those of disks."""
+"""How many levels below a path log directories are searched for: a backup may hold hosts, and those disks."""
 _CHECKPOINTS: Final = (
     FileKind.REPLICATION_CHECKPOINT,
     FileKind.LOG_START_CHECKPOINT,
@@ -46,11 +45,11 @@ _OF_LOG_DIRECTORIES: Final = frozenset((*_CHECKPOINTS, FileKind.META_PROPERTIES)
 
 
 def discover(paths: Iterable[str], *, include_deleted: bool = False) -> Found:
-    """All replicas below `paths`: log directories, partition directories, segments, patterns of such, or what
-    holds them.
+    """All replicas below `paths`.
 
-    What cannot be read becomes a problem and the rest is found all the same; a path at which there is
-    nothing is such a problem too. Each directory counts once, however many paths lead to it.
+    A path is that of a log directory, a partition directory, a segment, or a directory that holds such; or a
+    pattern of paths. A path that does not exist or cannot be read becomes a problem, and the search
+    continues. A directory counts once, even if several paths lead to it.
     """
     search = _Search(include_deleted)
     for path in paths:
@@ -65,7 +64,7 @@ def discover(paths: Iterable[str], *, include_deleted: bool = False) -> Found:
 
 
 class _Child(NamedTuple):
-    """A directory with a partition's name, and what is in it; `found` holds the replica if it is one."""
+    """A directory with the name of a partition, and its entries; `found` has the replica if it is one."""
 
     entry: Entry
     entries: list[Entry]
@@ -122,7 +121,7 @@ class _Search:
                         self._directory(entry.path, list_directory(entry.path), depth + 1)
 
     def _look(self, entry: Entry) -> _Child | KlogError:
-        """A directory with a partition's name: a partition, or a log directory that is called kafka-1."""
+        """Read a directory with a partition's name: a partition, or a log directory such as kafka-1."""
         try:
             entries = list_directory(entry.path)
         except KlogError as error:
@@ -148,14 +147,14 @@ class _Search:
         return True
 
     def add_named_segments(self) -> None:
-        """Segments that were named one by one, a replica for each directory."""
+        """Add the segments that were named one by one: one replica for each directory."""
         for directory, entries in sorted(self._named_segments.items()):
             with self.errors_collected():
                 self._named_segments_in(directory, entries)
 
     def _named_segments_in(self, directory: str, named: list[Entry]) -> None:
         if not self._first_visit(directory):
-            return  # the whole directory was named too
+            return  # the directory itself was named too
         wanted = set()
         others: list[SegmentFile] = []
         for entry in named:
@@ -182,7 +181,8 @@ class _Search:
         self._take(_read(directory, own, entries, self._include_deleted, others))
 
     def _take(self, part: Found) -> None:
-        """Add what is in one partition directory, with what the checkpoints beside it say."""
+        """Add the replica in one partition directory, with its offsets in the checkpoints of the log
+        directory."""
         self.found.skipped += part.skipped
         self.found.problems += part.problems
         for replica in part.replicas:
@@ -193,8 +193,10 @@ class _Search:
 
 
 class _LogDirectory:
-    """The checkpoints of one log directory. One that cannot be read counts as empty, as it does for Kafka,
-    but is a problem."""
+    """The checkpoints of one log directory.
+
+    A checkpoint that cannot be read counts as empty, as it does for Kafka, and is reported as a problem.
+    """
 
     def __init__(self, path: str, problems: list[KlogError]) -> None:
         self._offsets: dict[FileKind, dict[TopicPartition, int]] = {}
@@ -211,7 +213,7 @@ class _LogDirectory:
             self._offsets[kind] = {entry.partition: entry.offset for entry in entries}
 
     def annotated(self, replica: Replica) -> Replica:
-        """The replica with what the checkpoints say of it."""
+        """The replica with its offsets in the checkpoints."""
         partition = replica.partition
         return replace(
             replica,
@@ -231,7 +233,7 @@ def _holds_segments(entries: Iterable[Entry]) -> bool:
 
 
 def _own_name(path: str) -> DirectoryName | None:
-    """The partition that a directory is of, by its name or as tiered stores have it."""
+    """The partition of a directory, by its name or by the names of tiered stores."""
     tiered = tiered_partition(base_name(parent(path)), base_name(path))
     return directory_name(base_name(path)) if tiered is None else DirectoryName(tiered[0])
 
@@ -243,7 +245,7 @@ def _read(
     include_deleted: bool,
     others: Sequence[SegmentFile] = (),
 ) -> Found:
-    """The replica in one directory; `others` are segments of other names that were named one by one."""
+    """The replica in one directory; `others` are segments with names of their own, given one by one."""
     found = Found()
     if name.state is DirectoryState.DELETE and not include_deleted:
         found.skipped.append((path, "a topic or replica that was being deleted (includeDeleted reads it)"))

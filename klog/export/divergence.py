@@ -1,8 +1,8 @@
-"""Where the logs of two replicas part, by their leader epochs and by a few of their batches.
+"""Finds the offset at which the logs of two replicas diverge, by their leader epochs and a few batches.
 
-Rules: KIP-101 and KIP-279. Logs agree up to the end of the largest epoch that both know. That is held against
-the batches, which followers copy byte for byte: the last common one, and where those differ, the first that
-differs by a binary search. Copies that the cleaner has been at may lack records and still agree.
+Rules: KIP-101 and KIP-279. Logs agree up to the end of the largest epoch that both know. Followers copy
+batches byte for byte, so that offset is checked with the last common batch. If it differs, a binary search
+finds the first batch that does. Cleaned replicas may lack records and still agree.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ _FIRST_MAGIC_WITH_EPOCHS: Final = 2
 
 
 def common_end(chosen: Sequence[EpochEntry], other: Sequence[EpochEntry]) -> int:
-    """The offset up to which a log with the epochs `other` agrees with one with the epochs `chosen`.
-
-    2^63-1 where the epochs say nothing against it.
-    """
+    """The offset up to which logs with these leader epochs agree; 2^63-1 if the epochs show no difference."""
     if not chosen or not other:
         return INT64_MAX
     ends = {entry.epoch: _end_of(chosen, row) for row, entry in enumerate(chosen)}
@@ -49,7 +46,7 @@ class _Batch(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether no record was cleaned out of it, as far as its header says."""
+        """Whether it has all its records, by its header: none was removed by the cleaner."""
         return self.record_count in (COUNT_UNKNOWN, self.last_offset - self.base_offset + 1)
 
 
@@ -60,17 +57,16 @@ class _Agreement(Enum):
 
 
 def first_difference(chosen: ReplicaContents, other: ReplicaContents, end_offset: int) -> int:
-    """The first offset before `end_offset` at which two replicas hold different records; `end_offset` where
-    they agree.
+    """The first offset before `end_offset` at which two replicas differ; `end_offset` if they agree.
 
-    Raises `StorageError` where one cannot be read.
+    Raises `StorageError` if one cannot be read.
     """
     cleaned = max(chosen.replica.cleaned_to or 0, other.replica.cleaned_to or 0)
     low = max(chosen.first_offset, other.first_offset, cleaned)
     high = min(end_offset, chosen.end_offset, other.end_offset)
     if low >= high or _compare(chosen, other, high - 1)[0] is not _Agreement.OTHER:
         return end_offset
-    # A log differs from the first difference on, to its end: agreement can be searched for.
+    # From the first difference on all batches differ, so a binary search finds it.
     while low < high:
         middle = (low + high) // 2
         agreement, first, last = _compare(chosen, other, middle)
@@ -82,7 +78,7 @@ def first_difference(chosen: ReplicaContents, other: ReplicaContents, end_offset
 
 
 def _compare(chosen: ReplicaContents, other: ReplicaContents, offset: int) -> tuple[_Agreement, int, int]:
-    """Whether the batches at an offset agree; with the first and last offset of the chosen one's."""
+    """Whether the batches at an offset agree, and the first and last offset of the chosen replica's."""
     ours, theirs = _batch_at(chosen, offset), _batch_at(other, offset)
     if ours is None or theirs is None:
         return _Agreement.UNKNOWN, offset, offset
@@ -95,7 +91,7 @@ def _compare(chosen: ReplicaContents, other: ReplicaContents, offset: int) -> tu
 
 
 def _batch_at(contents: ReplicaContents, offset: int) -> _Batch | None:
-    """The batch that holds an offset, None where there is none."""
+    """The batch that holds an offset, None if there is none."""
     row = bisect_right(contents.extents, offset, key=lambda extent: extent.first_offset) - 1
     if row < 0 or offset >= contents.extents[row].end_offset:
         return None
@@ -110,7 +106,7 @@ def _batch_at(contents: ReplicaContents, offset: int) -> _Batch | None:
 
 def _batch(table: BatchTable) -> _Batch:
     base, last = table.base_offset[0], table.last_offset[0]
-    # Messages have no epoch, and what the checksum covers of a compressed set starts where nobody knows.
+    # Magic 0 and 1 have no epoch, and a compressed set does not say its base offset.
     epoch = table.leader_epoch[0] if table.magic[0] >= _FIRST_MAGIC_WITH_EPOCHS else -1
     first = min(base, last) if base != OFFSET_UNKNOWN else 0
     return _Batch(first, last, table.crc[0], epoch, table.count[0])

@@ -1,7 +1,7 @@
-"""Files that an export reads, wherever they are: local paths and URIs, every failure a `StorageError`.
+"""Opens and lists the files that an export reads, by local paths or URIs. Each failure is a `StorageError`.
 
-Local files go through `klog.storage.files`, all others through `klog.export.remote`. A name that ends in
-`.gz` is decompressed while it is read.
+Local files are read through `klog.storage.files`, all others through `klog.export.remote`. A file whose name
+ends in `.gz` is decompressed while it is read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def local_path(path: str) -> str:
 
 
 def join(base: str, *names: str) -> str:
-    """The path of something below `base`. Options of a URI (`?endpoint_override=...`) stay at its end."""
+    """A path below `base`. The options of a URI (`?endpoint_override=...`) stay at its end."""
     if not is_remote(base):
         return os.path.join(local_path(base), *names)
     place, mark, options = base.partition("?")
@@ -71,7 +71,7 @@ def base_name(path: str) -> str:
 def open_input(path: str) -> BinaryIO:
     """The file at `path` as a seekable stream of plain bytes with `readinto`. Raises `StorageError`.
 
-    The stream's own reads raise nothing else either. A `.gz` that is not gzipped is read as it is.
+    Reads of the stream raise only `StorageError` too. A `.gz` file that is not gzipped is read as it is.
     """
     if not is_remote(path):
         return local.open_for_reading(local_path(path))
@@ -84,7 +84,7 @@ def open_input(path: str) -> BinaryIO:
 
 
 def list_directory(path: str) -> list[Entry]:
-    """What is right in a directory, by name; links that lead nowhere and devices are left out.
+    """The entries of a directory, by name, without broken links and devices.
 
     Raises `StorageError`.
     """
@@ -105,7 +105,7 @@ def list_directory(path: str) -> list[Entry]:
 
 
 def entry_of(path: str) -> Entry | None:
-    """What is at `path`, None where there is nothing. Raises `StorageError` where that cannot be told."""
+    """The entry at `path`, None if there is none. Raises `StorageError` if that cannot be found out."""
     if is_remote(path):
         return _remote_entry(path)
     name = local_path(path)
@@ -115,9 +115,9 @@ def entry_of(path: str) -> Entry | None:
 
 
 def expand(path: str) -> list[str]:
-    """The paths that a pattern matches, by name; any other path as it is. Raises `StorageError`.
+    """The paths that a pattern matches, by name; a path that is no pattern as it is. Raises `StorageError`.
 
-    Patterns have `*`, `?` or `[...]` in any of their names; those of URIs have no `?`, which begins options.
+    Each name of a pattern may have `*`, `?` or `[...]`; in a URI `?` starts the options and is no pattern.
     """
     if not is_remote(path):
         name = local_path(path)
@@ -135,21 +135,22 @@ def expand(path: str) -> list[str]:
 
 
 def exists(path: str) -> bool:
-    """Whether there is something at `path`. Raises `StorageError` where that cannot be told."""
+    """Whether there is a file or directory at `path`. Raises `StorageError` if that cannot be found out."""
     return entry_of(path) is not None
 
 
 def read_small(path: str) -> bytes:
-    """All bytes of a file that no broker makes large. Raises `StorageError`, also where it is large."""
+    """All bytes of a file of a small kind. Raises `StorageError`, also if it is larger than such a file can
+    be."""
     if not is_remote(path):
         return local.read_small(local_path(path))
     with open_input(path) as file:
         data = file.read(MAX_SMALL_BYTES + 1)
     if len(data) > MAX_SMALL_BYTES:
         raise StorageError(
-            f"is larger than {MAX_SMALL_BYTES >> 20} MiB, which no sound file of its kind is",
+            f"is larger than {MAX_SMALL_BYTES >> 20} MiB, which no valid file of its kind is",
             file=path,
-            cure="it is damaged or none of Kafka's: put a copy of the right one in its place",
+            cure="it is damaged or not Kafka's: replace it by a valid copy",
         )
     return data
 

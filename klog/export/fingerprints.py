@@ -1,7 +1,7 @@
-"""Whether segments are still those that a plan was made for, told by a few KiB of each.
+"""Finds out whether segments have changed since they were planned, from a few KiB of each.
 
-A fingerprint covers the first and the last bytes of what is planned of a segment. Appending changes neither;
-compaction, truncation and recovery, which put other batches or another length there, do.
+A fingerprint covers the first and the last bytes of the planned part of a segment. Appending to the segment
+changes neither. Compaction, truncation and recovery change the batches or the length there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SAMPLE_BYTES: Final = 4096
 
 
 def fingerprints(splits: Iterable[Split]) -> dict[str, str | None]:
-    """A fingerprint of each file, in the order of their names; None for one that cannot be read."""
+    """The fingerprint of each file, in the order of the names; None for a file that cannot be read."""
     ranges = _planned_ranges(splits)
     files = sorted(ranges)
     found = map_concurrently(
@@ -32,7 +32,7 @@ def fingerprints(splits: Iterable[Split]) -> dict[str, str | None]:
 def changed(
     splits: Iterable[Split], recorded: Mapping[str, str | None], all_splits: Iterable[Split]
 ) -> list[str]:
-    """The files of `splits` that are not what they were when `all_splits` were planned."""
+    """The files of `splits` that have changed since `all_splits` were planned."""
     files = {split.file for split in splits}
     now = fingerprints(split for split in all_splits if split.file in files)
     return [file for file, fingerprint in now.items() if fingerprint != recorded.get(file)]

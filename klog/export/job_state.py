@@ -1,14 +1,14 @@
-"""A job's state: what it was to do, which splits it has done, and in the end the manifest of all.
+"""The state of a job in its output: what it is to do, which splits are done, and in the end the manifest.
 
-In `_klog` below the output, all JSON, each file written atomically:
+It is in `_klog` below the output, as JSON, and each file is written atomically:
 
-- `job.json`: options, plan and a fingerprint of each segment, before the first split.
-- `splits/00000012.json`: what became of split 12. Written after its files, it is the split's commit.
-- `manifest.json`: all of that in one. It is the job's commit; the others go when it is there.
+- `job.json`: options, plan and a fingerprint of each segment; written before the first split.
+- `splits/00000012.json`: the result of split 12. It is written after the split's files and commits the split.
+- `manifest.json`: all of this in one file. It commits the job; the other files are then removed.
 
-Nothing in them depends on when or how often the job ran. A job that was killed goes on from its state: with
-the plan that it had, which must be for the same options and the same segments. A log that has only grown
-since is the same as far as it was planned.
+The content does not depend on when or how often the job ran. A job that was killed continues from its state,
+with the plan that it had. The options must be the same, and so must the segments; a log that has only grown
+since then counts as the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a job has planned, and what of it is done. `complete`: its manifest is written."""
+    """The plan of a job and the splits that are done; `complete` means that the manifest is written."""
 
     job: ExportJob
     plan: Plan
@@ -60,15 +60,16 @@ class Progress:
 
     @property
     def pending(self) -> tuple[Split, ...]:
-        """The splits still to do, longest first."""
+        """The splits that are not done, the longest first."""
         return tuple(split for split in self.plan.splits if split.number not in self.done)
 
 
 def begin(job: ExportJob, make_plan: Callable[[], Plan], *, resume: bool = False) -> Progress:
-    """Open the state of a job: new ones in an empty output, or with `resume` those of a job cut short.
+    """Create the state of a job in an empty output, or with `resume` load that of an unfinished job.
 
-    The caller holds the output's lock. Raises `UsageError` where the output holds something else, or a job
-    with other options, or where segments have changed since it was planned; `StorageError`.
+    The caller holds the output's lock. Raises `UsageError` if the output holds anything else or a job with
+    other options, or if segments have changed since they were planned; `StorageError` if reading or writing
+    fails.
     """
     _require_apart(job)
     output = open_output(job.output)
@@ -96,7 +97,8 @@ def begin(job: ExportJob, make_plan: Callable[[], Plan], *, resume: bool = False
 
 
 def _require_apart(job: ExportJob) -> None:
-    """A broker takes no directory for its own whose name it cannot read, and does not start with one."""
+    """Reject an output inside the input: a broker does not start if a log directory has unknown
+    directories."""
     output = job.output.rstrip("/")
     for path in job.options.paths:
         if f"{output}/".startswith(f"{path.rstrip('/')}/"):
@@ -117,12 +119,12 @@ def _settled(job: ExportJob, plan: Plan) -> Decodings:
 
 
 def commit_split(output: Output, result: SplitResult) -> None:
-    """Write a split's record, which is its commit. Raises `StorageError`."""
+    """Write the result of a split, which commits it. Raises `StorageError`."""
     write_whole(output, _split_name(result.split), _encoded(to_json(result)))
 
 
 def finish(progress: Progress, results: Iterable[SplitResult]) -> Progress:
-    """Write the manifest of a job whose splits are all done, which is its commit. Raises `StorageError`."""
+    """Write the manifest of a job whose splits are all done, which commits the job. Raises `StorageError`."""
     done = {**progress.done, **{result.split.number: result for result in results}}
     finished = replace(progress, done=done, complete=True)
     if progress.complete:
@@ -135,7 +137,7 @@ def finish(progress: Progress, results: Iterable[SplitResult]) -> Progress:
 
 
 def load(output: Output) -> JsonObject | None:
-    """The manifest of a complete export, None where there is none. Raises `StorageError`."""
+    """The manifest of a complete export, None if there is none. Raises `StorageError`."""
     return _decoded(output, MANIFEST) if MANIFEST in output.names(JOB_STATE_DIRECTORY) else None
 
 
@@ -163,7 +165,7 @@ def _resumed(job: ExportJob, output: Output, complete: bool) -> Progress:
 
 
 def _committed(output: Output) -> list[JsonObject]:
-    # There may be many thousands, each a request.
+    # There may be thousands of files, and each is a request.
     return map_concurrently(lambda name: _decoded(output, name), sorted(output.names(_SPLITS)), remote=True)
 
 
@@ -177,9 +179,9 @@ def _require_same_options(job: ExportJob, state: JsonObject) -> None:
     before, now = _flat(state["options"]), _flat(options_json(job))
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
     if names:
-        told = "; ".join(f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names[:3])
+        shown = "; ".join(f"{name} was {before.get(name)!r}, is {now.get(name)!r}" for name in names[:3])
         raise UsageError(
-            f"holds an export with other options: {told}",
+            f"holds an export with other options: {shown}",
             file=job.output,
             cure="resume with the same options, or export into another directory",
         )
@@ -197,14 +199,14 @@ def _require_same_segments(progress: Progress) -> None:
 
 
 def options_json(job: ExportJob) -> JsonObject:
-    """What an export does, wherever it writes to."""
+    """The options of an export except its output, as JSON."""
     options: JsonObject = to_json(job)
     del options["output"], options["decodings"]
     return options
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, Any]:  # noqa: ANN401 (any JSON)
-    """Nested objects as one, the names joined by dots: `options.starting.default`."""
+    """Nested objects as one object whose names are joined by dots: `options.starting.default`."""
     if not isinstance(value, dict):
         return {prefix: value}
     found: dict[str, Any] = {}
@@ -226,7 +228,7 @@ def _job_json(progress: Progress) -> JsonObject:
 def _manifest_json(progress: Progress) -> JsonObject:
     results = [progress.done[number] for number in sorted(progress.done)]
     manifest = _job_json(progress)
-    del manifest["plan"]["splits"]  # each is in its result
+    del manifest["plan"]["splits"]  # each result has its split
     manifest["rows"] = sum(result.rows for result in results)
     manifest["rejected"] = sum(result.rejected for result in results)
     manifest["misfits"] = sum(result.rows_with_error for result in results)
@@ -236,7 +238,7 @@ def _manifest_json(progress: Progress) -> JsonObject:
 
 
 def unknown_files(output: Output, results: Iterable[SplitResult]) -> list[str]:
-    """Files of rows that no split has made, by name."""
+    """The names of data files that no split has written."""
     known = {file.name for result in results for file in result.all_files}
     names = output.names()
     return [
@@ -247,13 +249,13 @@ def unknown_files(output: Output, results: Iterable[SplitResult]) -> list[str]:
 
 
 def _remove_unknown_files(output: Output, progress: Progress) -> None:
-    """Remove files of rows that no split has committed: those of a run that was killed just before."""
+    """Remove data files that no split has committed: a run was killed before it committed them."""
     for name in unknown_files(output, progress.done.values()):
         output.remove(name)
 
 
 def _remove_intermediate_state(output: Output) -> None:
-    """Remove what the manifest has replaced."""
+    """Remove the files that the manifest replaces."""
     output.remove_directory(_SPLITS)
     output.remove(JOB)
     output.remove_directory(TEMPORARY)

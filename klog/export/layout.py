@@ -1,8 +1,8 @@
-"""Names in an export's output: Hive-style directories, and file names made of offsets.
+"""Names the files of an export: Hive-style directories, and file names made of offsets.
 
 `topic=orders/partition=0/00000000000000000000-00000000000000000999-00007.parquet` holds the records from
-offset 0 to 999 (included) that split 7 gave. The same plan gives the same names, so a second run writes the
-same files. A column that is a directory is not in the files, as Spark's own writers have it.
+offset 0 to 999 (inclusive) of split 7. The same plan gives the same names, so a second run writes the same
+files. A column that is a directory is not in the files, as with Spark's own writers.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from klog.export.splits import Split
 from klog.formats.errors import UsageError
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Hive's name of the directory for rows that have no value: here records without a timestamp."""
+"""Hive's name of the directory for rows without a value: here records without a timestamp."""
 
 REJECTS: Final = "_rejects"
-"""The directory of records that did not fit their schema: passed over by readers of tables."""
+"""The directory of rejected records. Readers of tables ignore names with an underscore."""
 
-_OURS: Final = re.compile(r"[0-9]{20}-[0-9]{20}-[0-9]{5,}(-[0-9]+)?\.(parquet|orc|jsonl)(\.[a-z]+)?$")
+_DATA_FILE: Final = re.compile(r"[0-9]{20}-[0-9]{20}-[0-9]{5,}(-[0-9]+)?\.(parquet|orc|jsonl)(\.[a-z]+)?$")
 _UNSAFE_IN_HIVE: Final = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._- "
 
 
 class PartitionBy(StrEnum):
-    """What directories an output has; the levels in the order that they are given."""
+    """A level of the directories in an output."""
 
     TOPIC = "topic"
     PARTITION = "partition"
@@ -37,7 +37,7 @@ BY_TOPIC_AND_PARTITION: Final = (PartitionBy.TOPIC, PartitionBy.PARTITION)
 
 
 def parse_partition_by(text: str) -> tuple[PartitionBy, ...]:
-    """Of `topic,partition`, `topic,day`, `none`. Raises `UsageError`."""
+    """The levels in a text such as `topic,partition`, `topic,day` or `none`. Raises `UsageError`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in ([], ["none"]):
         return ()
@@ -51,7 +51,7 @@ def parse_partition_by(text: str) -> tuple[PartitionBy, ...]:
 
 
 def directory(split: Split, levels: tuple[PartitionBy, ...], day: str | None = None) -> str:
-    """The directory of the split's rows (of one day), empty where there are no levels."""
+    """The directory of the split's rows (of one day), empty if there are no levels."""
     values = {
         PartitionBy.TOPIC: split.topic,
         PartitionBy.PARTITION: str(split.partition),
@@ -61,20 +61,21 @@ def directory(split: Split, levels: tuple[PartitionBy, ...], day: str | None = N
 
 
 def _escaped(value: str) -> str:
-    # Topic names need none of this (letters, digits, ., _, -); a directory that somebody named might.
+    # Topic names need no escaping (letters, digits, ., _, -), but the name of another directory may.
     return quote(value, safe=_UNSAFE_IN_HIVE)
 
 
 def file_stem(split: Split, first_offset: int, last_offset: int) -> str:
-    """The file name without suffixes: the offsets of its rows, and the split, which makes it the only one."""
+    """The file name without suffixes: the offsets of its rows, and the number of the split, which makes it
+    unique."""
     return f"{first_offset:020d}-{last_offset:020d}-{split.number:05d}"
 
 
 def is_data(name: str) -> bool:
-    """Whether a file below an output can be an export's own rows, by its name."""
-    return _OURS.match(name.rpartition("/")[2]) is not None
+    """Whether the name of a file below an output is that of an export's data file."""
+    return _DATA_FILE.match(name.rpartition("/")[2]) is not None
 
 
 def reject_directory(split: Split) -> str:
-    """Where the split's bad records go, whatever the levels."""
+    """The directory of the split's rejected records; it does not depend on the levels."""
     return f"{REJECTS}/{directory(split, BY_TOPIC_AND_PARTITION)}"

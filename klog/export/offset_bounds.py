@@ -1,8 +1,8 @@
-"""Where reading of a partition starts and ends: by offset, by time, or at the log's own ends.
+"""Resolves where reading of a partition starts and ends: by offset, by time, or at the ends of the log.
 
-Rules: Kafka's ListOffsets. The offset for a time is that of the first record, in the order of the log, whose
-timestamp is that or later; segments are left out by the last entry of their time index, and within one the
-time index says where to begin. Entries are held against the batches that they speak of.
+Rules: Kafka's ListOffsets. The offset for a time is that of the first record in the log with this timestamp
+or a later one. Time indexes show which segments to skip and where in a segment to start
+(`klog.storage.position_search`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from klog.storage.reader import SegmentReader
 from klog.storage.select import Bounds
 
 
-def resolve(
+def resolve_bounds(
     options: ReadOptions,
     partition: TopicPartition,
     extents: Sequence[Extent],
@@ -33,10 +33,10 @@ def resolve(
     log_end_offset: int,
     problems: list[KlogError],
 ) -> tuple[int, int]:
-    """The first offset to read and the one before which to end; both within the log, the start first.
+    """The first offset to read and the offset to end before; both are within the log.
 
-    Raises `UsageError` where no record is young enough to start at, unless `options.timestamp_latest`, and
-    with `options.fail_on_data_loss` for a start outside of the log.
+    Raises `UsageError` if no record is late enough to start at, unless `options.timestamp_latest` is set, and
+    with `options.fail_on_data_loss` if the start is outside of the log.
     """
 
     def of(edge: Edge) -> int | None:
@@ -65,7 +65,7 @@ def resolve(
 
 
 def lowest_requested_offset(edge: Edge, partition: TopicPartition) -> int:
-    """An offset below which nothing is wanted, whatever the log holds."""
+    """An offset below which no record is requested, whatever the log holds."""
     if _timestamp(edge, partition) is not None:
         return 0
     return max(0, edge.offsets.get(partition.topic, {}).get(partition.partition, 0))
@@ -80,9 +80,9 @@ def _timestamp(edge: Edge, partition: TopicPartition) -> int | None:
 def offset_at(
     extents: Sequence[Extent], timestamp_ms: int, problems: list[KlogError], limit_bytes: int
 ) -> int | None:
-    """The offset of the first record that is as young as `timestamp_ms`, None where there is none.
+    """The offset of the first record with this timestamp or a later one, None if there is none.
 
-    What cannot be read is added to `problems`, and what is behind it is looked at.
+    Segments that cannot be read are added to `problems`, and the search continues after them.
     """
 
     def look(extent: Extent) -> int | KlogError | None:
@@ -135,7 +135,8 @@ def _first_not_older(
 def _record(
     opened: OpenSegment, extent: Extent, batch: BatchTable, timestamp_ms: int, limit_bytes: int
 ) -> int | None:
-    """The first record of a batch that counts and is as young."""
+    """The offset of the first record of a batch within the extent that is not older, None if there is
+    none."""
     data = read_at(opened.file, batch.position[0], batch.size[0])
     unreadable: list[KlogError] = []
     reader = SegmentReader(

@@ -1,14 +1,14 @@
-"""The plan of a job: which offsets of which partitions, from which segments, in splits that can be read on
-their own.
+"""Plans a job: which offsets of which partitions to read from which segments, in independent splits.
 
-Deterministic: the same files and options give the same plan. Data is not read, but for a few batches where
-segments are cut and where logs end, and, read_committed, the batches behind the newest producer snapshot.
+The same files and options give the same plan. The planner reads no data except a few batches: those at which
+segments are divided, those at which logs end, and with read_committed those after the newest producer
+snapshot.
 
-What is past the high watermark is planned too, up to the end of the log. Consumers never see it, but the high
-watermark on a disk is what a checkpoint said up to five seconds before the broker died (and 0 where the
-checkpoint is lost), and who reads that disk wants what is on it; what a new leader had not is a `Divergence`
-once its replica is read as well. With read_committed the end is the last stable offset by the same log: where
-the first transaction begins that is open at its end.
+The plan covers records past the high watermark, up to the end of the log. Consumers do not get these. But the
+high watermark on a disk is a checkpoint, written up to five seconds before the broker died (or lost, and then
+0), and an export of that disk should contain what is on it. Records that a new leader did not have are a
+`Divergence` if its replica is read as well. With read_committed the end is the last stable offset of that
+log: the first offset of the first transaction that is open at its end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from klog.export.concurrency import map_concurrently
 from klog.export.discover import discover
 from klog.export.files import is_remote
-from klog.export.offset_bounds import lowest_requested_offset, resolve
+from klog.export.offset_bounds import lowest_requested_offset, resolve_bounds
 from klog.export.options import Isolation, ReadOptions, Subscription
 from klog.export.replica_contents import Extent
 from klog.export.replica_files import Found, Replica
@@ -34,7 +34,7 @@ from klog.formats.errors import CorruptRecordError, KlogError, StorageError, Usa
 from klog.formats.names import TopicPartition
 
 _MAX_CONCURRENT_PARTITIONS: Final = 8
-"""Partitions looked at side by side, each with requests of its own for its segments."""
+"""Partitions that are planned concurrently; each makes concurrent requests for its segments."""
 
 
 class _Part(NamedTuple):
@@ -45,9 +45,9 @@ class _Part(NamedTuple):
 
 
 def plan(options: ReadOptions) -> Plan:
-    """What to read for `options`.
+    """The plan for `options`.
 
-    Raises `UsageError` where nothing is found or a bound makes no sense, and with `fail_on_data_loss`
+    Raises `UsageError` if no partition is found or a bound is invalid, and with `fail_on_data_loss` a
     `KlogError` for the first thing that cannot be read.
     """
     found = discover(options.paths, include_deleted=options.include_deleted)
@@ -76,7 +76,7 @@ def plan(options: ReadOptions) -> Plan:
 def _parts(
     groups: Mapping[TopicPartition, Sequence[Replica]], options: ReadOptions, found: Found
 ) -> list[_Part]:
-    """What is read of each partition, in their order; those in object stores are looked at side by side."""
+    """What is read of each partition, in their order; those in object stores are planned concurrently."""
 
     def look(partition: TopicPartition) -> tuple[_Part, Found]:
         own = Found()
@@ -129,7 +129,9 @@ def _part(
         replica = log.all_contents[0].replica
         committed = transactions(replica, log.extents, log.log_end_offset, found.problems)
         readable_end = max(committed.last_stable_offset, log.log_start_offset)
-    start, end = resolve(options, partition, log.extents, log.log_start_offset, readable_end, found.problems)
+    start, end = resolve_bounds(
+        options, partition, log.extents, log.log_start_offset, readable_end, found.problems
+    )
     to_the_end = end == readable_end
     return _Part(
         _partition_plan(partition, log, start, end, committed),
@@ -167,21 +169,21 @@ def _pieces(
 
 
 def _overlapping(extents: Sequence[Extent], first_offset: int, end_offset: int) -> Sequence[Extent]:
-    """Those of ascending extents that hold some of these offsets."""
+    """Those of the ascending extents that hold some of these offsets."""
     low = bisect_right(extents, first_offset, key=attrgetter("end_offset"))
     return extents[low : bisect_left(extents, end_offset, key=attrgetter("first_offset"))]
 
 
 def _touches(one: LostRange | Divergence, start: int, end: int, to_the_end: bool) -> bool:
-    """Whether a range concerns the offsets that are wanted; what is behind the log's end does where that is
-    asked for."""
+    """Whether a range overlaps the requested offsets. A range after the log's end does if the end is
+    requested."""
     first = start if one.first_offset is None else one.first_offset
     last = first + 1 if one.end_offset is None else one.end_offset
     return (first < end or to_the_end) and last > start
 
 
 def _raise_first_loss(made: Plan) -> None:
-    """Raise the first loss. A checkpoint or index that is broken is none: they are done without."""
+    """Raise the first loss. A broken checkpoint or index is no loss: the plan does not need them."""
     errors: list[KlogError] = [problem for problem in made.problems if isinstance(problem, StorageError)]
     errors += [
         CorruptRecordError(lost.reason, file=lost.file, position_bytes=lost.start_bytes) for lost in made.lost

@@ -1,8 +1,9 @@
-"""Object stores and other file systems behind a URI, through pyarrow or, where it has none, fsspec.
+"""Reads object stores and other file systems by URI, through pyarrow, or through fsspec if pyarrow has no
+such.
 
-Each read of a remote file is a request, so ranges are read: small ones where reading jumps about, growing
-ones where it goes on. Credentials and endpoints are found as pyarrow finds them (environment, profiles, and
-the options of the URI itself, such as `s3://bucket/logs?endpoint_override=...`).
+Each read of a remote file is a request. Random access therefore reads small ranges, and sequential access
+growing ones. Credentials and endpoints are those of pyarrow (environment, profiles, and the options of the
+URI, such as `s3://bucket/logs?endpoint_override=...`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _Result = TypeVar("_Result")
 
 
 class RemoteFile(io.RawIOBase):
-    """A file of an object store, seekable. What is read ahead doubles while reading goes on, up to 8 MiB."""
+    """A seekable file of an object store. The read-ahead of sequential reads doubles, up to 8 MiB."""
 
     def __init__(self, uri: str) -> None:
         super().__init__()
@@ -55,7 +56,7 @@ class RemoteFile(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to a position; costs no request."""
+        """Go to a position, without a request."""
         starts = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size_bytes}
         target = starts[whence] + offset
         if target < 0:
@@ -78,7 +79,7 @@ class RemoteFile(io.RawIOBase):
         return size
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """`size` bytes, fewer only where the file ends; all of them for -1."""
+        """`size` bytes, fewer only at the end of the file; all of them for -1."""
         left = self.size_bytes - self._position if size is None or size < 0 else size
         parts: list[bytes] = []
         while left > 0 and (part := super().read(min(left, LARGEST_READ_BYTES))):
@@ -106,7 +107,7 @@ class RemoteFile(io.RawIOBase):
 
 
 def guarded(uri: str, what: str, call: Callable[[], _Result]) -> _Result:
-    """What `call` returns; its failures become `StorageError`s that say `what`."""
+    """The result of `call`; its failures become a `StorageError` with the text `what`."""
     import pyarrow as pa
 
     try:
@@ -119,13 +120,13 @@ def guarded(uri: str, what: str, call: Callable[[], _Result]) -> _Result:
 
 
 def resolve(uri: str) -> tuple[pafs.FileSystem, str]:
-    """The file system that a URI means, and the path in it. Raises `StorageError`."""
+    """The file system of a URI, and the path in it. Raises `StorageError`."""
     place, _, options = uri.partition("?")
     scheme, _, rest = place.partition(":")
     authority, _, inside = rest.removeprefix("//").partition("/")
     scheme = _OTHER_NAMES.get(scheme.lower(), scheme.lower())
     root = f"{scheme}://{authority}" + (f"/?{options}" if options else "")
-    # A connection does not outlive a fork: each process has its own.
+    # A connection cannot be used after a fork: each process has its own.
     system, start = guarded(uri, "cannot be reached", lambda: _file_system(root, os.getpid()))
     inside = inside.strip("/")
     return system, f"{start.rstrip('/')}/{inside}".lstrip("" if start.startswith("/") else "/")
@@ -158,7 +159,8 @@ def _through_fsspec(root: str, refusal: Exception) -> tuple[pafs.FileSystem, str
         ) from refusal
 
     class Unbuffered(pafs.FSSpecHandler):  # type: ignore[misc]
-        """Ranges are read ahead here already: drivers must not fetch megabytes more around each."""
+        """Opens files without the driver's own read-ahead, which would fetch megabytes more for each
+        range."""
 
         def open_input_file(self, path: str) -> pa.PythonFile:
             return pa.PythonFile(self.fs.open(path, mode="rb", cache_type="none"), mode="r")

@@ -1,7 +1,7 @@
-"""What a replica really holds: each of its segments with the offsets up to its last sound batch.
+"""Finds out which offsets a replica holds: those of each segment up to its last valid batch.
 
-Each segment costs one small read. One that cannot be opened is a loss, as are bytes behind the last sound
-batch; whether another replica makes up for it is the matter of `klog.export.replicas`.
+This takes one small read for each segment. A segment that cannot be opened is lost, and so are bytes after
+the last valid batch. `klog.export.replicas` looks for them in other replicas.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Result = TypeVar("_Result")
 
 
 class Extent(NamedTuple):
-    """Offsets from `first_offset` to before `end_offset` of one segment of the replica in `directory`."""
+    """Offsets from `first_offset` to before `end_offset` in one segment of the replica in `directory`."""
 
     segment: SegmentFile
     end: SegmentEnd
@@ -35,8 +35,11 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaContents:
-    """A replica with the extents of its segments (ascending, apart) and what of it is lost if no other
-    replica has it: `end_offset` None for bytes behind the log's end."""
+    """A replica and the extents of its segments, which ascend and do not overlap.
+
+    `lost` are the ranges that are lost unless another replica has them; their `end_offset` is None for bytes
+    after the log's end.
+    """
 
     replica: Replica
     extents: tuple[Extent, ...]
@@ -44,20 +47,20 @@ class ReplicaContents:
 
     @property
     def first_offset(self) -> int:
-        """Base offset of the first segment, 0 where there is none."""
+        """Base offset of the first segment, 0 if there is none."""
         return self.extents[0].first_offset if self.extents else 0
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record; a last segment without any starts there."""
+        """The offset after the last record, which is the base offset of an empty last segment."""
         ends = [extent.end_offset for extent in self.extents[-1:]]
         return max([*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0)
 
     @property
     def leader_epoch(self) -> int:
-        """The highest leader epoch that the replica knows of, -1 for none.
+        """The highest leader epoch that the replica knows, -1 for none.
 
-        That of a leader that wrote nothing counts: followers cut their logs to its end.
+        The epoch of a leader that wrote nothing counts too: followers truncate their logs to its end.
         """
         epochs = [entry.epoch for entry in self.replica.epochs[-1:]]
         return max([*epochs, *(extent.end.leader_epoch for extent in self.extents[-1:])], default=-1)
@@ -70,9 +73,9 @@ class ReplicaContents:
 
 
 def read_contents(replica: Replica, found: Found, from_offset: int = 0) -> ReplicaContents:
-    """Look at the segments of a replica. What is passed over or cannot be read is added to `found`.
+    """Read which offsets the segments of a replica hold. Ignored and unreadable files are added to `found`.
 
-    Segments that end before `from_offset` are not looked at: they are taken to be whole.
+    Segments that end before `from_offset` are not read: they count as complete.
     """
     try:
         segments = current_segments(replica, found.skipped)
@@ -93,7 +96,7 @@ def read_contents(replica: Replica, found: Found, from_offset: int = 0) -> Repli
             found.problems.append(end)
             lost.append(_lost(replica.partition, segment.log, None, base, following, end.what))
             continue
-        # Where segments overlap, offsets are read from where a broker would look for them: the later one.
+        # If segments overlap, a broker reads the common offsets from the later one.
         end_offset = end.end_offset if following is None else min(end.end_offset, following)
         if end.rest_bytes > end.end_bytes and (following is None or end_offset < following):
             lost.append(_lost(replica.partition, segment.log, end, end_offset, following, end.rest_problem))
@@ -123,9 +126,9 @@ def _lost(
     return LostRange(*partition, file, start_bytes, end_bytes, first_offset, end_offset, reason)
 
 
-def map_segments(look: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-    """`look` at each of the items (segments, or what has one), in their order; remote ones side by side."""
-    return map_concurrently(look, items, remote=any(is_remote(_path(item)) for item in items))
+def map_segments(function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+    """The results of `function` for segments, or items with a segment; for remote ones concurrently."""
+    return map_concurrently(function, items, remote=any(is_remote(_path(item)) for item in items))
 
 
 def _path(item: object) -> str:

@@ -1,7 +1,7 @@
-"""The files of one partition directory as an export sees them: segments, and what stands beside them.
+"""The files of one partition directory, as an export uses them: segments, indexes, epochs and snapshots.
 
-Names are read by `klog.formats.names` and `klog.export.tiered_names`. Only small files are read; what the
-segments hold is the matter of `klog.export.replica_contents`.
+`klog.formats.names` and `klog.export.tiered_names` parse the names. Only small files are read here;
+`klog.export.replica_contents` reads what the segments hold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from klog.storage.batch_search import header_at
 from klog.storage.files import GZIP_SUFFIX
 
 _Parsed = TypeVar("_Parsed")
-_PASSED_OVER: Final = {
+_IGNORED_STATES: Final = {
     FileState.CLEANED: "output of a cleaning or split that did not end",
     FileState.TEMPORARY: "a write that did not end",
 }
@@ -37,8 +37,10 @@ _PASSED_OVER: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One segment on disk. `size_bytes` is the file's (of a gzipped copy: compressed). Paths of indexes are
-    None where there is none. `state` NORMAL, SWAP or DELETED.
+    """One segment on disk.
+
+    `size_bytes` is the size of the file (compressed, if it is a gzipped copy). The path of an index is None
+    if there is none. `state` is NORMAL, SWAP or DELETED.
     """
 
     base_offset: int
@@ -51,16 +53,18 @@ class SegmentFile:
 
     @property
     def gzipped(self) -> bool:
-        """Whether it is a gzipped copy: no index leads into it, and its plain size is not known."""
+        """Whether it is a gzipped copy: it is not read through an index, and its plain size is not known."""
         return base_name(self.log).endswith(GZIP_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One copy of a partition: its segments by base offset, and what the checkpoints say of it (None: they
-    do not). `snapshots` are (offset, path) of producer snapshots, ascending. `cleaned_to` is the first
-    offset that the cleaner has not been at. `segments` are those of ordinary names; `swaps` may replace some
-    (`klog.export.swap_files`), `deleted` have left the log. `first_cleaned` is the lowest base offset of a
+    """One copy of a partition: its segments by base offset, and its offsets in the checkpoints (None:
+    unknown).
+
+    `segments` are those with ordinary names; `swaps` may replace some of them (`klog.export.swap_files`), and
+    `deleted` have left the log. `snapshots` are (offset, path) of producer snapshots, ascending. `cleaned_to`
+    is the first offset that the cleaner has not processed. `first_cleaned` is the lowest base offset of a
     `.cleaned` file.
     """
 
@@ -82,7 +86,8 @@ class Replica:
 
 @dataclass(slots=True)
 class Found:
-    """What is below the paths. `skipped` is (path, reason), `problems` what could not be read."""
+    """The result of a search: `skipped` are ignored paths with the reason, `problems` are files that cannot
+    be read."""
 
     replicas: list[Replica] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -90,7 +95,7 @@ class Found:
 
 
 def parsed(path: str, parse: Callable[[bytes], _Parsed], problems: list[KlogError]) -> _Parsed | None:
-    """A small file by its parser; None, and a problem more, where it cannot be read."""
+    """The content of a small file; None if it cannot be read, which is added to `problems`."""
     try:
         return parse(read_small(path))
     except KlogError as error:
@@ -99,7 +104,7 @@ def parsed(path: str, parse: Callable[[bytes], _Parsed], problems: list[KlogErro
 
 
 def directory_name(name: str) -> DirectoryName | None:
-    """What a directory's name says, None where it is no partition's."""
+    """The parsed name of a partition directory, None for any other name."""
     try:
         return parse_directory(name)
     except FormatError:
@@ -107,7 +112,7 @@ def directory_name(name: str) -> DirectoryName | None:
 
 
 def file_name(entry: Entry) -> FileName | None:
-    """What a file's name says, None for directories and where it is none of Kafka's."""
+    """The parsed name of a file of Kafka, None for directories and other files."""
     if entry.is_directory:
         return None
     name = entry.name.removesuffix(GZIP_SUFFIX)
@@ -118,7 +123,7 @@ def file_name(entry: Entry) -> FileName | None:
 
 
 def segment_by_another_name(entry: Entry) -> SegmentFile:
-    """A segment that is not called after its base offset: that is read from its first batch."""
+    """A segment whose name is not its base offset, which is read from its first batch instead."""
     with open_input(entry.path) as file:
         table = header_at(file, 0)
     offsets = [*table.base_offset[:1], *table.last_offset[:1], 0]
@@ -126,23 +131,25 @@ def segment_by_another_name(entry: Entry) -> SegmentFile:
 
 
 def read_replica(path: str, name: DirectoryName, entries: Sequence[Entry], found: Found) -> Replica:
-    """The replica in a directory with these entries; what is passed over or unreadable goes to `found`."""
+    """The replica in a directory with these entries; ignored and unreadable files are added to `found`."""
     named: dict[tuple[FileKind, int | None, FileState], Entry] = {}
     for listed in entries:
         entry, known = listed, file_name(listed)
         if known is None:
             continue
         key = (known.kind, known.offset, known.state)
-        other = named.setdefault(key, entry)  # by name a plain file comes before its gzipped copy
+        other = named.setdefault(
+            key, entry
+        )  # entries are sorted, so a plain file comes before its gzipped copy
         if other is entry or known.kind is not FileKind.LOG:
             continue
         if other.size_bytes < entry.size_bytes and not entry.name.endswith(GZIP_SUFFIX):
-            named[key], entry = entry, other  # of several uploads to a tiered store the longest
+            named[key], entry = entry, other  # a tiered store may have several uploads: the longest counts
         found.skipped.append((entry.path, f"starts where {named[key].path} does"))
     plain = {entry.name.removesuffix(GZIP_SUFFIX): entry.path for entry in entries}
     for (kind, _, state), entry in named.items():
-        if kind is FileKind.LOG and state in _PASSED_OVER:
-            found.skipped.append((entry.path, _PASSED_OVER[state]))
+        if kind is FileKind.LOG and state in _IGNORED_STATES:
+            found.skipped.append((entry.path, _IGNORED_STATES[state]))
     epochs = topic = None
     if FileKind.LEADER_EPOCH_CHECKPOINT in plain:
         file = plain[FileKind.LEADER_EPOCH_CHECKPOINT]

@@ -1,9 +1,10 @@
-"""One log of several replicas of a partition: which one counts, what others add, where they disagree.
+"""Merges the replicas of a partition to one log: chooses one, fills its gaps from others, lists differences.
 
-The replica with the highest leader epoch counts, among those the longest log: that is whom the others would
-follow, cutting what they have beyond it. Where it lacks offsets (a lost or unreadable file, a log that ends
-early) they come from others as far as those agree with it. What others hold instead is a `Divergence`.
-Offsets below the counting replica's log start are deleted, whoever still has them.
+The replica with the highest leader epoch is chosen, and among those the longest: the others would follow it
+and truncate what they have beyond it. If it lacks offsets (a lost or unreadable file, a log that ends early),
+they come from other replicas, as far as those agree with it. Records that others hold instead are a
+`Divergence`. Offsets below the chosen replica's log start offset are deleted, even if another replica still
+has them.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ _SKIPPED_REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class MergedLog:
-    """The log of a partition: `extents` ascend and do not overlap, the first starts at or above the log
-    start. `all_contents` are the replicas, the one that counts first. `fallbacks` is what each of the others
-    holds that agrees with it: what is damaged there may be sound here."""
+    """The log of a partition, merged from its replicas.
+
+    `extents` ascend and do not overlap; the first starts at or above the log start offset. `all_contents` are
+    the replicas, the chosen one first. `fallbacks` are the extents of each other replica that agree with it:
+    data that is damaged in the chosen one may be valid there.
+    """
 
     all_contents: tuple[ReplicaContents, ...]
     extents: tuple[Extent, ...]
@@ -45,11 +49,11 @@ class MergedLog:
 def merge(
     replicas: Sequence[Replica], found: Found, *, include_deleted: bool, from_offset: int = 0
 ) -> MergedLog:
-    """The log of a partition that at least one replica was found of.
+    """The log of a partition with at least one replica.
 
-    What is passed over or cannot be read is added to `found`. With `include_deleted` offsets below the log
-    start and segments that have left the log count as well. What is below `from_offset` is of no interest: if
-    there is one replica only, it is not looked at.
+    Ignored and unreadable files are added to `found`. `include_deleted` adds offsets below the log start
+    offset and segments that have left the log. Offsets below `from_offset` are not needed: if there is only
+    one replica, the segments below are not read.
     """
     current = _current(replicas, found)
     all_contents = [
@@ -93,7 +97,7 @@ def merge(
 
 
 def _current(replicas: Sequence[Replica], found: Found) -> list[Replica]:
-    """The replicas in use; where there is none those that were set aside."""
+    """The replicas in use; if there are none, those in directories of other states."""
     for states in (
         (DirectoryState.CURRENT,),
         (DirectoryState.FUTURE, DirectoryState.STRAY),
@@ -117,7 +121,7 @@ def _has_files(replica: Replica) -> bool:
 def _compare_with(
     chosen: ReplicaContents, other: ReplicaContents, found: Found
 ) -> tuple[int, list[Divergence]]:
-    """The offset up to which `other` agrees with `chosen`, and where it does not."""
+    """The offset up to which `other` agrees with `chosen`, and the divergences after it."""
     ids = chosen.replica.topic_id, other.replica.topic_id
     if None not in ids and ids[0] != ids[1]:
         reason = f"it is another topic of the same name (topic id {ids[1]}, chosen is {ids[0]})"
@@ -125,7 +129,7 @@ def _compare_with(
     agreed = common_end(chosen.replica.epochs, other.replica.epochs)
     unknown = not chosen.replica.epochs or not other.replica.epochs
     if unknown and other.leader_epoch < chosen.leader_epoch:
-        agreed = chosen.end_offset  # what a leader of another epoch wrote beyond that is anybody's guess
+        agreed = chosen.end_offset  # it is not known what a leader of another epoch wrote after that
     try:
         agreed = first_difference(chosen, other, agreed)
     except StorageError as error:
@@ -145,7 +149,7 @@ def _reason(chosen: ReplicaContents, other: ReplicaContents) -> str:
 def _divergences(
     chosen: ReplicaContents, other: ReplicaContents, first_offset: int, reason: str
 ) -> list[Divergence]:
-    """What `other` holds from an offset on: against the chosen log, and beyond its end."""
+    """The ranges of `other` from an offset on: within the chosen log, and beyond its end."""
     partition = chosen.replica.partition
     first = max(first_offset, chosen.replica.log_start_offset or 0)
     middle = min(max(first, chosen.end_offset), other.end_offset)
@@ -178,7 +182,7 @@ def _from(extents: Iterable[Extent], first_offset: int) -> list[Extent]:
 def _with_gaps_filled(
     chosen: ReplicaContents, extents: list[Extent], source: Sequence[Extent], log_start: int, agreed_end: int
 ) -> list[Extent]:
-    """`extents`, with what a source has of the offsets that they lack, before `agreed_end`."""
+    """`extents` with their gaps filled from `source`, as far as it has these offsets before `agreed_end`."""
     added = []
     for first, end in _gaps(chosen, extents, log_start):
         low, high = first, min(end, agreed_end)
@@ -193,9 +197,9 @@ def _with_gaps_filled(
 
 
 def _gaps(chosen: ReplicaContents, extents: Sequence[Extent], log_start: int) -> list[tuple[int, int]]:
-    """Offsets that are missing, the last without an end.
+    """The ranges of missing offsets; the last one is everything after the log.
 
-    Behind cleaned batches none is: the cleaner leaves gaps.
+    A gap after batches that were cleaned is no missing range: the cleaner leaves gaps.
     """
     holes = []
     at = log_start
@@ -211,7 +215,7 @@ def _gaps(chosen: ReplicaContents, extents: Sequence[Extent], log_start: int) ->
             holes.append((at, first))
         at, dense = extent.end_offset, extent.end.dense
     if at < chosen.end_offset and dense:
-        holes.append((at, chosen.end_offset))  # the last segment starts behind what is there, and is empty
+        holes.append((at, chosen.end_offset))  # the last segment is empty and starts after the last record
         at = chosen.end_offset
     holes.append((at, INT64_MAX))
     return holes
@@ -220,8 +224,7 @@ def _gaps(chosen: ReplicaContents, extents: Sequence[Extent], log_start: int) ->
 def _missing(
     chosen: ReplicaContents, extents: Sequence[Extent], log_start: int, log_end: int
 ) -> list[LostRange]:
-    """What no replica makes up for, each range once, with the unreadable file that it was in where there is
-    one."""
+    """The ranges that no replica has, each once, with the unreadable file that held it if there is one."""
     lost = []
     partition, directory = chosen.replica.partition, chosen.replica.directory
     for first, end in _gaps(chosen, extents, log_start):

@@ -1,7 +1,7 @@
-"""The final report of an export: what was read and written, and all that was not.
+"""The final report of an export: what was read and written, and what could not be.
 
-A value, and JSON for programs; the text for people is `klog.commands.exporting.report_text`. Whether
-anything was lost decides the exit code.
+This module has the report as a value and as JSON; `klog.commands.exporting.report_text` shows it as text. The
+exit code of `klog export` depends on `Report.clean`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from klog.export.verify_export import Finding
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a job did.
+    """The outcome of a job.
 
-    `seconds` and `exported_bytes` (of segments) are those of this run, which may have gone on from an
-    earlier one; all else is of the whole job. `findings` are what `--verify` found wrong, None where
-    nothing was verified.
+    `seconds` and `exported_bytes` (of segments) are those of this run, which may have resumed an earlier one;
+    everything else is of the whole job. `findings` are the errors that `--verify` found, None without it.
     """
 
     plan: Plan
@@ -39,19 +38,19 @@ class Report:
 
     @property
     def clean(self) -> bool:
-        """Whether everything is in the tables."""
+        """Whether all records are in the tables, and fit their schema."""
         return not (self.lost or self.plan.problems or self.rejected or self.rows_with_error or self.findings)
 
     @property
     def rate_bytes_per_second(self) -> float:
-        """Bytes of segments a second in this run."""
+        """Bytes of segments per second in this run."""
         return self.exported_bytes / self.seconds if self.seconds > 0 else 0.0
 
 
 def make_report(
     progress: Progress, before: Progress, seconds: float, findings: tuple[Finding, ...] | None
 ) -> Report:
-    """The report of a finished job that stood at `before` when this run began."""
+    """The report of a finished job; `before` is its progress when this run began."""
     results = [progress.done[number] for number in sorted(progress.done)]
     exported = [result for result in results if result.split.number not in before.done]
     return Report(
@@ -72,7 +71,7 @@ def make_report(
 
 
 def report_json(report: Report) -> JsonObject:
-    """The report for programs."""
+    """The report as JSON."""
     return {
         "records": report.rows,
         "rejectedRecords": report.rejected,

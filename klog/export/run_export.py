@@ -1,7 +1,8 @@
-"""A whole export on this machine: plan, processes, manifest, verification, report.
+"""Runs a whole export: plan, tasks, manifest, verification, report.
 
-What Spark does with a cluster, a pool of processes does here; both do `export_split`, and both keep the
-same state. A handful of small segments is done in this process: nothing is started for them.
+The tasks run in a pool of processes on this machine, or on Spark's executors; both run `export_split` and
+keep the same job state. A few small segments are exported in this process, because starting others takes
+longer.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from klog.export.verify_export import Finding, verify_names, verify_split
 from klog.storage.processes import Advanced, Done, Work, run_tasks
 
 SMALL_BYTES: Final = 32 << 20
-"""What one process exports before a second one would have started."""
+"""About as much as one process exports before a second one has started."""
 
 _CURE: Final = "what is done is kept: run again with --resume, and with fewer --jobs if memory was short"
 
@@ -31,17 +32,17 @@ ResultT = TypeVar("ResultT")
 
 
 class Watcher(Protocol):
-    """Is told how the job goes."""
+    """Receives the progress of a job."""
 
     def planned(self, plan: Plan, pending_bytes: int, what: str) -> None:
-        """So many bytes of segments are to do now; `what`: exporting or verifying."""
+        """A stage begins that processes this many bytes; `what` is exporting or verifying."""
 
     def advanced(self, size_bytes: int) -> None:
-        """So many more are done."""
+        """That many bytes more are done."""
 
 
 class Runner(Protocol):
-    """Does tasks in other processes."""
+    """Runs tasks in other processes."""
 
     def __call__(
         self,
@@ -50,17 +51,18 @@ class Runner(Protocol):
         split_of: Callable[[TaskT], Split],
         watcher: Watcher,
     ) -> Iterator[ResultT]:
-        """The results of all tasks, in any order. `split_of` says what a task is about; the first is dearest.
+        """Yield the results of all tasks, in any order.
 
-        Raises `KlogError` for a task that failed for good.
+        `split_of` gives the split of a task; the longest tasks come first. Raises `KlogError` if a task
+        fails.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How a job is run; none of it changes what is written.
+    """How a job runs; this does not change its output.
 
-    Less than `small_bytes` is done in this process.
+    Jobs of less than `small_bytes` run in this process.
     """
 
     processes: int
@@ -70,27 +72,27 @@ class RunOptions:
 
 
 def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Runner | None = None) -> Report:
-    """Export, and say how it went; by `runner` where one is given, else by a pool of processes.
+    """Run an export and return its report; on `runner` if given, else in a pool of processes.
 
-    Raises `UsageError`, `StorageError`, `WorkerDiedError`, and with `fail_on_data_loss` the first error of
-    reading.
+    Raises `UsageError`, `StorageError`, `WorkerDiedError`, and with `fail_on_data_loss` the first error in
+    the data.
     """
     started = time.monotonic()
     output = open_output(job.output)
-    each = runner or Pool(options.processes, options.small_bytes)
+    task_runner = runner or Pool(options.processes, options.small_bytes)
     with output.locked():
         before = job_state.begin(job, partial(make_plan, job.options), resume=options.resume)
         pending = before.pending
         watcher.planned(before.plan, _size_bytes(pending), "exporting")
         work = partial(_export, job=before.job)
         try:
-            results = list(each(work, pending, lambda split: split, watcher))
+            results = list(task_runner(work, pending, lambda split: split, watcher))
         except BaseException:
-            output.remove_directory(TEMPORARY)  # of processes that were ended in the middle of something
+            output.remove_directory(TEMPORARY)  # files of processes that were terminated
             raise
         after = job_state.finish(before, results)
         seconds = time.monotonic() - started
-        findings = _verified(after, each, watcher) if options.verify else None
+        findings = _verified(after, task_runner, watcher) if options.verify else None
     return make_report(after, before, seconds, findings)
 
 
@@ -104,18 +106,19 @@ def _verify(result: SplitResult, advance: Callable[[int], None], *, job: ExportJ
     return findings
 
 
-def _verified(done: job_state.Progress, each: Runner, watcher: Watcher) -> tuple[Finding, ...]:
+def _verified(done: job_state.Progress, task_runner: Runner, watcher: Watcher) -> tuple[Finding, ...]:
     results = sorted(done.done.values(), key=lambda result: -result.split.length_bytes)
     watcher.planned(done.plan, _size_bytes([result.split for result in results]), "verifying")
     work = partial(_verify, job=done.job)
-    of_splits = each(work, results, lambda result: result.split, watcher)
+    of_splits = task_runner(work, results, lambda result: result.split, watcher)
     findings = [finding for found in of_splits for finding in found]
     return (*findings, *verify_names(results, open_output(done.job.output)))
 
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The runner of one machine: at most `processes`; less than `small_bytes` are done in this one."""
+    """The runner for one machine: at most `processes`; tasks of less than `small_bytes` run in this
+    process."""
 
     processes: int
     small_bytes: int = SMALL_BYTES
@@ -127,7 +130,7 @@ class Pool:
         split_of: Callable[[TaskT], Split],
         watcher: Watcher,
     ) -> Iterator[ResultT]:
-        """The results of all tasks, as they are ready."""
+        """Yield the results of the tasks as they become ready."""
         total_bytes = _size_bytes([split_of(task) for task in tasks])
         if total_bytes < self.small_bytes:
             for task in tasks:

@@ -1,8 +1,8 @@
-"""The work of an export: one split read, decoded and written, by whichever process, in any order.
+"""Exports one split: reads, decodes, writes and commits it, in any process and in any order.
 
-`export_split` is what a process of `klog export` and a task of Spark both run. Its files appear complete,
-and last of all the split's record in the job's state (`klog.export.job_state`): that is the split's commit. A
-split that was not committed is exported again, under the same names, to the same bytes.
+A process of `klog export` and a task on Spark both run `export_split`. The files appear when they are
+complete, and the split's result in the job state (`klog.export.job_state`) appears last: it commits the
+split. A split that was not committed is exported again, under the same names and with the same bytes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def export_split(
 ) -> SplitResult:
     """Export one split and commit it.
 
-    `on_progress` is told how many bytes of the segment are done, now and then. What cannot be read is in
-    the result, or raised with `fail_on_data_loss`. Raises `StorageError` where the output cannot be written.
+    `on_progress` receives the bytes of the segment that are done. The result lists ranges that cannot be
+    read; with `fail_on_data_loss` the first one is raised. Raises `StorageError` if the output cannot be
+    written.
     """
     output = open_output(job.output)
     with system_allocator():
@@ -67,14 +68,15 @@ def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable
 
 
 def _rows_with_error(rows: pa.RecordBatch) -> int:
-    """Rows that say that they do not fit their schema."""
+    """The number of rows that do not fit their schema, by their error column."""
     at = rows.schema.get_field_index(ERROR_COLUMN)
     return 0 if at < 0 else rows.num_rows - int(rows.column(at).null_count)
 
 
 @contextlib.contextmanager
 def system_allocator() -> Iterator[None]:
-    """Arrow on the system's allocator, which gives memory back where Arrow's own keeps it."""
+    """Let Arrow use the system's allocator in the block: it returns memory to the system, Arrow's own keeps
+    it."""
     import pyarrow as pa
 
     before = pa.default_memory_pool()

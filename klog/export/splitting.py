@@ -1,7 +1,7 @@
-"""Extents of segments made splits of about the wanted size, cut where sound batches start.
+"""Divides extents of segments into splits of about the target size, at the starts of valid batches.
 
-A cut is a batch whose whole bytes have a good checksum, found through the offset index. Segments without a
-sound index are walked by their headers where they are local and few; else each is one split.
+The batches are found through the offset index. Without a usable index, the headers of a segment are walked,
+but only if segments are local and few; otherwise the segment becomes one split.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from klog.formats.names import TopicPartition
 from klog.storage.position_search import BatchPosition
 
 MAX_WALKED_SEGMENTS: Final = 64
-"""Segments to be cut, up to which those without a sound index are read for it: more are splits enough."""
+"""If more segments than this are to be divided, those without an index stay whole: there are enough
+splits."""
 
 
 class Piece(NamedTuple):
-    """Offsets `first_offset` to before `end_offset` of a partition's extent that are wanted, and where in the
-    segment they are; `transactions` None: all data is wanted. `fallbacks` hold the same offsets start_runner.
+    """The requested offsets of one extent, from `first_offset` to before `end_offset`, and their position.
+
+    `transactions` is None with read_uncommitted. `fallbacks` are extents of other replicas with the same
+    offsets.
     """
 
     partition: TopicPartition
@@ -40,12 +43,12 @@ class Piece(NamedTuple):
 
     @property
     def segment(self) -> SegmentFile:
-        """The segment that it is of."""
+        """The segment of the extent."""
         return self.extent.segment
 
     @property
     def length_bytes(self) -> int:
-        """Bytes to read; of a gzipped copy its own."""
+        """Bytes to read; for a gzipped copy its compressed size."""
         if self.segment.gzipped:
             return self.segment.size_bytes
         return self.end_bytes - self.start.position_bytes
@@ -64,10 +67,10 @@ class _Cut(NamedTuple):
 def make_splits(
     pieces: Sequence[Piece], target_bytes: int, min_partitions: int | None, problems: list[KlogError]
 ) -> list[Split]:
-    """The splits of all pieces, numbered in order of topic, partition and offset; longest first.
+    """The splits of all pieces, numbered in order of topic, partition and offset; the longest come first.
 
-    `min_partitions` splits at least, as far as batches can be told apart. A segment that cannot be read is
-    added to `problems` and is one split, whose reader will report it.
+    There are at least `min_partitions` splits if there are that many batches to divide at. A segment that
+    cannot be read is added to `problems` and becomes one split; the reader of that split reports it.
     """
     placed = map_segments(_narrowed, pieces)
     total_bytes = max(1, sum(piece.length_bytes for piece in placed))
@@ -78,10 +81,10 @@ def make_splits(
         for piece, parts in zip(placed, wanted, strict=True)
     ]
     splits: list[Split] = []
-    for cut, places in zip(cuts, map_segments(_cut_positions, cuts), strict=True):
-        if isinstance(places, KlogError):
-            problems.append(places)
-        splits += _splits(cut.piece, () if isinstance(places, KlogError) else places)
+    for cut, positions in zip(cuts, map_segments(_cut_positions, cuts), strict=True):
+        if isinstance(positions, KlogError):
+            problems.append(positions)
+        splits += _splits(cut.piece, () if isinstance(positions, KlogError) else positions)
     numbered = [replace(split, number=number) for number, split in enumerate(splits)]
     return sorted(numbered, key=lambda split: (-split.length_bytes, split.number))
 
@@ -94,7 +97,7 @@ def _parts(piece: Piece, target_bytes: int, splits_per_byte: float) -> int:
 
 
 def _narrowed(piece: Piece) -> Piece:
-    """The piece with the part of the segment that holds it, as narrow as the index knows."""
+    """The piece with its position in the segment, as narrow as the index allows."""
     start = BatchPosition(0, piece.segment.base_offset)
     end_bytes = piece.extent.end.end_bytes
     past_start = piece.first_offset > piece.segment.base_offset
@@ -103,15 +106,15 @@ def _narrowed(piece: Piece) -> Piece:
         try:
             with OpenSegment(piece.segment) as opened:
                 start = opened.search.at_or_before_offset(piece.first_offset) if past_start else start
-                behind = opened.search.at_or_after_offset(piece.end_offset) if before_end else None
+                following = opened.search.at_or_after_offset(piece.end_offset) if before_end else None
         except KlogError:
-            behind = None  # the whole segment will do; whoever reads it reports what is wrong
-        end_bytes = end_bytes if behind is None else min(end_bytes, behind.position_bytes)
+            following = None  # the whole segment is read instead, and its reader reports the error
+        end_bytes = end_bytes if following is None else min(end_bytes, following.position_bytes)
     return piece._replace(start=start, end_bytes=max(end_bytes, start.position_bytes))
 
 
 def _cut_positions(cut: _Cut) -> list[BatchPosition] | KlogError:
-    """Where a piece is cut."""
+    """The batches at which a piece is divided."""
     piece = cut.piece
     if cut.parts < 2:
         return []
@@ -119,14 +122,14 @@ def _cut_positions(cut: _Cut) -> list[BatchPosition] | KlogError:
         with OpenSegment(piece.segment) as opened:
             if not opened.search.has_offset_index and not cut.may_walk:
                 return []
-            places = opened.cuts(piece.start, piece.end_bytes, cut.parts)
+            positions = opened.cuts(piece.start, piece.end_bytes, cut.parts)
     except KlogError as error:
         return error.at(piece.segment.log)
-    return [place for place in places if piece.first_offset < place.offset < piece.end_offset]
+    return [place for place in positions if piece.first_offset < place.offset < piece.end_offset]
 
 
-def _splits(piece: Piece, places: Sequence[BatchPosition]) -> list[Split]:
-    starts = [BatchPosition(piece.start.position_bytes, piece.first_offset), *places]
+def _splits(piece: Piece, positions: Sequence[BatchPosition]) -> list[Split]:
+    starts = [BatchPosition(piece.start.position_bytes, piece.first_offset), *positions]
     ends = [*starts[1:], BatchPosition(piece.end_bytes, piece.end_offset)]
     return [
         Split(
@@ -149,7 +152,7 @@ def _splits(piece: Piece, places: Sequence[BatchPosition]) -> list[Split]:
 
 
 def _fallbacks(piece: Piece, first_offset: int, end_offset: int) -> Iterator[FallbackSegment]:
-    """The segments of other replicas that hold some of these offsets."""
+    """Yield the segments of other replicas that hold some of these offsets."""
     for extent in piece.fallbacks:
         overlaps = extent.first_offset < end_offset and first_offset < extent.end_offset
         if overlaps and extent.segment.log != piece.segment.log:

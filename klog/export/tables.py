@@ -1,8 +1,9 @@
-"""Which table the rows of a split belong to: what is read for it, what is written of it, and where.
+"""Decides which table the rows of a split belong to: which columns are read and written, and to which
+directory.
 
-Records are one table, below Hive-style directories. Internal topics, where a job wants them decoded, are
-tables of their own, in directories that readers of the first pass over (`__consumer_offsets`); their columns
-of the name `partition` and `offset` are what the records tell, not where they stand.
+All records are one table, in Hive-style directories. If a job decodes internal topics, each becomes a
+separate table, in a directory that readers of the first table ignore (`__consumer_offsets`). The columns
+`partition` and `offset` of those tables are values of the records, not their position.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
 
 
 class Decode(Protocol):
-    """Makes rows of a table of records as they are read."""
+    """Converts records as they are read to the rows of a table."""
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """The rows, and the records that are rejected (None: none are)."""
+        """The rows, and the rejected records (None if there are none)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table of an output.
 
-    Its files stand below `root` (empty: the output's own) and `levels`. `read_columns` are read of records;
-    of what is made of them `columns` are written (None: all), but those that are directories.
-    `offset_column` says where a row's record stands.
+    Its files are below `root` (empty: the output's root) and `levels`. `read_columns` are the columns of the
+    records that are read. `columns` are those of the rows that are written (None: all), except columns that
+    are directories. `offset_column` has the offset of a row's record.
     """
 
     read_columns: tuple[str, ...]
@@ -43,14 +44,14 @@ class Table:
     offset_column: str = "offset"
 
     def written(self, names: list[str]) -> list[str]:
-        """Those of the columns `names` that are written, in their order."""
+        """The written ones of the columns `names`, in their order."""
         hidden = {str(level) for level in self.levels}
         wanted = names if self.columns is None else [*self.columns, ERROR_COLUMN]
         return [name for name in wanted if name in names and name not in hidden]
 
     @property
     def has_offsets(self) -> bool:
-        """Whether its files tell the offsets of their rows."""
+        """Whether its files have the offsets of their rows."""
         return self.columns is None or self.offset_column in self.columns
 
 
@@ -73,7 +74,7 @@ def _internal(topic: str, job: ExportJob) -> Table | None:
 
 
 def _read_columns(job: ExportJob) -> tuple[str, ...]:
-    """Those that are written, and what placing and counting rows takes."""
+    """The written columns, and those that are needed to choose directories and file names."""
     from klog.export.schema import column_names
 
     names = column_names(job.options)

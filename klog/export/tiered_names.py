@@ -1,10 +1,10 @@
-"""Names of segments in a tiered store (KIP-405), where plug-ins put them; pure.
+"""Parses the names of segments and directories in a tiered store (KIP-405).
 
 The KIP leaves names to the plug-in. Two layouts are common: that of Kafka's own `LocalTieredStorage`
-(`topic-0-<topic id>/<offset>-<segment id>.log`), and that of the plug-in for S3, GCS and Azure by Aiven
-(`topic-<topic id>/0/<offset>-<segment id>.log`). Segments must be stored as they are: a plug-in may be told
-to compress or encrypt them, and then they are no segments. Snapshots are left out: their names say the start
-of the segment, they speak of its end.
+(`topic-0-<topic id>/<offset>-<segment id>.log`), and that of Aiven's plug-in for S3, GCS and Azure
+(`topic-<topic id>/0/<offset>-<segment id>.log`). Segments that a plug-in compresses or encrypts cannot be
+read. Producer snapshots are ignored: their names have the start offset of the segment, but they are taken at
+its end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PARTITION_DIRECTORY: Final = re.compile(r"[0-9]{1,10}")
 
 
 def tiered_file(name: str) -> FileName | None:
-    """What the name of a file in a tiered store says, None for any other name."""
+    """The parsed name of a file in a tiered store, None for any other name."""
     match = _FILE.fullmatch(name)
     if match is None or int(match["offset"]) > INT64_MAX:
         return None
@@ -31,8 +31,10 @@ def tiered_file(name: str) -> FileName | None:
 
 
 def tiered_partition(parent_name: str, name: str) -> tuple[TopicPartition, str] | None:
-    """The partition, and the topic's id, that a directory of a tiered store is of, by its and its parent's
-    name; None for any other directory."""
+    """The partition and the topic id of a directory in a tiered store, by its name and its parent's.
+
+    None for any other directory.
+    """
     match = _DIRECTORY.fullmatch(name)
     if match is not None and int(match["partition"]) <= INT32_MAX:
         return TopicPartition(match["topic"], int(match["partition"])), match["id"]

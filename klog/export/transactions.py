@@ -1,12 +1,13 @@
-"""What read_committed leaves out of a log: aborted transactions, and all from the first open one on.
+"""Finds what read_committed leaves out of a log: aborted transactions, and everything after the first open
+one.
 
-Rules: KIP-98, Kafka's `TransactionIndex` and `ProducerStateManager`. A segment's aborted transactions are
-those whose ABORT marker is in it; its `.txnindex` lists them. A broker makes that file at the first abort:
-where it is not there, but the segment's other indexes are, nothing was aborted. Where only the `.log` was
-copied, or the index is broken, the segment's producers are followed instead. The last stable offset is where
-the first transaction begins that is open at the log's end; open ones are known from the newest producer
-snapshot and the batches after it. The high watermark bounds it no more than it bounds read_uncommitted here
-(`klog.export.planner`).
+Rules: KIP-98, Kafka's `TransactionIndex` and `ProducerStateManager`. The aborted transactions of a segment
+are those whose ABORT marker is in it; its `.txnindex` lists them. A broker creates that file at the first
+abort: if it is missing but the segment's other indexes exist, no transaction was aborted. If only the `.log`
+was copied, or the index is broken, the transactions are derived from the segment's batches. The last stable
+offset is the first offset of the first transaction that is open at the log's end. Open transactions are known
+from the newest producer snapshot and the batches after it. The high watermark does not limit the last stable
+offset here (`klog.export.planner`).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Transactions:
     last_stable_offset: int
 
     def aborted_in(self, first_offset: int, end_offset: int) -> tuple[AbortedRange, ...]:
-        """Those that reach into the offsets from `first_offset` to before `end_offset`."""
+        """Those that overlap the offsets from `first_offset` to before `end_offset`."""
         after = bisect_right(self.aborted, first_offset - 1, key=lambda one: one.last_offset)
         return tuple(one for one in self.aborted[after:] if one.first_offset < end_offset)
 
@@ -48,9 +49,9 @@ class Transactions:
 def transactions(
     replica: Replica, extents: Sequence[Extent], log_end_offset: int, problems: list[KlogError]
 ) -> Transactions:
-    """The transactions in a log of `extents`; `replica` is the one that counts, its snapshots are used.
+    """The transactions in a log of `extents`; the snapshots of `replica` are used.
 
-    What cannot be read is added to `problems`.
+    Files that cannot be read are added to `problems`.
     """
     listed = map_segments(_listed, extents)
     aborted = [one for found in listed if not isinstance(found, KlogError) and found for one in found]
@@ -70,13 +71,15 @@ def transactions(
         if row in unlisted:
             aborted += [AbortedRange(*txn[:3]) for txn in state.aborted]
         state.aborted.clear()
-    stable = min((first for first in state.open_txns if _is_sound(extents, first)), default=log_end_offset)
+    stable = min((first for first in state.open_txns if _is_valid(extents, first)), default=log_end_offset)
     return Transactions(tuple(sorted(aborted, key=lambda one: one.last_offset)), min(stable, log_end_offset))
 
 
 def _listed(extent: Extent) -> list[AbortedRange] | KlogError | None:
-    """The aborted transactions that a segment's index lists; None where nothing can be told without reading
-    the segment; the error where the index is broken."""
+    """The aborted transactions that a segment's index lists, or the error if the index is broken.
+
+    None if only the segment's batches can show them.
+    """
     segment = extent.segment
     if segment.txn_index is None:
         return None if segment.offset_index is None and segment.time_index is None else []
@@ -105,8 +108,7 @@ def _entries(data: bytes, segment: SegmentFile) -> list[AbortedRange]:
 
 
 def _state_before(replica: Replica, offset: int, problems: list[KlogError]) -> ProducerState:
-    """The producers at the newest snapshot that is not behind `offset`; none known where there is no sound
-    one."""
+    """The state at the newest valid snapshot at or before `offset`; an empty state if there is none."""
     for at, path in reversed(replica.snapshots):
         if at > offset:
             continue
@@ -122,7 +124,7 @@ def _state_before(replica: Replica, offset: int, problems: list[KlogError]) -> P
 
 
 def _follow(state: ProducerState, extent: Extent) -> None:
-    """Take the batches of an extent from the state's end on."""
+    """Apply the batches of an extent to the state, from the state's end on."""
     base = extent.segment.base_offset
     first = max(state.end_offset, extent.first_offset)
     with OpenSegment(extent.segment) as opened:
@@ -136,13 +138,13 @@ def _follow(state: ProducerState, extent: Extent) -> None:
                 end -= 1
             for damaged in [*_damaged_markers(data, table, row, end), end]:
                 while row < damaged:
-                    # A control batch that does not decode is passed over.
+                    # A control batch that does not decode is skipped.
                     row = state.take(data, table, row, damaged) + 1
                 row = damaged + 1
 
 
 def _damaged_markers(data: bytes, table: BatchTable, first: int, end: int) -> list[int]:
-    """The rows of control batches with a bad checksum: what those say closes no transaction."""
+    """The rows of control batches with a wrong checksum: these end no transaction."""
     if not any(attributes & CONTROL_BIT for attributes in set(table.attributes[first:end])):
         return []
     view, one, damaged = memoryview(data), BatchTable(), []
@@ -155,9 +157,11 @@ def _damaged_markers(data: bytes, table: BatchTable, first: int, end: int) -> li
     return damaged
 
 
-def _is_sound(extents: Sequence[Extent], offset: int) -> bool:
-    """Whether the batch at an offset is what it says, or there is none: a damaged one may claim to be of any
-    producer, and would hold up all that follows."""
+def _is_valid(extents: Sequence[Extent], offset: int) -> bool:
+    """Whether the batch at an offset is valid, or there is none.
+
+    A damaged batch may name any producer; as an open transaction it would hide all records after it.
+    """
     row = bisect_right(extents, offset, key=lambda extent: extent.first_offset) - 1
     if row < 0 or offset >= extents[row].end_offset:
         return True

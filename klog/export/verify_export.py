@@ -1,8 +1,8 @@
-"""`--verify`: the output counted against the segments, offset by offset.
+"""Compares the output of an export with the segments, offset by offset, for `klog export --verify`.
 
-Every split is read again, offsets only, and so are the files that it became. Each record of the segments is
-in the tables or among the rejects exactly once, and nothing else is. Besides, each file's checksum, and that
-the output holds no rows that the manifest does not know.
+It reads the offsets of each split and of its files again. Each record of the segments must be in the tables
+or among the rejected records exactly once, and no other record may be there. It also checks the checksum of
+each file, and that the output has no data files that the manifest does not list.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CODECS: Final = {"l.gz": "gzip", ".zst": "zstd"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something in the output that is not as it must be."""
+    """An error in the output."""
 
     file: str
     what: str
@@ -37,13 +37,13 @@ class Finding:
 
 
 def verify_split(result: SplitResult, job: ExportJob) -> tuple[Finding, ...]:
-    """What is wrong with a split's files. Raises `StorageError` where segments cannot be read any more."""
+    """The errors in the files of a split. Raises `StorageError` if the segments can no longer be read."""
     output = open_output(job.output)
     findings: list[Finding] = []
     held: list[Any] = []
     table = table_of(result.split, job)
     for file in result.all_files:
-        # Rejects are as they were read, with all their columns.
+        # Rejected records have all columns, as they were read.
         rejected = file is result.reject_file
         column = "offset" if rejected else table.offset_column
         try:
@@ -58,7 +58,7 @@ def verify_split(result: SplitResult, job: ExportJob) -> tuple[Finding, ...]:
 
 
 def verify_names(results: Iterable[SplitResult], output: Output) -> tuple[Finding, ...]:
-    """Files of rows that no split has made."""
+    """An error for each data file that no split has written."""
     return tuple(Finding(name, "is of no split") for name in sorted(unknown_files(output, results)))
 
 
@@ -72,7 +72,7 @@ def _compare(result: SplitResult, job: ExportJob, held: list[pa.ChunkedArray | i
         yield Finding(place, f"{sum(counts)} records are in the output, {len(expected)} in the segment")
     arrays = [offsets for offsets in held if isinstance(offsets, pa.ChunkedArray)]
     if len(arrays) < len(held):
-        return  # the offsets were not exported: counting is all that can be done
+        return  # the offsets were not exported, so the records can only be counted
     found = pa.chunked_array([chunk for array in arrays for chunk in array.chunks], pa.int64())
     for what, more, fewer in (("missing", expected, found), ("too many", found, expected)):
         numbers = _difference(more, fewer)
@@ -81,7 +81,7 @@ def _compare(result: SplitResult, job: ExportJob, held: list[pa.ChunkedArray | i
 
 
 def _expected(result: SplitResult, job: ExportJob) -> pa.ChunkedArray:
-    """The offsets that the split's records have in the segment now."""
+    """The offsets of the split's records in the segment."""
     import pyarrow as pa
 
     from klog.export.reader import read_split
@@ -91,7 +91,7 @@ def _expected(result: SplitResult, job: ExportJob) -> pa.ChunkedArray:
 
 
 def _difference(more: pa.ChunkedArray, fewer: pa.ChunkedArray) -> list[int]:
-    """The offsets that stand in `more` oftener than in `fewer`."""
+    """The offsets that are in `more` more often than in `fewer`."""
     if more.equals(fewer):
         return []
     counts: dict[int, int] = {}
@@ -109,7 +109,7 @@ def _listed(numbers: list[int]) -> str:
 def _offsets_of(
     file: WrittenFile, output: Output, column: str | None, findings: list[Finding]
 ) -> pa.ChunkedArray | int:
-    """The offsets in a file, or only their count where it has no such column."""
+    """The offsets in a file, or only their number if it has no such column."""
     import pyarrow as pa
 
     with output.open(file.name) as opened:
