@@ -23,7 +23,7 @@ from klog.commands.dump.problems import Problems
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import UsageError
-from klog.storage.walk import expand
+from klog.storage.kafka_files import expand
 
 _KAFKA_DEFAULTS: Final = KafkaFlags()
 

@@ -153,7 +153,7 @@ class _Recovery:
 
     def execute(self, log_directory: str, planned: list[_Planned]) -> None:
         """Show the plans of one log directory; carry them out unless it is a dry run or the answer is no."""
-        from klog.storage.quarantine import default_root, demand_outside
+        from klog.storage.quarantine import default_root, require_outside
         from klog.storage.recovery_run import run_recovery
 
         root = default_root(log_directory) if self._quarantine is None else os.path.abspath(self._quarantine)
@@ -165,7 +165,7 @@ class _Recovery:
                 self._report(plan, None, "planned")
             return
         if any(plan.steps for plan in plans):
-            demand_outside(root, log_directory)
+            require_outside(root, log_directory)
         cutting = [plan for plan in plans if plan.takes_away]
         if cutting and not confirmed(_question(cutting, root), yes=self._yes):
             print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
@@ -188,8 +188,8 @@ class _Recovery:
         """Lower recovery points above their log's end: a broker would not check later records below them."""
         from klog.formats.names import FileKind
         from klog.storage.files import write_atomically
+        from klog.storage.kafka_files import partition_of
         from klog.storage.log_directory import Checkpoints
-        from klog.storage.walk import partition_of
 
         ends = {partition_of(plan.path): plan.log_end_offset for plan in plans}
         known = {partition: end for partition, end in ends.items() if partition is not None}

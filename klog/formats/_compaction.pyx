@@ -120,7 +120,7 @@ cdef class OffsetMap:
         look_at(&rows, records, first, last)
         open_buffer(&buffer, payload)
         try:
-            demand_spans(&buffer, &rows, first, last)
+            require_spans(&buffer, &rows, first, last)
             row = start = first
             with nogil:
                 while start < last and not full:
@@ -191,7 +191,7 @@ cdef class OffsetMap:
         cdef int64_t *last_kept_of
         look_at(&rows, records, first, last)
         open_batches(&batches, table)
-        demand_batches(&rows, first, last, batches.rows)
+        require_batches(&rows, first, last, batches.rows)
         if len(kept) != batches.rows or len(tombstones) != batches.rows or len(last_kept) != batches.rows:
             raise UsageError("a selection of another table")
         keeps = keep_column.data.as_uchars
@@ -200,7 +200,7 @@ cdef class OffsetMap:
         last_kept_of = longs(last_kept)
         open_buffer(&buffer, payload)
         try:
-            demand_spans(&buffer, &rows, first, last)
+            require_spans(&buffer, &rows, first, last)
             start = first
             with nogil:
                 while start < last:
@@ -253,7 +253,7 @@ cdef int look_at(Records *rows, records, Py_ssize_t first, Py_ssize_t last) exce
     return 0
 
 
-cdef int demand_spans(const Buffer *buffer, const Records *rows, Py_ssize_t first, Py_ssize_t last) except -1:
+cdef int require_spans(const Buffer *buffer, const Records *rows, Py_ssize_t first, Py_ssize_t last) except -1:
     cdef Py_ssize_t row
     for row in range(first, last):
         if not fits(buffer, rows.key_start[row], rows.key_size[row]):
@@ -261,7 +261,7 @@ cdef int demand_spans(const Buffer *buffer, const Records *rows, Py_ssize_t firs
     return 0
 
 
-cdef int demand_batches(const Records *rows, Py_ssize_t first, Py_ssize_t last, Py_ssize_t batches) except -1:
+cdef int require_batches(const Records *rows, Py_ssize_t first, Py_ssize_t last, Py_ssize_t batches) except -1:
     cdef Py_ssize_t row
     for row in range(first, last):
         if not 0 <= rows.batch[row] < batches:

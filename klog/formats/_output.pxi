@@ -193,7 +193,7 @@ cdef inline int32_t sequence_after(int32_t sequence, int32_t increment) noexcept
     return wrap32(<long long>sequence + increment)
 
 
-cdef const long long *column(object values, Py_ssize_t rows) except NULL:
+cdef const long long *column(object values, Py_ssize_t rows) except? NULL:
     """The numbers of one column, which must have at least `rows`."""
     cdef array.array numbers = values
     if numbers.typecode != "q" or len(numbers) < rows:

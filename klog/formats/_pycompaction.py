@@ -68,7 +68,7 @@ class OffsetMap:
         Returns `last`, or the row of the first record that would have been put when the map was full (also
         where its key is in the map: Kafka does not look before it stops).
         """
-        _demand_rows(records, first, last)
+        _require_rows(records, first, last)
         view = memoryview(payload)
         for row in range(first, last):
             key, offset = _span(view, records.key_start[row], records.key_size[row]), records.offset[row]
@@ -105,7 +105,7 @@ class OffsetMap:
         its key stays, but a tombstone only until its batch's delete horizon, and one of magic 0 or 1 only
         with `keep_legacy`. `chosen` (of as many batches as `table`) is told of every record.
         """
-        _demand_rows(records, first, last)
+        _require_rows(records, first, last)
         if len(chosen.kept) != len(table):
             raise UsageError("a selection of another table")
         chosen.keep.extend(bytes(max(last - len(chosen.keep), 0)))
@@ -139,7 +139,7 @@ def _keeps_tombstone(table: BatchTable, batch: int, now_ms: int, keep_legacy: bo
     return not table.attributes[batch] & DELETE_HORIZON_BIT or now_ms < table.base_timestamp[batch]
 
 
-def _demand_rows(records: RecordTable, first: int, last: int) -> None:
+def _require_rows(records: RecordTable, first: int, last: int) -> None:
     if not 0 <= first <= last <= len(records):
         raise UsageError(f"records {first} to {last} of a table of {len(records)}")
 
@@ -167,7 +167,7 @@ def rewrite(
     """
     from klog.formats.kernel import headers
 
-    _demand_rows(records, first, last)
+    _require_rows(records, first, last)
     if len(keep) < last:
         raise UsageError("flags for fewer records than there are")
     view = memoryview(payload)

@@ -217,7 +217,7 @@ class SizedArray(Variable):
         if obj is None and self.null:
             self.length._build(-1, stream, context, path)
             return obj
-        demand_list(obj, path)
+        require_list(obj, path)
         self.length._build(len(obj), stream, context, path)
         for item in obj:
             self.subcon._build(item, stream, context, path)
@@ -237,7 +237,7 @@ class CountedArray(Variable):
         return _parse_items(self.subcon, int(context[self.count]), stream, context, path)
 
     def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
-        demand_list(obj, path)
+        require_list(obj, path)
         if len(obj) != context[self.count]:
             raise c.RangeError(f"{len(obj)} items, but {self.count} is {context[self.count]}", path=path)
         for item in obj:
@@ -245,7 +245,7 @@ class CountedArray(Variable):
         return obj
 
 
-def demand_list(obj: Value, path: str) -> None:
+def require_list(obj: Value, path: str) -> None:
     """Refuse to write anything but a list as an array."""
     if not isinstance(obj, (list, tuple)):
         raise c.RangeError(f"an array must be a list, not {type(obj).__name__}", path=path)

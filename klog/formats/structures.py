@@ -14,10 +14,10 @@ import construct as c
 from klog.formats.primitives import (
     UVarInt,
     Variable,
-    demand_list,
     length_name,
     read_length,
     remaining_bytes,
+    require_list,
     take,
 )
 from klog.formats.values import Value
@@ -192,7 +192,7 @@ class Filled(Variable):
         return items
 
     def _build(self, obj: Value, stream: io.BytesIO, context: c.Container, path: str) -> Value:
-        demand_list(obj, path)
+        require_list(obj, path)
         for item in obj:
             self.subcon._build(item, stream, context, path)
         return obj

@@ -1,8 +1,9 @@
-"""A segment read in chunks: one reused buffer, whole batches, memory that does not grow with the file.
+"""Reads a segment in chunks of whole batches through one reused buffer, so memory does not grow with the
+file.
 
-Chunks are read with `readinto` (faster than mapping the file, and a file that shrinks while it is read cannot
-kill the process). The buffer grows only to hold one batch that is larger than it, and never past what
-the file really holds.
+Chunks are read with `readinto`: it is faster than mapping the file, and a file that shrinks meanwhile cannot
+kill the process. The buffer grows only to hold one batch that is larger than it, and never past what the file
+really holds.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ def chunks(
     max_batch_bytes: int | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Iterator[memoryview]:
-    """Scan `file` from `start_bytes` (a batch's position) and yield buffers of whole batches.
+    """Scan `file` from `start_bytes` (the position of a batch) and yield buffers of whole batches.
 
-    Each time `table` holds the headers of the batches in the yielded buffer, which is valid until the
-    next one is asked for. Where the last yield is over, `table.origin + table.consumed_bytes` is where
-    the sound batches end and `table.stop` says why; the last table may be empty. Reads up to
-    `end_bytes` (the file's end by default; what is appended meanwhile is read too).
+    `table` holds the headers of the batches in the yielded buffer. The buffer is valid until the next one is
+    requested. After the last one, `table.origin + table.consumed_bytes` is the end of the whole batches, and
+    `table.stop` says why the scan ended; the last table may be empty. Reads up to `end_bytes`, by default the
+    end of the file; data that is appended meanwhile is read too.
 
-    With `starts_before_bytes` (which takes the place of `end_bytes`) the file is read so far only as the last
-    batch that starts before that position needs; some batches that start behind it may come with it. A batch
-    that wants more than `max_batch_bytes` (`table.need_bytes` tells) ends the scan unread.
+    With `starts_before_bytes` (instead of `end_bytes`) the file is read only up to the end of the last batch
+    that starts before that position; some batches that start after it may come too. A batch of more than
+    `max_batch_bytes` (its size is in `table.need_bytes`) ends the scan unread.
     """
     file.seek(start_bytes)
-    # A buffer that holds a batch's header always tells how much more the batch needs.
+    # A buffer that holds the header of a batch always says how many more bytes the batch needs.
     chunk_bytes = max(chunk_bytes, BATCH_HEADER_BYTES)
     buffer = bytearray(chunk_bytes)
     origin = start_bytes
@@ -60,7 +61,7 @@ def chunks(
         view = memoryview(buffer)[:held]
         kernel.scan(view, origin, final, table)
         if final and starts_before_bytes is not None and room <= 0:
-            # The bound cuts a batch, not the file: that one batch is read on, or at least its header.
+            # The bound cuts a batch, not the file: the rest of that batch is read, or at least its header.
             more = _end_of_cut_batch(table, held, starts_before_bytes)
             final = more is None
             limit = more or limit
@@ -73,12 +74,12 @@ def chunks(
         rest = held - table.consumed_bytes
         let_go = table.consumed_bytes > 0 and len(buffer) > max(chunk_bytes, LARGEST_REUSED_BYTES)
         if table.need_bytes > len(buffer) or let_go:
-            # Doubling at most where nobody set a limit: a length field may lie, the bytes read do not.
+            # Without a limit the buffer at most doubles: a length field may be wrong, the bytes read are not.
             most_bytes = 2 * held if max_batch_bytes is None else max_batch_bytes
             fresh = bytearray(max(chunk_bytes, min(table.need_bytes, most_bytes)))
             fresh[:rest] = view[table.consumed_bytes :]
             buffer = fresh
-            del view, fresh  # a large buffer must not outlive its batch
+            del view, fresh  # a large buffer is not kept after its batch
         else:
             buffer[:rest] = bytes(view[table.consumed_bytes :])
         origin += table.consumed_bytes
@@ -86,7 +87,7 @@ def chunks(
 
 
 def _end_of_cut_batch(table: BatchTable, held_bytes: int, starts_before_bytes: int) -> int | None:
-    """Up to which position the batch wants to be read that the buffer cuts; None where it cuts none."""
+    """The end of the batch that the buffer cuts; None if it cuts none."""
     start = table.origin + table.consumed_bytes
     if start >= starts_before_bytes or table.stop == STOP_BAD_SIZE:
         return None

@@ -1,7 +1,7 @@
-"""The lock that a running broker holds on each of its log directories, respected and taken.
+"""Takes the lock that a running broker holds on each of its log directories.
 
-Rules: Kafka's `FileLock` on `.lock`: Java's `FileChannel.tryLock`, which on POSIX is an fcntl record lock
-on the whole file. Holding it keeps a broker from starting while klog changes the directory.
+Rules: Kafka's `FileLock` on `.lock`, which uses Java's `FileChannel.tryLock`: on POSIX an fcntl record lock
+on the whole file. While klog holds it, a broker cannot start on the directory that klog changes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from klog.storage.files import storage_error
 
 @contextlib.contextmanager
 def locked(log_directory: str, *, only_reading: bool = False) -> Iterator[None]:
-    """Hold the lock of `log_directory` in the block. Raises `StorageError` where a broker holds it.
+    """Hold the lock of `log_directory` in the block. Raises `StorageError` if a broker holds it.
 
-    A directory that shows no trace of a broker (neither `.lock` nor `meta.properties`) is somebody's copy:
-    it is not locked, and no file is left in it. Who is `only_reading` may go without a lock where the
-    directory cannot be written (a read-only mount, another user's).
+    A directory without `.lock` and `meta.properties` is a copy, not a broker's: it is not locked, and no file
+    is left in it. With `only_reading`, a directory that cannot be written (a read-only mount, another user's)
+    is used without a lock.
     """
     path = os.path.join(log_directory, FileKind.LOCK)
     marked = os.path.exists(os.path.join(log_directory, FileKind.META_PROPERTIES))

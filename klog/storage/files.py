@@ -1,8 +1,7 @@
-"""Files at the edge: opened for reading (plain or gzipped), replaced atomically; every failure a
-`StorageError`.
+"""Opens files for reading (plain or gzipped) and replaces them atomically; every failure is a `StorageError`.
 
-A file that matters is written as Kafka writes its own: a temporary file beside it, fsync, rename, fsync of
-the directory. What is in the files is the business of the other modules.
+An important file is written as Kafka writes its own: a temporary file beside it, fsync, rename, fsync of the
+directory.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ _CURES: Final = {
 
 
 def storage_error(what: str, path: str | os.PathLike[str], error: OSError) -> StorageError:
-    """`error` as klog's own, with the path and what the user can do."""
+    """The `StorageError` for `error`, with the path and what the user can do."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     cure = _CURES.get(error.errno) if error.errno is not None else None
     return StorageError(f"{what}: {reason}", file=os.fspath(path), cure=cure)
 
 
 class _PlainFile(io.FileIO):
-    """A file whose read errors are `StorageError`s. Unbuffered: readers bring their own chunk."""
+    """A file whose read errors are `StorageError`s. It is unbuffered: readers have their own buffer."""
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
         try:
@@ -60,15 +59,16 @@ class _PlainFile(io.FileIO):
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Opens without waiting: a FIFO that nobody writes would hold the open call for ever."""
+    """Open without waiting: opening a FIFO without a writer would block for ever."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:
-    """The file at `path` as a seekable stream of plain bytes; a name ending in `.gz` is decompressed.
+    """The file at `path` as a seekable stream of plain bytes; a file with a name ending in `.gz` is
+    decompressed.
 
-    Raises `StorageError` where it cannot be opened or is no regular file. The stream's own reads raise
-    nothing else either. A `.gz` that is not gzipped is read as it is.
+    Raises `StorageError` if it cannot be opened or is not a regular file. The stream's own reads raise
+    nothing else either. A `.gz` file that is not gzipped is read as it is.
     """
     name = os.fspath(path)
     try:
@@ -91,7 +91,7 @@ def open_for_reading(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a (small) file, decompressed where it is a gzipped copy."""
+    """All bytes of a (small) file; a gzipped copy is decompressed."""
     with open_for_reading(path) as file:
         parts = []
         buffer = bytearray(1 << 20)
@@ -101,12 +101,12 @@ def read_whole(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_small(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a file that no broker makes large (checkpoints, properties, snapshots).
+    """All bytes of a file that is small in every broker (checkpoints, properties, snapshots).
 
-    Raises `StorageError` where it is larger than `MAX_SMALL_BYTES`, without reading it.
+    If it is larger than `MAX_SMALL_BYTES`, `StorageError` is raised without reading it.
     """
     with open_for_reading(path) as file:
-        # Of a plain file the size is known; of a gzipped copy one byte past the limit tells as much.
+        # The size of a plain file is known. Of a gzipped copy one byte more than the limit is read.
         too_large = isinstance(file, io.FileIO) and os.fstat(file.fileno()).st_size > MAX_SMALL_BYTES
         data = b"" if too_large else file.read(MAX_SMALL_BYTES + 1)
     if too_large or len(data) > MAX_SMALL_BYTES:
@@ -119,7 +119,7 @@ def read_small(path: str | os.PathLike[str]) -> bytes:
 
 
 def size_bytes(path: str | os.PathLike[str]) -> int:
-    """Bytes that the file takes on disk's books (compressed ones for a gzipped copy)."""
+    """Size of the file (of a gzipped copy: compressed)."""
     try:
         return os.stat(path).st_size
     except OSError as error:
@@ -136,7 +136,7 @@ def list_directory(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a directory, or a link to one; a link that leads nowhere is none."""
+    """Whether an entry is a directory, or a link to one. A broken link is not."""
     try:
         return entry.is_dir()
     except OSError:
@@ -144,7 +144,7 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def is_regular_file(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry is a regular file, or a link to one; a link that leads nowhere is none."""
+    """Whether an entry is a regular file, or a link to one. A broken link is not."""
     try:
         return entry.is_file()
     except OSError:
@@ -153,16 +153,16 @@ def is_regular_file(entry: os.DirEntry[str]) -> bool:
 
 @contextlib.contextmanager
 def atomic_output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A new file that takes the place of `path` when the block ends well, and vanishes when it does not.
+    """A new file that replaces `path` if the block succeeds, and is removed if it fails.
 
-    Whoever looks at `path` sees the old content or the new, also after a crash. Mode and owner are those of
-    the file that is replaced (for a new one the owner of its directory, as far as we may): a broker must be
-    able to open what an administrator mended as root. Raises `StorageError`.
+    Readers of `path` see the old content or the new, also after a crash. Mode and owner are those of the
+    replaced file; a new file gets the owner of its directory if permissions allow it. So a broker can open
+    what an administrator repaired as root. Raises `StorageError`.
     """
     target = os.fspath(path)
     temporary = f"{target}.{os.getpid()}.tmp"
     try:
-        # A process that had our id may have died here: ids come again, in a container at every start.
+        # A process with the same id may have died here. In a container the ids are the same at each start.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         file = open(temporary, "xb")  # noqa: SIM115 (closed below, on every way out)
@@ -185,7 +185,7 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> None:
-    """Make `data` (whole or in parts) the content of `path`, as `atomic_output` does."""
+    """Replace the content of `path` with `data` (whole or in parts), as `atomic_output` does."""
     with atomic_output(path) as file:
         file.writelines([data] if isinstance(data, bytes) else data)
 
@@ -198,7 +198,7 @@ def _take_over_owner(descriptor: int, target: str) -> None:
         like = os.stat(os.path.dirname(target) or ".")
     mine = os.fstat(descriptor)
     if (mine.st_uid, mine.st_gid) != (like.st_uid, like.st_gid):
-        # Only root may give files away; for everybody else the file stays their own.
+        # Only root may change the owner. For others the file keeps theirs.
         with contextlib.suppress(PermissionError):
             os.fchown(descriptor, like.st_uid, like.st_gid)
 
@@ -213,7 +213,7 @@ def sync_directory(directory: str) -> None:
 
 
 def read_exactly(file: BinaryIO, wanted_bytes: int) -> bytes:
-    """So many bytes from where the file stands, fewer only where it ends."""
+    """That many bytes from the position of the file; fewer only if the file ends."""
     parts = []
     while wanted_bytes > 0 and (part := file.read(wanted_bytes)):
         parts.append(part)
@@ -222,6 +222,6 @@ def read_exactly(file: BinaryIO, wanted_bytes: int) -> bytes:
 
 
 def read_at(file: BinaryIO, position_bytes: int, wanted_bytes: int) -> bytes:
-    """That many bytes of an open file from a position on, fewer only if the file ends before."""
+    """That many bytes of an open file from a position on; fewer only if the file ends."""
     file.seek(position_bytes)
     return read_exactly(file, wanted_bytes)

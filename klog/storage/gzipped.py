@@ -1,7 +1,8 @@
-"""A gzipped copy of a file, read as if it were plain: decompressed while it is read, without a temporary
-file.
+"""Reads a gzipped copy of a file as if it were plain. It is decompressed while it is read, without a
+temporary file.
 
-Damage costs no more than the few bytes around it: all that decompressed before it is delivered first.
+Everything that decompressed before the damage is delivered first, so damage loses only the few bytes around
+it.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from typing import Any, BinaryIO, Final
 from klog.formats.errors import StorageError
 
 _INPUT_BYTES: Final = 16 * 1024
-_OUTPUT_BYTES: Final = 1 << 20  # gzip packs up to a thousand to one: what one step may give is bounded
+_OUTPUT_BYTES: Final = (
+    1 << 20
+)  # gzip compresses up to a thousand to one, so the output of one step is limited
 _CURE: Final = "what comes before is read; copy it again"
 _WITH_HEADER: Final = 16 + zlib.MAX_WBITS
 
 
 def _decompressor() -> tuple[Any, type[Exception]]:
-    """A fresh decompressor (isal's where it is installed) and what it raises on damage."""
+    """A new decompressor (isal's if it is installed) and the exception that it raises on damage."""
     try:
         from isal import isal_zlib
     except ImportError:
         return zlib.decompressobj(_WITH_HEADER), zlib.error
-    # isal's error is no subclass of zlib's.
+    # isal's error is not a subclass of zlib's.
     error: Any = isal_zlib.error
     return isal_zlib.decompressobj(_WITH_HEADER), error
 
@@ -33,7 +36,7 @@ def _decompressor() -> tuple[Any, type[Exception]]:
 class GzippedFile(io.RawIOBase):
     """The plain bytes of `raw`, which holds one or more gzip members; positions are those of the plain bytes.
 
-    Reading on is cheap, going back starts over. Raises `StorageError` where the copy is damaged or cut.
+    Seeking back starts from the beginning. Raises `StorageError` if the copy is damaged or truncated.
     """
 
     def __init__(self, raw: BinaryIO, name: str) -> None:
@@ -58,11 +61,11 @@ class GzippedFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """The position among the plain bytes."""
+        """The position in the plain bytes."""
         return self._position
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
-        """Fill some of `buffer`; 0 at the end."""
+        """Fill a part of `buffer`; 0 at the end."""
         if not self._plain and not self._advance():
             return 0
         view = memoryview(buffer).cast("B")
@@ -73,7 +76,7 @@ class GzippedFile(io.RawIOBase):
         return size
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """`size` bytes, fewer only where the plain bytes end; all of them for -1."""
+        """`size` bytes, fewer only if the plain bytes end; all of them for -1."""
         wanted = -1 if size is None else size
         parts: list[bytes] = []
         while wanted and (part := super().read(_OUTPUT_BYTES if wanted < 0 else min(wanted, _OUTPUT_BYTES))):
@@ -82,7 +85,7 @@ class GzippedFile(io.RawIOBase):
         return b"".join(parts)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        """Go to a position from the start or from here; there is no telling where the end is."""
+        """Go to a position from the start or from the present one; the end is not known."""
         target = offset + (self._position if whence == os.SEEK_CUR else 0)
         if whence == os.SEEK_END or target < 0:
             raise StorageError("cannot seek there in a gzipped copy", file=self.name)
@@ -96,7 +99,7 @@ class GzippedFile(io.RawIOBase):
         return self._position
 
     def close(self) -> None:
-        """Close this and the file beneath."""
+        """Close this and the file below."""
         if not self.closed:
             self._raw.close()
         super().close()
@@ -118,8 +121,7 @@ class GzippedFile(io.RawIOBase):
         return True
 
     def _next_member(self) -> bool:
-        """Begin the member that follows; False where none does. Zero padding between members is passed
-        over."""
+        """Begin the next member; False if there is none. Zero padding between members is skipped."""
         self._input = self._step.unused_data.lstrip(b"\0")
         while not self._input:
             read = self._raw.read(_INPUT_BYTES)

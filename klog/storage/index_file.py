@@ -12,7 +12,7 @@ import os
 from typing import BinaryIO, NamedTuple
 
 from klog.storage.files import open_for_reading
-from klog.storage.holes import filled_chunks
+from klog.storage.sparse_files import filled_chunks
 
 
 class IndexFile(NamedTuple):

@@ -111,7 +111,7 @@ def tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
 def rebuild(
     tasks: list[SegmentTask], options: RebuildOptions, *, processes: int = 0
 ) -> Iterator[SegmentReport]:
-    """Look at (and unless `check`, mend) the indexes of segments; reports come in the order of `tasks`.
+    """Look at (and unless `check`, repair) the indexes of segments; reports come in the order of `tasks`.
 
     `processes` 0 means as many as pay.
     """
@@ -145,7 +145,7 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
         for kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX)
     }
     if options.force or (not options.check and None in old.values()):
-        return _mend(task, files, options, {kind: _missing(files, kind, base) for kind in old})
+        return _repair(task, files, options, {kind: _missing(files, kind, base) for kind in old})
     with open_for_reading(log) as file:
         found = check_indexes(
             file, base, old[FileKind.OFFSET_INDEX], old[FileKind.TIME_INDEX], active=task.active
@@ -161,7 +161,7 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
         reports[FileKind.TXN_INDEX] = txn
     if options.check or all(report.status is IndexStatus.VALID for report in reports.values()):
         return SegmentReport(log, task.size_bytes, tuple(reports.values()))
-    return _mend(task, files, options, reports)
+    return _repair(task, files, options, reports)
 
 
 def _missing(files: PartitionFiles, kind: FileKind, base: int) -> IndexReport:
@@ -239,7 +239,7 @@ def _producers_of(files: PartitionFiles, base: int, options: RebuildOptions) -> 
     return state
 
 
-def _mend(
+def _repair(
     task: SegmentTask, files: PartitionFiles, options: RebuildOptions, reports: dict[FileKind, IndexReport]
 ) -> SegmentReport:
     base = task.base_offset
@@ -253,7 +253,7 @@ def _mend(
 
     with open_for_reading(log) as file:
         scan = scan_segment(file, base, options.settings, follow=follow)
-    _demand_room(log, scan, options.settings)
+    _require_fitting_index(log, scan, options.settings)
     contents = {FileKind.OFFSET_INDEX: scan.offset_index, FileKind.TIME_INDEX: scan.time_index}
     txn = pack_aborted(_producers_of(files, base, options).aborted) if has_markers else b""
     if txn or files.has(FileKind.TXN_INDEX, base):
@@ -269,7 +269,7 @@ def _mend(
     return SegmentReport(log, task.size_bytes, tuple(done), problem, at)
 
 
-def _demand_room(log: str, scan: SegmentScan, settings: IndexSettings) -> None:
+def _require_fitting_index(log: str, scan: SegmentScan, settings: IndexSettings) -> None:
     if scan.full:
         raise StorageError(
             f"an index of this segment would not fit into {settings.max_bytes} bytes",
@@ -311,8 +311,8 @@ def rebuild_snapshots(directory: str, options: RebuildOptions) -> list[IndexRepo
     done = []
     for offset, report in sorted(reports.items()):
         wanted = contents.get(offset)
-        mend = wanted is not None and not options.check
-        done.append(_write(report.path, report, wanted, options) if mend and wanted is not None else report)
+        repair = wanted is not None and not options.check
+        done.append(_write(report.path, report, wanted, options) if repair and wanted is not None else report)
     return done
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, TopicPartition
 from klog.storage.checkpoint_files import packed_offsets, read_offsets
+from klog.storage.kafka_files import partition_of
 from klog.storage.targets import targets
-from klog.storage.walk import partition_of
 
 
 def log_directories_of(paths: Iterable[str]) -> dict[str, list[str]]:

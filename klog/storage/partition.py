@@ -19,11 +19,11 @@ from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import FileKind, FileState, TopicPartition, parse_directory
 from klog.storage.checkpoint_files import read_leader_epochs, read_offsets, read_parsed
 from klog.storage.files import open_for_reading
+from klog.storage.kafka_files import KafkaFile, files_of, partition_directories, partition_of
 from klog.storage.read_bounds import BatchKeywords, RecordKeywords, read_bounds
 from klog.storage.segment import Segment
 from klog.storage.select import Bounds
 from klog.storage.values import Batch, Record
-from klog.storage.walk import KafkaFile, files_of, partition_directories, partition_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,6 @@
-"""One thing that `verify` found: where, what, what Kafka makes of it, and which command mends it."""
+"""One problem that `verify` found: the file, what is wrong, what Kafka does about it, and the command that
+repairs it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Final
 
 
 class Severity(StrEnum):
-    """An error costs data, service or truth; a note is something that Kafka itself tidies up or ignores."""
+    """An error costs data, service or correct answers. Kafka itself repairs or ignores a note."""
 
     ERROR = "error"
     NOTE = "note"
@@ -21,7 +23,7 @@ OFFLINE: Final = "takes the log directory offline where it cannot read this eith
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A finding about one file. `position` is in bytes; `cure` a command or advice."""
+    """A problem of one file. `position` is in bytes; `cure` is a command or advice."""
 
     file: str
     what: str
@@ -33,5 +35,5 @@ class Problem:
 
 
 def note(file: str, what: str, kafka: str, cure: str = "") -> Problem:
-    """A finding that fails nothing."""
+    """A problem that does not count as a failure."""
     return Problem(file, what, kafka, cure, Severity.NOTE)

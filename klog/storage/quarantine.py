@@ -1,8 +1,8 @@
-"""Where recovery puts what it takes out of a log, and the manifest that says how to put it back.
+"""Names the directory into which recovery moves what it takes out of a log, and writes its manifest.
 
-Kafka refuses to start when a log directory holds a directory that is no partition's, so the quarantine lies
-outside of all log directories: `<log directory>/../klog-quarantine/<log directory's
-name>/<partition>/<time>/` by default.
+Kafka refuses to start if a log directory contains a directory that is not a partition's. So the quarantine is
+outside of all log directories, by default in `<log directory>/../klog-quarantine/<log directory's
+name>/<partition>/<time>/`. The manifest says how to put everything back.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ REPLACED_SUFFIX: Final = ".replaced"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One thing in the quarantine.
+    """One entry of the quarantine.
 
-    `how` is `moved` (move it back), `tail` (append it to the file when that is `position_bytes` long),
-    `renamed` (`kept_as` is its new name in the partition: rename it back) or `replaced` (the content
-    that a derived file had; klog wrote a sound one). They undo each other in reverse order.
+    `how` is `moved` (move it back), `tail` (append it to the file if that is `position_bytes` long),
+    `renamed` (`kept_as` is its new name in the partition: rename it back) or `replaced` (the old content of a
+    derived file; klog wrote a valid one). To undo a recovery, take the entries in reverse order.
     """
 
     original: str
@@ -52,7 +52,7 @@ def default_root(log_directory: str) -> str:
     return os.path.join(parent, DIRECTORY_NAME, name)
 
 
-def demand_outside(root: str, log_directory: str) -> None:
+def require_outside(root: str, log_directory: str) -> None:
     """Raise `UsageError` where the quarantine would lie in a log directory."""
     above = os.path.realpath(root)
     while True:
@@ -70,7 +70,7 @@ def demand_outside(root: str, log_directory: str) -> None:
 
 
 def new_directory(root: str, partition_directory: str, now_ms: int) -> str:
-    """A name that no earlier recovery has used, by time."""
+    """A directory name with the time, which no earlier recovery has used."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now_ms / 1000))
     base = os.path.join(root, os.path.basename(os.path.abspath(partition_directory)), stamp)
     for attempt in range(10_000):
@@ -82,7 +82,7 @@ def new_directory(root: str, partition_directory: str, now_ms: int) -> str:
 
 
 def manifest(partition_directory: str, now_ms: int, kept: list[Kept], *, complete: bool) -> bytes:
-    """The manifest of one recovery. Until it is `complete`, entries may not have happened yet."""
+    """The manifest of one recovery. Until it is `complete`, some entries may not have happened yet."""
     content = {
         "version": MANIFEST_VERSION,
         "partitionDirectory": os.path.abspath(partition_directory),

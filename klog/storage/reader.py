@@ -1,9 +1,9 @@
 """One pass over a segment: chunks of batch headers, and their records decoded as columns.
 
-This is the way that every reader of records takes (library, dump, Arrow, Parquet, summary). What cannot be
-read is handed to `on_problem` as the error that it is, and reading goes on behind it; an `on_problem` that
-raises stops the pass (`raise_problem`). A batch with a bad checksum is reported and its records still come,
-as far as they decode: what to make of them is the caller's choice.
+Every reader of records uses it (library, dump, Arrow, Parquet, summary). What cannot be read is passed to
+`on_problem` as an error, and reading continues after it; an `on_problem` that raises stops the pass
+(`raise_problem`). A batch with a bad checksum is reported, and its records come as far as they decode. The
+caller decides whether to use them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from klog.storage.select import Bounds, compact
 OnProblem = Callable[[KlogError], None]
 
 NEWEST_MAGIC: Final = 2
-_MEND: Final = "`klog recover` cuts the log there as Kafka would and keeps what it cuts"
+_RECOVER_CUTS: Final = "`klog recover` cuts the log there as Kafka would and keeps what it cuts"
 _EVERYTHING: Final = Bounds()
 
 
@@ -34,9 +34,9 @@ def raise_problem(problem: KlogError) -> None:
 
 
 class SegmentReader:
-    """A pass over the open segment `file`; `path` and `base_offset` (None: unknown) are what its name says.
+    """A pass over the open segment `file`; its name says `path` and `base_offset` (None: unknown).
 
-    `batches` holds the headers of the chunk at hand, `records` the records of the run at hand: both are
+    `batches` holds the headers of the current chunk, `records` the records of the current run. Both are
     reused, so take what you need before asking for the next. `verify` checks checksums and the order of
     offsets.
     """
@@ -66,10 +66,10 @@ class SegmentReader:
         self._next_offset = -1 if base_offset is None else base_offset
 
     def chunks(self) -> Iterator[memoryview]:
-        """Buffers of whole batches, `batches` filled for each; the last may hold none.
+        """Buffers of whole batches; `batches` is filled for each. The last may hold none.
 
-        Starts where the bounds let it and ends once they are passed, at the end of the file, or where
-        nothing more can be found (which is a problem, as is a tail that is no batch).
+        Starts where the bounds allow it. Ends after the bounds, at the end of the file, or where no further
+        batch can be found. The last case and an incomplete batch at the end are problems.
         """
         table = self.batches
         try:
@@ -84,7 +84,7 @@ class SegmentReader:
                     return
                 rest = data[table.consumed_bytes :]
         except KlogError as error:
-            # Reading itself fails (a bad disk, a damaged gzipped copy): what came before is good.
+            # Reading fails (a bad disk, a damaged gzipped copy). What came before is valid.
             self._on_problem(error.at(self.path))
             return
         problem = tail_problem(table, rest)
@@ -92,21 +92,23 @@ class SegmentReader:
             self._on_problem(problem.at(self.path))
 
     def runs(self) -> Iterator[Bytes]:
-        """Payload buffers, `records` filled for each with spans into it; their batches are in `batches`.
+        """Payload buffers; `records` is filled for each with spans into it, their batches are in `batches`.
 
-        Only records within the bounds come. A run is all uncompressed batches that stand together in a
-        chunk, or one compressed batch.
+        Only records within the bounds come. A run is one compressed batch, or all uncompressed batches that
+        are adjacent in a chunk.
         """
         for data in self.chunks():
             yield from self.decode(data)
 
     def decode(self, data: Bytes) -> Iterator[Bytes]:
-        """The runs of the chunk at hand."""
+        """The runs of the current chunk."""
         batches = self.batches
         by_place = self._bounds.by_place
         first = None
         for row, attributes in enumerate(batches.attributes):
-            compressed = attributes & CODEC_MASK and batches.count[row]  # no records: no block to open
+            compressed = (
+                attributes & CODEC_MASK and batches.count[row]
+            )  # a batch without records has no compressed block
             wanted = not by_place or self._bounds.may_hold(batches, row)
             if wanted and not compressed:
                 first = row if first is None else first
@@ -120,7 +122,7 @@ class SegmentReader:
             yield from self._plain(data, first, len(batches))
 
     def decode_rows(self, data: Bytes, rows: Iterable[int]) -> Iterator[Bytes]:
-        """The records of single batches of the chunk at hand, a run each."""
+        """The records of single batches of the current chunk, one run a batch."""
         for row in rows:
             if self.batches.attributes[row] & CODEC_MASK and self.batches.count[row]:
                 yield from self._compressed(data, row)
@@ -128,7 +130,7 @@ class SegmentReader:
                 yield from self._plain(data, row, row + 1)
 
     def drop_unwanted(self) -> None:
-        """Leave in `batches` those only that may hold a wanted record."""
+        """Keep only those `batches` that may hold a wanted record."""
         if self._bounds.by_place:
             rows = range(len(self.batches))
             compact(self.batches, [row for row in rows if self._bounds.may_hold(self.batches, row)])
@@ -226,7 +228,7 @@ class SegmentReader:
                     f"batch with offsets {table.base_offset[row]} to {table.last_offset[row]} "
                     f"fails its checksum (stored {table.crc[row]}, computed {table.computed_crc[row]})"
                 )
-                problem = CorruptRecordError(what, cure=_MEND)
+                problem = CorruptRecordError(what, cure=_RECOVER_CUTS)
                 self._on_problem(problem.at(self.path, table.position[row]))
 
     def _report_order(self, row: int) -> None:
@@ -240,7 +242,7 @@ class SegmentReader:
 
 
 def tail_problem(table: BatchTable, rest: Bytes) -> KlogError | None:
-    """What is wrong with the bytes after the last batch of a scan that has ended; None where there are none.
+    """What is wrong with the bytes after the last batch of a finished scan; None if there are none.
 
     `rest` is what the last buffer holds after that batch.
     """
@@ -255,18 +257,20 @@ def tail_problem(table: BatchTable, rest: Bytes) -> KlogError | None:
         )
     if not any(rest):
         what = "zero bytes follow the last batch"
-        return CorruptRecordError(what, position_bytes=position, cure=f"left by an unclean stop; {_MEND}")
+        return CorruptRecordError(
+            what, position_bytes=position, cure=f"left by an unclean stop; {_RECOVER_CUTS}"
+        )
     if table.stop == STOP_BAD_SIZE:
         what = f"size field {table.stop_size} is below the smallest, {MIN_MESSAGE_SIZE}: no batch can follow"
     elif table.need_bytes:
         what = f"last batch needs {table.need_bytes} bytes, {len(rest)} are left"
     else:
         what = f"{len(rest)} bytes follow the last batch, too few for another"
-    return CorruptRecordError(what, position_bytes=position, cure=_MEND)
+    return CorruptRecordError(what, position_bytes=position, cure=_RECOVER_CUTS)
 
 
 def _looks_like_batch(data: Bytes) -> bool:
-    """Whether the first bytes could be a batch's, or all zero as in a pre-allocated segment."""
+    """Whether the first bytes could be those of a batch, or are all zero as in a pre-allocated segment."""
     head = bytes(data[:17])
     if not any(head):
         return True

@@ -21,9 +21,7 @@ from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.files import read_whole
-from klog.storage.holes import only_zeros_follow
 from klog.storage.leader_epochs import LeaderEpochs
-from klog.storage.leftovers import next_offset, sort_leftovers
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots
 from klog.storage.producer_state import (
@@ -45,7 +43,9 @@ from klog.storage.recovery_plan import (
 )
 from klog.storage.recovery_state import Recovered, Recovery, opener
 from klog.storage.segment_scan import SegmentScan, is_overlong, scan_segment
-from klog.storage.segment_split import Part, demand_same, divide
+from klog.storage.segment_split import Part, divide, require_same
+from klog.storage.sparse_files import only_zeros_follow
+from klog.storage.transient_files import next_offset, resolve_transient_files
 
 INDEX_MEMORY_BYTES: Final = 32 << 20
 """Rebuilt indexes up to this size stay in the plan; beyond it they are made again when they are written."""
@@ -57,8 +57,8 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
     """Decide how to recover the partition directory at `path`. Raises `StorageError`."""
     files = list_partition(path)
     findings: list[Finding] = []
-    leftovers = sort_leftovers(files)
-    findings.extend(leftovers.findings)
+    resolved = resolve_transient_files(files)
+    findings.extend(resolved.findings)
     findings.extend(_topic_id(files))
 
     def bad_snapshot(offset: int, error: FormatError) -> None:
@@ -71,15 +71,15 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
 
     parts: dict[str, Part] = {}
     snapshots = Snapshots(
-        leftovers.snapshots,
+        resolved.snapshots,
         now_ms=settings.now_ms,
         expiration_ms=settings.producer_expiration_ms,
         on_bad=bad_snapshot,
         on_unreadable=unreadable,
         open_segment=opener(parts),
     )
-    work = Recovery(files, settings, leftovers, snapshots, findings, parts=parts)
-    work.unindexed = {base for base in leftovers.segments if not _loads(work, base)}
+    work = Recovery(files, settings, resolved, snapshots, findings, parts=parts)
+    work.unindexed = {base for base in resolved.segments if not _loads(work, base)}
     _recover_segments(work)
     return _conclude(work)
 
@@ -99,8 +99,8 @@ def _topic_id(files: PartitionFiles) -> list[Finding]:
 
 def _loads(work: Recovery, base: int) -> bool:
     """Whether Kafka opens the segment without recovering it first: its indexes are there and look usable."""
-    present = work.leftovers.indexes.get(base, {})
-    if FileKind.OFFSET_INDEX not in present and base not in work.leftovers.made_indexes:
+    present = work.resolved.indexes.get(base, {})
+    if FileKind.OFFSET_INDEX not in present and base not in work.resolved.made_indexes:
         return False
     txn_index = present.get(FileKind.TXN_INDEX)
     if txn_index is None:
@@ -138,7 +138,7 @@ def _floor(work: Recovery, bases: list[int]) -> float:
 
 def _recover_unindexed(work: Recovery) -> bool:
     """Recover what Kafka recovers while it loads. False: a segment was split instead."""
-    bases = sorted(work.leftovers.segments)
+    bases = sorted(work.resolved.segments)
     floor = _floor(work, bases)
     for place, base in enumerate(bases):
         # Where no indexed segment comes before, recovery from the start does exactly this again.
@@ -152,7 +152,7 @@ def _recover_unindexed(work: Recovery) -> bool:
 
 def _recover_unflushed(work: Recovery) -> bool:
     """Recover from the recovery point on. False: a segment was split instead."""
-    bases = sorted(work.leftovers.segments)
+    bases = sorted(work.resolved.segments)
     floor = _floor(work, bases)
     for place, base in enumerate(bases):
         if base >= floor:
@@ -162,7 +162,7 @@ def _recover_unflushed(work: Recovery) -> bool:
             if recovered.scan.disordered or (recovered.scan.cut_bytes and not recovered.at_load):
                 work.removed = bases[place + 1 :]
                 # Kafka removes the snapshots that stood there at its start, whoever has written them since.
-                work.snapshots.drop(set(work.removed) & set(work.leftovers.snapshots))
+                work.snapshots.drop(set(work.removed) & set(work.resolved.snapshots))
                 break
     return True
 
@@ -179,7 +179,7 @@ def _recover(work: Recovery, base: int, loaded: dict[int, str]) -> Recovered | N
         _note_epochs(table, min(followed + 1, rows), epochs)
         return followed
 
-    path = work.leftovers.segments[base]
+    path = work.resolved.segments[base]
     with work.open(path) as file:
         scan = scan_segment(file, base, settings.index, follow=follow)
     # Kafka splits where the last batch is out of range as well, and refuses to start otherwise.
@@ -202,18 +202,18 @@ def _split(work: Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]
     name = segment_file(FileKind.LOG, base)
     what = f"offset {scan.out_of_range_offset} is too far from the segment's base for an index (KAFKA-6264)"
     work.findings.append(Finding(name, what, "splits the segment", scan.valid_bytes))
-    segments = work.leftovers.segments
+    segments = work.resolved.segments
     path = segments.pop(base)
-    indexes = work.leftovers.indexes.pop(base, {})
+    indexes = work.resolved.indexes.pop(base, {})
     keeps_start = parts[0].base_offset == base
     if base in work.unindexed and keeps_start and FileKind.TXN_INDEX in indexes:
         # Kafka does not know the segment yet, and replaces only those of its files that the parts have too.
-        work.leftovers.indexes[base] = {FileKind.TXN_INDEX: indexes.pop(FileKind.TXN_INDEX)}
+        work.resolved.indexes[base] = {FileKind.TXN_INDEX: indexes.pop(FileKind.TXN_INDEX)}
     work.unindexed.discard(base)
     work.recovered.pop(base, None)
     for part in parts:
         if part.base_offset in segments:
-            demand_same(part, segments[part.base_offset])
+            require_same(part, segments[part.base_offset])
             continue
         is_start = part is parts[0] and keeps_start
         target = path if is_start else work.files.file(FileKind.LOG, part.base_offset)
@@ -228,7 +228,7 @@ def _split(work: Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]
         work.splits.append(Cut(name, parts[0].end_bytes, parts[-1].end_bytes, "split"))
     else:
         work.splits.append(SetAside(name, "split"))
-        work.snapshots.drop({base} & set(work.leftovers.snapshots))
+        work.snapshots.drop({base} & set(work.resolved.snapshots))
 
 
 def _note_epochs(table: BatchTable, rows: int, epochs: list[EpochEntry]) -> None:
@@ -280,7 +280,7 @@ def _conclude(work: Recovery) -> RecoveryPlan:
     if kept and end < start:
         what = f"the log ends at {end}, before its start {start} in log-start-offset-checkpoint"
         work.findings.append(Finding("", what, "deletes all segments and starts empty at its log start"))
-        work.removed = sorted(work.leftovers.segments)
+        work.removed = sorted(work.resolved.segments)
         work.snapshots.drop(work.snapshots.offsets)
         epochs = LeaderEpochs()
         kept, end, fresh_end = [], start, start
@@ -295,7 +295,7 @@ def _conclude(work: Recovery) -> RecoveryPlan:
     if work.settings.finds_producers:
         work.snapshots.state_at(end, log_start_offset=log_start, segments=segments, fresh_end=fresh_end)
     steps = [
-        *work.leftovers.steps,
+        *work.resolved.steps,
         *work.splits,
         *_remove_segments(work),
         *_cuts(work),
@@ -347,7 +347,7 @@ def _remove_segments(work: Recovery) -> list[Step]:
         why = "after the cut" if work.segments else "before the log start"
         steps.append(SetAside(segment_file(FileKind.LOG, base), why))
         steps.extend(
-            SetAside(segment_file(kind, base), why) for kind in sorted(work.leftovers.indexes.get(base, {}))
+            SetAside(segment_file(kind, base), why) for kind in sorted(work.resolved.indexes.get(base, {}))
         )
     return steps
 
@@ -375,7 +375,7 @@ def _created(base: int | None) -> list[Step]:
 
 
 def _snapshot_steps(work: Recovery) -> list[Step]:
-    on_disk = work.leftovers.snapshots
+    on_disk = work.resolved.snapshots
     taken = work.snapshots.taken
     wanted = set(work.snapshots.offsets)
     steps: list[Step] = [

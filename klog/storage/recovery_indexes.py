@@ -18,7 +18,7 @@ def index_steps(work: Recovery) -> list[Step]:
     steps: list[Step] = []
     for base in sorted(work.segments):
         recovered = work.recovered.get(base)
-        present = work.leftovers.indexes.get(base, {})
+        present = work.resolved.indexes.get(base, {})
         if recovered is None and work.segments[base] in work.parts:
             part = work.parts[work.segments[base]]
             steps.append(WriteIndexes(base, part.end_bytes - part.start_bytes, "missing"))
@@ -47,9 +47,9 @@ def _unrecovered_index_steps(work: Recovery, base: int) -> list[Step]:
     """What Kafka changes at the indexes of a segment that it only opens: it ends those that it has read
     behind their last whole entry.
     """
-    present = work.leftovers.indexes.get(base, {})
+    present = work.resolved.indexes.get(base, {})
     steps: list[Step] = []
-    if base in work.leftovers.made_indexes:
+    if base in work.resolved.made_indexes:
         whole = work.settings.index.max_bytes // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES
         steps.append(Write(segment_file(FileKind.OFFSET_INDEX, base), bytes(whole), "missing"))
     if FileKind.TIME_INDEX not in present:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.formats.names import FileKind, segment_file
+from klog.storage.disk import Disk
 from klog.storage.files import open_for_reading, size_bytes
-from klog.storage.mutations import Disk
 from klog.storage.quarantine import (
     MANIFEST_NAME,
     REPLACED_SUFFIX,

@@ -10,12 +10,12 @@ from typing import BinaryIO
 
 from klog.formats.checkpoints import EpochEntry
 from klog.storage.files import open_for_reading
-from klog.storage.leftovers import Leftovers
 from klog.storage.partition_files import PartitionFiles
 from klog.storage.producer_snapshots import Snapshots
 from klog.storage.recovery_plan import Finding, RecoverySettings, Step
 from klog.storage.segment_scan import SegmentScan
 from klog.storage.segment_split import OpenSegment, Part, open_part
+from klog.storage.transient_files import ResolvedDirectory
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Recovery:
 
     files: PartitionFiles
     settings: RecoverySettings
-    leftovers: Leftovers
+    resolved: ResolvedDirectory
     snapshots: Snapshots
     findings: list[Finding]
     recovered: dict[int, Recovered] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Recovery:
     @property
     def segments(self) -> dict[int, str]:
         """Paths of the segments that the log keeps, by base offset."""
-        return {base: path for base, path in self.leftovers.segments.items() if base not in self.removed}
+        return {base: path for base, path in self.resolved.segments.items() if base not in self.removed}
 
 
 def opener(parts: dict[str, Part]) -> OpenSegment:

@@ -18,11 +18,11 @@ from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import StorageError
 from klog.storage.files import open_for_reading, read_exactly, size_bytes
+from klog.storage.kafka_files import identify
 from klog.storage.read_bounds import BatchKeywords, ReadBounds, RecordKeywords, read_bounds
 from klog.storage.reader import OnProblem, SegmentReader, raise_problem
 from klog.storage.select import Bounds
 from klog.storage.values import Batch, Header, Record, batch_of_row
-from klog.storage.walk import identify
 
 if TYPE_CHECKING:
     import pyarrow as pa

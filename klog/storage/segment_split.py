@@ -111,7 +111,7 @@ def _first_offset(data: memoryview, table: BatchTable, row: int) -> int:
         return OFFSET_UNKNOWN
 
 
-def demand_same(part: Part, path: str) -> None:
+def require_same(part: Part, path: str) -> None:
     """A part that a run before this one wrote is there already; any other file may not be replaced.
 
     Raises `StorageError`.

@@ -16,7 +16,7 @@ _FAR: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Which records are wanted by their place; the default is all.
+    """The offsets and times of the wanted records; the default is all.
 
     Offsets are inclusive at both ends. `since_ms` is inclusive, `until_ms` exclusive (ms since the epoch).
     """
@@ -46,7 +46,7 @@ class Bounds:
         )
 
     def may_hold(self, batches: BatchTable, row: int) -> bool:
-        """Whether batch `row` may hold a wanted record, by its header alone."""
+        """Whether batch `row` may hold a wanted record, according to its header."""
         if self.first_offset is not None and batches.last_offset[row] < self.first_offset:
             return False
         if self.last_offset is not None and self._starts_after(batches, row):
@@ -59,7 +59,7 @@ class Bounds:
         return self.last_offset is not None and base != OFFSET_UNKNOWN and base > self.last_offset
 
     def ends_before(self, batches: BatchTable) -> bool:
-        """Whether the chunk's last batch lies past the last wanted offset, so that none can follow."""
+        """Whether the last batch starts after the last wanted offset, so that no wanted one follows."""
         return len(batches) > 0 and self._starts_after(batches, len(batches) - 1)
 
     def keep(self, records: RecordTable, first_row: int = 0) -> None:
@@ -79,11 +79,11 @@ class Bounds:
 
 
 def compact(table: BatchTable | RecordTable, rows: list[int], first_row: int = 0) -> None:
-    """Make the rows of `table` from `first_row` on those that `rows` names, in that order."""
+    """Keep, from `first_row` on, only the rows of `table` that `rows` names, in that order."""
     for name in table.COLUMNS:
         column: array[int] = getattr(table, name)
         if not column:
-            continue  # the checksums of batches that nobody verified
+            continue  # `valid` and `computed_crc` of batches that were not verified
         values = [column[row] for row in rows]
         del column[first_row:]
         column.extend(values)

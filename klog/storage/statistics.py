@@ -27,8 +27,8 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.markers import control_type_name
+from klog.storage.distributions import Distribution, TimeHistogram
 from klog.storage.reader import SegmentReader
-from klog.storage.tallies import Distribution, TimeHistogram
 from klog.storage.values import timestamp_type
 
 DECODE_ALL_BELOW_BYTES: Final = 256 << 20

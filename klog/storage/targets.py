@@ -1,4 +1,4 @@
-"""PATH arguments of commands that work on partition directories: which directories they stand for."""
+"""Finds the partition directories that the PATH arguments of commands name."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from klog.formats.errors import FormatError, StorageError, UsageError
 from klog.formats.names import DirectoryState, FileKind, FileState, parse_directory, parse_file
 from klog.storage.files import list_directory
-from klog.storage.walk import partition_directories
+from klog.storage.kafka_files import partition_directories
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A partition directory, and the only segment wanted of it (None: all of them)."""
+    """A partition directory, and the base offset of the only segment to work on (None: all segments)."""
 
     directory: str
     base_offset: int | None = None
 
 
 def targets(paths: Iterable[str]) -> list[Target]:
-    """Segment files, partition directories and log directories as partition directories, each once.
+    """The partition directories of segment files, partition directories and log directories, each once.
 
-    Directories that are scheduled for deletion are left alone. Raises `StorageError` where a path is not
-    there or holds nothing of a log, `UsageError` where a file is no segment.
+    Directories that are scheduled for deletion are left out. Raises `StorageError` if a path does not exist
+    or holds nothing of a log, `UsageError` if a file is not a segment.
     """
     found: dict[tuple[str, int | None], Target] = {}
     for path in paths:
@@ -52,7 +52,7 @@ def _targets(path: str) -> list[Target]:
 
 
 def partitions_below(path: str) -> list[str]:
-    """The directory itself where it holds segments, else the partition directories in it."""
+    """The directory itself if it holds segments, else the partition directories in it."""
     if is_partition(path):
         return [path]
     found = [directory for directory in partition_directories(path) if not is_deleted(directory)]
@@ -66,7 +66,7 @@ def partitions_below(path: str) -> list[str]:
 
 
 def is_partition(path: str) -> bool:
-    """Whether a directory is one of a partition: by what is in it, or by its name."""
+    """Whether a directory belongs to a partition, by its contents or its name."""
     if any(entry.name.endswith(f".{FileKind.LOG}") for entry in list_directory(path)):
         return True
     try:
@@ -77,7 +77,7 @@ def is_partition(path: str) -> bool:
 
 
 def is_deleted(path: str) -> bool:
-    """Whether Kafka will delete the directory anyway, whatever is in it."""
+    """Whether the directory is scheduled for deletion, so that Kafka deletes it whatever is in it."""
     try:
         return parse_directory(os.path.basename(path)).state is DirectoryState.DELETE
     except FormatError:

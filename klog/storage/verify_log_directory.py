@@ -13,9 +13,9 @@ from klog.formats.checkpoints import parse_offsets
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import DirectoryState, FileKind, TopicPartition, parse_directory, parse_file
 from klog.storage.files import is_directory, list_directory, read_small
+from klog.storage.kafka_files import partition_of
 from klog.storage.problem import RECOVER, Problem, note
 from klog.storage.verify_partition import PartitionFacts
-from klog.storage.walk import partition_of
 
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
 # klog's own metadata store, with what SQLite keeps beside it; the room that writes it is above this one.

@@ -16,7 +16,7 @@ from klog.formats.errors import StorageError
 from klog.storage import files
 from tests.commands.running import Run, runner
 from tests.corpora import Corpus
-from tests.storage.mending import contents, overlong
+from tests.storage.partition_copies import contents, overlong
 
 RUN = "from klog.commands.main import main; main()"
 

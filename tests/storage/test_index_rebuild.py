@@ -27,7 +27,7 @@ from klog.storage.producer_state import (
 )
 from klog.storage.segment_scan import IndexSettings
 from tests.corpora import Corpus, PartitionDirectory, corpora, partitions
-from tests.storage.mending import KAFKA_INDEXES, NOW_MS, contents, copied
+from tests.storage.partition_copies import KAFKA_INDEXES, NOW_MS, contents, copied
 
 OPTIONS = RebuildOptions(NOW_MS, KAFKA_INDEXES)
 CHECK = replace(OPTIONS, check=True)

@@ -18,7 +18,7 @@ from klog.storage.segment_scan import IndexSettings
 from tests.corpora import PartitionDirectory, corpora, partitions
 from tests.peers import KafkaPeer
 from tests.peers.load_server import LoadServer
-from tests.storage.mending import contents
+from tests.storage.partition_copies import contents
 
 pytestmark = pytest.mark.kafka
 

@@ -19,7 +19,7 @@ from klog.storage.segment_scan import IndexSettings
 from tests.corpora import Corpus
 from tests.peers import KafkaPeer
 from tests.peers.load_server import LoadServer
-from tests.storage.mending import batch_positions, contents
+from tests.storage.partition_copies import batch_positions, contents
 
 pytestmark = pytest.mark.kafka
 

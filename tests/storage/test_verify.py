@@ -13,7 +13,7 @@ from klog.storage.index_rebuild import RebuildOptions
 from klog.storage.problem import Problem, Severity
 from klog.storage.verify import scope_of, verify
 from tests.corpora import Corpus, LogDirectory, PartitionDirectory, corpora, log_dirs
-from tests.storage.mending import KAFKA_INDEXES, NOW_MS, contents, damaged
+from tests.storage.partition_copies import KAFKA_INDEXES, NOW_MS, contents, damaged
 
 OPTIONS = RebuildOptions(NOW_MS, KAFKA_INDEXES, check=True)
 SOUND = [d for d in log_dirs([c for c in corpora() if not c.is_corrupt]) if str(d) != "k39-unclean/logs"]

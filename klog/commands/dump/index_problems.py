@@ -10,7 +10,7 @@ from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import FileKind, FileState
 from klog.storage.files import open_for_reading
 from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
-from klog.storage.walk import files_of
+from klog.storage.kafka_files import files_of
 
 _CURE = "`klog rebuild-index` builds a new one from the segment"
 

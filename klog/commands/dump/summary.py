@@ -20,9 +20,9 @@ from klog.commands.dump.rows import RECORD_KINDS, reader_of
 from klog.commands.dump.table_writer import TableWriter
 from klog.formats.compression import codec_name
 from klog.formats.errors import KlogError, UsageError
+from klog.storage.distributions import Distribution
 from klog.storage.files import open_for_reading, size_bytes
 from klog.storage.statistics import DECODE_ALL_BELOW_BYTES, LogStatistics
-from klog.storage.tallies import Distribution
 
 _BARS = 48
 _TOP_PRODUCERS = 10

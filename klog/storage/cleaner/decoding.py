@@ -14,7 +14,7 @@ def decode_plain(data: memoryview, table: BatchTable, first: int, last: int, rec
     """Decode uncompressed batches anew into `records`. Raises `CorruptRecordError`."""
     records.clear()
     kernel.decode(data, table, first, last, records)
-    _demand_sound(table, records)
+    _require_valid(table, records)
 
 
 def decode_one(data: memoryview, table: BatchTable, row: int, records: RecordTable) -> Bytes:
@@ -29,11 +29,11 @@ def decode_one(data: memoryview, table: BatchTable, row: int, records: RecordTab
         block = data[start : start + max(size, 0)]
         payload = compression.decompress(table.attributes[row] & CODEC_MASK, block, magic=table.magic[row])
         kernel.decode_payload(payload, table, row, records)
-    _demand_sound(table, records)
+    _require_valid(table, records)
     return payload
 
 
-def _demand_sound(table: BatchTable, records: RecordTable) -> None:
+def _require_valid(table: BatchTable, records: RecordTable) -> None:
     if records.problem is not None:
         position = table.position[records.problem_batch]
         raise CorruptRecordError(records.problem, position_bytes=position)

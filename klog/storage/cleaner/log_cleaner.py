@@ -213,10 +213,10 @@ class LogCleaner:
 
         def on_bytes(advanced_bytes: int) -> None:
             self._throttle.take(advanced_bytes)
-            self._demand_wanted(log)
+            self._check_still_wanted(log)
 
         def on_group(group: CleanedGroup) -> None:
-            self._demand_wanted(log)
+            self._check_still_wanted(log)
             log.replace_segments(group)
 
         try:
@@ -233,7 +233,7 @@ class LogCleaner:
                 self._changed.notify_all()
         return result is not None
 
-    def _demand_wanted(self, log: CleanableLog) -> None:
+    def _check_still_wanted(self, log: CleanableLog) -> None:
         with self._changed:
             if self._stop.is_set() or self._manager.aborted(log.partition) or not log.config.compact:
                 raise CleaningAbortedError(f"cleaning of {log.partition} was aborted")
@@ -404,7 +404,7 @@ class LogCleaner:
             "DeadThreadCount": sum(not thread.is_alive() for thread in self._threads),
         }
 
-    def demand_threads(self, wanted: int) -> None:
+    def require_threads(self, wanted: int) -> None:
         """Raises `UsageError` where Kafka refuses to go from the threads there are to so many at once."""
         current = self._config.threads
         if wanted < 1:

@@ -23,10 +23,10 @@ from klog.storage.cleaner.swap import DirectoryChanges, mark_deleted, remove, sw
 from klog.storage.cleaner.task import CleanerSettings, CleanResult, CleanTask
 from klog.storage.cleaner.view import SegmentView
 from klog.storage.files import storage_error
+from klog.storage.kafka_files import partition_of
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.log.epoch_file import EpochFile
 from klog.storage.log.retention import Extent, deletable
-from klog.storage.walk import partition_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ class OpenLog:
         """What it holds now. Raises `LogClosedError`, `OSError`."""
         log = self._log
         with log.lock:
-            self._demand_open()
+            self._require_open()
             active = log.segments.active
             return LogView(
                 log.partition,
@@ -74,7 +74,7 @@ class OpenLog:
         log = self._log
 
         def let_go() -> None:
-            self._demand_open()
+            self._require_open()
             old = [segment for segment in log.segments if segment.base_offset in group.replaces]
             log.segments.remove(old)
             for segment in old:
@@ -84,7 +84,7 @@ class OpenLog:
             log.segments.add(LogSegment(log.directory, group.base_offset, log.config, self._clock_ms()))
 
         try:
-            self._demand_open()
+            self._require_open()
             gone = swap_in(log.directory, group, held=log.lock, let_go=let_go, take_up=take_up)
         except (OSError, StorageError) as error:
             log.fail(error)
@@ -96,7 +96,7 @@ class OpenLog:
         """Apply retention."""
         apply_retention(self._log, now_ms)
 
-    def _demand_open(self) -> None:
+    def _require_open(self) -> None:
         if self._log.closed:
             raise LogClosedError("the log is closed", file=self._log.directory)
 

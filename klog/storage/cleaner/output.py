@@ -22,7 +22,9 @@ _NS_PER_MS: Final = 1_000_000
 
 
 class CleanedSegment:
-    """The `.cleaned` files of the segment that starts at `base_offset`; leftovers under these names go."""
+    """The `.cleaned` files of the segment that starts at `base_offset`; older files with these names are
+    removed.
+    """
 
     def __init__(self, task: CleanTask, base_offset: int) -> None:
         self._task = task

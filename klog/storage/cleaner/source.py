@@ -35,7 +35,7 @@ def sound_batches(
         for data in chunks(
             file, table, start_bytes=start_bytes, end_bytes=size_bytes, chunk_bytes=buffer_bytes
         ):
-            _demand_sound(path, data, table)
+            _require_valid(path, data, table)
             end = table.origin + table.consumed_bytes
             if len(table):
                 yield data
@@ -43,7 +43,7 @@ def sound_batches(
             raise _corrupt(path, "the segment ends inside a batch", end)
 
 
-def _demand_sound(path: str, data: memoryview, table: BatchTable) -> None:
+def _require_valid(path: str, data: memoryview, table: BatchTable) -> None:
     if table.stop == STOP_BAD_SIZE:
         what = f"a batch of {table.stop_size} bytes cannot be"
         raise _corrupt(path, what, table.origin + table.consumed_bytes)

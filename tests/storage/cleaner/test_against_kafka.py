@@ -59,7 +59,7 @@ def files(directory: Path, *suffixes: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix in suffixes}
 
 
-def demand_same(ours: Path, theirs: Path) -> None:
+def require_same(ours: Path, theirs: Path) -> None:
     our_logs, their_logs = files(ours, ".log"), files(theirs, ".log")
     assert our_logs.keys() == their_logs.keys()
     same_bytes = True
@@ -123,7 +123,7 @@ def demand_same_cleanings(
             assert outcome.end_offset == -1
             return number
         assert result.end_offset == outcome.end_offset
-        demand_same(ours, theirs)
+        require_same(ours, theirs)
         take_over(ours, theirs)
         # From the start again: what was cleaned once is read a second time.
         checkpoint = result.end_offset if number % 2 else None

@@ -236,11 +236,11 @@ def test_checkpoints_follow_truncation_moves_and_deletion(tmp_path: Path) -> Non
 
 def test_thread_counts_change_as_slowly_as_kafka_allows(tmp_path: Path) -> None:
     cleaner = Broker(tmp_path, config=CleanerConfig(threads=4)).cleaner
-    cleaner.demand_threads(8)
-    cleaner.demand_threads(2)
+    cleaner.require_threads(8)
+    cleaner.require_threads(2)
     for wanted in (0, 1, 9):
         with pytest.raises(UsageError):
-            cleaner.demand_threads(wanted)
+            cleaner.require_threads(wanted)
 
 
 def test_threads_share_the_buffers() -> None:

@@ -12,9 +12,9 @@ from klog.formats.columns import BatchTable
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.kernel import scan
 from klog.formats.names import FileKind, FileState, parse_directory, segment_file
+from klog.storage.disk import Disk
 from klog.storage.log.loading import Loaded, load_log
 from klog.storage.log.partition_log import PartitionLog
-from klog.storage.mutations import Disk
 from tests import corpora
 from tests.storage.log.building import (
     SMALL_INDEXES,

@@ -1,6 +1,7 @@
-"""The few ways in which recovery changes a disk, behind one small interface that tests can make fail.
+"""The changes that recovery makes to a disk, behind one small interface that tests can make fail.
 
-Each is durable when it returns (fsync of file and directory), so the order of calls is the order on disk.
+Each change is durable when its method returns (fsync of file and directory), so the order of calls is the
+order on disk.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.
 
 
 class Disk:
-    """The real thing. All methods raise `StorageError`; all may be repeated after a crash."""
+    """Changes files. All methods raise `StorageError`. All may be repeated after a crash."""
 
     def make_directories(self, path: str) -> None:
-        """Create a directory and its parents where they are missing."""
+        """Create a directory and its missing parents."""
         with _reported("cannot be created", path):
             os.makedirs(path, exist_ok=True)
             sync_directory(os.path.dirname(path) or ".")
 
     def move(self, source: str, target: str) -> None:
-        """Move a file; into another file system by copying it before the source goes."""
+        """Move a file. If the target is on another file system, the file is copied, then the source is
+        removed.
+        """
         with _reported("cannot be moved", source):
             try:
                 os.rename(source, target)
@@ -47,7 +50,7 @@ class Disk:
             sync_directory(os.path.dirname(path))
 
     def preserve(self, source: str, target: str) -> None:
-        """Keep what a file holds now under another name as well, by a link or else a copy."""
+        """Keep the present content of a file under another name too, by a link or else a copy."""
         with _reported("cannot be kept", source):
             try:
                 os.link(source, target)
@@ -58,13 +61,13 @@ class Disk:
             sync_directory(os.path.dirname(target))
 
     def save_tail(self, source: str, start_bytes: int, target: str) -> None:
-        """Copy what a file holds from `start_bytes` on into a new file."""
+        """Copy the content of a file from `start_bytes` on into a new file."""
         with _reported("cannot be saved", source):
             _copy(source, target, start_bytes)
             sync_directory(os.path.dirname(target))
 
     def save_zeros(self, size_bytes: int, target: str) -> None:
-        """Make a new file of so many zeros: a hole, where the file system knows them."""
+        """Create a file of zeros; it is sparse if the file system supports that."""
         part = f"{target}.{os.getpid()}.tmp"
         with _reported("cannot be saved", target):
             with open(part, "xb") as new:
@@ -74,7 +77,7 @@ class Disk:
             sync_directory(os.path.dirname(target))
 
     def copy_part(self, source: str, start_bytes: int, end_bytes: int, target: str) -> None:
-        """Make a part of a file the content of `target`."""
+        """Write a part of a file to `target`, replacing its content."""
 
         def parts() -> Iterator[bytes]:
             with open(source, "rb") as file:
@@ -87,13 +90,13 @@ class Disk:
         write_atomically(target, parts())
 
     def truncate(self, path: str, size_bytes: int) -> None:
-        """End a file at `size_bytes`."""
+        """Cut a file to `size_bytes`."""
         with _reported("cannot be truncated", path), open(path, "rb+", buffering=0) as file:
             file.truncate(size_bytes)
             os.fsync(file.fileno())
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make `data` the content of `path`."""
+        """Replace the content of `path` with `data`."""
         write_atomically(path, data)
 
 
@@ -106,7 +109,7 @@ def _reported(what: str, path: str) -> Iterator[None]:
 
 
 def _copy(source: str, target: str, start_bytes: int = 0) -> None:
-    """A durable copy, which appears under its name only when it is whole; holes stay cheap enough."""
+    """A durable copy. It gets its name when it is complete."""
     part = f"{target}.{os.getpid()}.tmp"
     with open(source, "rb") as old, open(part, "xb") as new:
         old.seek(start_bytes)

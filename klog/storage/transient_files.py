@@ -1,9 +1,9 @@
-"""What an interrupted cleaning, deletion or write left in a partition directory, and what Kafka makes of it.
+"""Decides about the files that an interrupted cleaning, deletion or write left in a partition directory.
 
-Rules: the first three passes and the orphan check of Kafka's `LogLoader`: `.deleted` goes; `.swap` at or
-above the first `.cleaned` goes, then `.cleaned`; what a complete `.swap` replaces goes, and it takes its
-final name; an index without its segment goes. Decides only; files are still under their old names when the
-plan is made.
+Rules: the first three passes of Kafka's `LogLoader` and its check for orphaned indexes. `.deleted` files are
+removed. `.swap` files at or above the first `.cleaned` file are removed, then the `.cleaned` files. A
+complete `.swap` segment takes its final name, and the segments that it replaces are removed. An index without
+its segment is removed. This module decides only; while the plan is made, the files keep their old names.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from klog.storage.segment_split import OpenSegment
 
 
 @dataclass(frozen=True, slots=True)
-class Leftovers:
-    """The directory as it will be when `steps` are done: paths are those of now.
+class ResolvedDirectory:
+    """The directory as it will be after `steps`. Paths are the present ones.
 
-    `segments` by base offset, `indexes` by base offset and kind, `snapshots` by offset. `made_indexes` are
-    the base offsets of swapped-in segments without an offset index: Kafka makes one of nothing but zeros
-    when it opens the `.swap`, and takes it for a sound one ever after.
+    `segments` are by base offset, `indexes` by base offset and kind, `snapshots` by offset. `made_indexes`
+    are the base offsets of swapped-in segments without an offset index: Kafka creates one of zeros when it
+    opens the `.swap` file, and takes it for valid from then on.
     """
 
     steps: tuple[Step, ...]
@@ -39,7 +39,7 @@ class Leftovers:
 
 
 def next_offset(path: str, base_offset: int, open_segment: OpenSegment = open_for_reading) -> int:
-    """The offset after the last whole batch of a segment, checked or not."""
+    """The offset after the last whole batch of a segment. The batches are not verified."""
     table = BatchTable()
     last = base_offset - 1
     with open_segment(path) as file:
@@ -48,8 +48,8 @@ def next_offset(path: str, base_offset: int, open_segment: OpenSegment = open_fo
     return last + 1
 
 
-def sort_leftovers(files: PartitionFiles) -> Leftovers:
-    """Decide about transient files and orphans. Raises `StorageError` where a swap cannot be read."""
+def resolve_transient_files(files: PartitionFiles) -> ResolvedDirectory:
+    """Decide about transient files and orphans. Raises `StorageError` if a `.swap` file cannot be read."""
     steps: list[Step] = []
     findings: list[Finding] = []
 
@@ -78,8 +78,8 @@ def sort_leftovers(files: PartitionFiles) -> Leftovers:
 
 
 def _end_of_swap(path: str, base_offset: int, index: str | None) -> tuple[int, bool]:
-    """The offset after the last batch of a `.swap`, found from the last entry of its offset index, and
-    whether Kafka gets that far.
+    """The offset after the last batch of a `.swap` file, and whether Kafka reads up to there. The last entry
+    of its offset index says where to start.
     """
     position, offset = 0, base_offset
     entries = read_whole(index) if index is not None else b""
@@ -128,9 +128,9 @@ def _swap_in(
     steps: list[Step],
     findings: list[Finding],
 ) -> frozenset[int]:
-    """Finish the swap: first what it replaces goes, then it takes the final names.
+    """Finish the swap: remove what the `.swap` segments replace, then give them their final names.
 
-    Returns the base offsets whose offset index Kafka makes on the way.
+    Returns the base offsets whose offset index Kafka creates meanwhile.
     """
     bases = [_offset(name) for name in swaps if name.kind is FileKind.LOG]
     swapped = {(_offset(name), name.kind): files.named(name) for name in swaps}
@@ -153,7 +153,7 @@ def _swap_in(
             findings.append(Finding(name, "is replaced by a .swap file", "deletes it"))
             del names[key]
     segments = {base for base, kind in [*names, *swapped] if kind is FileKind.LOG}
-    # The segment first: with it in place, an index still to come is at worst missing.
+    # The segment comes first. If the process stops then, an index is missing at worst.
     for swap in sorted(swaps, key=lambda name: (name.kind is not FileKind.LOG, str(name))):
         if swap.kind in INDEX_KINDS and _offset(swap) not in segments:
             steps.append(SetAside(str(swap), "index without its segment"))
@@ -171,7 +171,7 @@ def _sorted(
     steps: list[Step],
     findings: list[Finding],
     made_indexes: frozenset[int],
-) -> Leftovers:
+) -> ResolvedDirectory:
     segments = {offset: path for (offset, kind), path in sorted(names.items()) if kind is FileKind.LOG}
     snapshots = {offset: path for (offset, kind), path in names.items() if kind is FileKind.PRODUCER_SNAPSHOT}
     indexes: dict[int, dict[FileKind, str]] = {}
@@ -184,4 +184,4 @@ def _sorted(
             name = segment_file(kind, offset)
             steps.append(SetAside(name, "index without its segment"))
             findings.append(Finding(name, "index without its .log", "deletes it"))
-    return Leftovers(tuple(steps), tuple(findings), segments, indexes, snapshots, made_indexes)
+    return ResolvedDirectory(tuple(steps), tuple(findings), segments, indexes, snapshots, made_indexes)

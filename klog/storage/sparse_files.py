@@ -1,6 +1,7 @@
-"""Files that are mostly zeros (pre-allocated and not written yet): read without the zeros.
+"""Reads files that are mostly zeros, because they were pre-allocated and not written yet, without the zeros.
 
-A file system that knows holes says where they are (`SEEK_DATA`); on any other the zeros are read and dropped.
+If the file system supports sparse files, `SEEK_DATA` finds the data. Otherwise the zeros are read and
+dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import BinaryIO, Final
 
 from klog.storage.files import open_for_reading, storage_error
 
-# A multiple of 8 and 12: no entry of an index lies across two chunks.
+# A multiple of 8 and 12, so that no index entry lies across two chunks.
 CHUNK_BYTES: Final = 24 << 15
 
 
@@ -28,7 +29,8 @@ def only_zeros_follow(path: str, position_bytes: int) -> bool:
 
 
 def filled_chunks(file: BinaryIO, path: str, start_bytes: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Position and bytes of each chunk that is not all zeros, from the chunk on that `start_bytes` is in.
+    """Position and bytes of each chunk that is not all zeros. The first is the chunk that contains
+    `start_bytes`.
 
     Raises `StorageError`.
     """
@@ -46,15 +48,15 @@ def filled_chunks(file: BinaryIO, path: str, start_bytes: int = 0) -> Iterator[t
 
 
 def _next_data(file: BinaryIO, at: int, path: str) -> int:
-    """Moves to the first chunk from `at` that a hole does not cover; -1 where only a hole is left."""
+    """Move to the first chunk at or after `at` that has data; -1 if there is none."""
     if not isinstance(file, io.FileIO):
-        return at  # a gzipped copy is read as it comes
+        return at  # a gzipped copy is read in order
     try:
         data = os.lseek(file.fileno(), at, os.SEEK_DATA)
     except OSError as error:
         if error.errno == errno.ENXIO:
             return -1
-        if error.errno != errno.EINVAL:  # a file system that knows no holes
+        if error.errno != errno.EINVAL:  # EINVAL: the file system has no SEEK_DATA
             raise storage_error("cannot be read", path, error) from error
         data = at
     at = data // CHUNK_BYTES * CHUNK_BYTES

@@ -10,8 +10,8 @@ import pytest
 
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import FileKind, FileState
-from klog.storage import files, walk
-from klog.storage.walk import expand, identify
+from klog.storage import files, kafka_files
+from klog.storage.kafka_files import expand, identify
 
 
 def make(root: Path, *names: str) -> None:
@@ -20,7 +20,7 @@ def make(root: Path, *names: str) -> None:
         (root / name).touch()
 
 
-def below(root: Path, found: list[walk.KafkaFile]) -> list[str]:
+def below(root: Path, found: list[kafka_files.KafkaFile]) -> list[str]:
     return [Path(file.path).relative_to(root).as_posix() for file in found]
 
 
@@ -75,7 +75,7 @@ def test_what_gives_no_file_is_told_and_the_others_are_taken(
             raise files.storage_error("cannot be listed", path, PermissionError(errno.EACCES, "denied"))
         return files.list_directory(path)
 
-    monkeypatch.setattr(walk, "list_directory", refuse)
+    monkeypatch.setattr(kafka_files, "list_directory", refuse)
     problems: list[KlogError] = []
     found = expand([str(tmp_path / "letter.txt"), str(tmp_path)], on_problem=problems.append)
     assert below(tmp_path, found) == [f"a-0/{0:020d}.log", f"a-2/{0:020d}.log"]

@@ -1,7 +1,7 @@
-"""PATH arguments to files: files, globs, partition directories, log directories, in Kafka's order.
+"""Finds files: PATH arguments name files, globs, partition directories or log directories.
 
-Order: as the user named them; within a directory by topic, partition, base offset, then the kind of file.
-Names are read by `klog.formats.names`; what a file holds is looked at by whoever opens it.
+Files come in the order in which the user named them; within a directory by topic, partition, base offset and
+kind of file. `klog.formats.names` reads the names; this module does not look into the files.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _BY_SUFFIX: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaFile:
-    """One file of a log directory, told by its name.
+    """One file of a log directory, as its name describes it.
 
-    `path` opens it and is how the user knows it; a gzipped copy keeps its `.gz`. `kind` is what the name
-    (less `.gz`) says. `topic` and `partition` come from the directory's name: None where that is no
-    partition's. `base_offset` is the number in the name, None for kinds without one. `state` is its
-    transient suffix.
+    `path` opens the file and is shown to the user; a gzipped copy keeps its `.gz`. `kind` is what the name
+    without `.gz` says. `topic` and `partition` come from the directory's name; they are None if it is not a
+    partition's. `base_offset` is the number in the name, None for kinds without one. `state` is its transient
+    suffix.
     """
 
     path: str
@@ -56,9 +56,9 @@ class KafkaFile:
 
 
 def identify(path: str) -> KafkaFile | None:
-    """What the name of the file at `path` says, None where it is not one of Kafka's.
+    """What the name of the file at `path` says; None if it is not a name of Kafka's files.
 
-    A name that Kafka would not give but that ends like one (`saved.log`, `copy.index`) is taken at its word.
+    A name that only ends like one of Kafka's (`saved.log`, `copy.index`) is accepted.
     """
     name = os.path.basename(path).removesuffix(GZIP_SUFFIX)
     partition = partition_of(os.path.dirname(path) or ".")
@@ -72,7 +72,7 @@ def identify(path: str) -> KafkaFile | None:
 
 
 def partition_of(directory: str) -> TopicPartition | None:
-    """The partition whose files a directory holds, by its name; None where the name is no partition's."""
+    """The partition that the name of a directory says; None if it is not the name of a partition."""
     try:
         return parse_directory(os.path.basename(os.path.abspath(directory))).partition
     except FormatError:
@@ -85,12 +85,12 @@ def expand(
     all_kinds: bool = False,
     on_problem: Callable[[KlogError], None] | None = None,
 ) -> list[KafkaFile]:
-    """The files that `paths` stand for: a file itself, a glob what it matches, a directory what is below it.
+    """The files that `paths` name: a file itself, the matches of a glob, the files below a directory.
 
-    A file that is named is taken whatever it is. Of directories the live segments (`.log`) are taken, with
-    `all_kinds` every file that Kafka names, transient ones too. Files that are met twice are taken once. What
-    gives no file (an unknown name, a directory that cannot be listed) is told to `on_problem`, and the
-    others are taken all the same; without it `StorageError` is raised.
+    A file that is named is taken whatever its name is. In directories the segments (`.log`) are taken; with
+    `all_kinds` every file that Kafka names, transient ones too. Each file is taken once. `on_problem` is
+    called for what gives no file (an unknown name, a directory that cannot be listed), and the others are
+    taken. Without `on_problem`, `StorageError` is raised.
     """
     found: dict[str, KafkaFile] = {}
     for path in paths:
@@ -141,7 +141,7 @@ def _glob_order(path: str) -> tuple[tuple[str, int], str]:
 def _below(
     directory: str, all_kinds: bool, on_problem: Callable[[KlogError], None] | None, visited: set[str]
 ) -> Iterator[KafkaFile]:
-    # A link may lead back to a directory above it: each real one is visited once.
+    # A link may lead back to a directory above it, so each real directory is visited once.
     visited.add(os.path.realpath(directory))
     files = [
         file
@@ -162,7 +162,7 @@ def _below(
 
 
 def files_of(directory: str) -> list[KafkaFile]:
-    """The files right in a directory that have one of Kafka's names, in Kafka's order."""
+    """The files directly in a directory that have one of Kafka's names, in Kafka's order."""
     found = []
     for entry in list_directory(directory):
         if is_directory(entry):
@@ -175,7 +175,7 @@ def files_of(directory: str) -> list[KafkaFile]:
 
 
 def partition_directories(directory: str) -> list[str]:
-    """The partition directories right in a log directory, by topic and partition; current ones first."""
+    """The partition directories directly in a log directory, by topic and partition, current ones first."""
     found: list[tuple[TopicPartition, bool, str]] = []
     for entry in list_directory(directory):
         if not is_directory(entry):

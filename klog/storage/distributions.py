@@ -1,5 +1,4 @@
-"""Counting in little memory: a distribution of sizes, and a histogram over a time range not known
-beforehand."""
+"""Statistics that take little memory: a distribution of sizes, and a histogram over an unknown time range."""
 
 from __future__ import annotations
 
@@ -11,8 +10,7 @@ _MOST_BUCKETS: Final = 4096
 
 
 class Distribution:
-    """How often each value came. Memory grows with the number of different values, of which sizes have
-    few."""
+    """Counts how often each value came. Memory grows with the number of different values; sizes have few."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -26,17 +24,17 @@ class Distribution:
 
     @property
     def smallest(self) -> int | None:
-        """The smallest value, None where nothing was counted."""
+        """The smallest value; None if nothing was counted."""
         return min(self._counts, default=None)
 
     @property
     def largest(self) -> int | None:
-        """The largest value, None where nothing was counted."""
+        """The largest value; None if nothing was counted."""
         return max(self._counts, default=None)
 
     @property
     def median(self) -> int | None:
-        """The lower median, None where nothing was counted."""
+        """The lower median; None if nothing was counted."""
         half = (self._counts.total() + 1) // 2
         for value in sorted(self._counts):
             half -= self._counts[value]
@@ -46,14 +44,14 @@ class Distribution:
 
 
 class TimeHistogram:
-    """Weights over time. Buckets are 1 ms wide at first and double in width whenever there are too many."""
+    """Weights over time. Buckets are 1 ms wide at first; their width doubles when there are too many."""
 
     def __init__(self) -> None:
         self._shift = 0
         self._weights: dict[int, int] = {}
 
     def add(self, timestamps_ms: Iterable[int], weights: Iterable[int]) -> None:
-        """Add each weight at its time; times below 0 stand for none and are passed over."""
+        """Add each weight at its time. Times below 0 mean that there is no time; they are skipped."""
         found = self._weights
         shift = self._shift
         for timestamp, weight in zip(timestamps_ms, weights, strict=True):
@@ -71,7 +69,7 @@ class TimeHistogram:
         self._shift += 1
 
     def bars(self, count: int) -> tuple[int, int, list[int]]:
-        """`count` equal stretches of time: start of the first and width of each (ms), and their weights."""
+        """`count` equal intervals: the start of the first and the width of each (ms), and their weights."""
         if not self._weights:
             return 0, 0, []
         first = min(self._weights) << self._shift
