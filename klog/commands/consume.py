@@ -5,7 +5,6 @@ Options become a `ReadPlan` and a rendering; `klog.admin.consuming` does the res
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from klog.commands.dump.plan import BytesMode
+from klog.commands.dump.selection_options import SelectionOptions
 from klog.commands.option_groups import expand_options
 from klog.commands.wire import consume_options as options
 from klog.commands.wire.connection import ConnectionOptions
@@ -34,13 +34,7 @@ if TYPE_CHECKING:
 def consume(
     topics: options.Topics,
     partition: options.Partition = None,
-    offsets: options.Offsets = None,
-    since: options.Since = None,
-    until: options.Until = None,
     last: options.Last = None,
-    key: options.Key = None,
-    grep: options.Grep = None,
-    limit: options.Limit = None,
     follow: options.Follow = False,
     isolation_level: options.IsolationOption = IsolationLevel.READ_UNCOMMITTED,
     format_: options.Format = "value",
@@ -49,6 +43,7 @@ def consume(
     delimiter: options.Delimiter = r"\n",
     null: options.Null = "",
     *,
+    select: SelectionOptions,
     connection: ConnectionOptions,
 ) -> None:
     """Print records of topics of any Kafka, without a consumer group.
@@ -70,11 +65,10 @@ def consume(
     from klog.client.fetcher import FetchSettings
     from klog.client.offsets import Isolation
     from klog.commands._terminal import stdout_bytes
-    from klog.commands.dump.arguments import parse_pattern
     from klog.commands.dump.output_buffer import OutputBuffer
 
     settings = connection.settings()
-    selection = _selection(offsets, since, until, key, parse_pattern(grep), limit)
+    selection = select.selection(datetime.now(UTC))
     plan = ReadPlan(selection, follow, last, FetchSettings(Isolation[isolation_level.name]))
     buffer = OutputBuffer(stdout_bytes())
     rendering = _rendering(buffer, format_, bytes_, null, delimiter, key_delimiter)
@@ -83,30 +77,6 @@ def consume(
             cluster, _partitions(cluster, topics, partition or ()), plan, selection, rendering, buffer
         )
     raise typer.Exit(code)
-
-
-def _selection(
-    offsets: str | None,
-    since: str | None,
-    until: str | None,
-    key: str | None,
-    grep: re.Pattern[str] | None,
-    limit: int | None,
-) -> Selection:
-    from klog.commands.dump.arguments import parse_offsets, parse_time
-    from klog.commands.dump.plan import Selection
-
-    first_offset, last_offset = parse_offsets(offsets)
-    now = datetime.now(UTC)
-    return Selection(
-        first_offset=first_offset,
-        last_offset=last_offset,
-        since_ms=parse_time("--since", since, now),
-        until_ms=parse_time("--until", until, now),
-        key=None if key is None else key.encode("utf-8", "surrogateescape"),
-        grep=grep,
-        limit=limit,
-    )
 
 
 def _rendering(

@@ -10,24 +10,24 @@ import importlib
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import typer
 
 from klog.commands._terminal import stdout_bytes
 from klog.commands.dump import options
-from klog.commands.dump.arguments import parse_offsets, parse_pattern, parse_time
+from klog.commands.dump.kafka_options import DEFAULT_FLAGS, KafkaOptions
 from klog.commands.dump.options import DumpFormat
-from klog.commands.dump.plan import BytesMode, Decoder, DumpPlan, KafkaFlags, Rows, Selection
+from klog.commands.dump.plan import BytesMode, DumpPlan, Rows
 from klog.commands.dump.problems import Problems
+from klog.commands.dump.selection_options import SelectionOptions
+from klog.commands.option_groups import expand_options
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
-from klog.formats.constants import INT32_MAX
 from klog.formats.errors import UsageError
 from klog.storage.kafka_files import expand
 
-_KAFKA_DEFAULTS: Final = KafkaFlags()
 
-
+@expand_options
 def dump_segment(
     paths: options.Paths = None,
     files: options.Files = None,
@@ -37,28 +37,12 @@ def dump_segment(
     all_files: options.AllFiles = False,
     batches: options.Batches = False,
     bytes_: options.Bytes = BytesMode.AUTO,
-    offsets: options.Offsets = None,
-    since: options.Since = None,
-    until: options.Until = None,
-    key: options.Key = None,
-    grep: options.Grep = None,
-    limit: options.Limit = None,
+    *,
+    selection: SelectionOptions,
     verify: options.Verify = False,
     strict: options.Strict = False,
     max_decompressed_bytes: options.MaxDecompressedBytes = DEFAULT_LIMIT_BYTES,
-    print_data_log: options.PrintDataLog = False,
-    deep_iteration: options.DeepIteration = False,
-    skip_record_metadata: options.SkipRecordMetadata = False,
-    max_bytes: options.MaxBytes = INT32_MAX,
-    max_message_size: options.MaxMessageSize = _KAFKA_DEFAULTS.max_message_size,
-    key_decoder_class: options.KeyDecoderClass = None,
-    value_decoder_class: options.ValueDecoderClass = None,
-    offsets_decoder: options.OffsetsDecoder = False,
-    transaction_log_decoder: options.TransactionLogDecoder = False,
-    cluster_metadata_decoder: options.ClusterMetadataDecoder = False,
-    remote_log_metadata_decoder: options.RemoteLogMetadataDecoder = False,
-    index_sanity_check: options.IndexSanityCheck = False,
-    verify_index_only: options.VerifyIndexOnly = False,
+    kafka: KafkaOptions,
 ) -> None:
     """Show the content of segments, indexes, snapshots and checkpoints. Changes nothing.
 
@@ -76,43 +60,16 @@ def dump_segment(
 
         klog dump-segment --files 00000000000000000000.log --print-data-log
     """
-    flags = KafkaFlags(
-        print_data_log=print_data_log,
-        deep_iteration=deep_iteration,
-        skip_record_metadata=skip_record_metadata,
-        max_bytes=max_bytes,
-        max_message_size=max_message_size,
-        key_decoder_class=key_decoder_class,
-        value_decoder_class=value_decoder_class,
-        decoder=_one_decoder(
-            {
-                Decoder.OFFSETS: offsets_decoder,
-                Decoder.TRANSACTION_LOG: transaction_log_decoder,
-                Decoder.CLUSTER_METADATA: cluster_metadata_decoder,
-                Decoder.REMOTE_LOG_METADATA: remote_log_metadata_decoder,
-            }
-        ),
-        index_sanity_check=index_sanity_check,
-        verify_index_only=verify_index_only,
-    )
-    kafka_style = bool(files) or flags != _KAFKA_DEFAULTS
+    flags = kafka.flags()
+    kafka_style = bool(files) or flags != DEFAULT_FLAGS
     chosen = _chosen_format(format_, kafka_style=kafka_style, summary=summary, output=output)
-    first, last = parse_offsets(offsets)
-    now = datetime.now(UTC)
+    selected = selection.selection(datetime.now(UTC))
     missed = Problems(strict=strict)
     plan = DumpPlan(
         files=tuple(expand(_paths(paths, files), all_kinds=all_files, on_problem=missed)),
         rows=Rows.BATCHES if batches else Rows.RECORDS,
         bytes_mode=bytes_,
-        selection=Selection(
-            first_offset=first,
-            last_offset=last,
-            since_ms=parse_time("--since", since, now),
-            until_ms=parse_time("--until", until, now),
-            key=None if key is None else key.encode("utf-8", "surrogateescape"),
-            grep=parse_pattern(grep),
-            limit=limit,
-        ),
+        selection=selected,
         verify=verify,
         strict=strict,
         kafka=flags,
@@ -129,11 +86,6 @@ def _paths(paths: list[str] | None, files: list[str] | None) -> list[str]:
     if not named:
         raise UsageError("no file named", cure="klog dump-segment PATH..., or --help")
     return named
-
-
-def _one_decoder(wanted: dict[Decoder, bool]) -> Decoder | None:
-    # If several are given, Kafka's tool takes the first of this order.
-    return next((decoder for decoder, given in wanted.items() if given), None)
 
 
 def _chosen_format(

@@ -1,7 +1,4 @@
-"""Defines the options of `klog consume`: names, types and help.
-
-Options that select records are shared with `klog dump-segment`.
-"""
+"""Defines the options of `klog consume` that no other command has: names, types and help."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from klog.commands.dump import options as dump_options
-from klog.commands.dump.options import ROWS, SELECT
+from klog.commands.dump.options import ROWS
 from klog.commands.dump.plan import BytesMode
+from klog.commands.dump.selection_options import SELECT
 
 
 class IsolationLevel(StrEnum):
@@ -33,19 +30,11 @@ Partition = Annotated[
         rich_help_panel=SELECT,
     ),
 ]
-Offsets = dump_options.Offsets
-Since = dump_options.Since
-Until = dump_options.Until
-Key = dump_options.Key
-Grep = dump_options.Grep
 Last = Annotated[
     int | None,
     typer.Option(
         min=0, metavar="N", help="Read the last N offsets of each partition.", rich_help_panel=SELECT
     ),
-]
-Limit = Annotated[
-    int | None, typer.Option(min=0, metavar="N", help="Print at most N records.", rich_help_panel=SELECT)
 ]
 Follow = Annotated[
     bool,
