@@ -1,4 +1,4 @@
-"""A broker for your tests: in a process of its own, on a free port, in a directory that is gone afterwards.
+"""Starts a broker for your tests: a process on a free port, whose files are removed at the end.
 
     import klog.testing
 
@@ -6,7 +6,7 @@
         broker.create_topic("orders", partitions=3)
         produce_to(broker.bootstrap_servers)
 
-With pytest, ask for the fixture `klog_broker`. Nothing but Python is needed: no container, no Java.
+With pytest, use the fixture `klog_broker`. It needs only Python: no container, no Java.
 """
 
 from klog.testing.process import BrokerFailedError, BrokerProcess, broker

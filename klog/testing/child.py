@@ -1,8 +1,8 @@
-"""The process that `klog.testing` starts: a broker that tells on stdout where it is, and outlives nobody.
+"""Runs the broker process of `klog.testing`, which ends when the process that started it ends.
 
-Its arguments are its work directory and configs as `key=value`. When it serves, it writes one JSON object on
-stdout. Its standard input is held open by whoever started it: when that ends, of whatever, the broker stops
-and removes the work directory.
+Its arguments are its work directory and configs as `key=value`. When the broker serves, it writes its
+addresses as one JSON object to stdout. The parent process holds the other end of its standard input. When the
+parent ends, for whatever reason, the input ends, and the broker stops and removes the work directory.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _STDIN: Final = 0
 
 
 def main() -> None:
-    """Run the broker of this process."""
+    """Run the broker until it is stopped."""
     work, *options = sys.argv[1:]
     orphaned = threading.Event()
     try:
-        # Until the broker listens to signals itself, one must not end Python before the directory is removed.
+        # A signal that comes before the broker handles signals must not skip the removal of the directory.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-        threading.Thread(target=_follow_parent, args=(orphaned,), daemon=True).start()
-        run(Launch(options=options), on_serving=_tell_where)
+        threading.Thread(target=_stop_with_parent, args=(orphaned,), daemon=True).start()
+        run(Launch(options=options), on_serving=_print_addresses)
     except KlogError as error:
         print(f"klog: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
@@ -41,21 +41,21 @@ def main() -> None:
             shutil.rmtree(work, ignore_errors=True)
 
 
-def _follow_parent(orphaned: threading.Event) -> None:
+def _stop_with_parent(orphaned: threading.Event) -> None:
     while os.read(_STDIN, 1024):
         pass
     orphaned.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _tell_where(broker: Broker) -> None:
-    # Until its controller has told it of itself, a broker answers Metadata without any broker.
+def _print_addresses(broker: Broker) -> None:
+    # Before its controller has sent it metadata, a broker answers Metadata requests without any broker.
     while broker.cache.snapshot.controller_id is None:
         time.sleep(_POLL_S)
     endpoints = {each.listener: f"{each.host}:{each.port}" for each in broker.registration().endpoints}
     ports = {name: broker.network.port(name) for name in endpoints}
-    where = {"endpoints": endpoints, "ports": ports, "log_dirs": list(broker.logs.online)}
-    print(json.dumps(where), flush=True)  # noqa: T201
+    addresses = {"endpoints": endpoints, "ports": ports, "log_dirs": list(broker.logs.online)}
+    print(json.dumps(addresses), flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""The pytest plugin: `klog_broker`, one broker for a whole run of tests, and its log with every failed test.
+"""Provides the pytest fixture `klog_broker`, one broker for all tests of a run.
 
-It comes with klog (the entry point `pytest11`). To set the broker's configs, define a fixture
-`klog_broker_config` of your own in `conftest.py`; for a broker of its own, a test uses `klog.testing.broker`.
+A failed test that used the broker shows the broker's log. pytest loads the plugin if klog is installed (entry
+point `pytest11`). To set the broker's configs, define a fixture `klog_broker_config` in `conftest.py`. A test
+that needs a broker of its own uses `klog.testing.broker`.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ _LOG_SHOWN_CHARS: Final = 4000
 
 @pytest.fixture(scope="session")
 def klog_broker_config() -> Mapping[str, ConfigValue]:
-    """The configs of `klog_broker`, none by default: redefine this fixture to set some."""
+    """The configs of `klog_broker`; redefine this fixture to set some."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def klog_broker(klog_broker_config: Mapping[str, ConfigValue]) -> Iterator[BrokerProcess]:
-    """A broker that serves all tests of the run: `klog_broker.bootstrap_servers` is its address."""
+    """A broker for all tests of the run; `klog_broker.bootstrap_servers` is its address."""
     from klog.testing import broker
 
     with broker(klog_broker_config) as process:
         yield process
 
 
-# In the form that pytest before 8 knows, too: the plugin is loaded wherever klog is installed.
+# pytest before 8 must know this form of a hook, since the plugin is loaded wherever klog is installed.
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pluggy.Result[pytest.TestReport], None]:
-    """Show what the broker logged with a test that used it and failed."""
+    """Add the broker's log to the report of a failed test that used it."""
     outcome = yield
     report = outcome.get_result()
     process = getattr(item, "funcargs", {}).get("klog_broker")

@@ -1,7 +1,7 @@
-"""A broker's process from its start to its end, as a value to hold in a test.
+"""Starts, stops and kills the process of a broker for tests, reads its log, and creates topics.
 
-The broker is `klog serve` (see `klog.testing.child`); this side only starts it, asks it for topics, stops it
-or kills it, and reads its log. Nothing of the broker is imported here.
+The process runs `klog.testing.child`, the same broker as `klog serve`. Nothing of the broker is imported
+here.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ ConfigValue = str | int | bool
 
 
 class BrokerFailedError(KlogError):
-    """The broker did not start, ended by itself, or would not stop. Carries the end of its log."""
+    """The broker did not start, ended by itself, or did not stop. The message has the end of its log."""
 
 
 class BrokerProcess:
-    """A broker in a process of its own. `broker` makes one that is already serving.
+    """A broker in a separate process. `broker` gives one that is already serving.
 
-    It may be stopped and started again: its directory and its ports stay the same until `close`.
+    It can be stopped and started again; it keeps its directory and its ports until `close`.
     """
 
     def __init__(self, config: Mapping[str, ConfigValue] | None = None, *, log_dir_count: int = 1) -> None:
-        """`config` are Kafka's broker configs; unless they name `log.dirs`, so many directories are made."""
+        """`config` are broker configs. Creates `log_dir_count` directories if they do not name `log.dirs`."""
         self._work = Path(tempfile.mkdtemp(prefix="klog-testing-"))
         self._config = {
             "listeners": "PLAINTEXT://127.0.0.1:0",
@@ -49,27 +49,28 @@ class BrokerProcess:
         }
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoints: Mapping[str, str] = {}
-        """Where each listener is reached, by its name: `{"PLAINTEXT": "127.0.0.1:40123"}`."""
+        """The address of each listener by name: `{"PLAINTEXT": "127.0.0.1:40123"}`."""
         self.ports: Mapping[str, int] = {}
-        """The port that each listener is bound to; clients are told another with `advertised.listeners`."""
+        """The port of each listener by name; `advertised.listeners` may give clients another one."""
         self.log_dirs: tuple[Path, ...] = ()
-        """The log directories, as the broker names them."""
+        """The paths of the log directories."""
 
-    # -- where it is -----------------------------------------------------------------------------------------
+    # -- addresses and files
+    # ------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client is given: `host:port` of the first listener."""
+        """The address for clients: `host:port` of the first listener."""
         return next(iter(self.endpoints.values()))
 
     @property
     def pid(self) -> int | None:
-        """The process, None while there is none."""
+        """The id of the process, None while it does not run."""
         return None if self._process is None else self._process.pid
 
     @property
     def log_path(self) -> Path:
-        """The broker's own log, kept over restarts."""
+        """The file of the broker's log; restarts append to it."""
         return self._work / "broker.log"
 
     def log_text(self) -> str:
@@ -77,17 +78,18 @@ class BrokerProcess:
         return self.log_path.read_text("utf-8", "replace") if self.log_path.exists() else ""
 
     def partition_dir(self, topic: str, partition: int = 0) -> Path:
-        """The directory of a partition, in whichever log directory it is. Raises BrokerFailedError."""
+        """The directory of a partition. Raises BrokerFailedError if no log directory has it."""
         name = f"{topic}-{partition}"
         for directory in self.log_dirs:
             if (directory / name).is_dir():
                 return directory / name
         raise BrokerFailedError(f"no log directory holds {name}")
 
-    # -- its life --------------------------------------------------------------------------------------------
+    # -- start and stop
+    # -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start it, unless it runs, and wait until it serves. Raises BrokerFailedError."""
+        """Start the broker unless it runs, and wait until it serves. Raises BrokerFailedError."""
         if self._process is not None:
             return
         options = [f"{key}={value}" for key, value in self._config.items()]
@@ -97,18 +99,18 @@ class BrokerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # Ctrl-C is for whoever runs the tests, who stops the broker when it is no longer needed.
+                # Ctrl-C must only reach the test run, which stops the broker itself.
                 start_new_session=True,
             )
-        where = json.loads(self._first_line(self._process))
-        self.endpoints = where["endpoints"]
-        self.ports = where["ports"]
-        self.log_dirs = tuple(map(Path, where["log_dirs"]))
-        self._config["listeners"] = _pinned(self._config["listeners"], self.ports)
+        addresses = json.loads(self._first_line(self._process))
+        self.endpoints = addresses["endpoints"]
+        self.ports = addresses["ports"]
+        self.log_dirs = tuple(map(Path, addresses["log_dirs"]))
+        self._config["listeners"] = _with_bound_ports(self._config["listeners"], self.ports)
 
     def _first_line(self, process: subprocess.Popen[bytes]) -> bytes:
         output = _pipe(process.stdout)
-        # Unlike select(), it takes descriptors beyond 1023.
+        # poll() accepts descriptors above 1023, select() does not.
         answer = select.poll()
         answer.register(output, select.POLLIN)
         ready = answer.poll(START_TIMEOUT_S * 1000)
@@ -121,7 +123,7 @@ class BrokerProcess:
         raise BrokerFailedError(f"the broker {how} when it started; its log:\n{self._log_tail()}")
 
     def stop(self) -> None:
-        """Stop it cleanly (SIGTERM) and wait. Raises BrokerFailedError where it ended otherwise."""
+        """Stop the broker cleanly (SIGTERM) and wait. Raises BrokerFailedError if it ended in another way."""
         process = self._process
         if process is None:
             return
@@ -129,23 +131,23 @@ class BrokerProcess:
         process.terminate()
         status = self._end(process, kill=False)
         if ended_before or status != 0:
-            when = ", before it was asked to" if ended_before else ""
+            when = ", before it was asked to stop" if ended_before else ""
             raise BrokerFailedError(
                 f"the broker ended with status {status}{when}; its log:\n{self._log_tail()}"
             )
 
     def kill(self) -> None:
-        """End it at once (SIGKILL), as a power cut would."""
+        """Kill the broker (SIGKILL)."""
         if self._process is not None:
             self._end(self._process, kill=True)
 
     def restart(self) -> None:
-        """Stop it cleanly and start it again, where it was."""
+        """Stop the broker cleanly and start it again with the same directory and ports."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Stop it and remove all it has written. Idempotent. Raises BrokerFailedError as `stop` does."""
+        """Stop the broker and remove its files. Idempotent. Raises BrokerFailedError as `stop` does."""
         try:
             self.stop()
         finally:
@@ -153,7 +155,7 @@ class BrokerProcess:
             shutil.rmtree(self._work, ignore_errors=True)
 
     def _end(self, process: subprocess.Popen[bytes], *, kill: bool) -> int:
-        """The exit status of a process that has been told to end, or is killed now."""
+        """The exit status of a process that was asked to end, or that is killed now."""
         if kill:
             process.kill()
         try:
@@ -172,12 +174,13 @@ class BrokerProcess:
     def _log_tail(self) -> str:
         return self.log_text()[-_LOG_TAIL_CHARS:]
 
-    # -- its topics ------------------------------------------------------------------------------------------
+    # -- topics
+    # -------------------------------------------------------------------------------------------------
 
     def create_topic(
         self, topic: str, partitions: int = 1, config: Mapping[str, ConfigValue] | None = None
     ) -> None:
-        """Create a topic; when this returns, it can be written to. Raises `KlogError` where it is refused."""
+        """Create a topic and wait until it can be written to. Raises KlogError if the broker refuses it."""
         from klog.testing.topics import create_topic
 
         texts = {key: _text(value) for key, value in (config or {}).items()}
@@ -188,10 +191,10 @@ class BrokerProcess:
 def broker(
     config: Mapping[str, ConfigValue] | None = None, *, log_dir_count: int = 1
 ) -> Iterator[BrokerProcess]:
-    """A broker that serves until the block ends; then its process and its files are gone.
+    """A broker that serves until the block ends, which also removes its files.
 
-    `config` are Kafka's broker configs (`{"num.partitions": 3}`); `log_dir_count` is how many log directories
-    it has. Raises BrokerFailedError where it does not start, or has ended by itself before the end.
+    `config` are Kafka's broker configs (`{"num.partitions": 3}`); `log_dir_count` is the number of log
+    directories. Raises BrokerFailedError if the broker does not start, or if it ends before the block does.
     """
     process = BrokerProcess(config, log_dir_count=log_dir_count)
     try:
@@ -208,8 +211,8 @@ def _text(value: ConfigValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _pinned(listeners: str, ports: Mapping[str, int]) -> str:
-    """The listeners with the ports that were bound in place of 0."""
+def _with_bound_ports(listeners: str, ports: Mapping[str, int]) -> str:
+    """The listeners with the ports that are bound instead of port 0."""
     found = []
     for url in listeners.split(","):
         match = _LISTENER.fullmatch(url)

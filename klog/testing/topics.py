@@ -1,4 +1,4 @@
-"""Topics made for tests, over the wire."""
+"""Creates topics for tests, over the wire."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class, request_struct
 
 _TIMEOUT_MS: Final = 30_000
-_THE_BROKERS_DEFAULT: Final = -1
+_BROKER_DEFAULT: Final = -1
 
 
 def create_topic(bootstrap_server: str, topic: str, partitions: int, config: Mapping[str, str]) -> None:
-    """Create a topic and wait until it is led. Raises RefusedError, ChannelError."""
+    """Create a topic and wait until it has leaders. Raises RefusedError, ChannelError."""
     host, _, port = bootstrap_server.rpartition(":")
     with Channel(host, int(port), client_id="klog-testing", timeout_ms=_TIMEOUT_MS) as channel:
         api = ApiKey.CREATE_TOPICS
@@ -27,7 +27,7 @@ def create_topic(bootstrap_server: str, topic: str, partitions: int, config: Map
             request_struct(api, version, "CreatableTopic"),
             name=topic,
             num_partitions=partitions,
-            replication_factor=_THE_BROKERS_DEFAULT,
+            replication_factor=_BROKER_DEFAULT,
             assignments=(),
             configs=tuple(build(entry_class, name=key, value=value) for key, value in config.items()),
         )
