@@ -23,7 +23,7 @@ from klog.config import (
     broker_security,
     broker_unused,
 )
-from klog.config.keys import ConfigError, ConfigKey, Dynamic, Value, text_of
+from klog.config.keys import ConfigError, ConfigKey, Value, text_of
 
 _MODULES: Final = (
     broker_cluster,
@@ -171,15 +171,3 @@ def _split(name: str) -> tuple[str, str]:
     """The listener prefix (empty for a general config) and the rest of a name."""
     match = _LISTENER_PREFIX.match(name)
     return ("", name) if match is None else (match[0], name[match.end() :])
-
-
-def check_dynamic(name: str, text: str, *, per_broker: bool) -> None:
-    """Checks whether a broker config may be set to `text` while brokers run. Raises `ConfigError`."""
-    key = KEYS_BY_NAME.get(name)
-    if key is None:
-        return
-    if key.dynamic is Dynamic.READ_ONLY:
-        raise ConfigError(name, text, "Cannot update this config dynamically")
-    if key.dynamic is Dynamic.PER_BROKER and not per_broker:
-        raise ConfigError(name, text, "Cannot update this config at default cluster level")
-    key.parse(text)

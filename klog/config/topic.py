@@ -73,11 +73,6 @@ def _synonyms(name: str) -> tuple[Synonym, ...]:
 SYNONYMS: Final[Mapping[str, tuple[Synonym, ...]]] = {key.name: _synonyms(key.name) for key in KEYS}
 """Each topic config with the broker configs that give its default. The first one that is set wins."""
 
-TOPIC_CONFIG_OF: Final[Mapping[str, str]] = {
-    synonym.broker_config: name for name, synonyms in SYNONYMS.items() for synonym in synonyms
-}
-"""Each broker config with the topic config whose default it gives."""
-
 
 def defaults(broker_value: Callable[[str], Value]) -> dict[str, Value]:
     """The values of all topic configs without overrides. `broker_value` returns a broker config."""

@@ -20,7 +20,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.election import FencedStore
 from klog.metadata.fenced_writes import create_partition_states, update_partition_states
 from klog.metadata.topics import read_partition_states
-from klog.metadata.values import LeaderAndIsr
+from klog.metadata.values import INITIAL_LEADER_EPOCH, LeaderAndIsr
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class PartitionStateMachine:
             if choice is None:
                 results[partition] = "no replica is alive"
             else:
-                states[partition] = LeaderAndIsr(choice.leader, 0, choice.isr)
+                states[partition] = LeaderAndIsr(choice.leader, INITIAL_LEADER_EPOCH, choice.isr)
         for partition, error in create_partition_states(self._fenced, states).items():
             if error is not None:
                 results[partition] = str(error)

@@ -32,7 +32,7 @@ def assign_replicas(
 ) -> dict[int, tuple[int, ...]]:
     """Replicas for `partitions` new partitions, numbered from `first_partition`.
 
-    `racks` holds every usable broker. If one has a rack, all must have one (see `usable_racks`). Raises
+    `racks` holds every usable broker. If one has a rack, all must have one. Raises
     InvalidPartitionsError, InvalidReplicationFactorError, InvalidReplicaAssignmentError.
     """
     if partitions <= 0:
@@ -100,13 +100,6 @@ def rack_alternated(racks: Mapping[int, str]) -> list[int]:
 def _java_order(text: str) -> bytes:
     """A key that sorts as Java sorts strings: by UTF-16 units, which differs from Python beyond the BMP."""
     return text.encode("utf-16-be", "surrogatepass")
-
-
-def usable_racks(racks: Racks) -> Racks:
-    """The racks for automatic creation of topics: if one broker has no rack, no rack is used."""
-    if any(rack is None for rack in racks.values()):
-        return dict.fromkeys(racks)
-    return racks
 
 
 def assign_more(

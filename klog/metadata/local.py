@@ -1,15 +1,13 @@
 """A tree inside one process that sessions share. A journal makes it durable.
 
-`EmbeddedStore` is one session on a tree that SQLite stores. Tests open many sessions on a tree that is not
-stored, and expire them as they like.
+`EmbeddedStore` is one session on a tree that SQLite stores.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Protocol, cast
 
 from klog.metadata.errors import NodeExistsError, NoNodeError, StoreClosedError, StoreError
@@ -22,7 +20,6 @@ from klog.metadata.store import (
     NodeStat,
     Operation,
     SessionListener,
-    SessionState,
     SetData,
     Watch,
     missing_parents,
@@ -44,19 +41,6 @@ class Journal(Protocol):
 
     def load(self) -> NodeTree:
         """The tree as it was last stored."""
-
-
-class NoJournal:
-    """Stores nothing, for a tree that lives as long as its process."""
-
-    def batch(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def write(self, commit: Commit) -> None:
-        pass
-
-    def load(self) -> NodeTree:
-        return NodeTree()
 
 
 class SharedTree:
@@ -204,15 +188,6 @@ class TreeSession:
     def wait_connected(self, timeout_ms: int | None = None) -> None:  # noqa: ARG002 - always connected
         with self._tree():
             return
-
-    def expire(self) -> None:
-        """Expires the session as a server does that has not heard from it. A new session begins at once."""
-        with self._tree():
-            self.watches.clear()
-            self._shared.close_session(self._session_id)
-            self._session_id = self._shared.open_session(self)
-            for state in (SessionState.EXPIRED, SessionState.CONNECTED):
-                self.deliver([partial(listener, state) for listener in self._listeners])
 
     def close(self) -> None:
         with self._shared.lock:

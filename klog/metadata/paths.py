@@ -23,7 +23,6 @@ LOG_DIR_EVENT_PREFIX: Final = "/log_dir_event_notification/log_dir_event_"
 PRODUCER_ID_BLOCK: Final = "/latest_producer_id_block"
 CLUSTER_ID: Final = "/cluster/id"
 FEATURE: Final = "/feature"
-MIGRATION: Final = "/migration"
 
 CONFIG_ENTITY_TYPES: Final = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY: Final = "<default>"

@@ -169,10 +169,3 @@ def request_deletion(store: MetadataStore, name: str) -> None:
         write(store, Create(paths.delete_topic(name)))
     except NodeExistsError as error:
         raise TopicDeletionInProgressError(f"topic {name!r} is already marked for deletion") from error
-
-
-def request_preferred_election(store: MetadataStore, partitions: Iterable[TopicPartition]) -> None:
-    """Requests elections through the legacy node. Raises
-    NodeExistsError while earlier ones are in progress.
-    """
-    write(store, Create(paths.PREFERRED_REPLICA_ELECTION, znodes.encode_partitions(partitions)))

@@ -8,7 +8,7 @@ directories must agree with each other, with `broker.id` and with the cluster. A
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import broker_id
@@ -17,8 +17,6 @@ from klog.formats.meta_properties import MetaProperties
 from klog.metadata.cluster import generate_broker_id, get_or_create_cluster_id
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import BrokerRegistration
-
-GENERATED: Final = -1
 
 
 class Identity(NamedTuple):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from klog.config.broker import KEYS_BY_NAME, BrokerConfig, Source, check_dynamic
+from klog.config.broker import KEYS_BY_NAME, BrokerConfig, Source
 from klog.config.broker_checks import broker_id, without_effect
+from klog.config.dynamic import check_dynamic_configs
 from klog.config.keys import ConfigError
 from klog.config.topic import (
     SYNONYMS,
-    TOPIC_CONFIG_OF,
     check_topic_values,
     default_topic_config,
     defaults,
@@ -66,11 +66,12 @@ def test_what_kafkas_plugins_and_listeners_have_of_their_own_is_known(name: str,
 
 
 def test_a_read_only_config_may_not_be_changed_while_running() -> None:
-    check_dynamic("num.io.threads", "4", per_broker=False)
-    with pytest.raises(ConfigError, match="dynamically"):
-        check_dynamic("broker.id", "4", per_broker=True)
-    with pytest.raises(ConfigError, match="default cluster level"):
-        check_dynamic("listeners", "PLAINTEXT://:1", per_broker=False)
+    config = BrokerConfig({"num.io.threads": "4"})
+    check_dynamic_configs(config, {"num.io.threads": "4"}, per_broker=False)
+    with pytest.raises(UsageError, match="dynamically"):
+        check_dynamic_configs(config, {"broker.id": "4"}, per_broker=True)
+    with pytest.raises(UsageError, match="default cluster level"):
+        check_dynamic_configs(config, {"listeners": "PLAINTEXT://:1"}, per_broker=False)
 
 
 def test_topic_defaults_follow_the_first_broker_synonym_that_is_set_in_its_unit() -> None:
@@ -87,7 +88,7 @@ def test_every_synonym_names_a_broker_config_and_back() -> None:
     for synonyms in SYNONYMS.values():
         for synonym in synonyms:
             assert synonym.broker_config in KEYS_BY_NAME
-    assert TOPIC_CONFIG_OF["log.roll.hours"] == "segment.ms"
+    assert "log.roll.hours" in [each.broker_config for each in SYNONYMS["segment.ms"]]
 
 
 def test_topic_overrides_are_checked() -> None:

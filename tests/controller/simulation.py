@@ -28,7 +28,7 @@ from klog.metadata import cluster, paths, topics, znodes
 from klog.metadata.cache import MetadataCache
 from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states, topic_ids
 from klog.metadata.errors import ConnectionLossError, StoreError
-from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.local import SharedTree
 from klog.metadata.store import Check, MultiResult, Operation, SessionState
 from klog.metadata.topics import new_topic_id
 from klog.metadata.values import (
@@ -46,6 +46,7 @@ from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState,
 from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, StopReplicaRequest
 from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 from klog.server.controller_times import ControllerTimes
+from tests.metadata.memory_tree import MemorySession, NoJournal
 
 
 class Fate(Enum):
@@ -56,7 +57,7 @@ class Fate(Enum):
     LOST_AFTER = "lost after"
 
 
-class WitnessedSession(TreeSession):
+class WitnessedSession(MemorySession):
     """A session whose fenced writes are witnessed: which broker wrote in which controller epoch."""
 
     def __init__(self, world: SimulatedCluster, broker_id: int) -> None:
@@ -277,7 +278,7 @@ class SimulatedCluster:
         # A broker that requests do not reach for now.
         self.cut_off: int | None = None
         self.fate: Callable[[], Fate] = lambda: Fate.FINE
-        self.admin = TreeSession(self.shared, lambda _deliveries: None)
+        self.admin = MemorySession(self.shared, lambda _deliveries: None)
         for broker_id in broker_ids:
             self.start(broker_id)
 

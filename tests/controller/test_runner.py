@@ -20,7 +20,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata import cluster, paths, topics
 from klog.metadata.control_requests import ControlRequest, ControlResponse
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
-from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.local import SharedTree
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectionLostError
@@ -28,6 +28,7 @@ from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest
 from klog.server.controller_times import ControllerTimes
 from tests.control_requests import update_metadata
 from tests.metadata.conftest import call_at_once
+from tests.metadata.memory_tree import MemorySession, NoJournal
 from tests.waiting import eventually
 
 SOON_S = 30
@@ -113,7 +114,7 @@ class Node:
 
     def __init__(self, shared: SharedTree, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.session = TreeSession(shared, call_at_once)
+        self.session = MemorySession(shared, call_at_once)
         self.channel = FakeChannel()
         self.registrations = 0
         cluster.create_persistent_nodes(self.session)

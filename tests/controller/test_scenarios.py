@@ -545,7 +545,7 @@ def test_the_legacy_order_for_preferred_leaders(world: SimulatedCluster) -> None
     world.brokers[2].alter_isr(T0, (2, 1))
     world.settle()
     for _ in range(2):
-        topics.request_preferred_election(world.admin, [T0])
+        world.admin.create(paths.PREFERRED_REPLICA_ELECTION, znodes.encode_partitions([T0]))
         world.settle()
         assert world.admin.exists(paths.PREFERRED_REPLICA_ELECTION) is None
     assert world.state("t").leader == 1

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
-from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.local import SharedTree, TreeSession
 from klog.metadata.store import MetadataStore
 from klog.metadata.watches import Delivery
 from klog.metadata.zookeeper import ZooKeeperStore
+from tests.metadata.memory_tree import NoJournal
 from tests.peers import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 

@@ -14,7 +14,6 @@ from klog.metadata.assignment import (
     assign_more,
     assign_replicas,
     rack_alternated,
-    usable_racks,
     validate_assignment,
 )
 from klog.metadata.errors import (
@@ -124,11 +123,6 @@ def test_what_cannot_be_assigned_is_refused() -> None:
         assign_replicas({0: "a", 1: None}, 1, 1, below)
     with pytest.raises(InvalidPartitionsError, match="2 partitions already"):
         assign_more(unracked(3), {0: (1,), 1: (2,)}, 2, below)
-
-
-def test_automatic_creation_uses_racks_only_when_all_have_one() -> None:
-    assert usable_racks({0: "a", 1: None}) == {0: None, 1: None}
-    assert usable_racks({0: "a", 1: "b"}) == {0: "a", 1: "b"}
 
 
 @pytest.mark.parametrize(

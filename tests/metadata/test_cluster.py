@@ -31,7 +31,7 @@ from klog.metadata.fenced_writes import (
     write_features,
     write_topic,
 )
-from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.local import SharedTree, TreeSession
 from klog.metadata.producer_ids import ProducerIdsExhaustedError, allocate_producer_ids
 from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, Delete, MultiResult, Operation, SetData
@@ -45,6 +45,7 @@ from klog.metadata.values import (
     TopicAssignment,
 )
 from tests.metadata.conftest import call_at_once
+from tests.metadata.memory_tree import NoJournal
 
 
 class Clock:

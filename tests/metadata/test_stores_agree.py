@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from klog.metadata.errors import StoreError
-from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.local import SharedTree, TreeSession
 from klog.metadata.store import (
     Check,
     Create,
@@ -24,6 +24,7 @@ from klog.metadata.store import (
 )
 from klog.metadata.zookeeper import ZooKeeperStore
 from tests.metadata.conftest import call_at_once
+from tests.metadata.memory_tree import NoJournal
 from tests.peers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.kafka

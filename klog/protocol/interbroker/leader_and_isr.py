@@ -10,10 +10,8 @@ from uuid import UUID
 
 from klog.protocol.interbroker.struct import TOPIC_ID, Struct, kafka
 
-# `request_type`: incremental from a running controller, full if the broker has just started.
+# `request_type` of a controller that does not say whether its request is incremental (1) or full (2).
 UNKNOWN_TYPE = 0
-INCREMENTAL = 1
-FULL = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

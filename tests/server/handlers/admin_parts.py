@@ -19,7 +19,7 @@ from klog.metadata import cluster
 from klog.metadata.cache import MetadataCache
 from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states
-from klog.metadata.local import NoJournal, SharedTree, TreeSession
+from klog.metadata.local import SharedTree, TreeSession
 from klog.metadata.topics import create_topic, new_topic_id
 from klog.metadata.values import BrokerRegistration, Endpoint, LeaderAndIsr, TopicIdPartition
 from klog.protocol.apis import ApiKey
@@ -51,6 +51,7 @@ from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.topic_waits import DelayedTopics
 from klog.server.listeners import read_listeners
 from klog.server.reconfiguration import plan
+from tests.metadata.memory_tree import NoJournal
 from tests.server.handlers.parts import Clock, FakeRequest, answer_of, request_of
 
 CLUSTER_ID = "c1uster0AAAAAAAAAAAAAA"
