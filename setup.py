@@ -43,6 +43,7 @@ COMPILED_MODULES = (
     "server/network/frame_reading.py",
     "server/network/network_thread.py",
     "server/network/outbound.py",
+    "server/network/page_cache.py",
     "server/network/poller.py",
     "server/network/request.py",
     "server/network/sending.py",

@@ -22,6 +22,7 @@ from klog.server.network.connection import Connection
 from klog.server.network.connection_limits import ConnectionCounts
 from klog.server.network.io_thread import prepare_for_adoption
 from klog.server.network.network_thread import NetworkThread
+from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import READABLE, Poller, Waker, new_poller
 from klog.server.network.settings import Listener, NetworkSettings
 
@@ -61,6 +62,7 @@ class Acceptor:
         counts: ConnectionCounts,
         clock_ms: Callable[[], int],
         poller_factory: Callable[[], Poller] = new_poller,
+        is_cached: IsCached = is_cached,
     ) -> None:
         self._settings = settings
         self._doors = {sock.fileno(): _Door(listener, sock) for listener, sock in sockets}
@@ -69,6 +71,7 @@ class Acceptor:
         self._counts = counts
         self._clock_ms = clock_ms
         self._poller = poller_factory()
+        self._is_cached = is_cached
         self._waker = Waker()
         self._changes: deque[Callable[[], None]] = deque()
         self._stopping = False
@@ -221,7 +224,8 @@ class Acceptor:
             return
         network = self._networks[self._turn % len(self._networks)]
         try:
-            connection = Connection(self._configure(listener, sock), listener, peer, network)
+            configured = self._configure(listener, sock)
+            connection = Connection(configured, listener, peer, network, self._is_cached)
         except Exception as error:
             # Of whatever kind: it costs this one, not all that are still to be accepted.
             _log.info("Closing %s:%d on %s: %r", *peer, listener.name, error)

@@ -16,6 +16,7 @@ from klog.protocol.file_slice import FileSlice
 from klog.server.network.connection_traffic import ConnectionTraffic
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.outbound import Outbound
+from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.phases import Authentication, Phase
 from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
 from klog.server.network.settings import Listener
@@ -67,14 +68,19 @@ class Connection:
     )
 
     def __init__(
-        self, sock: socket.socket, listener: Listener, peer: tuple[str, int], network: NetworkThread
+        self,
+        sock: socket.socket,
+        listener: Listener,
+        peer: tuple[str, int],
+        network: NetworkThread,
+        is_cached: IsCached = is_cached,
     ) -> None:
         self.socket = sock
         self.listener = listener
         self.peer = peer
         self.network = network
         self.lock = threading.Lock()
-        self.outbound = Outbound(tls=listener.tls is not None)
+        self.outbound = Outbound(tls=listener.tls is not None, is_cached=is_cached)
         self.pending: bytes | bytearray = b""
         self.frame: LargeFrame | None = None
         self.in_flight: Request | None = None

@@ -161,7 +161,7 @@ class FrameReader:
         if (connection.outbound.size_bytes or connection.closing) and outcome is not _Outcome.BLOCKED:
             self._send(connection)
         # An I/O thread sends what could not be sent here, before its own answer.
-        if outcome is _Outcome.HAND_OVER and not connection.closed:
+        if (outcome is _Outcome.HAND_OVER or connection.outbound.is_cold) and not connection.closed:
             self._hand_over(connection)
 
     def _handle_frames(self, connection: Connection, size: int) -> tuple[int, _Outcome]:

@@ -102,12 +102,16 @@ class IoThread:
                 # Of whatever kind: it costs the connection, not the thread.
                 _log.exception("Closing %s", connection)
                 connection.in_flight = None
+                connection.outbound.clear()
                 connection.closing = True
                 connection.network.take_back(connection)
 
     def _serve(self, connection: Connection) -> None:
         """Works on a connection until it is somebody else's."""
         network = connection.network
+        if connection.outbound.is_cold and not self._send_cold(connection):
+            network.take_back(connection)
+            return
         while True:
             request = connection.in_flight or self._read_request(connection)
             if request is None:
@@ -164,14 +168,26 @@ class IoThread:
             connection.closing = True
             return False
 
+    def _send_cold(self, connection: Connection) -> bool:
+        """Sends what has to be read from a disk; True if there is a request to go on with."""
+        while not self._send(connection) and not connection.closing:
+            if not _ready(connection, select.POLLOUT, _STALL_MS):
+                break
+        request = connection.in_flight
+        if connection.closing or (request is not None and request.parked):
+            return False
+        return request is not None or connection.frame is not None
+
     def _send(self, connection: Connection) -> bool:
-        """True when all is sent and the connection lives on."""
+        """True if all is sent and the connection lives on."""
         try:
-            return connection.outbound.flush(connection.socket) and not connection.closing
+            return connection.outbound.flush(connection.socket, may_wait=True) and not connection.closing
         except KlogError as error:
             log_closing(connection, error)
         except OSError as error:
             _log.debug("Closing %s: %s", connection, error)
+        # What is left cannot be sent, so the network thread closes the connection at once.
+        connection.outbound.clear()
         connection.closing = True
         return False
 
@@ -181,7 +197,7 @@ class IoThread:
             return False
         pending = connection.pending
         if len(pending) < INT32.size:
-            if len(self._channel) or not _readable(connection, _NEXT_FRAME_MS):
+            if len(self._channel) or not _ready(connection, select.POLLIN, _NEXT_FRAME_MS):
                 return False
             try:
                 pending = bytes(pending) + connection.socket.recv(INT32.size - len(pending))
@@ -208,9 +224,10 @@ class IoThread:
         return True
 
 
-def _readable(connection: Connection, timeout_ms: int) -> bool:
+def _ready(connection: Connection, event: int, timeout_ms: int) -> bool:
+    """Whether the socket can be read (POLLIN) or written (POLLOUT) within so many ms."""
     poll = select.poll()
-    poll.register(connection.fd, select.POLLIN)
+    poll.register(connection.fd, event)
     return bool(poll.poll(timeout_ms))
 
 
@@ -242,7 +259,7 @@ def _fill_tls(connection: Connection, frame: LargeFrame, sock: ssl.SSLSocket) ->
             try:
                 size = sock.recv_into(view)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                if not _readable(connection, _STALL_MS):
+                if not _ready(connection, select.POLLIN, _STALL_MS):
                     return False
                 continue
         if size == 0:

@@ -257,8 +257,7 @@ class NetworkThread:
         if connection.phase is Phase.TLS_HANDSHAKE:
             self._handshake(connection)
             return
-        if mask & WRITABLE and self._send(connection):
-            self._reader.resume(connection)
+        if mask & WRITABLE and self._send_and_resume(connection):
             return
         if not mask & (READABLE | BROKEN) or connection.closed:
             return
@@ -312,8 +311,7 @@ class NetworkThread:
             return
         self._registry.add(connection, READABLE)
         connection.traffic.restart(self._now_ms)
-        if self._send(connection):
-            self._reader.resume(connection)
+        self._send_and_resume(connection)
 
     def _hand_over(self, connection: Connection) -> None:
         """Gives a connection to the I/O threads, as soon as the request channel takes it."""
@@ -330,12 +328,19 @@ class NetworkThread:
         connection.handed_over = False
         connection.last_active_ms = self._now_ms
         self._registry.watch(connection, READABLE)
-        self._go_on(connection)
+        request = connection.in_flight
+        if request is not None and request.parked and request.answered:
+            self._complete(request)
+        else:
+            self._go_on(connection)
 
     def _complete(self, request: Request) -> None:
         connection = request.connection
         if connection.closed:
             connection.give_back_memory()
+            return
+        # An I/O thread may be sending earlier answers. When it gives the connection back, this one is sent.
+        if connection.handed_over or connection.in_flight is not request:
             return
         connection.last_active_ms = self._now_ms
         queue_answer(request)
@@ -344,8 +349,16 @@ class NetworkThread:
     def _go_on(self, connection: Connection) -> None:
         """After an answer from another thread."""
         self._reader.begin_throttle(connection)
+        self._send_and_resume(connection)
+
+    def _send_and_resume(self, connection: Connection) -> bool:
+        """Whether all was sent, so that the connection went on with its next request."""
         if self._send(connection):
             self._reader.resume(connection)
+            return True
+        if connection.outbound.is_cold and not connection.closed:
+            self._hand_over(connection)
+        return False
 
     def _schedule(self, delay_ms: int, run: Callable[[], None], connection: Connection) -> None:
         self._deadlines.schedule(self._now_ms + delay_ms, Task(run, connection))

@@ -1,7 +1,7 @@
-"""What is still to be sent on one connection: buffers and file slices, in order, without ever blocking.
+"""What is still to be sent on one connection: buffers and file slices. No call waits for the socket.
 
-Traps that shaped it: MSG_MORE is set only when a file slice really follows, or the kernel holds the answer
-back for 200 ms; a partial send keeps its rest; sendfile on a file that has become shorter returns 0 for ever.
+MSG_MORE is set only if a file slice follows; otherwise the kernel would hold the answer back for 200 ms. A
+partial send keeps its rest. sendfile returns 0 if the file has become shorter, which is an error.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Final
 
 from klog.formats.errors import StorageError
 from klog.protocol.file_slice import BodyPart, FileSlice, HasFileno
+from klog.server.network.page_cache import IsCached, is_cached
 
 # Below this, copying a slice is cheaper than a sendfile call and the packet it ends.
 _COPY_MAX_BYTES: Final = 16 * 1024
@@ -24,19 +25,24 @@ _BLOCKED: Final = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
 
 
 class Outbound:
-    """The queue of one connection. Used by the thread that owns the connection, and by no other."""
+    """The queue of one connection, used by the thread that owns the connection.
 
-    __slots__ = ("_items", "_tls", "size_bytes")
+    `is_cold` says that the last `flush` stopped at a slice that would have to be read from a disk.
+    """
 
-    def __init__(self, *, tls: bool) -> None:
+    __slots__ = ("_is_cached", "_items", "_tls", "is_cold", "size_bytes")
+
+    def __init__(self, *, tls: bool, is_cached: IsCached = is_cached) -> None:
         self._items: deque[BodyPart] = deque()
         self._tls = tls
+        self._is_cached = is_cached
+        self.is_cold = False
         self.size_bytes = 0
 
     def add(self, part: BodyPart) -> None:
         """Appends a part. Raises StorageError when a small slice cannot be read."""
         if isinstance(part, FileSlice):
-            if part.size_bytes <= _COPY_MAX_BYTES:
+            if part.size_bytes <= _COPY_MAX_BYTES and (not part.size_bytes or self._is_cached(part)):
                 part = _read(part, part.size_bytes)
             else:
                 self.size_bytes += part.size_bytes
@@ -46,17 +52,22 @@ class Outbound:
             self.size_bytes += size
             self._items.append(part)
 
-    def flush(self, sock: socket.socket) -> bool:
-        """Sends what the socket takes now; True when nothing is left.
+    def flush(self, sock: socket.socket, *, may_wait: bool = False) -> bool:
+        """Sends what the socket takes now; True if nothing is left.
 
-        Raises OSError when the connection is broken, StorageError when a file ended before its slice.
+        Only if it `may_wait` are slices sent that are not in the page cache. Raises OSError if the connection
+        is broken, StorageError if a file ended before its slice.
         """
         items = self._items
+        self.is_cold = False
         try:
             while items:
                 first = items[0]
                 if not isinstance(first, FileSlice):
                     self._send_buffers(sock)
+                elif not may_wait and not self._is_cached(first):
+                    self.is_cold = True
+                    return False
                 elif self._tls:
                     self._load(first)
                 else:
@@ -64,6 +75,12 @@ class Outbound:
         except _BLOCKED:
             return False
         return True
+
+    def clear(self) -> None:
+        """Forgets what is still to be sent."""
+        self._items.clear()
+        self.size_bytes = 0
+        self.is_cold = False
 
     def _send_buffers(self, sock: socket.socket) -> None:
         items = self._items

@@ -22,7 +22,8 @@ class Sender:
     def send(self, connection: Connection) -> bool:
         """Sends what the socket takes; True if nothing is left and the next request may be handled.
 
-        A connection that breaks, or that was to close after its last answer, is closed.
+        A connection that breaks, or that was to close after its last answer, is closed. If what follows has
+        to be read from a disk (`Outbound.is_cold`) the caller gives the connection to the I/O threads.
         """
         registry = self._registry
         outbound = connection.outbound
@@ -38,6 +39,8 @@ class Sender:
             registry.close(connection)
             return False
         connection.traffic.moved_bytes += queued_bytes - outbound.size_bytes
+        if not sent_all and outbound.is_cold:
+            return False
         if not sent_all:
             registry.watch(connection, WRITABLE)
             return False

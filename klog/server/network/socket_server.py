@@ -18,6 +18,7 @@ from klog.server.network.connection_limits import ConnectionCounts
 from klog.server.network.io_thread import IoThread
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.network_thread import NetworkThread
+from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import Poller, new_poller
 from klog.server.network.request import Handler
 from klog.server.network.request_channel import RequestChannel
@@ -46,12 +47,14 @@ class SocketServer:
         *,
         clock_ms: Callable[[], int] = monotonic_ms,
         poller_factory: Callable[[], Poller] = new_poller,
+        is_cached: IsCached = is_cached,
     ) -> None:
         self._listeners = tuple(listeners)
         self._settings = settings
         self._handler = handler
         self._clock_ms = clock_ms
         self._poller_factory = poller_factory
+        self._is_cached = is_cached
         self._sockets: list[tuple[Listener, socket.socket]] = []
         self._acceptor: Acceptor | None = None
         self._counts = ConnectionCounts(settings, clock_ms)
@@ -162,7 +165,13 @@ class SocketServer:
     def start(self) -> None:
         """Begins to accept and to serve; `bind` first."""
         self._acceptor = Acceptor(
-            self._settings, self._sockets, self._networks, self._counts, self._clock_ms, self._poller_factory
+            self._settings,
+            self._sockets,
+            self._networks,
+            self._counts,
+            self._clock_ms,
+            self._poller_factory,
+            self._is_cached,
         )
         for network in self._known:
             network.start()

@@ -75,11 +75,18 @@ def client_tls(certificate: str | None = None) -> ssl.SSLContext:
 
 @contextmanager
 def running(
-    handler, *, tls: bool = False, listener=None, poller_factory=None, clock_ms=None, **settings
+    handler,
+    *,
+    tls: bool = False,
+    listener: Listener | None = None,
+    poller_factory=None,
+    clock_ms=None,
+    is_cached=None,
+    **settings,
 ) -> Iterator[SocketServer]:
     """A server on one listener `TEST` at a free port of 127.0.0.1."""
     listener = listener or Listener("TEST", "127.0.0.1", 0, server_tls() if tls else None)
-    given = {"poller_factory": poller_factory, "clock_ms": clock_ms}
+    given = {"poller_factory": poller_factory, "clock_ms": clock_ms, "is_cached": is_cached}
     options = {name: value for name, value in given.items() if value is not None}
     server = SocketServer([listener], NetworkSettings(**settings), handler, **options)
     server.bind()
