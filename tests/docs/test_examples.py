@@ -1,4 +1,4 @@
-"""What the README and the docs show in Python runs as written."""
+"""The examples of the README and the docs run as written, and print the output that is shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guide to exports works as written: its commands and queries, in order, in a directory of their own."""
+"""The commands and queries of the guide to exports run as written, in order, in an empty directory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.spark import sessions
 GUIDE = (REPOSITORY / "docs" / "export.md").read_text(encoding="utf-8")
 _BLOCK = re.compile(r"```(console|python)\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 _RATE = re.compile(r" in [\d.]+ s, [\d.]+ [KMG]?i?B/s")
-_FILE_SIZE = re.compile(r"( in \d+ files?), [\d.]+ [KMG]?i?B")  # pyarrow writes its version into each
+_FILE_SIZE = re.compile(r"( in \d+ files?), [\d.]+ [KMG]?i?B")  # pyarrow writes its version into each file
 _HERE = "/srv/guide"
 
 Example = tuple[str, str, str]
 
 
 def examples() -> list[Example]:
-    """Kind, what to run, and what that prints; each command of a console block by itself."""
+    """Each example: its kind, the text to run, and its output. Commands of a console block are separate."""
     found: list[Example] = []
     for kind, text, shown in _BLOCK.findall(GUIDE):
         if kind == "python":
@@ -40,7 +40,7 @@ def examples() -> list[Example]:
 
 
 def comparable(text: str, directory: Path) -> list[str]:
-    """The lines without what depends on the machine: where it ran, and how fast."""
+    """The lines of the text without what depends on the machine: the directory and the speed."""
     text = _RATE.sub(" in a moment", text.replace(str(directory), _HERE))
     text = _FILE_SIZE.sub(r"\1", text)
     return [line.rstrip() for line in text.strip().splitlines()]
@@ -67,7 +67,7 @@ def directory(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_commands_and_queries_of_the_guide_print_what_it_shows(directory) -> None:
+def test_commands_and_queries_print_what_the_guide_shows(directory) -> None:
     names: dict[str, object] = {}
     ran = 0
     for kind, text, shown in examples():

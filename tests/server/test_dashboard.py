@@ -1,4 +1,4 @@
-"""The documents about the metrics and the broker agree: nothing is promised that is not there."""
+"""The dashboard and docs/metrics.md contain exactly the metrics that a broker exports."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def queries() -> Iterator[str]:
 
 @pytest.fixture
 def text(broker: Broker) -> str:
-    """What a broker exports that has done a little of everything."""
+    """The metrics of a broker that has handled some requests of every kind."""
     metrics = BrokerMetrics()
     metrics.state_changed(BrokerState.RUNNING)
     metrics.attach(broker)
@@ -69,12 +69,12 @@ def test_every_query_of_the_dashboard_finds_its_metric_and_its_labels(text: str)
         for name in names:
             assert name in exported, query
         for name, selector in SELECTOR.findall(query):
-            # Prometheus adds the instance; what is matched exactly must be exported so.
+            # Prometheus adds the label `instance`. A label value that is matched exactly must be exported.
             for label, value in re.findall(r'([a-zA-Z]+)="([^"]+)"', selector):
                 assert any(sample.get(label) == value for sample in exported[name]), query
 
 
-def test_labels_that_legends_and_sums_name_are_exported(text: str) -> None:
+def test_labels_in_legends_and_sums_are_exported(text: str) -> None:
     exported = {label for _, labels in SAMPLE.findall(text) for label, _ in LABEL.findall(labels)}
     used = {label for query in queries() for label in re.findall(r"by \(([a-zA-Z]+)\)", query)}
     legends = [target["legendFormat"] for panel in panels() for target in panel["targets"]]
@@ -83,13 +83,13 @@ def test_labels_that_legends_and_sums_name_are_exported(text: str) -> None:
 
 
 def test_labels_are_spelt_as_the_keys_of_kafkas_mbeans(text: str) -> None:
-    """The usual rules of the JMX exporter lower the case of names, and of names only."""
+    """The usual rules of the JMX exporter convert names, and only names, to lower case."""
     exported = {label for _, labels in SAMPLE.findall(text) for label, _ in LABEL.findall(labels)}
     kafkas = {"delayedOperation", "listener", "logDirectory", "partition", "request", "topic"}
     assert exported - kafkas == {"quantile", "version", "python"}
 
 
-def test_the_dashboard_has_what_grafana_wants_of_one() -> None:
+def test_the_dashboard_has_the_fields_that_grafana_requires() -> None:
     found = dashboard()
     assert {"uid", "title", "schemaVersion", "templating", "time", "panels"} <= found.keys()
     ids = [panel["id"] for panel in found["panels"]]
@@ -107,7 +107,7 @@ def test_the_dashboard_has_what_grafana_wants_of_one() -> None:
         assert len({target["refId"] for target in panel["targets"]}) == len(panel["targets"])
 
 
-def test_the_document_lists_exactly_the_metrics_that_there_are(text: str) -> None:
+def test_the_document_lists_exactly_the_exported_metrics(text: str) -> None:
     exported = set(FAMILY.findall(text)) | set(FAMILY.findall("".join(render(SessionCounts().metrics()))))
     table = [line for line in (DOCS / "metrics.md").read_text().splitlines() if line.startswith("| `")]
     documented = {name for line in table for name in METRIC.findall(line.split("|")[1])}

@@ -1,4 +1,4 @@
-"""A running broker's metrics, as Prometheus reads them."""
+"""The metrics of a running broker in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FETCH, FETCH_VERSION = 1, 11
 
 
 def values(pieces: Sequence[str]) -> dict[str, float]:
-    """The samples by name and labels; every line must be Prometheus' text."""
+    """The values by name and labels. Every line must be valid in the text format of Prometheus."""
     found = {}
     for line in "".join(pieces).splitlines():
         if not line.startswith("#"):
@@ -44,7 +44,7 @@ def values(pieces: Sequence[str]) -> dict[str, float]:
 
 
 class Clock:
-    """Seconds that pass when told to."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -67,7 +67,7 @@ def metrics(broker: Broker, clock: Clock) -> BrokerMetrics:
 
 
 def exchange(broker: Broker, api_key: int, version: int, parts: Sequence[bytes | memoryview]) -> bytes:
-    """Send one request to the broker's port, and wait for the answer."""
+    """Sends one request to the broker's port and waits for the answer."""
     frame = struct.pack(">hhih", api_key, version, 1, -1) + b"".join(parts)
     with socket.create_connection(("127.0.0.1", broker.network.port("PLAINTEXT")), 60) as connection:
         connection.sendall(struct.pack(">i", len(frame)) + frame)
@@ -76,7 +76,7 @@ def exchange(broker: Broker, api_key: int, version: int, parts: Sequence[bytes |
 
 
 def make_known_topic(broker: Broker, name: str, partitions: int = 1) -> None:
-    """A topic that the broker has been told of in full: where it is led, and that it is in the cluster."""
+    """Creates a topic and waits until the broker leads it and has it in its metadata."""
     make_topic(broker, name, partitions)
     known = Whereabouts(broker.replicas, broker.cache).known
     eventually(lambda: all(known((name, number)) for number in range(partitions)))
@@ -105,9 +105,7 @@ def test_the_text_of_many_partitions_comes_in_small_pieces() -> None:
     assert "".join(pieces).count("\nm{") == 1_000
 
 
-def test_what_is_written_and_read_is_counted_by_topic_and_in_sum(
-    broker: Broker, metrics: BrokerMetrics
-) -> None:
+def test_writes_and_reads_are_counted_by_topic_and_in_total(broker: Broker, metrics: BrokerMetrics) -> None:
     make_known_topic(broker, "a")
     make_known_topic(broker, "b")
     records = build_batch([RecordData(i, 1_700_000_000_000, b"k", b"v") for i in range(3)])
@@ -127,7 +125,9 @@ def test_what_is_written_and_read_is_counted_by_topic_and_in_sum(
     assert found['kafka_log_log_size{topic="a",partition="0"}'] == len(records)
 
 
-def test_fetches_are_counted_in_all_and_by_who_fetches(broker: Broker, metrics: BrokerMetrics) -> None:
+def test_fetches_are_counted_in_total_and_by_consumer_or_follower(
+    broker: Broker, metrics: BrokerMetrics
+) -> None:
     make_known_topic(broker, "t")
     fetch(broker, "t")
     fetch(broker, "t")
@@ -143,7 +143,7 @@ def test_fetches_are_counted_in_all_and_by_who_fetches(broker: Broker, metrics: 
     assert sums[0] == pytest.approx(sums[1] + sums[2])
 
 
-def test_total_time_has_the_wait_in_the_purgatory_and_local_time_has_not(
+def test_total_time_includes_the_wait_in_the_purgatory_and_local_time_does_not(
     broker: Broker, metrics: BrokerMetrics
 ) -> None:
     make_known_topic(broker, "t")
@@ -156,7 +156,7 @@ def test_total_time_has_the_wait_in_the_purgatory_and_local_time_has_not(
     assert total_ms - found[f'{prefix}localtimems_sum{{request="Fetch"}}'] >= 90
 
 
-def test_quantiles_are_of_the_last_minute_and_counts_of_ever(
+def test_quantiles_cover_the_last_minute_and_counts_the_time_since_the_start(
     broker: Broker, metrics: BrokerMetrics, clock: Clock
 ) -> None:
     make_known_topic(broker, "t")
@@ -168,13 +168,11 @@ def test_quantiles_are_of_the_last_minute_and_counts_of_ever(
         clock.now_s += 61
         found = values(list(metrics.text()))
         seen.append((median in found, found[count]))
-    # The first look is compared with the start, the second with the first.
+    # The first scrape is compared with the start, the second with the first.
     assert seen == [(True, 1), (False, 1), (False, 1)]
 
 
-def test_an_idle_broker_says_that_its_threads_are_idle(
-    broker: Broker, metrics: BrokerMetrics, clock: Clock
-) -> None:
+def test_the_threads_of_an_idle_broker_are_idle(broker: Broker, metrics: BrokerMetrics, clock: Clock) -> None:
     waited_s = broker.network.waited_s
     eventually(
         lambda: all(now > then + 1 for now, then in zip(broker.network.waited_s, waited_s, strict=True))
@@ -192,7 +190,7 @@ def test_an_idle_share_is_between_0_and_1(waited_s: float, possible_s: float, sh
     assert idle_share(waited_s, possible_s) == share
 
 
-def test_the_controller_counts_what_is_in_the_cluster(broker: Broker, metrics: BrokerMetrics) -> None:
+def test_the_controller_counts_topics_partitions_and_brokers(broker: Broker, metrics: BrokerMetrics) -> None:
     make_known_topic(broker, "t", 3)
     prefix = "kafka_controller_kafkacontroller_"
     eventually(lambda: values(list(metrics.text()))[f"{prefix}globalpartitioncount"] == 3)
@@ -203,7 +201,9 @@ def test_the_controller_counts_what_is_in_the_cluster(broker: Broker, metrics: B
         assert found[prefix + name] == value
 
 
-def test_what_the_controller_has_done_is_told_by_kafkas_names(broker: Broker, metrics: BrokerMetrics) -> None:
+def test_what_the_controller_did_is_counted_under_kafkas_names(
+    broker: Broker, metrics: BrokerMetrics
+) -> None:
     before = values(list(metrics.text()))
     answers: list[object] = []
     broker.controller.put(ListReassignments(answers.append))
@@ -215,7 +215,7 @@ def test_what_the_controller_has_done_is_told_by_kafkas_names(broker: Broker, me
     assert answers == [{}]
     assert found[waited] > before[waited]
     assert found[f"{stats}uncleanleaderelections_total"] == before[f"{stats}uncleanleaderelections_total"] + 1
-    # The only broker came, and was elected.
+    # The only broker registered and was elected.
     assert found[f"{stats}controllerchangerateandtimems_count"] >= 1
     state, queued = "kafka_controller_kafkacontroller_controllerstate", f"{events}eventqueuesize"
     eventually(lambda: [values(list(metrics.text()))[name] for name in (state, queued)] == [0, 0])
@@ -229,7 +229,7 @@ def test_a_failed_log_directory_is_named(broker: Broker, metrics: BrokerMetrics)
     assert values(list(metrics.text()))[name] == 1
 
 
-def test_a_broker_that_starts_or_stops_says_so_and_no_more(broker: Broker) -> None:
+def test_a_broker_that_starts_or_stops_exports_its_state_only(broker: Broker) -> None:
     metrics = BrokerMetrics()
     state = "kafka_server_kafkaserver_brokerstate"
     assert values(list(metrics.text()))[state] == BrokerState.NOT_RUNNING
@@ -242,7 +242,7 @@ def test_a_broker_that_starts_or_stops_says_so_and_no_more(broker: Broker) -> No
     assert "kafka_server_replicamanager_partitioncount" not in found
 
 
-def test_a_broker_tells_its_states_in_order(tmp_path) -> None:
+def test_a_broker_reports_its_states_in_order(tmp_path) -> None:
     states: list[BrokerState] = []
     running = Broker(config(tmp_path / "other"), on_state=states.append)
     running.stop()
@@ -267,7 +267,7 @@ def test_a_session_is_in_one_state_and_each_change_counts() -> None:
     assert found[f"{prefix}zookeeperdisconnects_total"] == 2
 
 
-def test_a_quantile_is_within_a_bucket_of_the_truth() -> None:
+def test_a_quantile_is_exact_to_one_bucket() -> None:
     timing = Timing()
     for microseconds in range(1, 1001):
         timing.record(microseconds * 1000)
@@ -277,13 +277,13 @@ def test_a_quantile_is_within_a_bucket_of_the_truth() -> None:
     assert quantile_ns([0] * len(counts), 0.5) == 0.0
 
 
-def test_what_takes_longer_than_all_bounds_is_counted_too() -> None:
+def test_a_time_above_all_bounds_is_counted_too() -> None:
     timing = Timing()
     timing.record(10**13)
     assert (timing.counts[-1], timing.sum_ns) == (1, 10**13)
 
 
-def test_rates_compare_with_a_minute_ago_and_the_past_does_not_grow(clock: Clock) -> None:
+def test_rates_compare_with_a_minute_ago_and_few_earlier_values_are_kept(clock: Clock) -> None:
     recent = Recent(clock, 0)
     for second in range(1, 600):
         clock.now_s += 1

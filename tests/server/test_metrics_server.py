@@ -1,4 +1,4 @@
-"""The port of the metrics: what it serves, and who may do what to it without a word in the log."""
+"""The port of the metrics serves them over HTTP, and bad clients cause no message in the log."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_metrics_are_served_over_http_and_nothing_else_is(server: MetricsServer)
     missing.value.close()
 
 
-def test_a_port_that_is_taken_is_wrong_usage(server: MetricsServer) -> None:
+def test_a_port_in_use_is_wrong_usage(server: MetricsServer) -> None:
     with pytest.raises(UsageError, match="metrics"):
         MetricsServer(server.port, lambda: ())
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "request_bytes",
     [
         b"",
         b"GET /metrics HTTP/1.1\r\n",
@@ -56,18 +56,18 @@ def test_a_port_that_is_taken_is_wrong_usage(server: MetricsServer) -> None:
         b"\xff\xfe \xff\r\n\r\n",
     ],
 )
-def test_who_asks_badly_or_leaves_in_between_is_no_news(
-    server: MetricsServer, asked: bytes, capfd: pytest.CaptureFixture[str]
+def test_bad_requests_and_lost_connections_are_not_logged(
+    server: MetricsServer, request_bytes: bytes, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for _ in range(4):
         with socket.create_connection(("127.0.0.1", server.port)) as sock:
-            sock.sendall(asked)
+            sock.sendall(request_bytes)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     assert scrape(server) == TEXT
     assert capfd.readouterr().err == ""
 
 
-def test_who_asks_for_nothing_is_sent_away_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_without_a_request_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "_TIMEOUT_S", 0.05)
     server = MetricsServer(0, lambda: [TEXT])
     with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
@@ -75,7 +75,7 @@ def test_who_asks_for_nothing_is_sent_away_in_the_end(monkeypatch: pytest.Monkey
     server.stop()
 
 
-def test_without_a_descriptor_for_a_connection_the_next_try_is_later(
+def test_the_server_waits_before_it_accepts_again_without_descriptors(
     server: MetricsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accept = metrics_server.ThreadingHTTPServer.get_request

@@ -1,1 +1,1 @@
-"""klog as a process of its own: in Kafka's place and back, killed, starved, and under load."""
+"""Tests klog as a process: in turns with Kafka, killed, without disk space or descriptors, under load."""

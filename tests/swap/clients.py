@@ -1,4 +1,4 @@
-"""What real clients (librdkafka's) write to and read from a broker, whichever broker it is."""
+"""Writes to and reads from any broker with real clients (librdkafka's), and remembers the records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 
 TIMEOUT_S: Final = 30
-# librdkafka tells on stderr of every connection that a broker's end has closed.
+# librdkafka logs every connection that a broker closes to stderr.
 _SILENT: Final = {"log_level": 0, "error_cb": lambda error: None}
 
 
@@ -43,7 +43,7 @@ def _record(message: Message) -> Record:
 
 
 class Writer:
-    """An idempotent producer that remembers what was acknowledged, and at which offset."""
+    """An idempotent producer that remembers the acknowledged records with their offsets."""
 
     def __init__(self, bootstrap: str, acknowledged: Written, **config: str | int) -> None:
         self.acknowledged = acknowledged
@@ -61,7 +61,7 @@ class Writer:
         )
 
     def write(self, topic: str, value: bytes | None, key: bytes | None = None, headers: Headers = ()) -> None:
-        # A delivery report does not give the headers back.
+        # A delivery report does not contain the headers.
         report = partial(self._delivered, tuple(headers))
         deadline_s = time.monotonic() + 2 * TIMEOUT_S
         while True:
@@ -83,11 +83,11 @@ class Writer:
         offsets[message.offset()] = _record(message)._replace(headers=tuple(headers))
 
     def flush(self, timeout_s: float = TIMEOUT_S) -> int:
-        """How many records are still not acknowledged after a while."""
+        """Waits for acknowledgements. Returns how many records still have none."""
         return int(self._producer.flush(timeout_s))
 
     def abandon(self) -> None:
-        """Forget what has not been acknowledged."""
+        """Drops all records that are not acknowledged."""
         self._producer.purge(in_queue=True, in_flight=True)
         self._producer.flush(1)
 
@@ -98,7 +98,7 @@ class Writer:
 
 @contextmanager
 def consumer(bootstrap: str, isolation: str = "read_uncommitted") -> Iterator[Consumer]:
-    """A consumer that is given its partitions."""
+    """A consumer without a group: the caller assigns its partitions."""
     opened = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -121,7 +121,7 @@ def consumer(bootstrap: str, isolation: str = "read_uncommitted") -> Iterator[Co
 def read(
     bootstrap: str, partitions: Iterable[tuple[str, int]], isolation: str = "read_uncommitted"
 ) -> Written:
-    """Every record of the partitions, from log start to where the consumer comes to an end."""
+    """Every record of the partitions, from the log start offset to the end that the consumer reaches."""
     found: Written = {}
     with consumer(bootstrap, isolation) as reader:
         waiting: set[tuple[str, int]] = set()
@@ -141,25 +141,25 @@ def read(
 
 
 def _take(message: Message, found: Written, waiting: set[tuple[str, int]]) -> None:
-    where, error = (message.topic(), message.partition()), message.error()
+    partition, error = (message.topic(), message.partition()), message.error()
     if error is None:
-        offsets = found[where]
+        offsets = found[partition]
         assert not offsets or message.offset() > next(reversed(offsets)), "offsets are not monotonic"
         offsets[message.offset()] = _record(message)
     elif error.code() == KafkaError._PARTITION_EOF:
-        waiting.discard(where)
+        waiting.discard(partition)
     elif not error.retriable() and error.code() >= 0:
         raise KafkaException(error)
 
 
 class Admin:
-    """The admin client, every call waited for."""
+    """The admin client. Every call waits for its result."""
 
     def __init__(self, bootstrap: str) -> None:
         self._client = AdminClient({"bootstrap.servers": bootstrap, **_SILENT})
 
     def create(self, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
-        """Topics by name: number of partitions, configs."""
+        """Creates topics; `topics` has the number of partitions and the configs by name."""
         new = [NewTopic(name, count, 1, config=dict(config)) for name, (count, config) in topics.items()]
         self._all(self._client.create_topics(new, operation_timeout=TIMEOUT_S))
 
@@ -179,7 +179,7 @@ class Admin:
         self._all(self._client.incremental_alter_configs([resource]))
 
     def own_configs(self, topic: str) -> dict[str, str]:
-        """What the topic itself is configured to, without defaults."""
+        """The configs that the topic itself sets, without defaults."""
         (future,) = self._client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
         entries = future.result(TIMEOUT_S).values()
         return {entry.name: entry.value for entry in entries if not entry.is_default and entry.source == 1}

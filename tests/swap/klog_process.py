@@ -1,6 +1,6 @@
-"""`klog serve` as a process of its own: started with any configs, stopped, killed, looked into.
+"""Runs `klog serve` as a process with any configs, stops it, kills it and reads its state.
 
-Its log is one file over all its starts, as Kafka's is in `tests.peers.broker`.
+All its starts log to the same file, as Kafka's in `tests.peers.broker`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Config = Mapping[str, str | int]
 
 
 class KlogBroker:
-    """One broker on a port of 127.0.0.1 that stays the same over its starts; data below `work`.
+    """A broker on a port of 127.0.0.1, which it keeps over its starts. Its data is below `work`.
 
-    `before` is Python text that the process runs first: how tests take the disk away from it.
+    `before` is Python code that the process runs first. Tests use it to make the disk fail, for instance.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class KlogBroker:
 
     @property
     def log_text(self) -> str:
-        """What it has said since its last start."""
+        """Its log since its last start."""
         return self.log_path.read_bytes()[self._log_starts_at :].decode("utf-8", "replace")
 
     @property
@@ -77,7 +77,7 @@ class KlogBroker:
     # -- starting and stopping -------------------------------------------------------------------------------
 
     def spawn(self, **changes: str | int) -> Self:
-        """Start it without waiting for it. `changes` override configs, with `_` for `.`, from now on."""
+        """Starts it without waiting. `changes` replace configs from now on (`_` in a name stands for `.`)."""
         self.config.update({name.replace("_", "."): value for name, value in changes.items()})
         path = self.work / "klog.properties"
         path.write_text(properties_text(self.config))
@@ -93,33 +93,33 @@ class KlogBroker:
         return self
 
     def start(self, **changes: str | int) -> Self:
-        """Start it and wait until it serves."""
+        """Starts it and waits until it serves."""
         self.spawn(**changes)
         self.wait_for(READY, START_TIMEOUT_S)
         return self
 
     def wait_for(self, text: str, timeout_s: float = 20) -> None:
-        """Until the log since the last start has `text`; fails when the process ends before."""
+        """Waits until the log since the last start contains `text`. Fails if the process ends before."""
         deadline_s = time.monotonic() + timeout_s
         while text not in self.log_text:
             ended = self.process.poll()
             if ended is not None and text not in self.log_text:
-                raise AssertionError(f"klog ended with {ended} before it said {text!r}:\n{self.log_text}")
+                raise AssertionError(f"klog ended with {ended} before it logged {text!r}:\n{self.log_text}")
             assert time.monotonic() < deadline_s, f"no {text!r} after {timeout_s} s:\n{self.log_text}"
             time.sleep(0.02)
 
     def ended(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Its exit status, once it has ended by itself."""
+        """Waits until it has ended by itself. Returns its exit status."""
         return self.process.wait(timeout_s)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """A clean stop, which must succeed."""
+        """Stops it cleanly. Fails if its exit status is not 0."""
         self.process.send_signal(number)
         status = self.ended()
         assert status == 0, f"klog ended with {status}:\n{self.log_text}"
 
     def kill(self) -> None:
-        """kill -9."""
+        """Sends SIGKILL."""
         self.process.kill()
         self.process.wait()
 
@@ -132,7 +132,7 @@ class KlogBroker:
         if self._process is not None and self._process.poll() is None:
             self.kill()
 
-    # -- looking into it -------------------------------------------------------------------------------------
+    # -- its state -------------------------------------------------------------------------------------------
 
     def rss_bytes(self) -> int:
         """Its resident memory."""
@@ -140,7 +140,7 @@ class KlogBroker:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def open_files(self) -> int:
-        """How many descriptors it has open."""
+        """The number of its open descriptors."""
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def log_directories(self) -> Sequence[Path]:

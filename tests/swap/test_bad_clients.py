@@ -1,4 +1,4 @@
-"""Clients that break every rule, against the real broker process: their connection pays, nobody else."""
+"""Clients break the rules of the protocol. The broker closes their connections and serves all others."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def klog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KlogBroker]:
 
 
 class Bystander:
-    """A well-behaved client that was there before, and must notice nothing."""
+    """A correct client that connects first. The broker must go on serving it."""
 
     def __init__(self, klog: KlogBroker) -> None:
         self._klog = klog
@@ -56,8 +56,8 @@ class Bystander:
         self._writer.write("bystander", b"%d" % time.monotonic_ns())
         self._writer.finish()
         found = read(self._klog.bootstrap, self._acknowledged)
-        for where, offsets in self._acknowledged.items():
-            assert offsets.items() <= found[where].items()
+        for partition, offsets in self._acknowledged.items():
+            assert offsets.items() <= found[partition].items()
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def frame(api_key: int, version: int, body: bytes, client_id: str | None = "bad"
 
 
 def is_closed(sock: socket.socket, timeout_s: float = 60) -> bool:
-    """Whether the broker has closed the connection, whatever it said before."""
+    """Whether the broker closes the connection, after any answer."""
     sock.settimeout(timeout_s)
     try:
         while sock.recv(65536):
@@ -107,7 +107,7 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("bad", HEADERS.values(), ids=HEADERS.keys())
-def test_what_is_no_request_costs_its_own_connection(
+def test_an_invalid_request_closes_its_own_connection_only(
     klog: KlogBroker, bystander: Bystander, bad: bytes
 ) -> None:
     with connect(klog) as sock:
@@ -116,7 +116,9 @@ def test_what_is_no_request_costs_its_own_connection(
     bystander.is_served()
 
 
-def test_random_frames_of_every_api_are_survived(klog: KlogBroker, bystander: Bystander) -> None:
+def test_the_broker_serves_on_after_random_frames_of_every_api(
+    klog: KlogBroker, bystander: Bystander
+) -> None:
     chance = random.Random(11)
     for _ in range(600):
         key = chance.choice(FROM_CLIENTS)
@@ -141,7 +143,7 @@ def test_a_request_with_any_values_is_answered(klog: KlogBroker, api_key: int, d
         assert len(sock.recv(4)) == 4
 
 
-def test_a_valid_request_cut_anywhere_or_half_open_is_survived(
+def test_the_broker_serves_on_after_requests_that_end_anywhere(
     klog: KlogBroker, bystander: Bystander
 ) -> None:
     whole = frame(ApiKey.METADATA, 1, struct.pack(">i", 1) + struct.pack(">h", 9) + b"bystander")
@@ -150,7 +152,7 @@ def test_a_valid_request_cut_anywhere_or_half_open_is_survived(
             sock = held.enter_context(connect(klog))
             sock.sendall(whole[:size])
             if size % 2:
-                # Gone without a word: the other end gets a reset.
+                # The broker gets a reset instead of the end of the stream.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 sock.close()
         bystander.is_served()
@@ -191,7 +193,7 @@ def test_clients_that_never_read_do_not_fill_the_brokers_memory(
     assert read(klog.bootstrap, acknowledged) == acknowledged
 
 
-def test_thousands_of_connections_come_and_go_and_leave_nothing(
+def test_thousands_of_short_connections_leave_no_descriptor_or_memory(
     klog: KlogBroker, bystander: Bystander
 ) -> None:
     before = klog.open_files()
@@ -201,7 +203,7 @@ def test_thousands_of_connections_come_and_go_and_leave_nothing(
             started_s = time.monotonic()
             for _ in range(400):
                 held.enter_context(connect(klog))
-            # One that the system has no room for tries again after a second.
+            # If the system's queue of new connections is full, the client tries again after a second.
             assert time.monotonic() - started_s < 60
             bystander.is_served()
     for _ in range(2000):
@@ -226,12 +228,12 @@ def test_connections_leave_descriptors_to_the_logs(tmp_path: Path) -> None:
             for _ in range(50):
                 writer.write("t", random.Random(2).randbytes(2000))
             writer.finish()
-        # One that was closed at once tries again.
+        # The reader may be closed at once; it tries again.
         assert read(klog.bootstrap, acknowledged) == acknowledged
         klog.stop()
 
 
-def test_nothing_of_all_this_is_more_than_one_line_in_the_log(klog: KlogBroker) -> None:
+def test_all_these_clients_cause_no_traceback_in_the_log(klog: KlogBroker) -> None:
     assert Admin(klog.bootstrap).topics()
     assert "Traceback" not in klog.log_text
     assert Path(klog.log_path).stat().st_size < 5_000_000

@@ -1,4 +1,4 @@
-"""The system's clock is set while the broker runs: what waits is answered in its time, connections stay."""
+"""The system's clock is set while the broker runs. Waiting requests end in time; no connection is closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR_S = 3600
 
 
 def settable(clock: Path) -> str:
-    """Python text: the wall clock is off by as many seconds as the file says."""
+    """Python code that moves the wall clock by the number of seconds in the file."""
     return f"""
 import pathlib, time
 _clock, _time_ns = pathlib.Path({str(clock)!r}), time.time_ns
@@ -30,9 +30,9 @@ time.time = lambda: time.time_ns() / 1e9
 
 @pytest.fixture
 def clock(tmp_path: Path) -> Path:
-    place = tmp_path / "clock"
-    place.write_text("0")
-    return place
+    file = tmp_path / "clock"
+    file.write_text("0")
+    return file
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def klog(tmp_path: Path, clock: Path) -> Iterator[KlogBroker]:
 
 
 def send_fetch(sock: socket.socket, max_wait_ms: int) -> None:
-    """Fetch 4: replica, max wait, min and max bytes, isolation, one topic with one partition at its end."""
+    """Sends Fetch version 4 for one partition, from its log end offset."""
     body = struct.pack(">iiiib", -1, max_wait_ms, 1, 1000, 0) + struct.pack(">ih", 1, 1) + b"t"
     body += struct.pack(">iiqi", 1, 0, 0, 1000)
     whole = encode_request_header(ApiKey.FETCH, 4, 1, "clock") + body
@@ -56,7 +56,7 @@ def is_answered(sock: socket.socket, within_s: float) -> bool:
     return bool(select.select([sock], [], [], within_s)[0])
 
 
-def test_a_fetch_that_waits_is_answered_though_the_clock_is_set_back(klog: KlogBroker, clock: Path) -> None:
+def test_a_waiting_fetch_is_answered_in_time_if_the_clock_is_set_back(klog: KlogBroker, clock: Path) -> None:
     with socket.create_connection(("127.0.0.1", klog.port)) as sock:
         send_fetch(sock, 2000)
         assert not is_answered(sock, 0.2)
@@ -65,7 +65,7 @@ def test_a_fetch_that_waits_is_answered_though_the_clock_is_set_back(klog: KlogB
 
 
 @pytest.mark.parametrize("offset_s", [-HOUR_S, HOUR_S])
-def test_a_fetch_after_the_clock_was_set_waits_for_records_still(
+def test_a_fetch_still_waits_for_records_after_the_clock_was_set(
     klog: KlogBroker, clock: Path, offset_s: int
 ) -> None:
     with socket.create_connection(("127.0.0.1", klog.port)) as sock:
@@ -81,7 +81,9 @@ def test_a_fetch_after_the_clock_was_set_waits_for_records_still(
         assert is_answered(sock, 30)
 
 
-def test_connections_are_not_idle_for_the_clock_was_set_forward(klog: KlogBroker, clock: Path) -> None:
+def test_connections_are_not_closed_as_idle_if_the_clock_is_set_forward(
+    klog: KlogBroker, clock: Path
+) -> None:
     with socket.create_connection(("127.0.0.1", klog.port)) as sock:
         send_fetch(sock, 100)
         assert is_answered(sock, 30)

@@ -1,5 +1,8 @@
-"""A disk that is full, broken or read-only, below the real broker process: its log directory goes offline
-with one clear line, the others serve on, and with none left the broker ends with exit status 1."""
+"""The disk of a log directory is full, broken or read-only.
+
+The broker takes that directory offline, logs one clear line and serves the others. If no directory is left,
+it ends with exit status 1.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from tests.waiting import eventually
 SMALL_INDEXES: Config = {"log.index.size.max.bytes": 4096, "log.segment.bytes": 50_000_000}
 FILE_LIMIT_BYTES = 2_000_000
 
-# Files cannot grow beyond the limit, as on a disk that is full: the write fails, and part of it is there.
+# Files cannot grow beyond the limit. As on a full disk, a write fails after it has written a part.
 FULL = f"""
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, ({FILE_LIMIT_BYTES}, {FILE_LIMIT_BYTES}))
@@ -28,7 +31,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, ({FILE_LIMIT_BYTES}, {FILE_LIMIT_BYTES
 
 
 def broken(directory: Path) -> str:
-    """Python text: writing below the directory is an I/O error from the moment the file `broken` is there."""
+    """Python code that makes writes below the directory fail once the file `broken` exists."""
     return f"""
 import errno, os
 def _breaking(call):
@@ -43,7 +46,7 @@ for _name in ("write", "writev", "pwrite", "pwritev", "fsync", "fdatasync"):
 """
 
 
-# Root reads and writes what it likes; without this capability it is subject to a directory's mode.
+# Root ignores the modes of directories unless it drops this capability.
 OBEY_MODES = """
 import ctypes, os, sys
 if os.geteuid() == 0 and "KLOG_TEST_OBEYS" not in os.environ:
@@ -58,16 +61,16 @@ def two_directories(work: Path, before: str = "") -> KlogBroker:
     return KlogBroker(work, config, before=before)
 
 
-def place_of(klog: KlogBroker, partition: str) -> Path:
+def directory_of(klog: KlogBroker, partition: str) -> Path:
     (found,) = [each for each in klog.log_directories() if (each / partition).exists()]
     return found
 
 
 def one_topic_in_each(klog: KlogBroker) -> tuple[str, str]:
-    """A topic in the first directory, a topic in the second."""
+    """Creates a topic in each directory. Returns the topic of the first and that of the second."""
     Admin(klog.bootstrap).create({"one": (1, {}), "two": (1, {})})
     eventually(lambda: {("one", 0), ("two", 0)} <= Admin(klog.bootstrap).led())
-    in_a = "one" if place_of(klog, "one-0") == klog.log_directories()[0] else "two"
+    in_a = "one" if directory_of(klog, "one-0") == klog.log_directories()[0] else "two"
     return in_a, "two" if in_a == "one" else "one"
 
 
@@ -77,7 +80,7 @@ def write_until_refused(klog: KlogBroker, topic: str, acknowledged: Written) -> 
     def refused() -> bool:
         writer.write(topic, os.urandom(20_000))
         writer.flush(0.01)
-        # On a busy machine the client may also give up records that only took long.
+        # On a busy machine the client may also give up records that took too long.
         return bool(writer.refused and offline_lines(klog))
 
     eventually(refused)
@@ -93,7 +96,7 @@ def assert_serves(klog: KlogBroker, topic: str) -> None:
     writer.write(topic, b"served")
     writer.finish()
     found = read(klog.bootstrap, acknowledged)
-    assert all(offsets.items() <= found[where].items() for where, offsets in acknowledged.items())
+    assert all(offsets.items() <= found[partition].items() for partition, offsets in acknowledged.items())
 
 
 def test_a_full_disk_takes_its_directory_offline_and_the_other_serves_on(tmp_path: Path) -> None:
@@ -110,7 +113,7 @@ def test_a_full_disk_takes_its_directory_offline_and_the_other_serves_on(tmp_pat
         klog.stop()
         assert not (tmp_path / "a" / ".kafka_cleanshutdown").exists()
         assert (tmp_path / "b" / ".kafka_cleanshutdown").exists()
-    # With room again, all that was acknowledged is there.
+    # With free space again, all acknowledged records are there.
     with two_directories(tmp_path) as klog:
         klog.start()
         eventually(lambda: (full, 0) in Admin(klog.bootstrap).led())
@@ -168,7 +171,7 @@ def test_with_nothing_but_a_read_only_directory_the_broker_does_not_start(tmp_pa
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path):
-    """A file system of 3 MB; where none can be mounted, the limit on file sizes has to do."""
+    """A file system of 3 MB. Skips the test if none can be mounted."""
     place = tmp_path / "a"
     place.mkdir()
     mounted = subprocess.run(
@@ -177,7 +180,7 @@ def tiny_disk(tmp_path: Path):
     if mounted.returncode != 0:
         pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode()}")
     yield place
-    # Lazily: a worker of a broker that was killed may take a moment to see it.
+    # Lazily, because a worker process of a killed broker may still use it for a moment.
     subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
@@ -197,7 +200,7 @@ def test_a_file_system_without_space_takes_its_directory_offline(tiny_disk: Path
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_under_load_is_a_clean_stop(tmp_path: Path, number: signal.Signals) -> None:
     acknowledged: Written = {}
-    # Whoever runs the tests may be under nohup, and so would the broker be.
+    # The tests may run under nohup, and the broker would inherit that.
     heard = f"import signal; signal.signal({number:d}, signal.SIG_DFL)"
     with two_directories(tmp_path, before=heard) as klog:
         klog.start()
@@ -220,11 +223,11 @@ def test_a_signal_under_load_is_a_clean_stop(tmp_path: Path, number: signal.Sign
         klog.start()
         assert "recovered" not in klog.log_text
         found = read(klog.bootstrap, acknowledged)
-        assert all(offsets.items() <= found[where].items() for where, offsets in acknowledged.items())
+        assert all(offsets.items() <= found[partition].items() for partition, offsets in acknowledged.items())
         klog.stop()
 
 
-def test_the_end_of_the_terminal_is_none_of_a_broker_under_nohup(tmp_path: Path) -> None:
+def test_the_end_of_the_terminal_does_not_stop_a_broker_under_nohup(tmp_path: Path) -> None:
     nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)"
     with KlogBroker(tmp_path, before=nohup) as klog:
         klog.start()
@@ -234,7 +237,7 @@ def test_the_end_of_the_terminal_is_none_of_a_broker_under_nohup(tmp_path: Path)
         assert "SIGHUP" not in klog.log_text
 
 
-def test_without_descriptors_for_its_start_a_broker_says_so(tmp_path: Path) -> None:
+def test_a_broker_without_descriptors_for_its_start_says_so(tmp_path: Path) -> None:
     with KlogBroker(
         tmp_path, before="import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))"
     ) as klog:
@@ -252,7 +255,7 @@ def test_one_directory_under_two_names_is_refused(tmp_path: Path) -> None:
         assert "a directory is named twice, maybe by a symbolic link" in klog.log_text
 
 
-def test_a_directory_whose_metadata_is_gone_is_not_taken_for_another_clusters(tmp_path: Path) -> None:
+def test_a_directory_without_its_metadata_is_not_used_for_another_cluster(tmp_path: Path) -> None:
     with KlogBroker(tmp_path) as klog:
         klog.start()
         klog.stop()
@@ -262,7 +265,7 @@ def test_a_directory_whose_metadata_is_gone_is_not_taken_for_another_clusters(tm
         assert "was its file removed or replaced?" in klog.log_text
 
 
-def test_the_directory_it_was_started_in_may_be_gone(tmp_path: Path) -> None:
+def test_the_broker_runs_without_its_working_directory(tmp_path: Path) -> None:
     here = str(tmp_path / "x")
     gone = f"import os; os.mkdir({here!r}); os.chdir({here!r}); os.rmdir({here!r})"
     with KlogBroker(tmp_path, before=gone) as klog:
@@ -283,7 +286,7 @@ def test_a_signal_during_the_start_is_a_clean_stop_or_leaves_the_marker_alone(tm
             klog.spawn()
             time.sleep(delay_ms / 1000)
             klog.process.send_signal(signal.SIGTERM)
-            # Before the broker has set its handlers the signal ends Python itself, which has changed nothing.
+            # Before the broker has set its signal handlers, the signal ends Python. Nothing has changed then.
             assert klog.ended() in (0, -signal.SIGTERM)
             assert all((each / ".kafka_cleanshutdown").exists() for each in klog.log_directories())
             assert "Traceback" not in klog.log_text

@@ -1,5 +1,7 @@
-"""klog and Apache Kafka 3.9 as two brokers of one cluster: the office of the controller goes from one to the
-other, also while its holder sleeps and does not know."""
+"""klog and Apache Kafka 3.9 are two brokers of one cluster, and the controller changes between them.
+
+It also changes while the present controller is suspended and does not notice.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ KLOG, KAFKA = 7, 8
 
 
 class Cluster:
-    """Both brokers on one ZooKeeper, and what is seen of them there."""
+    """Both brokers on one ZooKeeper, and their state there."""
 
     def __init__(self, work: Path, zookeeper: ZooKeeperServer, client: KazooClient) -> None:
         self._work = work
@@ -40,7 +42,7 @@ class Cluster:
             **SINGLE_BROKER,
             "broker.id": broker_id,
             "zookeeper.connect": self._zookeeper.hosts,
-            # Long enough that a busy machine does not expire sessions on its own.
+            # Long enough that sessions do not expire on a busy machine.
             "zookeeper.session.timeout.ms": 4000,
             "log.dirs": str(self._work / f"logs-{broker_id}"),
             "auto.create.topics.enable": "false",
@@ -78,14 +80,16 @@ def all_led(admin: Admin, *topics: str) -> None:
     eventually(lambda: {(topic, number) for topic in topics for number in range(4)} <= admin.led())
 
 
-# A broker that a client was told of leaves its metadata for a moment, and with it the answer.
+# A broker may be missing from a client's metadata for a moment. Then its answer is lost too.
 ASK_AGAIN = (KafkaError.NOT_CONTROLLER, KafkaError._DESTROY_BROKER, KafkaError._TRANSPORT)
 DONE_UNANSWERED = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def is_done(bootstrap: str, ask: Callable[[Admin], None]) -> bool:
-    """Asks the controller, by a new client: an old one goes on asking whom it knew. What came of it is for
-    the test to see."""
+    """Sends a request to the controller with a new client. Returns whether it was done.
+
+    A client that is connected already would still ask the earlier controller.
+    """
     try:
         ask(Admin(bootstrap))
     except KafkaException as error:
@@ -97,14 +101,14 @@ def is_done(bootstrap: str, ask: Callable[[Admin], None]) -> bool:
 
 
 def is_served(bootstrap: str, written: Written) -> bool:
-    """Whether all records are there; not yet where a broker has still to hear of leaders."""
+    """Whether the broker serves all records. It does not before it knows the leaders."""
     try:
         return read(bootstrap, written) == written
     except KafkaException:
         return False
 
 
-def test_a_controller_that_slept_through_its_session_is_a_plain_broker_when_it_wakes(
+def test_a_controller_whose_session_expires_while_it_is_suspended_resigns(
     tmp_path: Path, kafka3: KafkaPeer
 ) -> None:
     written: Written = {}
@@ -118,7 +122,7 @@ def test_a_controller_that_slept_through_its_session_is_a_plain_broker_when_it_w
                 lambda: is_done(klog.bootstrap, lambda to: to.create({"first": (4, {}), "gone": (4, {})}))
             )
             all_led(admin, "first", "gone")
-            # Whichever broker gives it an id, the producer's comes from the controller.
+            # The producer's id comes from the controller, whichever broker it asks.
             writer = Writer(f"{kafka.bootstrap},{klog.bootstrap}", written)
             for number in range(100):
                 writer.write("first", b"%d" % number)
@@ -142,7 +146,7 @@ def test_a_controller_that_slept_through_its_session_is_a_plain_broker_when_it_w
             assert both.controller() == KAFKA
             eventually(lambda: is_served(klog.bootstrap, written))
 
-            # Now Kafka goes, and klog is controller again, in a later epoch than either reign before.
+            # After Kafka is killed, klog is controller again, with an epoch above both earlier ones.
             kafka.kill()
             eventually(lambda: both.controller() == KLOG)
             eventually(lambda: klog.log_text.count("controller of epoch 3") == 1)

@@ -1,7 +1,8 @@
-"""Topics come, grow, change and go while the broker is killed, klog and Kafka by turns on one ZooKeeper:
-whoever starts next finishes what was begun, and nothing that was acknowledged is undone.
+"""Topics are created, extended, changed and deleted while the broker is killed.
 
-`KLOG_TEST_CHANGE_ROUNDS` says how often, `KLOG_TEST_SEED` when what happens.
+klog and Kafka take turns on one ZooKeeper. The next broker completes the changes of the one before, and no
+acknowledged change is undone. `KLOG_TEST_CHANGE_ROUNDS` sets the number of rounds and `KLOG_TEST_SEED` the
+sequence of changes.
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ ROUNDS: Final = int(os.environ.get("KLOG_TEST_CHANGE_ROUNDS", "4"))
 SEED: Final = int(os.environ.get("KLOG_TEST_SEED", "8"))
 NAMES: Final = ("a", "b", "c", "d", "e.f")
 MOST_PARTITIONS: Final = 8
-# What takes longer has an unknown outcome, as all has that a kill interrupts.
+# The outcome of a change that takes longer is unknown, as of one that a kill interrupts.
 OUTCOME_S: Final = 5.0
 TIMES: Final = {"operation_timeout": OUTCOME_S, "request_timeout": OUTCOME_S}
 CONFIG: Final = "max.message.bytes"
 
 
 class State(NamedTuple):
-    """A topic as it may be in the tree; without partitions there is none."""
+    """A possible state of a topic in ZooKeeper. A topic without partitions does not exist."""
 
     partitions: int = 0
     max_message_bytes: str | None = None
 
 
 class Topic:
-    """One topic's possible states: one, as long as the outcome of every change is known."""
+    """The possible states of one topic: a single one, as long as the outcome of every change is known."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -65,7 +66,7 @@ class Topic:
         self.acknowledged: Written = {}
 
     def attempt(self, after: State, change: Callable[[], Mapping[Any, Any]]) -> None:
-        """Make a change that leads to `after`; without an answer it may have been made, or not."""
+        """Makes a change that leads to `after`. If there is no answer, both states are possible."""
         self.possible |= {after}
         for future in change().values():
             future.result(2 * OUTCOME_S)
@@ -73,7 +74,7 @@ class Topic:
 
 
 class Changes:
-    """A thread that changes topics, one after the other, until it is told to end."""
+    """A thread that changes topics, one after the other, until `end` is called."""
 
     def __init__(self, topics: list[Topic], bootstrap: str, chance: random.Random) -> None:
         self.made = 0
@@ -88,7 +89,7 @@ class Changes:
 
     @property
     def has_ended(self) -> bool:
-        """Also because no outcome is known any more: a topic is left alone then."""
+        """Whether the thread has ended. It also ends once no topic is left whose state is known."""
         return not self._thread.is_alive()
 
     def end(self) -> None:
@@ -138,7 +139,7 @@ class Changes:
         )
 
     def _write(self, topic: Topic) -> None:
-        # Not idempotent: a producer id for every handful of records would take longer than all the rest.
+        # Not idempotent: getting a producer id for a few records would take longer than all the rest.
         writer = Writer(self._bootstrap, topic.acknowledged, enable_idempotence=False, acks="all")
         for number in range(20):
             writer.write(topic.name, b"%d/" % number * 50)
@@ -147,7 +148,7 @@ class Changes:
 
 
 class ChangingWorld(World):
-    """A world whose topics are looked at in the tree and in the log directories."""
+    """A world whose topics are compared with ZooKeeper and with the log directories."""
 
     @property
     def _config(self) -> Config:
@@ -164,7 +165,7 @@ class ChangingWorld(World):
             client.close()
 
     def settled(self, bootstrap: str) -> bool:
-        """Whether nothing is left to do: every topic has its leaders, logs and config, and nothing more."""
+        """Whether every change is complete: each topic has its leaders, logs and config."""
         with self._tree() as tree:
             if tree.get_children("/admin/delete_topics"):
                 return False
@@ -196,10 +197,10 @@ class ChangingWorld(World):
         return {name: json.loads(tree.get(f"/brokers/topics/{name}")[0]) for name in names}
 
     def look(self, bootstrap: str, topics: list[Topic]) -> None:
-        """Every topic is as it may be; from now on that is known."""
+        """Checks that every topic is in a possible state, which is its known state from now on."""
         eventually(lambda: self.settled(bootstrap))
         states = self.states()
-        # Kafka makes one for consumers' offsets when the first of them comes.
+        # Kafka creates a topic for the offsets of consumers when the first of them connects.
         assert states.keys() <= {*NAMES, "__consumer_offsets"}
         for topic in topics:
             now = states.get(topic.name, State())
@@ -207,11 +208,11 @@ class ChangingWorld(World):
             topic.possible = {now}
             if now.partitions:
                 found = read(bootstrap, [(topic.name, number) for number in range(now.partitions)])
-                for where, records in topic.acknowledged.items():
-                    assert records.items() <= found[where].items(), where
+                for partition, records in topic.acknowledged.items():
+                    assert records.items() <= found[partition].items(), partition
 
 
-def test_what_was_begun_is_finished_and_what_was_acknowledged_stays(
+def test_the_next_broker_completes_changes_and_acknowledged_ones_stay(
     tmp_path: Path, kafka3: KafkaPeer
 ) -> None:
     chance = random.Random(SEED)

@@ -1,5 +1,8 @@
-"""kill -9 of the broker at random moments under load: what was acknowledged is there after the next start,
-once, at its offset; and Kafka opens what is left."""
+"""The broker is killed with SIGKILL at random moments under load.
+
+After the next start every acknowledged record is there, once, at its offset. Kafka can open the log
+directory.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ CONFIG: Config = {
 
 
 class Load:
-    """Producers of all codecs that write until they are told to end. Every record says which it is."""
+    """Producers of all codecs that write until `end` is called. Every record has a unique value."""
 
     def __init__(self, bootstrap: str, acknowledged: Written, round_number: int) -> None:
         self._ending = threading.Event()
@@ -53,7 +56,7 @@ class Load:
         ]
 
     def _write(self, codec: str) -> None:
-        # Idempotent: what is sent again after a lost answer must not be there twice.
+        # Idempotent: a record that is sent again after a lost answer must not be there twice.
         writer = Writer(
             self._bootstrap, self._acknowledged, compression_type=codec, batch_num_messages=50, acks="all"
         )
@@ -77,15 +80,15 @@ def count(acknowledged: Written) -> int:
 
 
 def check(found: Written, acknowledged: Written) -> None:
-    """Nothing acknowledged is missing or moved, nothing is there twice; compaction may drop what is old."""
-    for where, offsets in acknowledged.items():
-        if where[0] == "compacted":
-            check_compacted(found[where], offsets)
+    """Checks that all acknowledged records are at their offsets, once. Compaction may drop old ones."""
+    for partition, offsets in acknowledged.items():
+        if partition[0] == "compacted":
+            check_compacted(found[partition], offsets)
         else:
-            assert offsets.items() <= found[where].items(), where
-            assert list(found[where]) == list(range(len(found[where]))), where
-        values = [record.value for record in found[where].values()]
-        assert len(values) == len(set(values)), f"{where}: a record is there twice"
+            assert offsets.items() <= found[partition].items(), partition
+            assert list(found[partition]) == list(range(len(found[partition]))), partition
+        values = [record.value for record in found[partition].values()]
+        assert len(values) == len(set(values)), f"{partition}: a record is there twice"
 
 
 def check_compacted(found: dict[int, Record], offsets: dict[int, Record]) -> None:
@@ -109,7 +112,7 @@ def test_all_that_was_acknowledged_survives_kill_9_at_any_moment_under_load(
         for number in range(ROUNDS):
             load = Load(klog.bootstrap, acknowledged, number)
             time.sleep(chance.uniform(0.1, 1.5))
-            # On a busy machine the producers may not have begun.
+            # On a busy machine the producers may not have started yet.
             eventually(lambda number=number: count(acknowledged) > 100 * (number + 1))
             klog.kill()
             load.end()
@@ -124,7 +127,7 @@ def test_all_that_was_acknowledged_survives_kill_9_at_any_moment_under_load(
 
 
 def copied(directory: Path, copy: Path) -> bool:
-    """A cleaner's worker takes away what it was writing once it finds its broker gone."""
+    """Copies the directory. Returns False if a file vanished: a cleaner deletes its files after a kill."""
     try:
         shutil.copytree(directory, copy)
     except shutil.Error:
@@ -134,7 +137,7 @@ def copied(directory: Path, copy: Path) -> bool:
 
 
 def opened_by_kafka(kafka: LoadServer, klog: KlogBroker, copy: Path) -> None:
-    """Kafka itself recovers a copy of what the kill has left."""
+    """Kafka recovers a copy of the killed broker's log directory."""
     eventually(lambda: copied(klog.log_directories()[0], copy))
     for directory in copy.glob("*-[0-9]"):
         result = kafka.load(directory)

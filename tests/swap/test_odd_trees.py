@@ -1,5 +1,7 @@
-"""What Kafka was in the middle of when it stopped, and what brokers that are gone have left: klog makes of a
-cluster's tree what Kafka 3.9 makes of it, on a copy of the same directories."""
+"""klog starts on znodes that stopped brokers left in unusual states, and does with them what Kafka 3.9 does.
+
+Both start on copies of the same znodes and log directories.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +45,16 @@ LED: Final = {(topic, 0) for topic in TOPICS if topic not in ("elsewhere", "mark
     ("grown", 1),
     ("made", 0),
 }
-# Its directory is another topic's.
+# Its directory belongs to another topic.
 UNSERVED: Final = ("other-id", 0)
-# Sessions, times and epochs differ from start to start; a topic's new id is random.
+# Sessions, times and epochs differ from start to start, and a new topic id is random.
 _OWN: Final = re.compile(r"/(brokers/ids/.*|brokers/seqid|controller|controller_epoch|cluster/id|consumers)$")
 
 Tree = dict[str, bytes]
 
 
 class Cluster:
-    """A tree below one node of ZooKeeper, and one log directory."""
+    """The znodes below one node of ZooKeeper, and one log directory."""
 
     def __init__(self, name: str, work: Path, zookeeper: ZooKeeperServer) -> None:
         self.root = f"/{name}"
@@ -126,7 +128,7 @@ class Cluster:
 
 
 def make_odd(cluster: Cluster) -> None:
-    """One oddity a topic, and one of each other kind."""
+    """Puts each topic into another unusual state, and adds other unusual znodes."""
     elsewhere = {"0": [GONE, BROKER]}
     cluster.lead("leaderless", -1, BROKER)
     for topic in ("elsewhere", "unclean"):
@@ -142,7 +144,7 @@ def make_odd(cluster: Cluster) -> None:
     cluster.put("/brokers/topics/no-id", without_id | {"version": 1})
     (cluster.logs / "no-id-0" / "partition.metadata").unlink()
     cluster.assign("other-id", topic_id="AnotherTopicsIdxxxxxxw")
-    # Made or grown, and not yet led; deleted, and not to the end.
+    # Topics that were created or extended but have no leader yet, and topics that are partly deleted.
     cluster.put(
         "/brokers/topics/made",
         {
@@ -161,7 +163,7 @@ def make_odd(cluster: Cluster) -> None:
     cluster.put("/config/topics/orphan", {"version": 1, "config": {"retention.ms": "1"}})
     cluster.assign("marked-elsewhere", partitions=elsewhere)
     cluster.put("/admin/delete_topics/marked-elsewhere", b"")
-    # Reassignments: to a broker that is gone, away from one, and one that was only ordered.
+    # Reassignments to a stopped broker, from a stopped broker, and some that were only requested.
     cluster.assign("moving", partitions={"0": [GONE, BROKER]}, adding_replicas={"0": [GONE]})
     cluster.assign("leaving", partitions={"0": [BROKER, GONE]}, removing_replicas={"0": [GONE]})
     cluster.lead("leaving", GONE, BROKER, GONE)
@@ -172,7 +174,7 @@ def make_odd(cluster: Cluster) -> None:
     cluster.put("/admin/reassign_partitions", {"version": 1, "partitions": orders})
     wanted = [{"topic": topic, "partition": 0} for topic in ("usual", "elsewhere", "nowhere")]
     cluster.put("/admin/preferred_replica_election", {"version": 1, "partitions": wanted})
-    # Notes for a controller that is gone, and configs of which klog makes no use.
+    # Notifications for an earlier controller, and configs that klog does not use.
     cluster.put("/isr_change_notification/isr_change_0000000003", {"version": 1, "partitions": wanted})
     cluster.put(
         "/log_dir_event_notification/log_dir_event_0000000004", {"version": 1, "broker": BROKER, "event": 1}
@@ -195,7 +197,7 @@ def make_odd(cluster: Cluster) -> None:
 
 
 def settled(cluster: Cluster) -> Callable[[], bool]:
-    """Whether the controller has come to the end of all that it can do."""
+    """A function that returns whether the controller has done all that it can do."""
 
     def check() -> bool:
         orders = (
@@ -209,10 +211,10 @@ def settled(cluster: Cluster) -> Callable[[], bool]:
 
 
 def alike(tree: Mapping[str, bytes]) -> dict[str, object]:
-    """A tree in a form that two brokers' can be compared by."""
+    """The znodes in a form in which those of two brokers can be compared."""
     nodes: dict[str, object] = {}
     for path, data in tree.items():
-        # Its coordinators' topics come as soon as a consumer asks Kafka for one.
+        # Kafka creates the topics of its coordinators as soon as a consumer asks for one.
         if not _OWN.match(path) and "/__" not in path:
             nodes[path] = json.loads(data) if data.startswith(b"{") else data
     identified = nodes["/brokers/topics/no-id"]
@@ -222,21 +224,19 @@ def alike(tree: Mapping[str, bytes]) -> dict[str, object]:
 
 
 def left(logs: Path) -> list[str]:
-    """The names in a directory, without what is random in them; Kafka takes its lock file away."""
+    """The file names in a directory, without random parts and without the lock file, which Kafka deletes."""
     names = [path.name for path in logs.iterdir() if not path.name.startswith(("__", ".lock"))]
     return sorted(re.sub(r"\.[0-9a-f]{32}-", ".-", name) for name in names)
 
 
 def led(bootstrap: str) -> set[tuple[str, int]]:
-    """The partitions that have a leader, once those have one that should."""
+    """Waits until all partitions that can have a leader have one. Returns those that have one."""
     admin = Admin(bootstrap)
     eventually(lambda: admin.led() >= LED)
-    return {where for where in admin.led() if not where[0].startswith("__")}
+    return {partition for partition in admin.led() if not partition[0].startswith("__")}
 
 
-def test_klog_makes_of_a_tree_that_was_left_halfway_what_kafka_makes_of_it(
-    tmp_path: Path, kafka3: KafkaPeer
-) -> None:
+def test_klog_completes_znodes_in_unusual_states_as_kafka_does(tmp_path: Path, kafka3: KafkaPeer) -> None:
     written: Written = {}
     with (
         ZooKeeperServer(tmp_path / "zookeeper", kafka3) as zookeeper,
@@ -262,8 +262,8 @@ def test_klog_makes_of_a_tree_that_was_left_halfway_what_kafka_makes_of_it(
             assert led(klog.bootstrap) == LED
             assert read(klog.bootstrap, served) == served
             klog.stop()
-        assert {where: records for where, records in served.items() if records} == {
-            where: written[where] for where in written.keys() & served.keys()
+        assert {partition: records for partition, records in served.items() if records} == {
+            partition: written[partition] for partition in written.keys() & served.keys()
         }
         assert alike(by_klog.tree()) == alike(by_kafka.tree())
         assert left(by_klog.logs) == left(by_kafka.logs)

@@ -1,5 +1,8 @@
-"""A certificate and its key, set while one broker runs, are what the other shows when it takes over: both
-read each other's secrets from the tree, also after klog was given another secret to encrypt them with."""
+"""klog and Kafka read each other's encrypted configs from ZooKeeper.
+
+A certificate and its key are set while one broker runs, and the other serves with them when it takes over.
+This also works after klog has encrypted them with another secret.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ PREFIX = "listener.name.ssl.ssl.keystore"
 
 
 def inline(file: str) -> dict[str, str]:
-    """A PEM file on one line each for key and certificate, as in a properties file."""
+    """The key and the certificate of a PEM file, each on one line, as in a properties file."""
     text = (TLS_FILES / file).read_text().replace("\n", " ")
     start = text.index("-----BEGIN CERTIFICATE")
     return {f"{PREFIX}.key": text[:start], f"{PREFIX}.certificate.chain": text[start:]}
@@ -79,7 +82,7 @@ def test_each_reads_the_secrets_of_the_other_and_encrypts_them_anew(
             **inline("fewer_names.pem"),
         }
         first: Config = {"password.encoder.secret": "first"}
-        # Kafka 3.9.1 itself would start with both only where another broker is the controller already.
+        # Kafka 3.9.1 itself starts with both secrets only if another broker is the controller already.
         both: Config = {"password.encoder.secret": "second", "password.encoder.old.secret": "first"}
 
         def shown() -> str:

@@ -1,7 +1,7 @@
-"""Mixed load with small segments, fast retention and compaction, topics that come and go: memory and open
-files stay level, nothing is lost that should be there, the stop is clean, and Kafka opens what is left.
+"""A mixed load with small segments, fast retention and compaction, and topics that are created and deleted.
 
-`KLOG_TEST_SOAK_S` says for how long; the rules are the same for 15 seconds and for an hour.
+Memory and open files stay constant, no record is lost, the stop is clean, and Kafka can open the log
+directory. `KLOG_TEST_SOAK_S` sets the duration. The checks are the same for 15 seconds and for an hour.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tests.threads import join, started
 from tests.waiting import eventually
 
 SOAK_S = float(os.environ.get("KLOG_TEST_SOAK_S", "15"))
-# Until then caches fill and modules are loaded.
+# During this time caches fill and modules are loaded.
 WARM_UP_S = SOAK_S / 3
 MAX_GROWTH_BYTES = 25_000_000
 
 CONFIG: Config = {
-    # A producer that asks for a topic once more after its end would bring it back.
+    # Otherwise a producer that asks for a deleted topic would create it again.
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": 100,
     "log.cleaner.dedupe.buffer.size": 4_000_000,
@@ -59,7 +59,7 @@ COMPACTED = {
 
 
 class Soak:
-    """Workers that run until the time is up; what any of them raises is raised at the end."""
+    """Threads that run until the time is up. `run` raises the first exception of any of them."""
 
     def __init__(self, klog: KlogBroker) -> None:
         self.klog = klog
@@ -74,7 +74,7 @@ class Soak:
         workers = (self._keep, self._churn_short_lived, self._compact, self._create_and_delete, self._connect)
         threads = [started(self._guarded, worker) for worker in workers]
         started_s = time.monotonic()
-        # A busy machine takes longer for as many topics.
+        # A busy machine takes longer for the same number of topics.
         while not self._failures and (time.monotonic() - started_s < SOAK_S or self.created <= SOAK_S):
             time.sleep(0.5)
             if time.monotonic() - started_s > WARM_UP_S:
@@ -91,7 +91,7 @@ class Soak:
             self._failures.append(failure)
 
     def _keep(self) -> None:
-        """What must all be there at the end; the codec changes, and with it the producer."""
+        """Writes records that must all be there at the end. The codec changes, and with it the producer."""
         number = 0
         while not self._ending.is_set():
             codec = CODECS[number % len(CODECS)]
@@ -135,7 +135,7 @@ class Soak:
             self.created += len(names)
 
     def _connect(self) -> None:
-        """Consumers and admins that come and go."""
+        """Opens and closes consumers and admin clients."""
         while not self._ending.is_set():
             Admin(self.bootstrap).own_configs("kept")
             read(self.bootstrap, [("short-lived", 0)])
@@ -143,7 +143,7 @@ class Soak:
 
 
 def quarters(values: list[int]) -> tuple[float, float]:
-    """The mean of the first and of the last quarter."""
+    """The mean of the first quarter and that of the last."""
     size = max(len(values) // 4, 1)
     return sum(values[:size]) / size, sum(values[-size:]) / size
 
@@ -154,7 +154,9 @@ def segments_of(klog: KlogBroker, partition: str) -> int:
 
 @pytest.mark.slow
 @pytest.mark.kafka
-def test_under_mixed_load_all_stays_level_and_nothing_is_lost(tmp_path: Path, kafka3: KafkaPeer) -> None:
+def test_under_mixed_load_memory_stays_constant_and_nothing_is_lost(
+    tmp_path: Path, kafka3: KafkaPeer
+) -> None:
     with KlogBroker(tmp_path, CONFIG) as klog:
         klog.start()
         admin = Admin(klog.bootstrap)
@@ -167,13 +169,13 @@ def test_under_mixed_load_all_stays_level_and_nothing_is_lost(tmp_path: Path, ka
         before_files, after_files = quarters(list(files))
         assert after_files - before_files < 40, files
 
-        # Retention and compaction have kept up, and what they may not touch is all there.
+        # Retention and compaction keep up with the load, and all other records are there.
         eventually(lambda: segments_of(klog, "short-lived-0") <= 8)
         eventually(lambda: not list((tmp_path / "logs").glob("passing-*")))
         eventually(lambda: is_compacted(klog, soak.acknowledged))
         found = read(klog.bootstrap, soak.acknowledged)
-        for where in (("kept", 0), ("kept", 1)):
-            assert found[where] == soak.acknowledged[where]
+        for partition in (("kept", 0), ("kept", 1)):
+            assert found[partition] == soak.acknowledged[partition]
         check_compacted(soak.acknowledged["compacted", 0], found["compacted", 0])
         assert klog.complaints == []
         klog.stop()
@@ -184,13 +186,13 @@ def test_under_mixed_load_all_stays_level_and_nothing_is_lost(tmp_path: Path, ka
 
 
 def is_compacted(klog: KlogBroker, written: Written) -> bool:
-    """Whether most of the old records are gone."""
-    where = ("compacted", 0)
-    return len(read(klog.bootstrap, [where])[where]) < len(written[where]) / 2
+    """Whether compaction has removed most of the old records."""
+    partition = ("compacted", 0)
+    return len(read(klog.bootstrap, [partition])[partition]) < len(written[partition]) / 2
 
 
 def check_compacted(written: dict[int, Record], found: dict[int, Record]) -> None:
-    """The newest record of every key is there unchanged, and none that was never written."""
+    """Checks that the newest record of every key is there unchanged, and that every record was written."""
     newest = {record.key: offset for offset, record in written.items()}
     for offset in newest.values():
         if written[offset].value is not None:

@@ -1,5 +1,4 @@
-"""klog and Apache Kafka 3.9 take turns on one ZooKeeper and the same log.dirs; neither sees that the other
-was there."""
+"""klog and Apache Kafka 3.9 take turns on one ZooKeeper and the same log.dirs, and neither finds a fault."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ def world(tmp_path: Path, kafka3: KafkaPeer) -> Iterator[World]:
 
 
 def everything(world: World, bootstrap: str, who: str) -> None:
-    """Topics of every kind, each with records, by the broker that serves now."""
+    """Creates topics of every kind with records, on the present broker."""
     admin = Admin(bootstrap)
     for codec in CODECS:
         world.create(admin, f"{who}-{codec}", 2, segment_bytes=30_000)
@@ -46,7 +45,7 @@ def everything(world: World, bootstrap: str, who: str) -> None:
 
 
 def more(world: World, bootstrap: str, who: str) -> None:
-    """More records into every topic, whoever made it, and into the compacted ones enough for a cleaning."""
+    """Writes more records into every topic, and enough for a cleaning into the compacted ones."""
     for number, topic in enumerate(sorted({topic for topic, _ in world.acknowledged})):
         if not topic.endswith(("appendtime", "empty")):
             world.write(bootstrap, topic, 100, f"more by {who}", CODECS[number % len(CODECS)])
@@ -136,7 +135,7 @@ def test_after_kill_9_of_either_the_other_recovers_all_that_was_acknowledged(wor
         check_acknowledged(world, kafka.bootstrap)
 
 
-def test_a_transaction_that_kafka_has_left_open_is_open_through_klogs_turn(world: World) -> None:
+def test_a_transaction_that_kafka_left_open_stays_open_while_klog_runs(world: World) -> None:
     def producer(bootstrap: str) -> Producer:
         config = {"transactional.id": "left", "transaction.timeout.ms": 600_000, "log_level": 0}
         made = Producer({"bootstrap.servers": bootstrap, **config})
@@ -160,7 +159,7 @@ def test_a_transaction_that_kafka_has_left_open_is_open_through_klogs_turn(world
 
     with world.kafka() as kafka:
         assert world.kafka_recovery == []
-        # The producer's next incarnation aborts what the last one has left.
+        # A new producer with the same transactional id aborts the open transaction.
         producer(kafka.bootstrap)
         wanted = world.acknowledged["t", 0]
         assert list(wanted) == list(range(10, 15))
@@ -173,8 +172,8 @@ def test_a_transaction_that_kafka_has_left_open_is_open_through_klogs_turn(world
 
 
 def check_acknowledged(world: World, bootstrap: str) -> None:
-    """As `check`, where records may be there that were written and never acknowledged."""
+    """As `World.check`, but there may be records that were never acknowledged."""
     found = world.read(bootstrap)
-    for where, offsets in world.acknowledged.items():
-        assert offsets.items() <= found[where].items(), where
-        assert list(found[where]) == list(range(len(found[where]))), where
+    for partition, offsets in world.acknowledged.items():
+        assert offsets.items() <= found[partition].items(), partition
+        assert list(found[partition]) == list(range(len(found[partition]))), partition

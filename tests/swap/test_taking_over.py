@@ -1,5 +1,7 @@
-"""klog starts on directories that Kafka 3.9 left behind, stopped or killed, and serves what Kafka served; and
-it starts on no directory that is not its own."""
+"""klog starts on log directories of a stopped or killed Kafka 3.9 and serves the same records.
+
+It does not start on a directory that belongs to another broker or cluster.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ ISOLATION = ("read_uncommitted", "read_committed")
 
 
 def taken_over(original: LogDirectory, work: Path) -> KlogBroker:
-    """A broker on a copy of the directory; the cluster's tree knows its topics."""
+    """A broker on a copy of the directory. Its metadata has the topics of the directory."""
     logs = work / "logs"
     shutil.copytree(original.path, logs)
     store = EmbeddedStore(logs / FILE_NAME)
@@ -39,7 +41,7 @@ def taken_over(original: LogDirectory, work: Path) -> KlogBroker:
 
 
 def as_expected(record: Record) -> JsonObject:
-    """A record in the words of the corpora's expectations."""
+    """A record in the form of the corpora's expectations."""
 
     def text(data: bytes | None) -> str | None:
         return None if data is None else base64.b64encode(data).decode()
@@ -53,7 +55,7 @@ def as_expected(record: Record) -> JsonObject:
 
 
 def assert_served(klog: KlogBroker, original: LogDirectory) -> None:
-    """What Kafka's own consumer was given by Kafka is what this broker gives, by both isolation levels."""
+    """Checks that this broker serves what Kafka served to its consumer, at both isolation levels."""
     wanted = {
         partition.name: partition
         for partition in original.partitions()
@@ -72,7 +74,7 @@ def assert_served(klog: KlogBroker, original: LogDirectory) -> None:
             assert list(records) == [each["offset"] for each in expected]
             for each in expected:
                 served = as_expected(records[each["offset"]])
-                # Large keys and values are in the expectations by size and digest only.
+                # The expectations have only the size and the digest of large keys and values.
                 known = {name: value for name, value in served.items() if name in each}
                 assert known == {name: each[name] for name in known}
                 compared += 1
@@ -95,7 +97,7 @@ def test_what_a_killed_kafka_recovers_is_what_klog_recovers(tmp_path: Path) -> N
         klog.stop()
 
 
-def test_the_broker_id_survives_in_meta_properties_and_is_not_given_up(tmp_path: Path) -> None:
+def test_the_broker_id_in_meta_properties_stays_and_must_match(tmp_path: Path) -> None:
     with KlogBroker(tmp_path, {"broker.id": -1}) as klog:
         klog.start()
         klog.stop()
@@ -110,7 +112,7 @@ def test_the_broker_id_survives_in_meta_properties_and_is_not_given_up(tmp_path:
         assert f"the directory belongs to broker {first['broker.id']}, broker.id is 3" in klog.log_text
 
 
-def test_the_directory_of_another_cluster_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_the_directory_of_another_cluster_is_refused_and_not_changed(tmp_path: Path) -> None:
     with KlogBroker(tmp_path / "one") as one, KlogBroker(tmp_path / "two") as two:
         one.start().stop()
         two.start().stop()
@@ -137,7 +139,7 @@ def test_a_second_broker_on_the_same_directory_is_refused_and_the_first_serves_o
 
 
 @pytest.mark.kafka
-def test_an_id_that_is_in_use_is_refused_until_its_owner_is_gone(tmp_path: Path, kafka3: KafkaPeer) -> None:
+def test_a_broker_id_is_refused_while_another_broker_uses_it(tmp_path: Path, kafka3: KafkaPeer) -> None:
     with ZooKeeperServer(tmp_path / "zookeeper", kafka3) as zookeeper:
         config: Config = {"zookeeper.connect": zookeeper.hosts, "zookeeper.session.timeout.ms": 6000}
         with KlogBroker(tmp_path / "one", config) as one, KlogBroker(tmp_path / "two", config) as two:
@@ -151,7 +153,7 @@ def test_an_id_that_is_in_use_is_refused_until_its_owner_is_gone(tmp_path: Path,
             two.stop()
 
 
-def test_a_port_that_is_taken_is_said_so_and_the_directory_stays_clean(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_and_the_directory_stays_clean(tmp_path: Path) -> None:
     with KlogBroker(tmp_path / "one") as one, KlogBroker(tmp_path / "two") as two:
         one.start()
         two.start(listeners=f"PLAINTEXT://127.0.0.1:{free_port()}").stop()

@@ -1,4 +1,4 @@
-"""ZooKeeper goes away under the real broker process, for a while or for good."""
+"""ZooKeeper stops while the broker runs, for a while or for good."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_registered(zookeeper: ZooKeeperServer) -> bool:
         client.close()
 
 
-def test_records_flow_without_zookeeper_and_topics_are_made_when_it_is_back(
+def test_records_are_served_without_zookeeper_and_topics_are_created_once_it_is_back(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     acknowledged: Written = {}
@@ -71,7 +71,7 @@ def test_records_flow_without_zookeeper_and_topics_are_made_when_it_is_back(
 
 
 def created(admin: Admin, name: str, partitions: int = 1) -> bool:
-    """Whether the topic is there; made if not. A controller that is being elected may refuse."""
+    """Creates the topic if it does not exist. Returns whether it exists: there may be no controller yet."""
     from confluent_kafka import KafkaException
 
     if name not in admin.topics():
@@ -82,7 +82,7 @@ def created(admin: Admin, name: str, partitions: int = 1) -> bool:
     return True
 
 
-def test_without_zookeeper_a_stop_is_clean_all_the_same(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
+def test_a_stop_without_zookeeper_is_clean(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with on(zookeeper, tmp_path) as klog:
         klog.start()
         eventually(lambda: created(Admin(klog.bootstrap), "t"))
@@ -103,7 +103,7 @@ def test_without_zookeeper_a_stop_is_clean_all_the_same(zookeeper: ZooKeeperServ
         klog.stop()
 
 
-def test_without_zookeeper_the_broker_says_so_and_does_not_start(
+def test_the_broker_does_not_start_without_zookeeper_and_says_so(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
     zookeeper.kill()

@@ -1,4 +1,4 @@
-"""What a cluster of one broker holds by turns of klog and Kafka, and what each must still show of it."""
+"""A cluster of one broker that klog and Kafka run in turns, and the records that it must have."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.swap.klog_process import KlogBroker
 from tests.waiting import eventually
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-# Long enough that a busy machine does not expire sessions on its own.
+# Long enough that sessions do not expire on a busy machine.
 SESSION_MS: Final = 4000
 
-# What Kafka 3.9.1 itself warns of at each start on ZooKeeper: its controller is quicker than its own socket
-# server, and nobody has told it of metadata versions.
-_KAFKA_START_NOISE: Final = re.compile(
+# Warnings of Kafka 3.9.1 at each start on ZooKeeper: its controller starts before its own socket server, and
+# there are no metadata versions.
+_USUAL_KAFKA_WARNINGS: Final = re.compile(
     r"could not be established|RequestSendThread|connection to broker .* was unsuccessful"
     r"|metrics and config|not a known config|No meta\.properties file|deprecated"
 )
@@ -32,7 +32,7 @@ _RECOVERY: Final = re.compile(
 
 
 class World:
-    """One ZooKeeper, two log directories, and what was acknowledged by whoever served them."""
+    """One ZooKeeper, two log directories, and all records that a broker on them has acknowledged."""
 
     def __init__(self, work: Path, zookeeper: ZooKeeperServer) -> None:
         self.work = work
@@ -58,7 +58,7 @@ class World:
             "log.retention.check.interval.ms": 500,
         }
 
-    # -- who serves ------------------------------------------------------------------------------------------
+    # -- the brokers -----------------------------------------------------------------------------------------
 
     def klog(self) -> KlogBroker:
         self._wait_until_nobody_is_registered()
@@ -71,7 +71,7 @@ class World:
         return ZooKeeperBroker(self.work / "kafka", self._config, self.zookeeper.peer)
 
     def _wait_until_nobody_is_registered(self) -> None:
-        """A killed broker's session lives on for a while, and its id with it."""
+        """Waits until the session of a killed broker, and so its registration, has expired."""
         client = KazooClient(self.zookeeper.hosts)
         client.start()
         try:
@@ -86,22 +86,22 @@ class World:
 
     @property
     def kafka_recovery(self) -> list[str]:
-        """The lines of Kafka's log since its last start that tell of mending."""
+        """The lines of Kafka's log since its last start that report a recovery."""
         return [line for line in self._kafka_lines() if "kafka.log" in line and _RECOVERY.search(line)]
 
     @property
     def kafka_complaints(self) -> list[str]:
-        """The lines of Kafka's log since its last start that are worse than INFO, its own noise left out."""
+        """The lines of Kafka's log since its start that are worse than INFO, except its usual warnings."""
         return [
             line
             for line in self._kafka_lines()
-            if re.search(r"\] (WARN|ERROR|FATAL) ", line) and not _KAFKA_START_NOISE.search(line)
+            if re.search(r"\] (WARN|ERROR|FATAL) ", line) and not _USUAL_KAFKA_WARNINGS.search(line)
         ]
 
-    # -- what there is ---------------------------------------------------------------------------------------
+    # -- topics and records ----------------------------------------------------------------------------------
 
     def write(self, bootstrap: str, topic: str, count: int, marker: str, codec: str = "none") -> None:
-        """Acknowledged records of every form: null keys and values, headers, large ones."""
+        """Writes records of every form: null keys and values, headers, large ones. All are acknowledged."""
         writer = self._writer(bootstrap, codec)
         for number in range(count):
             key = f"key-{number % 40}".encode() if topic in self.compacted or number % 3 else None
@@ -111,7 +111,7 @@ class World:
         writer.finish()
 
     def _writer(self, bootstrap: str, codec: str) -> Writer:
-        """One for each codec: an idempotent producer takes half a second until it can write."""
+        """The producer for a codec. It is kept, because a new idempotent producer needs half a second."""
         if self._writing_to != bootstrap:
             self._writing_to, self._writers = bootstrap, {}
         if codec not in self._writers:
@@ -130,29 +130,29 @@ class World:
 
     def delete(self, admin: Admin, name: str) -> None:
         admin.delete([name])
-        for where in [where for where in self.acknowledged if where[0] == name]:
-            del self.acknowledged[where]
+        for partition in [each for each in self.acknowledged if each[0] == name]:
+            del self.acknowledged[partition]
 
     def delete_records(self, admin: Admin, topic: str, number: int, before: int) -> None:
         admin.delete_records({(topic, number): before})
         self.log_starts[topic, number] = before
 
     def check(self, bootstrap: str) -> None:
-        """Every acknowledged record is served, once, as it was acknowledged; compaction may drop old ones."""
+        """Checks that each acknowledged record is served once, unchanged. Compaction may drop old ones."""
         found = self.read(bootstrap)
-        for where, offsets in self.acknowledged.items():
-            start = self.log_starts.get(where, 0)
+        for partition, offsets in self.acknowledged.items():
+            start = self.log_starts.get(partition, 0)
             wanted = {offset: record for offset, record in offsets.items() if offset >= start}
-            if where[0] in self.compacted:
+            if partition[0] in self.compacted:
                 latest = {record.key: offset for offset, record in wanted.items()}
                 living = {offset for offset in latest.values() if wanted[offset].value is not None}
-                assert living <= set(found[where]), where
-                assert found[where].items() <= wanted.items(), where
+                assert living <= set(found[partition]), partition
+                assert found[partition].items() <= wanted.items(), partition
             else:
-                assert found[where] == wanted, where
+                assert found[partition] == wanted, partition
 
     def read(self, bootstrap: str) -> Written:
-        """All that is in the partitions that should be there, once they have leaders."""
+        """All records of the partitions, once they have leaders."""
         admin = Admin(bootstrap)
         eventually(lambda: self.acknowledged.keys() <= admin.led())
         return read(bootstrap, self.acknowledged)
