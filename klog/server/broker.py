@@ -253,7 +253,7 @@ class Broker:
         worker = ThreadPoolExecutor(1, "klog-metadata-answers")
         closing.callback(worker.shutdown)
 
-        def elsewhere(request: Request, work: Callable[[Request], None]) -> None:
+        def run_in_background(request: Request, work: Callable[[Request], None]) -> None:
             worker.submit(work_on, request, work, dispatcher.failed)
 
         parts = Collaborators(
@@ -276,7 +276,7 @@ class Broker:
             broker_epoch=lambda: self.broker_epoch,
             features_epoch=lambda: self._features.value,
             allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
-            elsewhere=elsewhere,
+            run_in_background=run_in_background,
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
         settings = resolved(network_settings(self.live.broker(), self._listeners))

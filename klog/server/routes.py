@@ -38,7 +38,7 @@ from klog.server.handlers.find_coordinator import FindCoordinatorHandler
 from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.loggers import Loggers
-from klog.server.handlers.metadata import Elsewhere, MetadataHandler
+from klog.server.handlers.metadata import InBackground, MetadataHandler
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
@@ -54,8 +54,8 @@ class Collaborators:
     """What the handlers work with.
 
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
-    log directories, `broker_epoch` and `features_epoch` are the present ones, `elsewhere` runs what a network
-    thread must not wait for. `clock_ms` is the wall clock, by which records are stamped, `timer_ms` the one
+    log directories, `broker_epoch` and `features_epoch` are the present ones, `run_in_background`
+    runs what a network thread must not wait for. `clock_ms` is the wall clock, by which records are stamped, `timer_ms` the one
     of what waits, `clock_ns` the one that measures how long requests take.
     """
 
@@ -78,7 +78,7 @@ class Collaborators:
     broker_epoch: Callable[[], int]
     features_epoch: Callable[[], int]
     allocate_producer_ids: Callable[[], ProducerIdBlock]
-    elsewhere: Elsewhere
+    run_in_background: InBackground
 
 
 def routes(parts: Collaborators) -> Mapping[int, Route]:
@@ -131,7 +131,7 @@ def _topic_routes(parts: Collaborators) -> dict[int, Route]:
     topics = parts.purgatories.topics
     creator = TopicCreator(store, cache, parts.config)
     creation = AutoTopicCreation(creator, parts.config)
-    metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.elsewhere)
+    metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.run_in_background)
     create = CreateTopicsHandler(creator, cache, topics, parts.config, is_controller, timer_ms)
     delete = DeleteTopicsHandler(store, cache, topics, parts.config, is_controller, timer_ms)
     grow = CreatePartitionsHandler(store, cache, topics, is_controller, timer_ms)

@@ -25,15 +25,15 @@ _IDS_FROM: Final = 10
 _BY_ID_FROM: Final = 12
 
 # Has work on a request done by a thread that may wait.
-Elsewhere = Callable[[Request, Callable[[Request], None]], object]
+InBackground = Callable[[Request, Callable[[Request], None]], object]
 
 
 class MetadataHandler:
     """Answers Metadata requests.
 
     An answer that is kept goes out on any thread. Making one may take a while (a first import, a thousand
-    partitions, a topic to create): on a thread that must not wait, `elsewhere` gets the work, to be run on
-    another one.
+    partitions, a topic to create): a thread that must not wait hands it to
+    `run_in_background`.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class MetadataHandler:
         cluster_id: str,
         cache: MetadataCache,
         creation: AutoTopicCreation,
-        elsewhere: Elsewhere | None = None,
+        run_in_background: InBackground | None = None,
     ) -> None:
         self._cache = cache
         self._creation = creation
-        self._elsewhere = elsewhere
+        self._run_in_background = run_in_background
         self._answers = MetadataAnswers(cluster_id)
 
     def handle(self, request: Request) -> None:
@@ -53,8 +53,8 @@ class MetadataHandler:
         answer = self._answers.kept(self._cache.snapshot, request)
         if answer is not None:
             request.respond([answer])
-        elif self._elsewhere is not None and not request.on_io_thread:
-            self._elsewhere(request, self._answer_now)
+        elif self._run_in_background is not None and not request.on_io_thread:
+            self._run_in_background(request, self._answer_now)
         else:
             self._answer_now(request)
 

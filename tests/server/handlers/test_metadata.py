@@ -232,25 +232,25 @@ def test_answers_are_kept_in_bounds_whatever_clients_ask(cluster) -> None:
     assert len(handler._answers._present.answers) <= 256
 
 
-def unhurried(cluster, elsewhere):
+def unhurried(cluster, background):
     """A handler whose work is put into a list, with its request, when it may not wait."""
     creation = AutoTopicCreation(cluster.creator, lambda: cluster.config)
     return MetadataHandler(
-        CLUSTER_ID, cluster.cache, creation, lambda request, work: elsewhere.append(partial(work, request))
+        CLUSTER_ID, cluster.cache, creation, lambda request, work: background.append(partial(work, request))
     )
 
 
 def test_on_a_thread_that_must_not_wait_only_kept_answers_are_given(cluster) -> None:
     cluster.create("t", (1,))
-    elsewhere = []
-    handler = unhurried(cluster, elsewhere)
+    background = []
+    handler = unhurried(cluster, background)
     first, second = (request_of(METADATA, 9, **values(9, "t")) for _ in range(2))
     first.on_io_thread = second.on_io_thread = False
     handler.handle(first)
     assert not first.answered
-    elsewhere.pop()()
+    background.pop()()
     handler.handle(second)
-    assert elsewhere == []
+    assert background == []
     assert bytes(first.answer) == bytes(second.answer)
     assert errors(answer_of(second)) == {"t": ErrorCode.NONE}
 
