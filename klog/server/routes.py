@@ -55,8 +55,8 @@ class Collaborators:
 
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
     log directories, `broker_epoch` and `features_epoch` are the present ones, `run_in_background`
-    runs what a network thread must not wait for. `clock_ms` is the wall clock, by which records are stamped, `timer_ms` the one
-    of what waits, `clock_ns` the one that measures how long requests take.
+    runs what a network thread must not wait for. `clock_ms` is the wall clock, by which records are stamped,
+    `timer_ms` the one of what waits, `clock_ns` the one that measures how long requests take.
     """
 
     broker_id: int

@@ -1,7 +1,7 @@
-"""One of a broker's log directories as a whole: lock, identity, clean-stop marker, checkpoints.
+"""One log directory of a broker as a whole: lock, identity, clean-stop marker, checkpoints.
 
 Rules: Kafka's `LogManager`, `FileLock`, `CleanShutdownFileHandler`, `OffsetCheckpointFile` and
-`MetaPropertiesEnsemble`. What is in the partition directories is `loading`'s and `partition_log`'s matter.
+`MetaPropertiesEnsemble`. `loading` and `partition_log` work on the partition directories.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ _UNFINISHED = re.compile(rf"({'|'.join(map(re.escape, sorted(PLAIN_KINDS)))})(\.
 
 
 class DirectoryLockedError(StorageError):
-    """Another broker works in a log directory."""
+    """Another broker uses a log directory."""
 
 
 class DataDirectory:
-    """One log directory. Methods raise `StorageError` or `OSError` where the disk fails."""
+    """One log directory. The methods raise `StorageError` or `OSError` if the disk fails."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
-        self.was_clean = False
         self.checkpoint_lock = threading.Lock()  # held by whoever writes offset checkpoints
         self._lock_descriptor = -1
 
@@ -42,11 +41,11 @@ class DataDirectory:
         return f"DataDirectory({self.path!r})"
 
     def file(self, kind: FileKind) -> str:
-        """The path of one of its files."""
+        """The path of a file of this kind."""
         return os.path.join(self.path, kind)
 
     def prepare(self) -> None:
-        """Make the directory if it is missing, and see that it can be written to."""
+        """Create the directory if it is missing."""
         try:
             if not os.path.isdir(self.path):
                 os.makedirs(self.path)
@@ -55,7 +54,10 @@ class DataDirectory:
             raise storage_error("cannot be created", self.path, error) from error
 
     def take_lock(self) -> None:
-        """Hold the directory until `release_lock`. Raises `DirectoryLockedError` where another holds it."""
+        """Lock the directory until `release_lock`, and remove unfinished files.
+
+        Raises `DirectoryLockedError` if another process has locked it.
+        """
         try:
             self._lock_descriptor = os.open(self.file(FileKind.LOCK), os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
@@ -72,7 +74,7 @@ class DataDirectory:
         self._remove_unfinished()
 
     def _remove_unfinished(self) -> None:
-        """Remove what a broker was writing when it died."""
+        """Remove the temporary files that a broker was writing when it died."""
         try:
             for name in os.listdir(self.path):
                 if _UNFINISHED.fullmatch(name):
@@ -81,7 +83,7 @@ class DataDirectory:
             raise storage_error("cannot be tidied up", self.path, error) from error
 
     def release_lock(self) -> None:
-        """Let others have the directory."""
+        """Unlock the directory."""
         if self._lock_descriptor >= 0:
             os.close(self._lock_descriptor)
             self._lock_descriptor = -1
@@ -89,7 +91,7 @@ class DataDirectory:
     # -- identity --------------------------------------------------------------------------------------------
 
     def read_identity(self) -> MetaProperties | None:
-        """Which broker and cluster the directory belongs to; None for a new one. Raises `FormatError`."""
+        """The broker and cluster that the directory belongs to; None for a new one. Raises `FormatError`."""
         path = self.file(FileKind.META_PROPERTIES)
         if not os.path.exists(path):
             return None
@@ -99,7 +101,7 @@ class DataDirectory:
             raise error.at(path) from None
 
     def write_identity(self, broker_id: int, cluster_id: str) -> None:
-        """Say that the directory belongs to this broker, where that is not said yet."""
+        """Write `meta.properties` for this broker, unless it says so already. Raises `FormatError`."""
         known = self.read_identity()
         if known is not None and (known.node_id, known.cluster_id) == (broker_id, cluster_id):
             return
@@ -112,23 +114,23 @@ class DataDirectory:
     # -- clean stop ------------------------------------------------------------------------------------------
 
     def take_clean_marker(self) -> bool:
-        """Whether the last broker stopped cleanly; the marker goes, for a crash from now on is a crash."""
+        """Whether the last broker stopped cleanly. The marker is removed: a crash from now on is a crash."""
         path = self.file(FileKind.CLEAN_SHUTDOWN)
-        self.was_clean = os.path.exists(path)
-        if self.was_clean:
+        was_clean = os.path.exists(path)
+        if was_clean:
             os.unlink(path)
             sync_file(self.path)
-        return self.was_clean
+        return was_clean
 
     def write_clean_marker(self) -> None:
-        """Say that every log in the directory has been closed."""
+        """Mark the directory as cleanly stopped: every log in it has been closed."""
         marker = CleanShutdown(0, _NO_BROKER_EPOCH)
         write_atomically(self.file(FileKind.CLEAN_SHUTDOWN), clean_shutdown.build(marker))
 
     # -- checkpoints -----------------------------------------------------------------------------------------
 
     def read_offsets(self, kind: FileKind) -> dict[TopicPartition, int]:
-        """The offsets of a checkpoint, none where there is no file. Raises `FormatError`."""
+        """The offsets of a checkpoint; none if there is no file. Raises `FormatError`."""
         return read_offsets(self.file(kind))
 
     def write_offsets(self, kind: FileKind, offsets: Mapping[TopicPartition, int]) -> None:

@@ -1,7 +1,8 @@
-"""All partition directories of one log directory, loaded in parallel when a broker starts.
+"""Loads all partition directories of one log directory in parallel, when a broker starts.
 
-Rules: Kafka's `LogManager.loadLogs`: a directory's name decides what becomes of it; one that is no
-partition's keeps the broker from starting, and a log that cannot be read takes its log directory offline.
+Rules: Kafka's `LogManager.loadLogs`. The name of a directory decides what happens to it. A directory that
+belongs to no partition keeps the broker from starting; a log that cannot be read takes its log directory
+offline.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 
 class UnknownDirectoryError(StorageError):
-    """A directory in a log directory is no partition's, or two say that they are the same partition's."""
+    """A directory in a log directory belongs to no partition, or two belong to the same one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """One log that was loaded, and what its directory's name says."""
+    """One log that was loaded, with the name of its directory."""
 
     path: str
     name: DirectoryName
@@ -47,7 +48,7 @@ class LoadedLog:
     recovered: bool
 
 
-# Directories of no replica any more: any number of them may have been one's.
+# Directories that no longer serve a replica; a partition may have any number of them.
 OUT_OF_USE: Final = frozenset((DirectoryState.DELETE, DirectoryState.STRAY))
 
 
@@ -64,7 +65,7 @@ def partition_directories(path: str) -> list[DirectoryName]:
 
 
 def require_distinct(found: Mapping[str, Sequence[DirectoryName]]) -> None:
-    """Raises `UnknownDirectoryError` where two of the partition directories (by log directory) are one's."""
+    """Raises `UnknownDirectoryError` if two of the directories (by log directory) are for one replica."""
     first: dict[tuple[TopicPartition, DirectoryState | None], str] = {}
     for path, names in found.items():
         for name in names:
@@ -90,9 +91,10 @@ def load_directory(
     threads: int,
     progress: Callable[[LoadedLog, int, int], None],
 ) -> None:
-    """Load logs of a locked log directory. `progress` is told of each, how many are done, of how many.
+    """Load the logs of a locked log directory.
 
-    Raises `OSError`, `KlogError` where the log directory has failed.
+    `progress` is called with each log, how many are done, and how many there are. Raises `OSError`,
+    `KlogError` if the log directory has failed.
     """
     clean = directory.take_clean_marker()
     recovery_points = directory.read_offsets(FileKind.RECOVERY_POINT_CHECKPOINT)
@@ -103,16 +105,16 @@ def load_directory(
     )
 
     def load(name: DirectoryName) -> LoadedLog:
-        where, path = name.partition, os.path.join(directory.path, str(name))
+        partition, path = name.partition, os.path.join(directory.path, str(name))
         recovered: list[str] = []
         settings = replace(
             common,
-            recovery_point=recovery_points.get(where, 0),
-            log_start_offset=log_starts.get(where, 0),
+            recovery_point=recovery_points.get(partition, 0),
+            log_start_offset=log_starts.get(partition, 0),
         )
-        loaded = load_log(path, topic_config(where.topic), settings, recovered.append)
+        loaded = load_log(path, topic_config(partition.topic), settings, recovered.append)
         topic_id = read_topic_id(path)
-        return LoadedLog(path, name, topic_id, high_watermarks.get(where, 0), loaded, bool(recovered))
+        return LoadedLog(path, name, topic_id, high_watermarks.get(partition, 0), loaded, bool(recovered))
 
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="klog-recovery") as pool:
         for done, loaded_log in enumerate(pool.map(load, names), 1):
@@ -127,7 +129,7 @@ def _parsed(path: str) -> DirectoryName:
 
 
 def read_topic_id(directory: str) -> str | None:
-    """The id of the topic that a partition directory belongs to; None where it does not say.
+    """The id of the topic that a partition directory belongs to; None if it has no such file.
 
     Raises `FormatError`, `StorageError`.
     """

@@ -1,8 +1,8 @@
-"""A partition directory opened by a broker: trusted after a clean stop, recovered after any other.
+"""Opens a partition directory for a broker: trusted after a clean stop, recovered after any other.
 
-Rules: Kafka's `LogLoader` and `UnifiedLog.rebuildProducerState`. Whatever needs mending is mended by the same
-code as the offline `klog recover` (`klog.storage.recovery`), which keeps what it takes away; a log after a
-clean stop with nothing left over is opened without scanning it.
+Rules: Kafka's `LogLoader` and `UnifiedLog.rebuildProducerState`. Recovery is that of the offline command
+`klog recover` (`klog.storage.recovery`), which keeps what it removes. After a clean stop, a log without
+leftovers is opened without scanning it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ _ALL: Final = INT64_MAX
 class LoadSettings:
     """How to load one log.
 
-    `recovery_point` and `log_start_offset` are what the log directory's checkpoints say (0: nothing); `clean`
-    that the broker that had the log before stopped cleanly. `quarantine_root` is where recovery keeps what it
-    takes out of the directory.
+    `recovery_point` and `log_start_offset` are from the log directory's checkpoints (0 if it has no entry).
+    `clean` says that the last broker stopped cleanly. Recovery moves what it removes to `quarantine_root`.
     """
 
     now_ms: int
@@ -51,9 +50,9 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A log's parts, and what was mended on the way (empty after a clean stop).
+    """The parts of a log, and what recovery found (nothing after a clean stop).
 
-    What was taken away is in `quarantine`, or was lost because of `why_lost`.
+    What recovery removed is in `quarantine`, or is lost because of `why_lost`.
     """
 
     state: LogState
@@ -80,9 +79,10 @@ def load_log(
     settings: LoadSettings,
     on_recovery: Callable[[str], None] = lambda directory: None,  # noqa: ARG005
 ) -> Loaded:
-    """The parts of the log in `directory`. Raises `OSError`, `KlogError` where it cannot be read.
+    """The parts of the log in `directory`. Raises `OSError`, `KlogError` if it cannot be read.
 
-    `on_recovery` is told the directory before a recovery, which reads all that was not known to be flushed.
+    `on_recovery` is called with the directory before a recovery, which reads all that may not have been
+    flushed.
     """
     loaded = _load(directory, config, settings, on_recovery)
     loaded.state.segments[-1].activate()
@@ -98,7 +98,7 @@ def _load(
         try:
             return _trusted(directory, config, settings, files, on_recovery)
         except CorruptRecordError:
-            files, recovery_point = list_partition(directory), _ALL  # not as clean as it seemed
+            files, recovery_point = list_partition(directory), _ALL  # it was not clean
     on_recovery(directory)
     return _recovered(directory, config, settings, files, recovery_point)
 
@@ -110,14 +110,14 @@ def _trusted(
     files: PartitionFiles,
     on_recovery: Callable[[str], None],
 ) -> Loaded:
-    """The log as it is; where something is left over or missing, that is settled and no more is read."""
+    """The log as it is. If something is left over or missing, recovery repairs that and reads no more."""
     if _untouched(files):
         state = _opened(directory, config, settings, files)
         aborted_too_early = any(
             txn.last_offset < segment.base_offset for segment in state.segments for txn in segment.aborted()
         )
         if not aborted_too_early and state.log_end_offset >= settings.log_start_offset:
-            # As recovery does, and once only: where nothing is left of a log it would forget its last epoch.
+            # As recovery does. It must not be done twice: a log that is empty would lose its last epoch.
             state.epochs.truncate_from_end(state.log_end_offset)
             state.epochs.truncate_from_start(settings.log_start_offset)
             return Loaded(state)
@@ -133,7 +133,7 @@ def _recovered(
     recovery_point: int | None,
 ) -> Loaded:
     """`recovery_point` as in `RecoverySettings`."""
-    # Only here: most brokers that start were stopped cleanly.
+    # Imported here, because most brokers that start were stopped cleanly.
     from klog.storage.recovery import plan_recovery
     from klog.storage.recovery_plan import RecoverySettings
     from klog.storage.recovery_run import run_recovery
@@ -154,8 +154,8 @@ def _recovered(
     try:
         quarantine = run_recovery(plan, recovery, settings.quarantine_root, keep_replaced=False).quarantine
     except StorageError as error:
-        # It lies beside the log directory, where a broker may have no right to write. Kafka keeps nothing at
-        # all; if it is the log directory that fails, it does so again.
+        # The quarantine is beside the log directory, where the broker may not be allowed to write. Kafka
+        # keeps nothing at all. If it is the log directory that has failed, the second run fails, too.
         why_lost = error
         run_recovery(plan_recovery(directory, recovery), recovery, None, keep_replaced=False)
     state = _opened(directory, config, settings, list_partition(directory))
@@ -163,7 +163,7 @@ def _recovered(
 
 
 def _without_deleted(files: PartitionFiles) -> PartitionFiles:
-    """Unlink what was scheduled for that when the broker stopped."""
+    """Unlink the files that were renamed for deletion when the broker stopped."""
     deleted = [name for name in files.transient if name.state is FileState.DELETED]
     for name in deleted:
         os.unlink(files.named(name))
@@ -171,9 +171,9 @@ def _without_deleted(files: PartitionFiles) -> PartitionFiles:
 
 
 def _empty_indexes(files: PartitionFiles, recovery_point: int) -> None:
-    """Empty the indexes that recovery builds anew: after a crash they are of full size, most of it a hole.
+    """Empty the indexes that recovery will build: after a crash they have their full size, most of it a hole.
 
-    Of segments that are still to be swapped in, recovery may begin with the last.
+    If segments are still to be swapped in, recovery may begin with the last of them.
     """
     swaps = [
         name.offset

@@ -1,4 +1,4 @@
-"""What the log manager is told (settings) and whom it tells (its listener)."""
+"""The settings of the log manager, and the interface of its listener."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klog.storage.producer_state import DEFAULT_PRODUCER_EXPIRATION_MS
 
 @dataclass(frozen=True, slots=True)
 class ManagerSettings:
-    """Log directories in the order of `log.dirs`, and how often what is done; defaults are Kafka's."""
+    """Log directories in the order of `log.dirs`, and the periods of tasks; the defaults are Kafka's."""
 
     directories: tuple[str, ...]
     recovery_threads_per_directory: int = 1
@@ -46,7 +46,7 @@ class ManagerSettings:
 
 
 class Progress(NamedTuple):
-    """How far loading has come in one log directory; `recovered` says that the log was not closed cleanly."""
+    """The progress of loading one log directory; `recovered` says that the log was not closed cleanly."""
 
     directory: str
     partition: TopicPartition
@@ -56,13 +56,13 @@ class Progress(NamedTuple):
 
 
 class Listener(Protocol):
-    """Whom the log manager tells. Called from its own threads."""
+    """Hears from the log manager, in the log manager's threads."""
 
     def loaded(self, progress: Progress) -> None:
         """One more log has been loaded."""
 
     def directory_failed(self, directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:
-        """A log directory is offline from now on, with these partitions."""
+        """A log directory has gone offline, with the logs of these partitions."""
 
     def all_directories_failed(self) -> None:
-        """No log directory is left: the broker is to stop."""
+        """No log directory is left: the broker has to stop."""

@@ -1,7 +1,8 @@
-"""What retention deletes of a log: pure decisions by log start offset, size and time.
+"""Decides what retention deletes of a log, by log start offset, size and time, and deletes it.
 
-Rules: Kafka's `UnifiedLog.deleteOldSegments`. Oldest first, never beyond the high watermark, never the last
-segment while it is empty. A log that is only compacted loses what lies below its log start, nothing else.
+Rules: Kafka's `UnifiedLog.deleteOldSegments`. The oldest segments are deleted first, never beyond the high
+watermark, and never the last segment while it is empty. Of a log that is only compacted, only the segments
+below its log start offset are deleted. The decisions are pure.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from klog.storage.log.partition_log import PartitionLog
 
 
 class Extent(NamedTuple):
-    """What retention looks at of one segment; `end_offset` is where the next one starts or the log ends."""
+    """What decides about one segment; `end_offset` is where the next one starts or the log ends."""
 
     base_offset: int
     end_offset: int
@@ -25,10 +26,10 @@ class Extent(NamedTuple):
 def deletable(
     extents: Sequence[Extent], config: TopicConfig, *, log_start_offset: int, high_watermark: int, now_ms: int
 ) -> int:
-    """How many of the oldest segments go."""
+    """How many of the oldest segments to delete."""
     count = _below_start(extents, log_start_offset, high_watermark)
     if config.delete:
-        # Each rule sees what the ones before it have left.
+        # Each rule applies to the segments that the rules before it have left.
         count += _above_size(extents[count:], config.retention_bytes, high_watermark)
         count += _too_old(extents[count:], config.retention_ms, high_watermark, now_ms)
     return count
@@ -75,7 +76,7 @@ def _too_old(extents: Sequence[Extent], retention_ms: int, high_watermark: int, 
 
 
 def apply_retention(log: PartitionLog, now_ms: int) -> int:
-    """Delete what a log need not keep; returns how many segments. Raises `OSError`, `StorageError`."""
+    """Delete old segments of a log; returns how many. Raises `OSError`, `StorageError`."""
     with log.lock:
         end = log.log_end_offset
         extents = [

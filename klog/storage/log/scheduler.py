@@ -1,8 +1,8 @@
-"""One thread that does what is due: a broker's periodic tasks and what its logs leave for later.
+"""Runs tasks when they are due, in one thread: a broker's periodic tasks and the delayed work of its logs.
 
-Rules: Kafka's `KafkaScheduler`, with one thread, for tasks are short and disks do not get faster by more.
-A task that fails with an error of the disk has told its log directory. Any other error is a defect: it is
-logged, and costs that run of that task, for without the thread nothing would be retained or flushed any more.
+Rules: Kafka's `KafkaScheduler`, but with one thread: tasks are short, and disks do not get faster by more
+threads. A task reports errors of the disk itself. Any other error is a defect: it is logged and ends that run
+of that task only, because without the thread no log would be flushed or deleted any more.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MS_PER_S: Final = 1000
 
 
 def monotonic_ms() -> int:
-    """A clock that never goes back."""
+    """Milliseconds of a clock that is never set back."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Scheduler:
-    """Tasks by the time they are due. Safe for threads; runs nothing before `start`."""
+    """Tasks by the time when they are due. Safe for threads; runs nothing before `start`."""
 
     def __init__(self, clock_ms: Callable[[], int] = monotonic_ms) -> None:
         self._clock_ms = clock_ms
@@ -37,17 +37,17 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="klog-scheduler", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def after(self, delay_ms: int, task: Callable[[], object]) -> None:
-        """Do `task` once, when the time has come."""
+        """Run `task` once, after `delay_ms`."""
         with self._changed:
             heapq.heappush(self._due, (self._clock_ms() + delay_ms, next(self._order), task))
             self._changed.notify()
 
     def every(self, period_ms: int, task: Callable[[], object], *, first_after_ms: int | None = None) -> None:
-        """Do `task` again and again, `period_ms` after it has ended."""
+        """Run `task` again and again, each time `period_ms` after the last run has ended."""
 
         def repeat() -> None:
             try:
@@ -58,7 +58,7 @@ class Scheduler:
         self.after(period_ms if first_after_ms is None else first_after_ms, repeat)
 
     def run_due(self) -> int | None:
-        """Do all that is due now; ms until the next task, None without any."""
+        """Run all tasks that are due; the milliseconds until the next task, None if there is none."""
         while True:
             with self._changed:
                 if self._stopping or not self._due:
@@ -73,7 +73,7 @@ class Scheduler:
                 _log.exception("a task of the scheduler failed")
 
     def stop(self) -> None:
-        """End when the task at hand has ended; what is not due yet is not done."""
+        """Stop after the task that is running; tasks that are not due are dropped."""
         with self._changed:
             self._stopping = True
             self._changed.notify()

@@ -1,8 +1,8 @@
-"""The producer snapshots of a log that a broker serves: taken, forgotten, and read back after a cut.
+"""The producer snapshots of a log that a broker serves: written, removed, and read back after a truncation.
 
 Rules: Kafka's `ProducerStateManager` (`takeSnapshot`, `truncateAndReload`, `removeStraySnapshots`) and
-`UnifiedLog.rebuildProducerState`. Which snapshot to start from, and what to replay, is decided by what
-recovery uses too: `klog.storage.producer_snapshots`.
+`UnifiedLog.rebuildProducerState`. `klog.storage.producer_snapshots` decides which snapshot to start from and
+what to replay; recovery uses it, too.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from klog.storage.producer_state import pack_snapshot
 
 
 class SnapshotFiles:
-    """The `.snapshot` files of one partition directory; the log's lock guards it.
+    """The `.snapshot` files of one partition directory. Guarded by the log's lock.
 
-    `latest` is the offset of the newest one that says no more than the log holds: nothing to take below it.
+    `latest` is the offset of the newest snapshot that describes no more than the log holds. No snapshot is
+    taken at or below it.
     """
 
     def __init__(self, directory: str, *, expiration_ms: int, latest: int = 0) -> None:
@@ -35,10 +36,10 @@ class SnapshotFiles:
         return os.path.join(self.directory, segment_file(FileKind.PRODUCER_SNAPSHOT, offset))
 
     def take(self, offset: int, producers: Producers) -> None:
-        """Save what is known of the producers as of `offset`, unless that was saved. Raises `OSError`."""
+        """Write a snapshot of the producers at `offset`, unless there is one. Raises `OSError`."""
         if offset <= self.latest:
             return
-        # Not forced to disk here: the flush that follows a roll does that, and recovery can do without.
+        # Not forced to disk here: the flush after a roll does that, and recovery can do without it.
         with open(self.path(offset), "wb") as file:
             file.write(pack_snapshot(producers.entries()))
         self.latest = offset
@@ -48,13 +49,13 @@ class SnapshotFiles:
         sync_file(self.path(offset))
 
     def delete_all(self) -> None:
-        """Forget all: the log begins anew. Raises `OSError`, `StorageError`."""
+        """Remove all snapshots. Raises `OSError`, `StorageError`."""
         for offset in list_partition(self.directory).snapshots:
             os.unlink(self.path(offset))
         self.latest = 0
 
     def drop_strays(self, base_offsets: Collection[int]) -> None:
-        """Remove those that belong to no segment, but for the last if it lies above all segments."""
+        """Remove the snapshots that belong to no segment; the last one stays if it is above all segments."""
         present = list_partition(self.directory).snapshots
         snapshots = Snapshots(dict.fromkeys(present, ""), now_ms=0, expiration_ms=self._expiration_ms)
         snapshots.drop_strays(base_offsets)
@@ -70,10 +71,10 @@ class SnapshotFiles:
         now_ms: int,
         replay: bool = True,
     ) -> Producers:
-        """The producers at `end_offset`, from the newest sound snapshot and the `segments` (paths) after it.
+        """The producers at `end_offset`, from the newest valid snapshot and the `segments` (paths) after it.
 
-        Snapshots outside of the log go, and those that Kafka takes on the way are taken. Without `replay` (a
-        clean stop) a log that has no snapshot at all is taken for one without producers.
+        Snapshots outside of the log are removed. Those that Kafka takes during a replay are taken. Without
+        `replay` (after a clean stop), a log that has no snapshot has no producers.
         Raises `OSError`, `StorageError`.
         """
         present = list_partition(self.directory).snapshots
@@ -99,7 +100,7 @@ class SnapshotFiles:
         return Producers(state.producers.values(), end_offset, history)
 
     def discard(self, offset: int) -> str | None:
-        """Rename the snapshot of a deleted segment to `.deleted`; the new path, None where there is none."""
+        """Rename the snapshot of a deleted segment to `.deleted`; its new path, None if there is none."""
         path = self.path(offset)
         try:
             os.rename(path, path + FileState.DELETED)

@@ -1,7 +1,7 @@
-"""Offsets by time (ListOffsets): the first record at or after a timestamp, the record with the largest one.
+"""Finds offsets by time (ListOffsets): the first record at or after a timestamp, or with the largest one.
 
 Rules: Kafka's `UnifiedLog.fetchOffsetByTimestamp`, `LogSegment.findOffsetByTimestamp` and KIP-734. The log's
-lock is held while the place is looked up, not while batches are read.
+lock is held while the position is looked up, not while batches are read.
 """
 
 from __future__ import annotations
@@ -20,14 +20,16 @@ from klog.storage.log.segment import BatchPlace, LogSegment
 
 
 class TimedOffset(NamedTuple):
-    """A record's timestamp and offset; `leader_epoch` is -1 where it is not known."""
+    """A record's timestamp and offset; `leader_epoch` is -1 if it is not known."""
 
     timestamp: int
     offset: int
     leader_epoch: int
 
 
-class _Stretch(NamedTuple):
+class _Range(NamedTuple):
+    """The bytes of a segment from a position to its end."""
+
     segment: LogSegment
     position: int
     end: int
@@ -40,14 +42,8 @@ def earliest(log: PartitionLog) -> TimedOffset:
         return TimedOffset(-1, start, log.epochs.epoch_of(start))
 
 
-def latest(log: PartitionLog) -> TimedOffset:
-    """The log end offset; what of it a client may see is for the caller to say."""
-    with log.lock:
-        return TimedOffset(-1, log.log_end_offset, log.epochs.latest)
-
-
 def first_at_or_after(log: PartitionLog, timestamp: int) -> TimedOffset | None:
-    """The first record of the log whose timestamp is at least `timestamp`; None where there is none.
+    """The first record of the log whose timestamp is at least `timestamp`; None if there is none.
 
     Raises `OSError`, `CorruptRecordError`.
     """
@@ -58,8 +54,8 @@ def first_at_or_after(log: PartitionLog, timestamp: int) -> TimedOffset | None:
             return None
         indexed = segment.time_index.lookup(timestamp).offset
         position = segment.offset_index.lookup(max(indexed, start)).position
-        stretch = _Stretch(segment, position, segment.size)
-    for place in _batches(stretch):
+        found_in = _Range(segment, position, segment.size)
+    for place in _batches(found_in):
         if place.max_timestamp >= timestamp:
             _, records = _records(segment, place)
             for offset, found in zip(records.offset, records.timestamp, strict=True):
@@ -69,17 +65,17 @@ def first_at_or_after(log: PartitionLog, timestamp: int) -> TimedOffset | None:
 
 
 def with_max_timestamp(log: PartitionLog) -> TimedOffset | None:
-    """The first record with the largest timestamp of the log, be it "none" (-1); None where there is none.
+    """The first record with the largest timestamp of the log, which may be -1; None if the log is empty.
 
-    Also None where that would be a message of magic 0, which knows no time. Raises `OSError`,
+    None, too, if it would be a message of magic 0, which has no timestamp. Raises `OSError`,
     `CorruptRecordError`.
     """
     with log.lock:
         segment = max(log.segments, key=attrgetter("max_timestamp.timestamp"))
         largest = segment.max_timestamp
         position = segment.offset_index.lookup(largest.offset).position
-        stretch = _Stretch(segment, position, segment.size)
-    for place in _batches(stretch):
+        found_in = _Range(segment, position, segment.size)
+    for place in _batches(found_in):
         if place.max_timestamp == largest.timestamp:
             magic, records = _records(segment, place)
             for offset, found in zip(records.offset, records.timestamp, strict=True):
@@ -89,10 +85,10 @@ def with_max_timestamp(log: PartitionLog) -> TimedOffset | None:
     return None
 
 
-def _batches(stretch: _Stretch) -> Iterator[BatchPlace]:
-    position = stretch.position
-    while position < stretch.end:
-        place = stretch.segment.batch_at(position)
+def _batches(found_in: _Range) -> Iterator[BatchPlace]:
+    position = found_in.position
+    while position < found_in.end:
+        place = found_in.segment.batch_at(position)
         yield place
         position += place.size
 

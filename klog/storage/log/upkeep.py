@@ -1,7 +1,7 @@
-"""What a broker does to its logs by the clock: retention, flushes, checkpoints, forgetting idle producers.
+"""The periodic tasks of a broker's logs: retention, flushes, checkpoints, removal of idle producers.
 
-Rules: Kafka's `LogManager.startup` and `cleanupLogs`. Compacted logs are the cleaner's: it applies retention
-to them itself, between its own passes.
+Rules: Kafka's `LogManager.startup` and `cleanupLogs`. The cleaner applies retention to compacted logs itself,
+between its own passes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ logger = logging.getLogger(__name__)
 
 
 KeptFromCleaner = Callable[[], AbstractContextManager[Collection[TopicPartition]]]
-"""Gives the partitions whose retention is the log manager's, and keeps the cleaner off them meanwhile: a log
-may stop being compacted while it is cleaned."""
+"""Gives the partitions to which this module applies retention. The cleaner keeps away from them meanwhile: a
+log may stop being compacted while it is cleaned."""
 
 
 class Upkeep:
-    """The periodic tasks of one log manager; each may also be called at any time."""
+    """The periodic tasks of one log manager. Each may also be called at any time."""
 
     def __init__(
         self,
@@ -34,13 +34,13 @@ class Upkeep:
         clock_ms: Callable[[], int],
         kept_from_cleaner: KeptFromCleaner | None = None,
     ) -> None:
-        """Without `kept_from_cleaner` there is no cleaner."""
+        """If `kept_from_cleaner` is None, there is no cleaner."""
         self._manager = manager
         self._clock_ms = clock_ms
         self._kept_from_cleaner = kept_from_cleaner or (lambda: nullcontext(self._not_compacted()))
 
     def start(self) -> None:
-        """Let the manager's scheduler do everything in its time."""
+        """Give all tasks to the manager's scheduler."""
         settings, every = self._manager.settings, self._manager.scheduler.every
         first_ms = settings.initial_task_delay_ms
         every(settings.retention_check_ms, self.retain, first_after_ms=first_ms)
@@ -58,7 +58,7 @@ class Upkeep:
         return lambda: self._manager.checkpoint(kinds=(kind,))
 
     def retain(self) -> int:
-        """Delete what logs need not keep; returns how many segments."""
+        """Delete old segments; returns how many."""
         now_ms = self._clock_ms()
         deleted = 0
         with self._kept_from_cleaner() as partitions:
@@ -72,14 +72,14 @@ class Upkeep:
         return [log.partition for log in self._manager.logs() if not log.config.compact]
 
     def flush(self) -> None:
-        """Force logs to disk whose `flush.ms` have passed."""
+        """Force logs to disk whose last flush is `flush.ms` ago."""
         now_ms = self._clock_ms()
         for log in self._manager.logs():
             if now_ms - log.last_flush_ms >= log.config.flush_ms:
                 self._on(log, _flush)
 
     def expire_producers(self) -> int:
-        """Forget producers that have been idle for too long; returns how many."""
+        """Remove producers that have been idle for too long; returns how many."""
         now_ms, expiration_ms = self._clock_ms(), self._manager.settings.producer_expiration_ms
         forgotten = 0
         for log in self._manager.logs():
@@ -89,7 +89,7 @@ class Upkeep:
 
     @staticmethod
     def _on(log: PartitionLog, task: Callable[[PartitionLog], int]) -> int:
-        """Do something to one log; where its disk fails the manager knows, and the others have their turn."""
+        """Apply a task to one log. If it fails, the tasks of the other logs still run."""
         try:
             return task(log)
         except (OSError, StorageError) as error:

@@ -16,7 +16,7 @@ from klog.storage.log.reading import OffsetOutOfRangeError
 from klog.storage.log.retention import apply_retention
 from klog.storage.log.time_lookup import TimedOffset
 from tests.peers.log_server import Answer, LogServer
-from tests.storage.log.building import NOW_MS, PARTITION, Clock, Later, files
+from tests.storage.log.building import NOW_MS, PARTITION, Clock, Later, files, latest
 
 Configs = Mapping[str, str | int]
 
@@ -212,7 +212,7 @@ class TwoLogs:
         return f"{read.segment_base} {read.position} {read.size}{aborted}"
 
     def _time(self, timestamp: int) -> str:
-        special = {-1: time_lookup.latest, -2: time_lookup.earliest, -3: time_lookup.with_max_timestamp}
+        special = {-1: latest, -2: time_lookup.earliest, -3: time_lookup.with_max_timestamp}
         found: TimedOffset | None
         if timestamp in special:
             found = special[timestamp](self.log)

@@ -18,6 +18,7 @@ from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import Loaded, LoadSettings, create_log, load_log
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
 from klog.storage.log.reading import Read
+from klog.storage.log.time_lookup import TimedOffset
 
 NOW_MS = 1_700_000_000_000
 PARTITION = TopicPartition("t", 0)
@@ -192,3 +193,8 @@ def stored(log: PartitionLog) -> list[Any]:
 def files(directory: str | Path) -> dict[str, bytes]:
     """Name and content of every file in a directory."""
     return {path.name: path.read_bytes() for path in sorted(Path(directory).iterdir()) if path.is_file()}
+
+
+def latest(log: PartitionLog) -> TimedOffset:
+    """The log end offset, as ListOffsets answers a follower that asks for the latest one."""
+    return TimedOffset(-1, log.log_end_offset, log.epochs.latest)

@@ -24,6 +24,7 @@ from tests.storage.log.building import (
     batch,
     config,
     fill,
+    latest,
     new_log,
     settings,
 )
@@ -50,7 +51,7 @@ def test_every_question_is_answered_as_kafka_answered_it(name: str, tmp_path: Pa
     log = open_copy(name, tmp_path)
     specs = {
         "EarliestSpec": time_lookup.earliest,
-        "LatestSpec": time_lookup.latest,
+        "LatestSpec": latest,
         "MaxTimestampSpec": time_lookup.with_max_timestamp,
     }
     asked = corpora.read_jsonl(CORPUS.path / "expected" / f"{name}.times.jsonl")
