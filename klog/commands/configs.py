@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.models import OptionInfo
 
-from klog.commands.option_groups import expand_options
+from klog.commands.option_groups import expand_options, option
 from klog.commands.wire.assignments import parse_pairs, split_list, without_brackets
 from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
 from klog.commands.wire.groups import tool_app
@@ -31,8 +31,7 @@ app = tool_app(
 
 def _option(name: str, metavar: str, summary: str) -> OptionInfo:
     """An option whose default is not shown."""
-    info: OptionInfo = typer.Option(name, metavar=metavar, help=summary, show_default=False)
-    return info
+    return option(None, summary, name, metavar=metavar, show_default=False)
 
 
 @dataclass(frozen=True, slots=True)

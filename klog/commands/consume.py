@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from klog.commands.dump.plan import BytesMode
 from klog.commands.dump.selection_options import SelectionOptions
 from klog.commands.option_groups import expand_options
 from klog.commands.wire import consume_options as options
 from klog.commands.wire.connection import ConnectionOptions
-from klog.commands.wire.consume_options import IsolationLevel
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,17 +31,10 @@ if TYPE_CHECKING:
 @expand_options
 def consume(
     topics: options.Topics,
-    partition: options.Partition = None,
-    last: options.Last = None,
-    follow: options.Follow = False,
-    isolation_level: options.IsolationOption = IsolationLevel.READ_UNCOMMITTED,
-    format_: options.Format = "value",
-    bytes_: options.Bytes = BytesMode.AUTO,
-    key_delimiter: options.KeyDelimiter = None,
-    delimiter: options.Delimiter = r"\n",
-    null: options.Null = "",
     *,
+    reading: options.ReadingOptions,
     select: SelectionOptions,
+    printing: options.PrintOptions,
     connection: ConnectionOptions,
 ) -> None:
     """Print records of topics of any Kafka, without a consumer group.
@@ -69,32 +60,32 @@ def consume(
 
     settings = connection.settings()
     selection = select.selection(datetime.now(UTC))
-    plan = ReadPlan(selection, follow, last, FetchSettings(Isolation[isolation_level.name]))
+    fetch = FetchSettings(Isolation[reading.isolation_level.name])
+    plan = ReadPlan(selection, reading.follow, reading.last, fetch)
     buffer = OutputBuffer(stdout_bytes())
-    rendering = _rendering(buffer, format_, bytes_, null, delimiter, key_delimiter)
+    rendering = _rendering(buffer, printing)
     with connect.cluster(settings) as cluster:
         code = _copy(
-            cluster, _partitions(cluster, topics, partition or ()), plan, selection, rendering, buffer
+            cluster, _partitions(cluster, topics, reading.partition or ()), plan, selection, rendering, buffer
         )
     raise typer.Exit(code)
 
 
-def _rendering(
-    buffer: OutputBuffer, format_: str, mode: BytesMode, null: str, delimiter: str, key_delimiter: str | None
-) -> Rendering:
+def _rendering(buffer: OutputBuffer, printing: options.PrintOptions) -> Rendering:
     from klog.commands.wire.rendering import FormattedLines, JsonLines, ValueLines
     from klog.commands.wire.template import LineStyle, Template, unescape
 
-    style = LineStyle(mode, unescape(null))
-    end = unescape(delimiter)
-    if format_ == "jsonl":
+    form, mode, key_delimiter = printing.format_, printing.bytes_, printing.key_delimiter
+    style = LineStyle(mode, unescape(printing.null))
+    end = unescape(printing.delimiter)
+    if form == "jsonl":
         return JsonLines(buffer, mode)
-    if format_ == "value":
+    if form == "value":
         return ValueLines(buffer, style, end, None if key_delimiter is None else unescape(key_delimiter))
-    if "%" not in format_:
-        raise UsageError(f"--format {format_!r} is unknown", cure="value, jsonl, or tokens like '%k %s'")
+    if "%" not in form:
+        raise UsageError(f"--format {form!r} is unknown", cure="value, jsonl, or tokens like '%k %s'")
     # Users of kcat end their formats with \n, others do not: both get one record per line.
-    return FormattedLines(buffer, Template(format_, style), b"" if format_.endswith(r"\n") else end)
+    return FormattedLines(buffer, Template(form, style), b"" if form.endswith(r"\n") else end)
 
 
 def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) -> list[TopicPartition]:

@@ -13,7 +13,32 @@ from functools import wraps
 from inspect import Parameter
 from typing import Any, get_type_hints
 
+import typer
+from typer.models import OptionInfo
+
 Command = Callable[..., None]
+
+
+def option(
+    panel: str | None,
+    summary: str,
+    *names: str,
+    metavar: str | None = None,
+    least: int | None = None,
+    envvar: str | None = None,
+    show_default: bool = True,
+) -> OptionInfo:
+    """An option in a panel of the help; without `names` it is called as its field is."""
+    info: OptionInfo = typer.Option(
+        *names,
+        metavar=metavar,
+        help=summary,
+        min=least,
+        envvar=envvar,
+        show_default=show_default,
+        rich_help_panel=panel,
+    )
+    return info
 
 
 def expand_options(command: Command) -> Command:

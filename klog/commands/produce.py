@@ -36,23 +36,10 @@ _LISTED_PARTITIONS: Final = 8
 def produce(
     topic: options.Topic,
     values: options.Values = None,
-    files: options.Files = None,
-    whole: options.Whole = False,
-    format_: options.Format = InputFormat.LINES,
-    bytes_: options.Bytes = BytesMode.AUTO,
-    key_delimiter: options.KeyDelimiter = None,
-    delimiter: options.Delimiter = r"\n",
-    null: options.Null = None,
-    ignore_partitions: options.IgnorePartitions = False,
-    key: options.Key = None,
-    header: options.Header = None,
-    partition: options.Partition = None,
-    timestamp: options.Timestamp = None,
-    compression_type: options.CompressionType = Codec.NONE,
-    acks: options.AcksOption = Acks.ALL,
-    idempotence: options.Idempotence = None,
-    quiet: options.Quiet = False,
     *,
+    source: options.InputOptions,
+    every: options.RecordOptions,
+    delivery: options.DeliveryOptions,
     connection: ConnectionOptions,
 ) -> None:
     """Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.
@@ -72,19 +59,17 @@ def produce(
     from klog.admin import connect
 
     settings = connection.settings()
-    parser = _parser(
-        format_, bytes_, key=key, key_delimiter=key_delimiter, null=null, header=header, timestamp=timestamp
-    )
-    source = _Source(values or (), files or (), _delimiter(delimiter), whole)
+    parser = _parser(source, every)
+    records = _Source(values or (), source.files or (), _delimiter(source.delimiter), source.whole)
     with connect.cluster(settings) as cluster:
-        producer = connect.producer(cluster, topic, _producer_settings(compression_type, acks, idempotence))
+        producer = connect.producer(cluster, topic, _producer_settings(delivery))
         producer.open()
         try:
-            skipped = _copy(source, parser, producer, partition, keep=not ignore_partitions)
+            skipped = _copy(records, parser, producer, every.partition, keep=not source.ignore_partitions)
         except (KlogError, KeyboardInterrupt):
             _report(producer, topic, 0, quiet=False)
             raise
-    _report(producer, topic, skipped, quiet=quiet)
+    _report(producer, topic, skipped, quiet=delivery.quiet)
     if producer.failures:
         raise typer.Exit(1)
 
@@ -98,38 +83,29 @@ def _delimiter(text: str) -> bytes:
     return delimiter
 
 
-def _parser(
-    format_: InputFormat,
-    mode: BytesMode,
-    *,
-    key: str | None,
-    key_delimiter: str | None,
-    null: str | None,
-    header: Sequence[str] | None,
-    timestamp: str | None,
-) -> Parser:
+def _parser(source: options.InputOptions, every: options.RecordOptions) -> Parser:
     from klog.commands.dump.arguments import parse_time
     from klog.commands.wire.input_lines import LineFormat, json_parser, text_parser
     from klog.commands.wire.template import unescape
 
-    if key is not None and key_delimiter is not None:
+    if every.key is not None and source.key_delimiter is not None:
         raise UsageError("--key sets the key of every record, --key-delimiter takes keys from the lines")
-    if key_delimiter == "":
+    if source.key_delimiter == "":
         raise UsageError("--key-delimiter is empty")
     form = LineFormat(
-        None if key is None else os.fsencode(key),
-        None if key_delimiter is None else unescape(key_delimiter),
-        None if null is None else unescape(null),
-        [_header(text) for text in header or ()],
-        parse_time("--timestamp", timestamp, datetime.now(UTC)),
+        None if every.key is None else os.fsencode(every.key),
+        None if source.key_delimiter is None else unescape(source.key_delimiter),
+        None if source.null is None else unescape(source.null),
+        [_header(text) for text in every.header or ()],
+        parse_time("--timestamp", every.timestamp, datetime.now(UTC)),
     )
-    if format_ is InputFormat.LINES:
+    if source.format_ is InputFormat.LINES:
         return text_parser(form)
-    if key_delimiter is not None or null is not None:
+    if source.key_delimiter is not None or source.null is not None:
         raise UsageError("--key-delimiter and --null are for lines: jsonl has keys and nulls of its own")
-    if mode is BytesMode.NONE:
+    if source.bytes_ is BytesMode.NONE:
         raise UsageError("a dump with --bytes none has no keys and values to write")
-    return json_parser(form, mode)
+    return json_parser(form, source.bytes_)
 
 
 def _header(text: str) -> tuple[bytes, bytes | None]:
@@ -137,14 +113,15 @@ def _header(text: str) -> tuple[bytes, bytes | None]:
     return os.fsencode(name), os.fsencode(value) if given else None
 
 
-def _producer_settings(codec: Codec, acks: Acks, idempotence: bool | None) -> ProducerSettings:
+def _producer_settings(delivery: options.DeliveryOptions) -> ProducerSettings:
     from klog.client.producer import ALL_IN_SYNC, ProducerSettings
 
-    wanted = {Acks.NOBODY: 0, Acks.LEADER: 1}.get(acks, ALL_IN_SYNC)
-    if idempotence and wanted != ALL_IN_SYNC:
-        raise UsageError(f"--idempotence is not possible with --acks {acks}", cure="--acks all")
-    idempotent = wanted == ALL_IN_SYNC if idempotence is None else idempotence
-    return ProducerSettings(codec=list(Codec).index(codec), acks=wanted, idempotent=idempotent)
+    acks = {Acks.NOBODY: 0, Acks.LEADER: 1}.get(delivery.acks, ALL_IN_SYNC)
+    if delivery.idempotence and acks != ALL_IN_SYNC:
+        raise UsageError(f"--idempotence is not possible with --acks {delivery.acks}", cure="--acks all")
+    idempotent = acks == ALL_IN_SYNC if delivery.idempotence is None else delivery.idempotence
+    codec = list(Codec).index(delivery.compression_type)
+    return ProducerSettings(codec=codec, acks=acks, idempotent=idempotent)
 
 
 class _Source:

@@ -5,61 +5,55 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-import typer
-from typer.models import OptionInfo
-
 from klog.commands.dump.plan import Decoder, KafkaFlags
+from klog.commands.option_groups import option
 from klog.formats.constants import INT32_MAX
 
 DEFAULT_FLAGS: Final = KafkaFlags()
 _PANEL: Final = "Kafka's own options (they imply --format kafka)"
 
 
-def _flag(name: str, summary: str) -> OptionInfo:
-    info: OptionInfo = typer.Option(name, help=summary, rich_help_panel=_PANEL)
-    return info
-
-
-def _value(metavar: str, summary: str) -> OptionInfo:
-    info: OptionInfo = typer.Option(metavar=metavar, help=summary, rich_help_panel=_PANEL)
-    return info
-
-
-_DECODER_CLASS: Final = _value("CLASS", "A decoder class of Kafka.")
+_DECODER_CLASS: Final = option(_PANEL, "A decoder class of Kafka.", metavar="CLASS")
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaOptions:
     """Kafka's flags by Kafka's names."""
 
-    print_data_log: Annotated[bool, _flag("--print-data-log", "Print records with keys and values.")] = False
-    deep_iteration: Annotated[bool, _flag("--deep-iteration", "Print the records of each batch.")] = False
-    skip_record_metadata: Annotated[
-        bool, _flag("--skip-record-metadata", "Print records without metadata.")
+    print_data_log: Annotated[
+        bool, option(_PANEL, "Print records with keys and values.", "--print-data-log")
     ] = False
-    max_bytes: Annotated[int, _value("BYTES", "Read at most so many bytes of batches per file.")] = INT32_MAX
-    max_message_size: Annotated[int, _value("BYTES", "The size of the largest batch.")] = (
+    deep_iteration: Annotated[
+        bool, option(_PANEL, "Print the records of each batch.", "--deep-iteration")
+    ] = False
+    skip_record_metadata: Annotated[
+        bool, option(_PANEL, "Print records without metadata.", "--skip-record-metadata")
+    ] = False
+    max_bytes: Annotated[
+        int, option(_PANEL, "Read at most so many bytes of batches per file.", metavar="BYTES")
+    ] = INT32_MAX
+    max_message_size: Annotated[int, option(_PANEL, "The size of the largest batch.", metavar="BYTES")] = (
         DEFAULT_FLAGS.max_message_size
     )
     key_decoder_class: Annotated[str | None, _DECODER_CLASS] = None
     value_decoder_class: Annotated[str | None, _DECODER_CLASS] = None
-    offsets_decoder: Annotated[bool, _flag("--offsets-decoder", "Decode records of __consumer_offsets.")] = (
-        False
-    )
+    offsets_decoder: Annotated[
+        bool, option(_PANEL, "Decode records of __consumer_offsets.", "--offsets-decoder")
+    ] = False
     transaction_log_decoder: Annotated[
-        bool, _flag("--transaction-log-decoder", "Decode records of __transaction_state.")
+        bool, option(_PANEL, "Decode records of __transaction_state.", "--transaction-log-decoder")
     ] = False
     cluster_metadata_decoder: Annotated[
-        bool, _flag("--cluster-metadata-decoder", "Decode records of __cluster_metadata.")
+        bool, option(_PANEL, "Decode records of __cluster_metadata.", "--cluster-metadata-decoder")
     ] = False
     remote_log_metadata_decoder: Annotated[
-        bool, _flag("--remote-log-metadata-decoder", "Decode records of __remote_log_metadata.")
+        bool, option(_PANEL, "Decode records of __remote_log_metadata.", "--remote-log-metadata-decoder")
     ] = False
     index_sanity_check: Annotated[
-        bool, _flag("--index-sanity-check", "Check indexes; do not print them.")
+        bool, option(_PANEL, "Check indexes; do not print them.", "--index-sanity-check")
     ] = False
     verify_index_only: Annotated[
-        bool, _flag("--verify-index-only", "Check indexes against the log; do not print them.")
+        bool, option(_PANEL, "Check indexes against the log; do not print them.", "--verify-index-only")
     ] = False
 
     def flags(self) -> KafkaFlags:

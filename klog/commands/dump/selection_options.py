@@ -6,18 +6,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Final
 
-import typer
-from typer.models import OptionInfo
-
 from klog.commands.dump.arguments import parse_offsets, parse_pattern, parse_time
 from klog.commands.dump.plan import Selection
+from klog.commands.option_groups import option
 
 SELECT: Final = "Selection"
-
-
-def _option(metavar: str, summary: str, least: int | None = None) -> OptionInfo:
-    info: OptionInfo = typer.Option(metavar=metavar, help=summary, min=least, rich_help_panel=SELECT)
-    return info
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +18,22 @@ class SelectionOptions:
     """Which records to show."""
 
     offsets: Annotated[
-        str | None, _option("A..B", "Only these offsets, both included: 5..9, 5.., ..9, 5.")
+        str | None, option(SELECT, "Only these offsets, both included: 5..9, 5.., ..9, 5.", metavar="A..B")
     ] = None
     since: Annotated[
         str | None,
-        _option(
-            "TIME", "Only timestamps from this on: ISO 8601, epoch ms, or a span like 2h (that long ago)."
+        option(
+            SELECT,
+            "Only timestamps from this on: ISO 8601, epoch ms, or a span like 2h (that long ago).",
+            metavar="TIME",
         ),
     ] = None
-    until: Annotated[str | None, _option("TIME", "Only timestamps before this.")] = None
-    key: Annotated[str | None, _option("TEXT", "Only records with exactly this key.")] = None
-    grep: Annotated[str | None, _option("REGEX", "Only records whose key or value matches.")] = None
-    limit: Annotated[int | None, _option("N", "Stop after N rows.", 0)] = None
+    until: Annotated[str | None, option(SELECT, "Only timestamps before this.", metavar="TIME")] = None
+    key: Annotated[str | None, option(SELECT, "Only records with exactly this key.", metavar="TEXT")] = None
+    grep: Annotated[
+        str | None, option(SELECT, "Only records whose key or value matches.", metavar="REGEX")
+    ] = None
+    limit: Annotated[int | None, option(SELECT, "Stop after N rows.", metavar="N", least=0)] = None
 
     def selection(self, now: datetime) -> Selection:
         """The selection; spans count back from `now`. Raises UsageError."""

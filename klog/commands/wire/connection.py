@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands.option_groups import option
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,35 +27,34 @@ class ConnectionOptions:
 
     bootstrap_server: Annotated[
         str | None,
-        typer.Option(
-            "--bootstrap-server",
-            "-b",
-            envvar="KLOG_BOOTSTRAP_SERVER",
+        option(
+            _PANEL,
+            "A broker of the cluster, or several with commas. [default: 127.0.0.1:9092]",
+            *("--bootstrap-server", "-b"),
             metavar="HOST:PORT",
-            help="A broker of the cluster, or several with commas. [default: 127.0.0.1:9092]",
+            envvar="KLOG_BOOTSTRAP_SERVER",
             show_default=False,
-            rich_help_panel=_PANEL,
         ),
     ] = None
     command_config: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            _PANEL,
+            "A file of client properties as for Kafka's tools (`security.protocol`, `ssl.*`, `sasl.*`).",
             "--command-config",
             metavar="FILE",
-            help="A file of client properties as for Kafka's tools (`security.protocol`, `ssl.*`, `sasl.*`).",
             show_default=False,
-            rich_help_panel=_PANEL,
         ),
     ] = None
     timeout_ms: Annotated[
         int | None,
-        typer.Option(
+        option(
+            _PANEL,
+            "The time limit for each answer. [default: 30000]",
             "--timeout-ms",
-            min=1,
             metavar="MS",
-            help="The time limit for each answer. [default: 30000]",
+            least=1,
             show_default=False,
-            rich_help_panel=_PANEL,
         ),
     ] = None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from klog.commands.dump.options import ROWS
 from klog.commands.dump.plan import BytesMode
 from klog.commands.dump.selection_options import SELECT
+from klog.commands.option_groups import option
 
 
 class IsolationLevel(StrEnum):
@@ -20,63 +22,56 @@ class IsolationLevel(StrEnum):
 
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to read.")]
-Partition = Annotated[
-    list[int] | None,
-    typer.Option(
-        "--partition",
-        "-p",
-        metavar="N",
-        help="Read only this partition (repeatable).",
-        rich_help_panel=SELECT,
-    ),
-]
-Last = Annotated[
-    int | None,
-    typer.Option(
-        min=0, metavar="N", help="Read the last N offsets of each partition.", rich_help_panel=SELECT
-    ),
-]
-Follow = Annotated[
-    bool,
-    typer.Option("--follow", help="Go on with new records; do not stop at the end.", rich_help_panel=SELECT),
-]
-IsolationOption = Annotated[
-    IsolationLevel,
-    typer.Option(help="Show all records, or only committed ones.", rich_help_panel=SELECT),
-]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--format",
-        "-f",
-        metavar="FORMAT",
-        help="value, jsonl, or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
-        "%p partition, %o offset, %T timestamp, %K %S sizes.",
-        rich_help_panel=ROWS,
-    ),
-]
-Bytes = Annotated[
-    BytesMode,
-    typer.Option(
-        "--bytes",
-        help="How to print keys and values. auto: as they are (jsonl: UTF-8 text or base64); none: sizes.",
-        rich_help_panel=ROWS,
-    ),
-]
-KeyDelimiter = Annotated[
-    str | None,
-    typer.Option(
-        "--key-delimiter",
-        "-K",
-        metavar="TEXT",
-        help="Print the key and this text before each value.",
-        rich_help_panel=ROWS,
-    ),
-]
-Delimiter = Annotated[
-    str,
-    typer.Option(
-        "--delimiter", "-D", metavar="TEXT", help="The text after each record.", rich_help_panel=ROWS
-    ),
-]
-Null = Annotated[str, typer.Option(metavar="TEXT", help="The text to print for null.", rich_help_panel=ROWS)]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingOptions:
+    """What to read of the topics, and until when."""
+
+    partition: Annotated[
+        list[int] | None,
+        option(SELECT, "Read only this partition (repeatable).", "--partition", "-p", metavar="N"),
+    ] = None
+    last: Annotated[
+        int | None, option(SELECT, "Read the last N offsets of each partition.", metavar="N", least=0)
+    ] = None
+    follow: Annotated[bool, option(SELECT, "Go on with new records; do not stop at the end.", "--follow")] = (
+        False
+    )
+    isolation_level: Annotated[
+        IsolationLevel, option(SELECT, "Show all records, or only committed ones.")
+    ] = IsolationLevel.READ_UNCOMMITTED
+
+
+@dataclass(frozen=True, slots=True)
+class PrintOptions:
+    """How to print records."""
+
+    format_: Annotated[
+        str,
+        option(
+            ROWS,
+            "value, jsonl, or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
+            "%p partition, %o offset, %T timestamp, %K %S sizes.",
+            *("--format", "-f"),
+            metavar="FORMAT",
+        ),
+    ] = "value"
+    bytes_: Annotated[
+        BytesMode,
+        option(
+            ROWS,
+            "How to print keys and values. auto: as they are (jsonl: UTF-8 text or base64); none: sizes.",
+            "--bytes",
+        ),
+    ] = BytesMode.AUTO
+    key_delimiter: Annotated[
+        str | None,
+        option(
+            ROWS, "Print the key and this text before each value.", "--key-delimiter", "-K", metavar="TEXT"
+        ),
+    ] = None
+    delimiter: Annotated[
+        str, option(ROWS, "The text after each record.", "--delimiter", "-D", metavar="TEXT")
+    ] = r"\n"
+    null: Annotated[str, option(ROWS, "The text to print for null.", metavar="TEXT")] = ""

@@ -1,13 +1,15 @@
-"""Defines the options of `klog produce`: names, types and help."""
+"""Defines the options of `klog produce`: names, types and help, grouped as in its help."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
 import typer
 
 from klog.commands.dump.plan import BytesMode
+from klog.commands.option_groups import option
 
 _INPUT: Final = "Input"
 _RECORD: Final = "Every record"
@@ -47,114 +49,102 @@ Values = Annotated[
         metavar="[VALUE]...", help="Records to write. [default: the lines of stdin]", show_default=False
     ),
 ]
-Files = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--file",
-        "-l",
-        metavar="PATH",
-        help="Read this file instead of stdin (repeatable; - is stdin).",
-        show_default=False,
-        rich_help_panel=_INPUT,
-    ),
-]
-Whole = Annotated[
-    bool, typer.Option("--whole", help="Write each file as one record.", rich_help_panel=_INPUT)
-]
-Format = Annotated[
-    InputFormat,
-    typer.Option(
-        "--format",
-        "-f",
-        help="Lines of text, or the JSON Lines of klog consume and klog dump-segment.",
-        rich_help_panel=_INPUT,
-    ),
-]
-Bytes = Annotated[
-    BytesMode,
-    typer.Option(
-        "--bytes",
-        help="How keys and values are written in jsonl: the --bytes of the dump.",
-        rich_help_panel=_INPUT,
-    ),
-]
-KeyDelimiter = Annotated[
-    str | None,
-    typer.Option(
-        "--key-delimiter",
-        "-K",
-        metavar="TEXT",
-        help="The text between key and value in lines.",
-        rich_help_panel=_INPUT,
-    ),
-]
-Delimiter = Annotated[
-    str,
-    typer.Option(
-        "--delimiter", "-D", metavar="TEXT", help="The text after each record.", rich_help_panel=_INPUT
-    ),
-]
-Null = Annotated[
-    str | None,
-    typer.Option(metavar="TEXT", help="Write keys and values of this text as null.", rich_help_panel=_INPUT),
-]
-IgnorePartitions = Annotated[
-    bool,
-    typer.Option(
-        "--ignore-partitions",
-        help="Choose partitions anew; do not keep those of jsonl.",
-        rich_help_panel=_INPUT,
-    ),
-]
-Key = Annotated[
-    str | None,
-    typer.Option("--key", "-k", metavar="TEXT", help="The key of every record.", rich_help_panel=_RECORD),
-]
-Header = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--header",
-        "-H",
-        metavar="NAME=VALUE",
-        help="A header (repeatable). NAME alone has the value null.",
-        rich_help_panel=_RECORD,
-    ),
-]
-Partition = Annotated[
-    int | None,
-    typer.Option(
-        "--partition",
-        "-p",
-        min=0,
-        metavar="N",
-        help="The partition. [default: chosen by key, as Kafka does]",
-        rich_help_panel=_RECORD,
-    ),
-]
-Timestamp = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME",
-        help="ISO 8601, epoch ms, or a span like 2h (that long ago). [default: that of jsonl, or now]",
-        rich_help_panel=_RECORD,
-    ),
-]
-CompressionType = Annotated[
-    Codec,
-    typer.Option("--compression-type", "-z", help="The codec of the batches.", rich_help_panel=_DELIVERY),
-]
-AcksOption = Annotated[
-    Acks, typer.Option("--acks", help="How many replicas must have a record.", rich_help_panel=_DELIVERY)
-]
-Idempotence = Annotated[
-    bool | None,
-    typer.Option(
-        "--idempotence/--no-idempotence",
-        help="Write no duplicates after lost connections. [default: with --acks all]",
-        show_default=False,
-        rich_help_panel=_DELIVERY,
-    ),
-]
-Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Report only failures.", rich_help_panel=_DELIVERY)
-]
+
+
+@dataclass(frozen=True, slots=True)
+class InputOptions:
+    """Where records come from, and how to parse them."""
+
+    files: Annotated[
+        list[str] | None,
+        option(
+            _INPUT,
+            "Read this file instead of stdin (repeatable; - is stdin).",
+            *("--file", "-l"),
+            metavar="PATH",
+            show_default=False,
+        ),
+    ] = None
+    whole: Annotated[bool, option(_INPUT, "Write each file as one record.", "--whole")] = False
+    format_: Annotated[
+        InputFormat,
+        option(
+            _INPUT,
+            "Lines of text, or the JSON Lines of klog consume and klog dump-segment.",
+            *("--format", "-f"),
+        ),
+    ] = InputFormat.LINES
+    bytes_: Annotated[
+        BytesMode,
+        option(_INPUT, "How keys and values are written in jsonl: the --bytes of the dump.", "--bytes"),
+    ] = BytesMode.AUTO
+    key_delimiter: Annotated[
+        str | None,
+        option(_INPUT, "The text between key and value in lines.", "--key-delimiter", "-K", metavar="TEXT"),
+    ] = None
+    delimiter: Annotated[
+        str, option(_INPUT, "The text after each record.", "--delimiter", "-D", metavar="TEXT")
+    ] = r"\n"
+    null: Annotated[
+        str | None, option(_INPUT, "Write keys and values of this text as null.", metavar="TEXT")
+    ] = None
+    ignore_partitions: Annotated[
+        bool,
+        option(_INPUT, "Choose partitions anew; do not keep those of jsonl.", "--ignore-partitions"),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOptions:
+    """What every record gets."""
+
+    key: Annotated[str | None, option(_RECORD, "The key of every record.", "--key", "-k", metavar="TEXT")] = (
+        None
+    )
+    header: Annotated[
+        list[str] | None,
+        option(
+            _RECORD,
+            "A header (repeatable). NAME alone has the value null.",
+            *("--header", "-H"),
+            metavar="NAME=VALUE",
+        ),
+    ] = None
+    partition: Annotated[
+        int | None,
+        option(
+            _RECORD,
+            "The partition. [default: chosen by key, as Kafka does]",
+            *("--partition", "-p"),
+            metavar="N",
+            least=0,
+        ),
+    ] = None
+    timestamp: Annotated[
+        str | None,
+        option(
+            _RECORD,
+            "ISO 8601, epoch ms, or a span like 2h (that long ago). [default: that of jsonl, or now]",
+            metavar="TIME",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryOptions:
+    """How records are sent, and what is reported."""
+
+    compression_type: Annotated[
+        Codec, option(_DELIVERY, "The codec of the batches.", "--compression-type", "-z")
+    ] = Codec.NONE
+    acks: Annotated[Acks, option(_DELIVERY, "How many replicas must have a record.", "--acks")] = Acks.ALL
+    idempotence: Annotated[
+        bool | None,
+        option(
+            _DELIVERY,
+            "Write no duplicates after lost connections. [default: with --acks all]",
+            "--idempotence/--no-idempotence",
+            show_default=False,
+        ),
+    ] = None
+    quiet: Annotated[bool, option(_DELIVERY, "Report only failures.", "--quiet", "-q")] = False
