@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from klog.formats.errors import KlogError
@@ -39,14 +39,6 @@ class Replicas(Protocol):
     @property
     def partitions(self) -> Mapping[tuple[str, int], Partition]:
         """By (topic, partition)."""
-
-
-class RunAppended(NamedTuple):
-    """Where a run of batches was written."""
-
-    first_offset: int
-    log_start_offset: int
-    high_watermark_moved: bool
 
 
 class PartitionError(KlogError):
@@ -213,9 +205,10 @@ class Partition:
         finally:
             log.lock.release()
 
-    def append_run(self, run: ProduceRun, now_ms: int) -> RunAppended | None:
+    def append_run(self, run: ProduceRun, now_ms: int) -> tuple[int, int, bool] | None:
         """Write the batches of usual Produce frames as the leader, all at once.
 
+        Returns the offset of the first record, the log start offset, and whether the high watermark moved.
         None if any of them may need `append`: then nothing has changed, or the run was cut. With acks=-1 that
         is so if the partition has followers. Raises `OSError`, `StorageError`.
         """
@@ -229,7 +222,7 @@ class Partition:
             first_offset = log.log_end_offset
             if not log.append_run(run, state.leader_epoch, now_ms):
                 return None
-            return RunAppended(first_offset, log.log_start_offset, self._advance_high_watermark(log))
+            return first_offset, log.log_start_offset, self._advance_high_watermark(log)
         finally:
             log.lock.release()
 

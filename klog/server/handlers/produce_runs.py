@@ -6,21 +6,48 @@ answer for those that follow each other and go to one partition. Whatever is not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from klog.formats.errors import StorageError
+from klog.metadata.cache import ClusterSnapshot
 from klog.protocol.primitives import text_of
 from klog.protocol.produce_response import AnswerTemplate, answer_template
 from klog.protocol.produce_run import ProduceRun
+from klog.replication.partition import Partition
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
-from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.connection import Connection
 from klog.server.request_times import Timing
 from klog.server.traffic import Traffic
 
 _NO_ACKS: Final = 0
-_TOPICS_REMEMBERED: Final = 4096
+_TARGETS_REMEMBERED: Final = 4096
+
+
+class _Target:
+    """A partition that runs go to, and what is made for it once.
+
+    It holds as long as `cluster` and `replicas` are the present ones.
+    """
+
+    __slots__ = ("_answers", "cluster", "key", "partition", "replicas")
+
+    def __init__(
+        self, key: Key, partition: Partition, cluster: ClusterSnapshot, replicas: Mapping[Key, Partition]
+    ) -> None:
+        self.key = key
+        self.partition = partition
+        self.cluster = cluster
+        self.replicas = replicas
+        self._answers: dict[int, AnswerTemplate] = {}
+
+    def answer(self, version: int) -> AnswerTemplate:
+        """The answer to a request of that version."""
+        template = self._answers.get(version)
+        if template is None:
+            template = self._answers[version] = answer_template(version, *self.key)
+        return template
 
 
 class ProduceRuns:
@@ -37,15 +64,16 @@ class ProduceRuns:
         timing: Timing,
         clock_ns: Callable[[], int],
     ) -> None:
-        self._whereabouts = whereabouts
+        self._lookup = whereabouts
+        self._replicas = whereabouts.replicas
         self._clock_ms = clock_ms
         self._traffic = traffic.topics
         self._timing = timing
         self._clock_ns = clock_ns
         # Each caller takes one out, so that no two threads share one.
         self._unused: list[ProduceRun] = []
-        self._names: dict[bytes, str] = {}
-        self._templates: dict[tuple[int, bytes, int], AnswerTemplate] = {}
+        # By topic as in the request, and partition. Only replicas of this broker are remembered.
+        self._targets: dict[tuple[bytes, int], _Target] = {}
 
     def handle(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Answer one run; the position after it, `start` if the first frame is none of this kind."""
@@ -60,47 +88,39 @@ class ProduceRuns:
             self._unused.append(run)
 
     def _write(self, run: ProduceRun, connection: Connection) -> bool:
-        raw_topic = run.topic
-        topic = self._names.get(raw_topic) or self._name(raw_topic)
-        key = topic, run.partition
-        whereabouts = self._whereabouts
-        replicas = whereabouts.replicas
-        partition = replicas.partitions.get(key)
-        if partition is None or topic in INTERNAL_TOPICS or not whereabouts.known(key):
+        target = self._target((run.topic, run.partition))
+        if target is None:
             return False
         try:
-            appended = partition.append_run(run, self._clock_ms())
+            appended = target.partition.append_run(run, self._clock_ms())
         except (OSError, StorageError):
             # The log is closed now; the general path says so in its answer.
             return False
         if appended is None:
             return False
         first_offset, log_start_offset, moved = appended
-        traffic = self._traffic[topic]
+        key = target.key
+        traffic = self._traffic[key[0]]
         traffic.produces += run.frames
         traffic.messages_in += run.records
         traffic.bytes_in += run.size_bytes
-        replicas.appended(key, high_watermark_moved=moved)
+        self._replicas.appended(key, high_watermark_moved=moved)
         if run.acks != _NO_ACKS:
-            template_key = run.version, raw_topic, run.partition
-            template = self._templates.get(template_key) or self._template(template_key, topic)
-            connection.outbound.add(
-                run.answers(template.frame, template.numbers_at, first_offset, log_start_offset)
-            )
+            frame, numbers_at = target.answer(run.version)
+            connection.outbound.add(run.answers(frame, numbers_at, first_offset, log_start_offset))
         return True
 
-    def _name(self, raw_topic: bytes) -> str:
-        """The topic's name, remembered if the cluster has the topic."""
-        name = text_of(raw_topic)
-        if self._whereabouts.has_topic(name):
-            if len(self._names) >= _TOPICS_REMEMBERED:
-                self._names.clear()
-            self._names[raw_topic] = name
-        return name
-
-    def _template(self, key: tuple[int, bytes, int], topic: str) -> AnswerTemplate:
-        if len(self._templates) >= _TOPICS_REMEMBERED:
-            self._templates.clear()
-        version, _, partition = key
-        template = self._templates[key] = answer_template(version, topic, partition)
-        return template
+    def _target(self, raw_key: tuple[bytes, int]) -> _Target | None:
+        """The partition, if this broker has it and the cluster knows it; None for internal topics."""
+        target = self._targets.get(raw_key)
+        cluster, replicas = self._lookup.cluster, self._replicas.partitions
+        if target is not None and target.replicas is replicas and target.cluster is cluster:
+            return target
+        topic, index = text_of(raw_key[0]), raw_key[1]
+        partition = replicas.get((topic, index))
+        if partition is None or topic in INTERNAL_TOPICS or index not in cluster.topics.get(topic, ()):
+            return None
+        if len(self._targets) >= _TARGETS_REMEMBERED:
+            self._targets.clear()
+        target = self._targets[raw_key] = _Target((topic, index), partition, cluster, replicas)
+        return target

@@ -40,6 +40,11 @@ class Whereabouts:
         self._metadata = metadata
         self._names: tuple[ClusterSnapshot, dict[UUID, str]] = (metadata.snapshot, {})
 
+    @property
+    def cluster(self) -> ClusterSnapshot:
+        """What this broker knows of the cluster now."""
+        return self._metadata.snapshot
+
     def known(self, key: Key) -> bool:
         """Whether the cluster has the partition, as far as this broker was told."""
         partitions = self._metadata.snapshot.topics.get(key[0])
