@@ -18,6 +18,7 @@ from klog.protocol.errors import ProtocolError, UnsupportedApiError
 from klog.protocol.file_slice import BodyPart
 from klog.protocol.messages import encode_response, response_class
 from klog.server.handlers.answers import answer_of
+from klog.server.handlers.request_gate import RequestGate, Throttling
 from klog.server.network.connection import Connection
 from klog.server.network.request import Request
 from klog.server.request_times import ApiCounter, RequestCounters
@@ -61,14 +62,25 @@ class Dispatcher:
     """The broker's handlers by API key."""
 
     def __init__(
-        self, routes: Mapping[int, Route], counters: RequestCounters, clock_ns: Callable[[], int]
+        self,
+        routes: Mapping[int, Route],
+        counters: RequestCounters,
+        clock_ns: Callable[[], int],
+        gate: RequestGate | None = None,
     ) -> None:
-        """Raises UsageError where an announced API has no route: what is announced must be served."""
+        """`gate` refuses and throttles requests; without one all are admitted.
+
+        Raises UsageError if an announced API has no route: what is announced must be served.
+        """
         unserved = ", ".join(api_name(key) for key in SERVED if key not in routes)
         if unserved:
             raise UsageError(f"no handler for {unserved}")
         self._routes = dict(routes)
-        self._runs = {key: route.run for key, route in routes.items() if route.run is not None}
+        # A gate decides about requests, so none is served without being made.
+        runs = {key: route.run for key, route in routes.items() if route.run is not None}
+        self._runs = runs if gate is None else {}
+        self._gate = gate
+        self._throttling = None if gate is None else Throttling(gate)
         self._counters = counters
         self._clock_ns = clock_ns
 
@@ -98,7 +110,8 @@ class Dispatcher:
             raise UnsupportedApiError(f"{api_name(api_key)} is not served")
         start_ns = self._clock_ns()
         try:
-            route.handle(request)
+            if self._gate is None or self._admits(self._gate, request, route):
+                route.handle(request)
         finally:
             elapsed_ns = self._clock_ns() - start_ns
             counter = self._counters.of(request)
@@ -106,6 +119,20 @@ class Dispatcher:
                 counter.direct.record(elapsed_ns)
             else:
                 self._count_slow(request, counter, start_ns, elapsed_ns)
+
+    def _admits(self, gate: RequestGate, request: Request, route: Route) -> bool:
+        """Whether the request's handler may have it; if not, it is answered."""
+        if self._throttling is not None:
+            request.before_answer = self._throttling.apply
+        refusal = gate.admit(request)
+        if refusal is None:
+            return True
+        body = route.failed(request, refusal)
+        if body is None:
+            request.close_connection()
+        else:
+            request.respond(body)
+        return False
 
     def failed(self, request: Request, fault: Exception) -> None:
         """Answer with UNKNOWN_SERVER_ERROR; raise `fault`, which closes the connection, where the bytes were

@@ -27,6 +27,10 @@ _FLEXIBLE: Final = {
 }
 
 
+# Given a request and the body of its answer, gives the body that is sent.
+BeforeAnswer = Callable[["Request", Sequence[BodyPart] | None], Sequence[BodyPart] | None]
+
+
 class Request:
     """One request. It is answered once, by `respond` or `close_connection`, from any thread, now or later.
 
@@ -35,7 +39,8 @@ class Request:
     the handler may take its time. `queued_ns` is since when it has waited for an I/O thread, by the
     performance counter, 0 where it has not. `from_follower` and `on_answered` are the handler's to set: who
     asks, and what is called when the answer is about to be sent. `throttle_ms` is the handler's to set,
-    too: how long the connection is not read after the answer (KIP-219).
+    too: how long the connection is not read after the answer (KIP-219). `before_answer` is given the body of
+    the answer and returns the body that is sent; it may set `throttle_ms`.
     """
 
     __slots__ = (
@@ -43,6 +48,7 @@ class Request:
         "answered",
         "api_key",
         "api_version",
+        "before_answer",
         "body",
         "closes",
         "connection",
@@ -88,6 +94,7 @@ class Request:
         self.parts: Sequence[BodyPart] | None = None
         self.queued_ns = 0
         self.throttle_ms = 0
+        self.before_answer: BeforeAnswer | None = None
         self.on_answered: Callable[[], None] | None = None
 
     @property
@@ -129,6 +136,8 @@ class Request:
         self._answer(None, closes=True)
 
     def _answer(self, parts: Sequence[BodyPart] | None, *, closes: bool) -> None:
+        if self.before_answer is not None and not self.answered:
+            parts = self.before_answer(self, parts)
         with self.connection.lock:
             if self.answered:
                 raise UsageError(f"{self!r} is answered twice")

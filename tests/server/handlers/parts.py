@@ -81,6 +81,8 @@ class FakeRequest:
     peer_address: str = "127.0.0.1"
     received_ms: int = 0
     queued_ns: int = 0
+    throttle_ms: int = 0
+    before_answer: Callable[[FakeRequest, Sequence[BodyPart] | None], Sequence[BodyPart] | None] | None = None
     on_answered: Callable[[], None] | None = None
     on_io_thread: bool = True
     from_follower: bool = False
@@ -90,6 +92,8 @@ class FakeRequest:
 
     def respond(self, parts: Sequence[BodyPart] | None) -> None:
         assert not self.answered, "answered twice"
+        if self.before_answer is not None:
+            parts = self.before_answer(self, parts)
         self.answered = True
         self.parts = parts
 

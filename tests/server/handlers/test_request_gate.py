@@ -1,0 +1,151 @@
+"""A gate before the handlers: whom it refuses, whom it throttles, and what each is answered."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.entity_fields import entity_fields
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import response_class
+from klog.protocol.produce_request import ProduceRequest, encode_produce_request
+from klog.protocol.produce_response import decode_produce_response
+from klog.server.handlers.answers import send_answer
+from klog.server.handlers.dispatch import Dispatcher, Route
+from klog.server.handlers.produce import ProduceHandler
+from klog.server.request_times import RequestCounters
+from tests.server.handlers.parts import TOPIC, Broker, FakeRequest, answer_of, batch
+
+THROTTLE_MS = 700
+
+
+class Gate:
+    """Refuses with `refusal`, and throttles for `throttle`."""
+
+    def __init__(self, refusal: ErrorCode | None = None, throttle: int = 0) -> None:
+        self.refusal = refusal
+        self.throttle = throttle
+        self.seen: list[FakeRequest] = []
+
+    def admit(self, request: FakeRequest) -> ErrorCode | None:
+        self.seen.append(request)
+        return self.refusal
+
+    def throttle_ms(self, request: FakeRequest) -> int:
+        assert not request.answered
+        return self.throttle
+
+
+def answer_with_defaults(request: FakeRequest) -> None:
+    fields = entity_fields(response_class(request.api_key, request.api_version))
+    values = {field.name: field.default for field in fields if field.name != "throttle_time"}
+    send_answer(request, **values)
+
+
+def request_of(api_key: int, version: int) -> FakeRequest:
+    return FakeRequest(api_key, version, memoryview(b""))
+
+
+def dispatcher(
+    gate: Gate, handle=answer_with_defaults, **routes: Route
+) -> tuple[Dispatcher, RequestCounters]:
+    counters = RequestCounters()
+    every = {key: Route(handle) for key in SERVED}
+    every |= {ApiKey[name]: route for name, route in routes.items()}
+    return Dispatcher(every, counters, lambda: 0, gate), counters
+
+
+def produce_request(acks: int = 1) -> FakeRequest:
+    request = ProduceRequest(None, acks, 1000, [(TOPIC, [(0, memoryview(batch()))])])
+    body = b"".join(encode_produce_request(9, request))
+    return FakeRequest(ApiKey.PRODUCE, 9, memoryview(bytearray(body)))
+
+
+def produce_route(broker: Broker) -> Route:
+    handler = ProduceHandler(
+        broker.whereabouts, broker.produce_purgatory, broker.clock, broker.clock, broker.traffic
+    )
+    return Route(handler.handle, may_block=False, failed=handler.failed)
+
+
+def test_a_handler_never_sees_a_refused_request() -> None:
+    handled = []
+    handler, counters = dispatcher(Gate(ErrorCode.CLUSTER_AUTHORIZATION_FAILED), handled.append)
+    request = request_of(ApiKey.INIT_PRODUCER_ID, 4)
+    handler.handle(request)
+    assert not handled
+    assert answer_of(request).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert counters.by_api[ApiKey.INIT_PRODUCER_ID].requests == 1
+
+
+def test_each_partition_of_a_refused_produce_request_is_told(broker: Broker) -> None:
+    log = broker.lead().log
+    gate = Gate(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    handler, _ = dispatcher(gate, PRODUCE=produce_route(broker))
+    request = produce_request()
+    handler.handle(request)
+    ((topic, (result,)),) = decode_produce_response(9, request.answer).topics
+    assert (topic, result.error_code) == (TOPIC, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert log.log_end_offset == 0
+
+
+def test_a_refusal_that_has_no_place_closes_the_connection(broker: Broker) -> None:
+    handler, _ = dispatcher(Gate(ErrorCode.TOPIC_AUTHORIZATION_FAILED), PRODUCE=produce_route(broker))
+    for request in (request_of(ApiKey.LIST_OFFSETS, 5), produce_request(acks=0)):
+        handler.handle(request)
+        assert request.closed
+
+
+@pytest.mark.parametrize("api_key", [key for key in SERVED if key not in (ApiKey.PRODUCE, ApiKey.FETCH)])
+def test_a_throttled_request_is_answered_with_the_time(api_key: int) -> None:
+    handler, _ = dispatcher(Gate(throttle=THROTTLE_MS))
+    request = request_of(api_key, SERVED[api_key].max_version)
+    handler.handle(request)
+    assert request.throttle_ms == THROTTLE_MS
+    answer = answer_of(request)
+    if hasattr(answer, "throttle_time"):
+        assert answer.throttle_time == timedelta(milliseconds=THROTTLE_MS)
+
+
+def test_a_throttled_produce_request_is_answered_with_the_time(broker: Broker) -> None:
+    broker.lead()
+    handler, _ = dispatcher(Gate(throttle=THROTTLE_MS), PRODUCE=produce_route(broker))
+    request = produce_request()
+    handler.handle(request)
+    assert decode_produce_response(9, request.answer).throttle_time_ms == THROTTLE_MS
+
+
+def test_a_throttled_request_without_an_answer_is_muted_all_the_same(broker: Broker) -> None:
+    broker.lead()
+    handler, _ = dispatcher(Gate(throttle=THROTTLE_MS), PRODUCE=produce_route(broker))
+    request = produce_request(acks=0)
+    handler.handle(request)
+    assert (request.parts, request.throttle_ms) == (None, THROTTLE_MS)
+
+
+def test_an_answer_that_comes_later_is_throttled_too() -> None:
+    handler, _ = dispatcher(Gate(throttle=THROTTLE_MS), lambda request: None)
+    request = request_of(ApiKey.METADATA, 9)
+    handler.handle(request)
+    assert not request.throttle_ms
+    answer_with_defaults(request)
+    assert answer_of(request).throttle_time == timedelta(milliseconds=THROTTLE_MS)
+
+
+def test_what_is_not_throttled_is_sent_as_it_is() -> None:
+    body = [b"as it is"]
+    handler, _ = dispatcher(Gate(), lambda request: request.respond(body))
+    request = request_of(ApiKey.METADATA, 9)
+    handler.handle(request)
+    assert request.parts is body
+
+
+def test_no_frame_is_served_without_the_gate() -> None:
+    def run(*_) -> int:
+        raise AssertionError("served")
+
+    handler, _ = dispatcher(Gate(), PRODUCE=Route(send_answer, run=run))
+    buffer = bytearray(b"\0\0\0\x10\0\0\0\x09" + bytes(12))
+    assert handler.handle_run(None, buffer, 0, len(buffer)) == 0
