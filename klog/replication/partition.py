@@ -50,7 +50,7 @@ class PartitionError(KlogError):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ReplicaContext:
     """What all partitions of a broker share.
 
     `clock_ms` is a clock that is never set back. `alive` gives the brokers that are registered.
@@ -69,7 +69,7 @@ class Partition:
     def __init__(
         self,
         topic_partition: TopicPartition,
-        surroundings: Surroundings,
+        context: ReplicaContext,
         log: PartitionLog,
         topic_id: str | None,
     ) -> None:
@@ -78,7 +78,7 @@ class Partition:
         self.log = log
         self.state = PartitionState()
         self.topic_id: UUID | None = None
-        self._surroundings = surroundings
+        self._context = context
         # By broker id, empty on a follower. Changed under the partition's lock.
         self.followers: dict[int, FollowerState] = {}
         self.identify(topic_id)
@@ -106,7 +106,7 @@ class Partition:
         """
         with self.lock, self.log.lock:
             log, old = self.log, self.state
-            state = state_of(request, self._surroundings.broker_id, log.log_end_offset)
+            state = state_of(request, self._context.broker_id, log.log_end_offset)
             followers: dict[int, FollowerState] = {}
             if state.is_leader:
                 # Written before anything is appended, so that followers can ask where the epoch starts.
@@ -116,7 +116,7 @@ class Partition:
                     state.isr.committed,
                     self.followers if old.is_leader else {},
                     state.epoch_start_offset,
-                    self._surroundings.clock_ms(),
+                    self._context.clock_ms(),
                 )
             self.state = state
             self.followers = followers
@@ -125,7 +125,7 @@ class Partition:
 
     def _remote_replicas(self, state: PartitionState) -> list[int]:
         everyone = dict.fromkeys((*state.assignment.replicas, *state.isr.committed))
-        return [replica_id for replica_id in everyone if replica_id != self._surroundings.broker_id]
+        return [replica_id for replica_id in everyone if replica_id != self._context.broker_id]
 
     def replace_log(self, future: PartitionLog) -> bool:
         """Let a future log take the log's place; False if it does not end where the log ends.
@@ -236,16 +236,22 @@ class Partition:
     # -- how far it is replicated ----------------------------------------------------------------------------
 
     def record_fetch(
-        self, fetch: FollowerFetch, offset: int, start_offset: int, leader_end_offset: int
+        self,
+        fetch: FollowerFetch,
+        offset: int,
+        start_offset: int,
+        leader_end_offset: int,
+        leader_epoch: int = ANY_EPOCH,
     ) -> bool:
         """Record that a follower has fetched from `offset`; whether the high watermark moved.
 
-        `start_offset` is the follower's log start offset, `leader_end_offset` this log's end at the fetch.
-        Nothing is recorded for a broker that has no replica, or if this broker does not lead.
+        `start_offset` is the follower's log start offset, `leader_end_offset` this log's end at the fetch,
+        `leader_epoch` the epoch that the follower knows. Nothing is recorded for a broker that has no
+        replica, or if this broker does not lead, or leads in another epoch since the fetch was read.
         """
         with self.lock:
             before = self.followers.get(fetch.replica_id)
-            if before is None:
+            if before is None or self.state.epoch_error(leader_epoch):
                 return False
             after = after_fetch(before, fetch, offset, start_offset, leader_end_offset)
             self.followers[fetch.replica_id] = after
@@ -264,23 +270,23 @@ class Partition:
         end_offset, before = log.log_end_offset, log.high_watermark
         if not self.followers:
             return log.raise_high_watermark(end_offset)
-        surroundings = self._surroundings
+        context = self._context
         end_offset = high_watermark.next_high_watermark(
             before,
             end_offset,
             self.state.isr,
             self.followers,
             min_in_sync_replicas=self.min_in_sync_replicas,
-            alive=surroundings.alive(),
-            now_ms=surroundings.clock_ms(),
-            max_lag_ms=surroundings.max_lag_ms,
+            alive=context.alive(),
+            now_ms=context.clock_ms(),
+            max_lag_ms=context.max_lag_ms,
         )
         return log.raise_high_watermark(end_offset)
 
     def low_watermark(self) -> int:
         """The smallest log start offset of this leader and of its followers on live brokers."""
         with self.lock:
-            alive = self._surroundings.alive()
+            alive = self._context.alive()
             return high_watermark.low_watermark(self.log.log_start_offset, self.followers, alive)
 
     def delete_records(self, offset: int) -> int:

@@ -27,7 +27,7 @@ from klog.protocol.interbroker.stop_replica import (
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
-from klog.replication.partition import Partition, Surroundings
+from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.partition_state import PartitionState
 from klog.replication.purgatory import Purgatory
 from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, SentBefore
@@ -57,17 +57,17 @@ class ReplicaManager:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: ReplicaContext,
         logs: Logs,
         produce_purgatory: Purgatory[DelayedProduce],
         fetch_purgatory: Purgatory[DelayedFetch],
         delete_purgatory: Purgatory[DelayedDeleteRecords],
     ) -> None:
-        self.broker_id = surroundings.broker_id
+        self.broker_id = context.broker_id
         self.partitions: Mapping[tuple[str, int], Partition] = {}
         self.offline: frozenset[tuple[str, int]] = frozenset()
         self.controller_epoch = _NO_CONTROLLER
-        self._surroundings = surroundings
+        self._context = context
         self._logs = logs
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
@@ -103,7 +103,9 @@ class ReplicaManager:
         partition = self.partitions.get(key)
         if partition is None:
             return
-        if partition.record_fetch(fetch, entry.offset, entry.log_start_offset, leader_end_offset):
+        if partition.record_fetch(
+            fetch, entry.offset, entry.log_start_offset, leader_end_offset, entry.current_leader_epoch
+        ):
             self._produce_purgatory.check_and_complete(key)
             self._fetch_purgatory.check_and_complete(key)
         self._delete_purgatory.check_and_complete(key)
@@ -184,7 +186,7 @@ class ReplicaManager:
                 self._fail((key,), changes)
             return ErrorCode.KAFKA_STORAGE_ERROR
         known = self.partitions.get(key) or added.get(key)
-        partition = known or Partition(key, self._surroundings, log, log.topic_id)
+        partition = known or Partition(key, self._context, log, log.topic_id)
         if not partition.identify(topic_id):
             logger.error(
                 "%s belongs to another topic: its id is %s, not %s", log.directory, log.topic_id, topic_id

@@ -37,7 +37,7 @@ from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.topics import topic_names, topics_to_delete
 from klog.metadata.values import BrokerRegistration
-from klog.replication.partition import Surroundings
+from klog.replication.partition import ReplicaContext
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import ControlChannel
 from klog.server.broker_state import BrokerState
@@ -210,7 +210,7 @@ class Broker:
         self.purgatories.timer.start()
         closing.callback(self.purgatories.timer.stop)
         self._replicas = ReplicaManager(
-            Surroundings(
+            ReplicaContext(
                 self.identity.broker_id,
                 monotonic_ms,
                 lambda: self.cache.snapshot.brokers,

@@ -121,6 +121,16 @@ def test_a_broker_without_a_replica_is_not_recorded(broker: Broker) -> None:
     assert partition.followers.keys() == {OTHER_BROKER}
 
 
+def test_a_fetch_that_was_read_in_another_epoch_is_not_recorded(broker: Broker) -> None:
+    partition = broker.lead(epoch=4, replicas=BOTH)
+    broker.append()
+    before = dict(partition.followers)
+    for epoch in (3, 5):
+        assert not partition.record_fetch(fetch(broker), 1, 0, 1, epoch)
+    assert (partition.followers, partition.log.high_watermark) == (before, 0)
+    assert partition.record_fetch(fetch(broker), 1, 0, 1, 4)
+
+
 def test_a_leader_elected_again_keeps_what_it_knows_of_its_followers(broker: Broker) -> None:
     partition = broker.lead(replicas=BOTH)
     broker.append(5)

@@ -20,7 +20,7 @@ from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
 from klog.replication.isr import IsrState
-from klog.replication.partition import Partition, Surroundings
+from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
 from klog.replication.replica_manager import ReplicaManager
@@ -162,7 +162,7 @@ class Broker:
         self.logs = Logs(self.root, self.clock, self.configs)
         self.metadata = MetadataCache()
         self.replicas = ReplicaManager(
-            Surroundings(BROKER, self.clock, lambda: self.metadata.snapshot.brokers, MAX_LAG_MS),
+            ReplicaContext(BROKER, self.clock, lambda: self.metadata.snapshot.brokers, MAX_LAG_MS),
             self.logs,
             self.produce_purgatory,
             self.fetch_purgatory,
