@@ -6,13 +6,16 @@ import json
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+from typer.models import OptionInfo
 
 from klog.commands._offline_options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
 from klog.commands._terminal import confirmed, count_of, print_error, progress
+from klog.commands.option_groups import expand_options, option
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
@@ -23,68 +26,96 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OPTIONS = {
-    "policy": "cleanup.policy",
-    "min_dirty_ratio": "min.cleanable.dirty.ratio",
-    "retention_ms": "retention.ms",
-    "retention_bytes": "retention.bytes",
-    "delete_retention_ms": "delete.retention.ms",
-    "segment_bytes": "segment.bytes",
-    "min_lag_ms": "min.compaction.lag.ms",
-    "max_lag_ms": "max.compaction.lag.ms",
-}
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def clean(
-    paths: PartitionPaths,
+def _topic_config(metavar: str, summary: str) -> OptionInfo:
+    return option(None, summary, metavar=metavar)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """The configs of the topics."""
+
     policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="POLICY",
-            help="The topics' cleanup.policy: compact, delete or compact,delete. Required unless --status is "
+        _topic_config(
+            "POLICY",
+            "The topics' cleanup.policy: compact, delete or compact,delete. Required unless --status is "
             "given, since the directory does not contain it.",
         ),
-    ] = None,
-    status: Annotated[
-        bool,
-        typer.Option(
-            "--status",
-            help="Show what is clean, dirty and cleanable, or why not; change nothing [policy: compact].",
-        ),
-    ] = False,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+    ] = None
     min_dirty_ratio: Annotated[
-        str | None, typer.Option(metavar="RATIO", help="min.cleanable.dirty.ratio [default: 0.5].")
-    ] = None,
+        str | None, _topic_config("RATIO", "min.cleanable.dirty.ratio [default: 0.5].")
+    ] = None
     retention_ms: Annotated[
-        str | None, typer.Option(metavar="MS", help="retention.ms, -1 for ever [default: a week].")
-    ] = None,
+        str | None, _topic_config("MS", "retention.ms, -1 for ever [default: a week].")
+    ] = None
     retention_bytes: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="retention.bytes [default: -1, no limit].")
-    ] = None,
+        str | None, _topic_config("BYTES", "retention.bytes [default: -1, no limit].")
+    ] = None
     delete_retention_ms: Annotated[
-        str | None, typer.Option(metavar="MS", help="delete.retention.ms [default: a day].")
-    ] = None,
-    segment_bytes: Annotated[
-        str | None, typer.Option(metavar="BYTES", help="segment.bytes [default: 1 GiB].")
-    ] = None,
-    min_lag_ms: Annotated[
-        str | None, typer.Option(metavar="MS", help="min.compaction.lag.ms [default: 0].")
-    ] = None,
-    max_lag_ms: Annotated[
-        str | None, typer.Option(metavar="MS", help="max.compaction.lag.ms [default: none].")
-    ] = None,
+        str | None, _topic_config("MS", "delete.retention.ms [default: a day].")
+    ] = None
+    segment_bytes: Annotated[str | None, _topic_config("BYTES", "segment.bytes [default: 1 GiB].")] = None
+    min_lag_ms: Annotated[str | None, _topic_config("MS", "min.compaction.lag.ms [default: 0].")] = None
+    max_lag_ms: Annotated[str | None, _topic_config("MS", "max.compaction.lag.ms [default: none].")] = None
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="NAME=VALUE", help="Any other config of the topics (repeatable)."),
-    ] = None,
+        option(None, "Any other config of the topics (repeatable).", "--config", metavar="NAME=VALUE"),
+    ] = None
+
+    def topic_config(self) -> TopicConfig:
+        """The configs that the options give, Kafka's defaults for the others. Raises UsageError."""
+        from klog.config.topic import default_topic_config
+
+        overrides = {}
+        for pair in self.config or ():
+            name, equals, value = pair.partition("=")
+            if not equals:
+                raise UsageError(f"--config {pair} is not NAME=VALUE")
+            overrides[name.strip()] = value
+        given = {
+            "cleanup.policy": self.policy or "compact",
+            "min.cleanable.dirty.ratio": self.min_dirty_ratio,
+            "retention.ms": self.retention_ms,
+            "retention.bytes": self.retention_bytes,
+            "delete.retention.ms": self.delete_retention_ms,
+            "segment.bytes": self.segment_bytes,
+            "min.compaction.lag.ms": self.min_lag_ms,
+            "max.compaction.lag.ms": self.max_lag_ms,
+        }
+        return default_topic_config(
+            overrides | {name: value for name, value in given.items() if value is not None}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CleanOptions:
+    """What to do, and what to print."""
+
+    status: Annotated[
+        bool,
+        option(
+            None,
+            "Show what is clean, dirty and cleanable, or why not; change nothing [policy: compact].",
+            "--status",
+        ),
+    ] = False
+    dry_run: DryRun = False
+    yes: Yes = False
     dedupe_buffer_bytes: Annotated[
-        int, typer.Option(min=72, help="log.cleaner.dedupe.buffer.size: 24 bytes per key.")
-    ] = 134_217_728,
-    as_json: JsonPerPartition = False,
-    quiet: QuietUnlessChanged = False,
+        int, option(None, "log.cleaner.dedupe.buffer.size: 24 bytes per key.", least=72)
+    ] = 134_217_728
+    as_json: JsonPerPartition = False
+    quiet: QuietUnlessChanged = False
+
+
+@expand_options
+def clean(
+    paths: PartitionPaths,
+    rules: TopicRules,
+    options: CleanOptions,
 ) -> None:
     """Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.
 
@@ -106,55 +137,27 @@ def clean(
     from klog.storage.directory_lock import locked
     from klog.storage.log_directory import log_directories_of
 
-    if policy is None and not status:
+    if rules.policy is None and not options.status:
         raise UsageError("--policy is needed", cure="compact, delete or compact,delete; or use --status")
-    given = {name: value for name, value in locals().items() if name in _OPTIONS}
-    rules = _rules({**given, "policy": policy or "compact"}, config or [])
-    run = _Run(rules, dedupe_buffer_bytes, dry_run=dry_run, status=status, as_json=as_json, quiet=quiet)
+    run = _Run(rules.topic_config(), options)
     with ExitStack() as locks:
         groups = log_directories_of(map(str, paths))
         for log_directory in groups:
             locks.enter_context(locked(log_directory))
         for log_directory, partitions in groups.items():
             run.judge(log_directory, partitions)
-        if not status and not dry_run:
-            run.execute(yes)
+        if not options.status and not options.dry_run:
+            run.execute()
     if run.failed:
         raise typer.Exit(1)
-
-
-def _rules(given: dict[str, str | None], more: list[str]) -> TopicConfig:
-    from klog.config.topic import default_topic_config
-
-    overrides = {}
-    for pair in more:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"--config {pair} is not NAME=VALUE")
-        overrides[name.strip()] = value
-    overrides |= {_OPTIONS[option]: value for option, value in given.items() if value is not None}
-    return default_topic_config(overrides)
 
 
 class _Run:
     """Judges all partitions, shows the judgements, and compacts and deletes."""
 
-    def __init__(
-        self,
-        rules: TopicConfig,
-        dedupe_buffer_bytes: int,
-        *,
-        dry_run: bool,
-        status: bool,
-        as_json: bool,
-        quiet: bool,
-    ) -> None:
+    def __init__(self, rules: TopicConfig, options: CleanOptions) -> None:
         self._rules = rules
-        self._dedupe_buffer_bytes = dedupe_buffer_bytes
-        self._shows = status or dry_run
-        self._status = status
-        self._as_json = as_json
-        self._quiet = quiet
+        self._options = options
         self._now_ms = time.time_ns() // 1_000_000
         self._due: list[tuple[OfflineDirectory, str, Judgement]] = []
         self.failed = False
@@ -163,24 +166,25 @@ class _Run:
         from klog.storage.cleaner.offline import OfflineDirectory
         from klog.storage.cleaner.task import CleanerSettings
 
-        settings = CleanerSettings(dedupe_buffer_bytes=self._dedupe_buffer_bytes)
+        settings = CleanerSettings(dedupe_buffer_bytes=self._options.dedupe_buffer_bytes)
         directory = OfflineDirectory(log_directory, self._rules, now_ms=self._now_ms, settings=settings)
-        if not directory.stopped_cleanly and not self._quiet:
+        if not directory.stopped_cleanly and not self._options.quiet:
             what = "there is no clean shutdown marker: if the broker crashed, run `klog recover` first"
             print(f"klog: {log_directory}: {what}", file=sys.stderr)  # noqa: T201
+        shows = self._options.status or self._options.dry_run
         for partition in partitions:
             judgement = self._attempt(partial(directory.judge, partition))
             if judgement is None:
                 continue
             if judgement.changes:
                 self._due.append((directory, partition, judgement))
-            if self._shows or (not judgement.changes and not self._quiet):
+            if shows or (not judgement.changes and not self._options.quiet):
                 self._report(partition, judgement, None)
 
-    def execute(self, yes: bool) -> None:
+    def execute(self) -> None:
         if not self._due:
             return
-        if not confirmed(_question([judgement for _, _, judgement in self._due]), yes=yes):
+        if not confirmed(_question([judgement for _, _, judgement in self._due]), yes=self._options.yes):
             print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
             self.failed = True
             return
@@ -188,7 +192,7 @@ class _Run:
         total = sum(
             2 * judgement.dirty.cleanable_bytes for _, _, judgement in self._due if judgement.compacts
         )
-        with progress("Compacting", total, quiet=self._quiet) as advance:
+        with progress("Compacting", total, quiet=self._options.quiet) as advance:
             for directory, partition, judgement in self._due:
                 outcome = self._attempt(partial(directory.carry_out, partition, judgement, advance))
                 if outcome is not None:
@@ -203,8 +207,8 @@ class _Run:
             return None
 
     def _report(self, partition: str, judgement: Judgement, outcome: Outcome | None) -> None:
-        if self._as_json:
-            word = "status" if self._status else "unchanged" if not judgement.changes else "planned"
+        if self._options.as_json:
+            word = "status" if self._options.status else "unchanged" if not judgement.changes else "planned"
             values = _as_json(partition, judgement, outcome, "cleaned" if outcome is not None else word)
             print(json.dumps(values))  # noqa: T201
             return

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,37 +23,44 @@ from klog.commands._offline_options import (
     Yes,
 )
 from klog.commands._terminal import confirmed, count_of, print_error, progress
+from klog.commands.option_groups import expand_options, option
 from klog.formats.errors import KlogError
 
 if TYPE_CHECKING:
     from klog.storage.recovery_plan import RecoveryPlan, RecoverySettings, Step
     from klog.storage.recovery_run import RecoveryResult
-    from klog.storage.segment_scan import IndexSettings
 
     _Planned = tuple[RecoveryPlan, RecoverySettings]
 
 
-def recover(
-    paths: PartitionPaths,
-    dry_run: DryRun = False,
-    yes: Yes = False,
+@dataclass(frozen=True, slots=True)
+class RecoveryOptions:
+    """How to recover, and what to print."""
+
+    dry_run: DryRun = False
+    yes: Yes = False
     quarantine: Annotated[
         Path | None,
-        typer.Option(
-            help="The directory for what is cut [default: klog-quarantine beside the log directory]."
-        ),
-    ] = None,
+        option(None, "The directory for what is cut [default: klog-quarantine beside the log directory]."),
+    ] = None
     from_recovery_point: Annotated[
         bool,
-        typer.Option(
+        option(
+            None,
+            "Do not check records below the offsets in recovery-point-offset-checkpoint.",
             "--from-recovery-point",
-            help="Do not check records below the offsets in recovery-point-offset-checkpoint.",
         ),
-    ] = False,
-    index_interval_bytes: IndexIntervalBytes = 4096,
-    index_max_bytes: IndexMaxBytes = 10_485_760,
-    as_json: JsonPerPartition = False,
-    quiet: QuietUnlessChanged = False,
+    ] = False
+    index_interval_bytes: IndexIntervalBytes = 4096
+    index_max_bytes: IndexMaxBytes = 10_485_760
+    as_json: JsonPerPartition = False
+    quiet: QuietUnlessChanged = False
+
+
+@expand_options
+def recover(
+    paths: PartitionPaths,
+    options: RecoveryOptions,
 ) -> None:
     """Recover partitions as Kafka would after an unclean stop, but keep everything that is cut.
 
@@ -71,21 +79,12 @@ def recover(
     """
     from klog.storage.directory_lock import locked
     from klog.storage.log_directory import log_directories_of
-    from klog.storage.segment_scan import IndexSettings
 
-    recovery = _Recovery(
-        IndexSettings(index_interval_bytes, index_max_bytes),
-        from_recovery_point=from_recovery_point,
-        dry_run=dry_run,
-        yes=yes,
-        quarantine=quarantine,
-        as_json=as_json,
-        quiet=quiet,
-    )
+    recovery = _Recovery(options)
     with ExitStack() as locks:
         groups = log_directories_of(map(str, paths))
         for log_directory in groups:
-            locks.enter_context(locked(log_directory, only_reading=dry_run))
+            locks.enter_context(locked(log_directory, only_reading=options.dry_run))
         for log_directory, partitions in groups.items():
             recovery.execute(log_directory, recovery.plan(log_directory, partitions))
     if recovery.failed:
@@ -107,41 +106,29 @@ def _bytes_of(partitions: list[str]) -> int:
 class _Recovery:
     """Makes plans, shows them, asks, and carries them out."""
 
-    def __init__(
-        self,
-        index: IndexSettings,
-        *,
-        from_recovery_point: bool,
-        dry_run: bool,
-        yes: bool,
-        quarantine: Path | None,
-        as_json: bool,
-        quiet: bool,
-    ) -> None:
+    def __init__(self, options: RecoveryOptions) -> None:
         self.failed = False
-        self._index = index
-        self._from_recovery_point = from_recovery_point
-        self._dry_run = dry_run
-        self._yes = yes
-        self._quarantine = quarantine
-        self._as_json = as_json
-        self._quiet = quiet
+        self._options = options
 
     def plan(self, log_directory: str, partitions: list[str]) -> list[_Planned]:
         """Plan each partition; reports and leaves out those that cannot be planned."""
         from klog.storage.log_directory import Checkpoints
         from klog.storage.recovery import plan_recovery
         from klog.storage.recovery_plan import RecoverySettings
+        from klog.storage.segment_scan import IndexSettings
 
+        index = IndexSettings(self._options.index_interval_bytes, self._options.index_max_bytes)
         checkpoints = Checkpoints(log_directory)
         now_ms = time.time_ns() // 1_000_000
         planned: list[_Planned] = []
-        with progress("Reading segments", _bytes_of(partitions), quiet=self._quiet) as advance:
+        with progress("Reading segments", _bytes_of(partitions), quiet=self._options.quiet) as advance:
             for partition in partitions:
                 settings = RecoverySettings(
                     now_ms,
-                    self._index,
-                    recovery_point=checkpoints.recovery_point(partition) if self._from_recovery_point else 0,
+                    index,
+                    recovery_point=checkpoints.recovery_point(partition)
+                    if self._options.from_recovery_point
+                    else 0,
                     log_start_offset=checkpoints.log_start(partition),
                 )
                 try:
@@ -156,18 +143,22 @@ class _Recovery:
         from klog.storage.quarantine import default_root, require_outside
         from klog.storage.recovery_run import run_recovery
 
-        root = default_root(log_directory) if self._quarantine is None else os.path.abspath(self._quarantine)
+        root = (
+            default_root(log_directory)
+            if self._options.quarantine is None
+            else os.path.abspath(self._options.quarantine)
+        )
         plans = [plan for plan, _ in planned]
-        if not self._as_json:
+        if not self._options.as_json:
             self._show_all(plans)
-        if self._dry_run:
+        if self._options.dry_run:
             for plan in plans:
                 self._report(plan, None, "planned")
             return
         if any(plan.steps for plan in plans):
             require_outside(root, log_directory)
         cutting = [plan for plan in plans if plan.takes_away]
-        if cutting and not confirmed(_question(cutting, root), yes=self._yes):
+        if cutting and not confirmed(_question(cutting, root), yes=self._options.yes):
             print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
             self.failed = True
             return
@@ -201,7 +192,7 @@ class _Recovery:
         shown = [plan for plan in plans if plan.steps or plan.findings]
         for plan in shown:
             self._show(plan)
-        if not self._quiet:
+        if not self._options.quiet:
             valid = len(plans) - len(shown)
             print(f"{count_of(len(plans), 'partition')}: {valid} valid")  # noqa: T201
 
@@ -218,7 +209,7 @@ class _Recovery:
             print(f"  {describe(step)}")  # noqa: T201
 
     def _report(self, plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> None:
-        if self._as_json:
+        if self._options.as_json:
             print(json.dumps(_as_json(plan, result, outcome)))  # noqa: T201
         elif result is not None and result.quarantine is not None:
             print(f"{plan.path}: kept {len(result.kept)} files in {result.quarantine}")  # noqa: T201

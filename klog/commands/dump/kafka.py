@@ -42,13 +42,13 @@ def _dump(plan: DumpPlan, path: str, errors: IndexErrors, buffer: OutputBuffer) 
     buffer.write(f"Dumping {shown}\n")
     name = kafka_index.base_name(path)
     suffix = name[name.rindex(".") :] if "." in name else ""
-    limit_bytes = plan.max_decompressed_bytes
+    indexes = kafka_index.IndexDump(plan.kafka, errors, buffer, plan.max_decompressed_bytes)
     if suffix in {".log", ".checkpoint"}:
         return _dump_log(plan, path, name, errors, buffer)
     if suffix == ".index":
-        kafka_index.dump_index(path, name, plan.kafka, errors, buffer, limit_bytes)
+        indexes.offset_index(path, name)
     elif suffix == ".timeindex":
-        kafka_index.dump_time_index(path, name, plan.kafka, errors, buffer, limit_bytes)
+        indexes.time_index(path, name)
     elif suffix == ".snapshot":
         return dump_snapshot(path, buffer)
     elif suffix == ".txnindex":

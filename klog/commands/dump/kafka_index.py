@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,131 +81,125 @@ class _OffsetIndex:
         return self.entry(low)[1]
 
 
-def dump_index(
-    path: str, name: str, flags: KafkaFlags, errors: IndexErrors, buffer: OutputBuffer, limit_bytes: int
-) -> None:
-    """Print a `.index`. Raises KlogError if the tool ends with an exception."""
-    base_offset = java.parse_long(name.split(".", maxsplit=1)[0], path)
-    segment = SegmentBatches(_beside(path, name, ".log"), limit_bytes)
-    try:
-        index = _OffsetIndex(base_offset, read_index(path, OFFSET_INDEX_ENTRY.size))
-        shown = java.java_path(path)
-        if not len(index):
-            buffer.write(f"{shown} is empty.\n")
-        elif flags.index_sanity_check:
-            _check_sanity(
-                index.entry(len(index) - 1)[0], base_offset, index.file.size_bytes, OFFSET_INDEX_ENTRY.size
-            )
-            buffer.write(f"{shown} passed sanity check.\n")
-        else:
-            _offset_entries(path, index, segment, flags, errors, buffer)
-    finally:
-        segment.close()
+class IndexDump:
+    """Prints the indexes of a dump; `errors` collects their disagreements with the segments beside them."""
+
+    def __init__(
+        self, flags: KafkaFlags, errors: IndexErrors, buffer: OutputBuffer, limit_bytes: int
+    ) -> None:
+        self._flags = flags
+        self._errors = errors
+        self._buffer = buffer
+        self._limit_bytes = limit_bytes
+
+    def offset_index(self, path: str, name: str) -> None:
+        """Print a `.index`. Raises KlogError if the tool ends with an exception."""
+        with self._segment_beside(path, name) as (base_offset, segment):
+            index = _OffsetIndex(base_offset, read_index(path, OFFSET_INDEX_ENTRY.size))
+            shown = java.java_path(path)
+            if not len(index):
+                self._buffer.write(f"{shown} is empty.\n")
+            elif self._flags.index_sanity_check:
+                last_offset = index.entry(len(index) - 1)[0]
+                _check_sanity(last_offset, base_offset, index.file.size_bytes, OFFSET_INDEX_ENTRY.size)
+                self._buffer.write(f"{shown} passed sanity check.\n")
+            else:
+                self._offset_entries(path, index, segment)
+
+    def time_index(self, path: str, name: str) -> None:
+        """Print a `.timeindex`. Raises KlogError if the tool ends with an exception."""
+        with self._segment_beside(path, name) as (base_offset, segment):
+            offsets = read_index(_beside(path, name, ".index"), OFFSET_INDEX_ENTRY.size)
+            times = read_index(path, TIME_INDEX_ENTRY.size)
+            if self._flags.index_sanity_check:
+                _check_time_sanity(times, base_offset)
+                self._buffer.write(f"{java.java_path(path)} passed sanity check.\n")
+            else:
+                self._time_entries(path, times, _OffsetIndex(base_offset, offsets), segment)
+
+    @contextmanager
+    def _segment_beside(self, path: str, name: str) -> Iterator[tuple[int, SegmentBatches]]:
+        """The base offset in the index's name, and the segment of that name."""
+        base_offset = java.parse_long(name.split(".", maxsplit=1)[0], path)
+        segment = SegmentBatches(_beside(path, name, ".log"), self._limit_bytes)
+        try:
+            yield base_offset, segment
+        finally:
+            segment.close()
+
+    def _offset_entries(self, path: str, index: _OffsetIndex, segment: SegmentBatches) -> None:
+        mismatches = self._errors.mismatches
+        for number in range(len(index)):
+            offset, position = index.entry(number)
+            if offset == index.base_offset and number > 0:
+                return  # the zero-filled rest of a pre-allocated file
+            end = segment.slice_end(position, self._flags.max_message_size)
+            first = next(segment.last_offsets(position, end), None)
+            if first is None:
+                raise damaged(f"index points at byte {position}, but no batch starts there")
+            if first[0] != offset:
+                mismatches.setdefault(java.absolute_path(path), []).append((offset, first[0]))
+            self._print_entry(f"offset: {offset} position: {position}\n")
+
+    def _time_entries(
+        self, path: str, times: IndexFile, index: _OffsetIndex, segment: SegmentBatches
+    ) -> None:
+        errors = self._errors
+        shown_path = java.absolute_path(path)
+        previous = -1
+        for number in range(times.size_bytes // TIME_INDEX_ENTRY.size):
+            timestamp, relative = _entry(TIME_INDEX_ENTRY, times, number)
+            offset = index.base_offset + relative
+            if offset == index.base_offset and number > 0:
+                return  # the zero-filled rest of a pre-allocated file
+            position = index.lookup(offset)
+            end = segment.slice_end(position, java.INT32_MAX)
+            found = next((at for at in segment.last_offsets(position, end) if at[0] >= offset), None)
+            if found is None:
+                errors.not_found.setdefault(shown_path, []).append((offset, -1))
+            elif found[0] != offset:
+                errors.not_found.setdefault(shown_path, []).append((offset, found[0]))
+            else:
+                largest = segment.max_timestamp(found[1])
+                if largest != timestamp:
+                    errors.timestamps.setdefault(shown_path, []).append((timestamp, largest))
+                if previous >= timestamp:
+                    errors.out_of_order.setdefault(shown_path, []).append((timestamp, previous))
+            self._print_entry(f"timestamp: {timestamp} offset: {offset}\n")
+            previous = timestamp
+
+    def _print_entry(self, line: str) -> None:
+        if not self._flags.verify_index_only:
+            self._buffer.write(line)
+            self._buffer.flush_if_full()
 
 
-def _offset_entries(
-    path: str,
-    index: _OffsetIndex,
-    segment: SegmentBatches,
-    flags: KafkaFlags,
-    errors: IndexErrors,
-    buffer: OutputBuffer,
-) -> None:
-    for number in range(len(index)):
-        offset, position = index.entry(number)
-        if offset == index.base_offset and number > 0:
-            return  # the zero-filled rest of a pre-allocated file
-        end = segment.slice_end(position, flags.max_message_size)
-        first = next(segment.last_offsets(position, end), None)
-        if first is None:
-            raise damaged(f"index points at byte {position}, but no batch starts there")
-        if first[0] != offset:
-            errors.mismatches.setdefault(java.absolute_path(path), []).append((offset, first[0]))
-        if not flags.verify_index_only:
-            buffer.write(f"offset: {offset} position: {position}\n")
-            buffer.flush_if_full()
+def _corrupt(what: str) -> CorruptRecordError:
+    return CorruptRecordError(what, cure="`klog rebuild-index` builds a new one from the segment")
 
 
 def _check_sanity(last_offset: int, base_offset: int, size_bytes: int, entry_bytes: int) -> None:
     if last_offset < base_offset:
-        raise CorruptRecordError(
-            f"index is corrupt: its last offset {last_offset} is below the base offset {base_offset}",
-            cure="`klog rebuild-index` builds a new one from the segment",
+        raise _corrupt(
+            f"index is corrupt: its last offset {last_offset} is below the base offset {base_offset}"
         )
     if size_bytes % entry_bytes:
-        raise CorruptRecordError(
-            f"index is corrupt: {size_bytes} bytes are not a multiple of {entry_bytes}",
-            cure="`klog rebuild-index` builds a new one from the segment",
-        )
+        raise _corrupt(f"index is corrupt: {size_bytes} bytes are not a multiple of {entry_bytes}")
 
 
-def dump_time_index(
-    path: str, name: str, flags: KafkaFlags, errors: IndexErrors, buffer: OutputBuffer, limit_bytes: int
-) -> None:
-    """Print a `.timeindex`. Raises KlogError if the tool ends with an exception."""
-    base_offset = java.parse_long(name.split(".", maxsplit=1)[0], path)
-    segment = SegmentBatches(_beside(path, name, ".log"), limit_bytes)
-    try:
-        index = _OffsetIndex(base_offset, read_index(_beside(path, name, ".index"), OFFSET_INDEX_ENTRY.size))
-        data = read_index(path, TIME_INDEX_ENTRY.size)
-        if flags.index_sanity_check:
-            _check_time_sanity(data, base_offset)
-            buffer.write(f"{java.java_path(path)} passed sanity check.\n")
-        else:
-            _time_entries(path, data, index, segment, flags, errors, buffer)
-    finally:
-        segment.close()
-
-
-def _check_time_sanity(data: IndexFile, base_offset: int) -> None:
-    entries = data.size_bytes // TIME_INDEX_ENTRY.size
+def _check_time_sanity(times: IndexFile, base_offset: int) -> None:
+    entries = times.size_bytes // TIME_INDEX_ENTRY.size
     last_offset = base_offset
     if entries:
-        first_timestamp, _ = _entry(TIME_INDEX_ENTRY, data, 0)
-        last_timestamp, relative = _entry(TIME_INDEX_ENTRY, data, entries - 1)
+        first_timestamp, _ = _entry(TIME_INDEX_ENTRY, times, 0)
+        last_timestamp, relative = _entry(TIME_INDEX_ENTRY, times, entries - 1)
         last_offset = base_offset + relative
         if last_timestamp < first_timestamp:
-            raise CorruptRecordError(
+            raise _corrupt(
                 f"time index is corrupt: its last timestamp {last_timestamp} is below the first,"
-                f" {first_timestamp}",
-                cure="`klog rebuild-index` builds a new one from the segment",
+                f" {first_timestamp}"
             )
-    _check_sanity(last_offset, base_offset, data.size_bytes, TIME_INDEX_ENTRY.size)
-
-
-def _time_entries(
-    path: str,
-    data: IndexFile,
-    index: _OffsetIndex,
-    segment: SegmentBatches,
-    flags: KafkaFlags,
-    errors: IndexErrors,
-    buffer: OutputBuffer,
-) -> None:
-    shown_path = java.absolute_path(path)
-    previous = -1
-    for number in range(data.size_bytes // TIME_INDEX_ENTRY.size):
-        timestamp, relative = _entry(TIME_INDEX_ENTRY, data, number)
-        offset = index.base_offset + relative
-        if offset == index.base_offset and number > 0:
-            return  # the zero-filled rest of a pre-allocated file
-        position = index.lookup(offset)
-        end = segment.slice_end(position, java.INT32_MAX)
-        found = next((at for at in segment.last_offsets(position, end) if at[0] >= offset), None)
-        if found is None:
-            errors.not_found.setdefault(shown_path, []).append((offset, -1))
-        elif found[0] != offset:
-            errors.not_found.setdefault(shown_path, []).append((offset, found[0]))
-        else:
-            largest = segment.max_timestamp(found[1])
-            if largest != timestamp:
-                errors.timestamps.setdefault(shown_path, []).append((timestamp, largest))
-            if previous >= timestamp:
-                errors.out_of_order.setdefault(shown_path, []).append((timestamp, previous))
-        if not flags.verify_index_only:
-            buffer.write(f"timestamp: {timestamp} offset: {offset}\n")
-            buffer.flush_if_full()
-        previous = timestamp
+    _check_sanity(last_offset, base_offset, times.size_bytes, TIME_INDEX_ENTRY.size)
 
 
 def dump_txn_index(path: str, name: str, buffer: OutputBuffer) -> None:
