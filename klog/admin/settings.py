@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from klog.client.connection import HostPort
+from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ DEFAULT_TIMEOUT_MS: Final = 30_000
 _HOST_PORT: Final = re.compile(
     r"(?:[A-Z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d+))?"
 )
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _JAAS_OPTION: Final = re.compile(r'\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 _PEM_CURE: Final = (
     "give PEM: ssl.truststore.type=PEM, ssl.keystore.type=PEM (openssl and keytool -rfc make them)"
@@ -72,8 +72,10 @@ def settings_of(
     """Settings from Kafka's client properties; the keyword arguments take precedence. Raises UsageError."""
     servers = bootstrap or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in _PROTOCOLS:
-        raise UsageError(f"security.protocol={protocol} is unknown", cure=f"one of {', '.join(_PROTOCOLS)}")
+    if protocol not in SECURITY_PROTOCOLS:
+        raise UsageError(
+            f"security.protocol={protocol} is unknown", cure=f"one of {', '.join(SECURITY_PROTOCOLS)}"
+        )
     if timeout_ms is None:
         timeout_ms = _number(properties, "request.timeout.ms", DEFAULT_TIMEOUT_MS)
     return ClientSettings(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from klog.config.keys import ConfigKey, Dynamic, Type, at_least, one_of
+from klog.config.security_protocols import SECURITY_PROTOCOLS
 
 KEYS: Final = (
     ConfigKey("authorizer.class.name", Type.STRING, ""),
@@ -67,7 +68,7 @@ KEYS: Final = (
         "security.inter.broker.protocol",
         Type.STRING,
         "PLAINTEXT",
-        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        one_of(*SECURITY_PROTOCOLS),
     ),
     ConfigKey("security.providers", Type.STRING, None),
     ConfigKey("ssl.allow.dn.changes", Type.BOOLEAN, False),

@@ -6,69 +6,51 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from klog.controller.events import (
-    AllocateProducerIds,
-    AlterPartition,
-    AlterReassignments,
-    BrokerNodeChanged,
-    ControlledShutdown,
-    ElectLeaders,
-    Event,
-    ListReassignments,
-    RebalanceDue,
-    ResponseReceived,
-    SessionExpired,
-    SessionRenewed,
-    Startup,
-    TopicNodeChanged,
-    TreeChanged,
-    UncleanElectionEnabled,
-    WatchedNode,
-)
+from klog.controller import events
 from klog.controller.observer import ControllerState
 from klog.metadata.control_requests import ControlRequest
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 
-_BY_NODE: Final[Mapping[WatchedNode, ControllerState]] = MappingProxyType(
+_BY_NODE: Final[Mapping[events.WatchedNode, ControllerState]] = MappingProxyType(
     {
-        WatchedNode.CONTROLLER: ControllerState.CONTROLLER_CHANGE,
-        WatchedNode.BROKERS: ControllerState.BROKER_CHANGE,
-        WatchedNode.TOPICS: ControllerState.TOPIC_CHANGE,
-        WatchedNode.DELETE_TOPICS: ControllerState.TOPIC_DELETION,
-        WatchedNode.LOG_DIR_EVENTS: ControllerState.LOG_DIR_CHANGE,
-        WatchedNode.ISR_CHANGES: ControllerState.ISR_CHANGE,
-        WatchedNode.PREFERRED_ELECTION: ControllerState.MANUAL_LEADER_BALANCE,
-        WatchedNode.REASSIGN_PARTITIONS: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+        events.WatchedNode.CONTROLLER: ControllerState.CONTROLLER_CHANGE,
+        events.WatchedNode.BROKERS: ControllerState.BROKER_CHANGE,
+        events.WatchedNode.TOPICS: ControllerState.TOPIC_CHANGE,
+        events.WatchedNode.DELETE_TOPICS: ControllerState.TOPIC_DELETION,
+        events.WatchedNode.LOG_DIR_EVENTS: ControllerState.LOG_DIR_CHANGE,
+        events.WatchedNode.ISR_CHANGES: ControllerState.ISR_CHANGE,
+        events.WatchedNode.PREFERRED_ELECTION: ControllerState.MANUAL_LEADER_BALANCE,
+        events.WatchedNode.REASSIGN_PARTITIONS: ControllerState.ALTER_PARTITION_REASSIGNMENT,
     }
 )
 
-_BY_TYPE: Final[Mapping[type[Event], ControllerState]] = MappingProxyType(
+_BY_TYPE: Final[Mapping[type[events.Event], ControllerState]] = MappingProxyType(
     {
-        Startup: ControllerState.CONTROLLER_CHANGE,
-        SessionExpired: ControllerState.CONTROLLER_CHANGE,
-        SessionRenewed: ControllerState.CONTROLLER_CHANGE,
-        BrokerNodeChanged: ControllerState.BROKER_CHANGE,
-        TopicNodeChanged: ControllerState.TOPIC_CHANGE,
-        RebalanceDue: ControllerState.AUTO_LEADER_BALANCE,
-        ControlledShutdown: ControllerState.CONTROLLED_SHUTDOWN,
-        ElectLeaders: ControllerState.MANUAL_LEADER_BALANCE,
-        AlterPartition: ControllerState.ISR_CHANGE,
-        AlterReassignments: ControllerState.ALTER_PARTITION_REASSIGNMENT,
-        ListReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
-        AllocateProducerIds: ControllerState.IDLE,
+        events.Startup: ControllerState.CONTROLLER_CHANGE,
+        events.SessionExpired: ControllerState.CONTROLLER_CHANGE,
+        events.SessionRenewed: ControllerState.CONTROLLER_CHANGE,
+        events.BrokerNodeChanged: ControllerState.BROKER_CHANGE,
+        events.TopicNodeChanged: ControllerState.TOPIC_CHANGE,
+        events.RebalanceDue: ControllerState.AUTO_LEADER_BALANCE,
+        events.ControlledShutdown: ControllerState.CONTROLLED_SHUTDOWN,
+        events.ElectLeaders: ControllerState.MANUAL_LEADER_BALANCE,
+        events.AlterPartition: ControllerState.ISR_CHANGE,
+        events.AlterReassignments: ControllerState.ALTER_PARTITION_REASSIGNMENT,
+        events.ListReassignments: ControllerState.LIST_PARTITION_REASSIGNMENT,
+        events.AllocateProducerIds: ControllerState.IDLE,
     }
 )
 
 
-def state_of(event: Event) -> ControllerState:
+def state_of(event: events.Event) -> ControllerState:
     """The state of the controller while it handles this event."""
     match event:
-        case TreeChanged(node):
+        case events.TreeChanged(node):
             return _BY_NODE[node]
-        case ResponseReceived(request=request):
+        case events.ResponseReceived(request=request):
             return _on_answer(request)
-        case UncleanElectionEnabled(topic):
+        case events.UncleanElectionEnabled(topic):
             if topic is None:
                 return ControllerState.UNCLEAN_LEADER_ELECTION_ENABLE
             return ControllerState.TOPIC_UNCLEAN_LEADER_ELECTION_ENABLE

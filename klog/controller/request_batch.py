@@ -7,7 +7,8 @@ replicas, and every change of a leader goes to the metadata of all brokers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from klog.controller.broker_request_queue import BrokerRequestQueue
 from klog.controller.context import ControllerContext
@@ -32,6 +33,8 @@ from klog.protocol.interbroker.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+
+TopicState = TypeVar("TopicState", LeaderAndIsrTopicState, UpdateMetadataTopicState)
 
 
 class RequestBatch:
@@ -139,17 +142,23 @@ class RequestBatch:
                 controller_epoch=self._controller_epoch,
                 broker_epoch=self._context.brokers[broker_id].epoch,
                 request_type=UNKNOWN_TYPE,
-                topic_states=tuple(
-                    LeaderAndIsrTopicState(
-                        topic_name=topic,
-                        topic_id=topic_uuid(self._context.topic_ids.get(topic)),
-                        partition_states=tuple(each),
-                    )
-                    for topic, each in group_by_topic(states).items()
-                ),
+                topic_states=self._topic_states(LeaderAndIsrTopicState, states),
                 live_leaders=self._live_leaders({each.leader for each in states.values()}),
             )
             self._request_queue.send(broker_id, request)
+
+    def _topic_states(
+        self, topic_state: Callable[..., TopicState], states: Mapping[TopicPartition, object]
+    ) -> tuple[TopicState, ...]:
+        """The states by topic, with the ids of the topics."""
+        return tuple(
+            topic_state(
+                topic_name=topic,
+                topic_id=topic_uuid(self._context.topic_ids.get(topic)),
+                partition_states=tuple(each),
+            )
+            for topic, each in group_by_topic(states).items()
+        )
 
     def _live_leaders(self, leaders: set[int]) -> tuple[LeaderAndIsrLiveLeader, ...]:
         found = ((each, self._context.brokers[each].endpoint(self._listener)) for each in self._live(leaders))
@@ -162,14 +171,7 @@ class RequestBatch:
     def _send_update_metadata(self) -> None:
         brokers, self._update_brokers = self._live(self._update_brokers), set()
         states, self._update_partitions = self._update_partitions, {}
-        topic_states = tuple(
-            UpdateMetadataTopicState(
-                topic_name=topic,
-                topic_id=topic_uuid(self._context.topic_ids.get(topic)),
-                partition_states=tuple(each),
-            )
-            for topic, each in group_by_topic(states).items()
-        )
+        topic_states = self._topic_states(UpdateMetadataTopicState, states)
         live_brokers = tuple(map(metadata_broker, self._context.brokers.values()))
         for broker_id in brokers:
             request = UpdateMetadataRequest(

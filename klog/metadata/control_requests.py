@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
+from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.names import TopicPartition, decode_uuid, encode_uuid
 from klog.metadata.values import ZERO_TOPIC_ID, BrokerRegistration, Endpoint
 from klog.protocol.entity_fields import Entity
@@ -34,9 +35,6 @@ from klog.protocol.interbroker.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-
-# The number of a security protocol in requests is its index here.
-_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
@@ -125,7 +123,7 @@ def metadata_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
                 port=endpoint.port,
                 host=endpoint.host,
                 listener=endpoint.listener,
-                security_protocol=_SECURITY_PROTOCOLS.index(endpoint.security_protocol),
+                security_protocol=SECURITY_PROTOCOLS.index(endpoint.security_protocol),
             )
             for endpoint in broker.endpoints
         ),
@@ -136,7 +134,7 @@ def metadata_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
 def live_broker(broker: UpdateMetadataBroker) -> BrokerRegistration:
     """A live broker that UpdateMetadata names. The request carries no broker epoch and no features."""
     endpoints = tuple(
-        Endpoint(each.listener, _SECURITY_PROTOCOLS[each.security_protocol], each.host, each.port)
+        Endpoint(each.listener, SECURITY_PROTOCOLS[each.security_protocol], each.host, each.port)
         for each in broker.endpoints
     )
     return BrokerRegistration(broker.id, endpoints, broker.rack)

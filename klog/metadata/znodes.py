@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 from urllib.parse import quote, unquote
 
+from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
 from klog.metadata.errors import InvalidZnodeError
@@ -29,7 +30,6 @@ from klog.metadata.values import (
 )
 
 BROKER_VERSION: Final = 5
-_SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _LOG_DIR_FAILURE: Final = 1
 
 Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
@@ -147,7 +147,7 @@ def _feature(fields: _Fields, name: str, versions: Json) -> dict[str, int]:
 def _endpoints(fields: _Fields) -> tuple[Endpoint, ...]:
     if fields.integer("version") == 1:
         return (Endpoint("PLAINTEXT", "PLAINTEXT", fields.text("host"), fields.integer("port")),)
-    protocols: dict[str, Json] = {name: name for name in _SECURITY_PROTOCOLS}
+    protocols: dict[str, Json] = {name: name for name in SECURITY_PROTOCOLS}
     protocols |= fields.mapping("listener_security_protocol_map")
     endpoints = []
     for text in fields.items("endpoints"):

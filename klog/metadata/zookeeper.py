@@ -146,7 +146,7 @@ class ZooKeeperStore:
     def get(self, path: str, watch: Watch | None = None) -> Node:
         def send() -> _Pending[tuple[bytes | None, ZnodeStat]]:
             pending: _Pending[tuple[bytes | None, ZnodeStat]] = self._client.get_async(
-                self._root + path, self._data_watch(path, watch)
+                self._root + path, self._registered(self._watches.add_data, path, watch)
             )
             return pending
 
@@ -156,7 +156,7 @@ class ZooKeeperStore:
     def exists(self, path: str, watch: Watch | None = None) -> NodeStat | None:
         def send() -> _Pending[ZnodeStat | None]:
             pending: _Pending[ZnodeStat | None] = self._client.exists_async(
-                self._root + path, self._data_watch(path, watch)
+                self._root + path, self._registered(self._watches.add_data, path, watch)
             )
             return pending
 
@@ -166,7 +166,7 @@ class ZooKeeperStore:
     def children(self, path: str, watch: Watch | None = None) -> list[str]:
         def send() -> _Pending[list[str]]:
             pending: _Pending[list[str]] = self._client.get_children_async(
-                self._root + path, self._child_watch(path, watch)
+                self._root + path, self._registered(self._watches.add_children, path, watch)
             )
             return pending
 
@@ -292,18 +292,14 @@ class ZooKeeperStore:
             self._check_open()
             raise store_error(error, path) from error
 
-    def _data_watch(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
+    def _registered(
+        self, add: Callable[[str, Watch], None], path: str, watch: Watch | None
+    ) -> Callable[[WatchedEvent], None] | None:
+        """Registers a watch by `add`. Returns the callback for kazoo, None without a watch."""
         if watch is None:
             return None
         with self._lock:
-            self._watches.add_data(path, watch)
-        return self._on_event
-
-    def _child_watch(self, path: str, watch: Watch | None) -> Callable[[WatchedEvent], None] | None:
-        if watch is None:
-            return None
-        with self._lock:
-            self._watches.add_children(path, watch)
+            add(path, watch)
         return self._on_event
 
     def _on_event(self, event: WatchedEvent) -> None:

@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import groupby
 from typing import Final, TypeAlias, TypeVar, cast
 from uuid import UUID
 
@@ -79,6 +80,11 @@ FIXED: Final[dict[str, tuple[str, Callable[[Value], Value] | None]]] = {
 NUMBERS: Final = frozenset(name for name, (_, convert) in FIXED.items() if convert is None)
 
 
+def has_fixed_size(field: EntityField) -> bool:
+    """Whether all values of the field have the same size on the wire."""
+    return field.kafka_type in FIXED and not field.array
+
+
 def read_entity(entity_type: type[T], buffer: Buffer) -> T:
     """The entity at the start of the buffer. Bytes after it are ignored.
 
@@ -129,17 +135,12 @@ def entity_reader(entity_type: type) -> Reader:
 def _steps(fields: list[EntityField], flexible: bool) -> list[_Step]:
     """Reads neighbouring fields of fixed size at once."""
     steps: list[_Step] = []
-    run: list[EntityField] = []
-    for field in fields:
-        if field.kafka_type in FIXED and not field.array:
-            run.append(field)
-            continue
-        if run:
+    for fixed, group in groupby(fields, has_fixed_size):
+        run = list(group)
+        if fixed:
             steps.append(_fixed_step(run))
-            run = []
-        steps.append(_single_step(field_reader(field, flexible)))
-    if run:
-        steps.append(_fixed_step(run))
+        else:
+            steps += [_single_step(field_reader(each, flexible)) for each in run]
     return steps
 
 

@@ -10,12 +10,13 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from klog.protocol.entity_fields import Entity, EntityField, Value, entity_fields, is_flexible
-from klog.protocol.entity_reader import FIXED, NUMBERS
+from klog.protocol.entity_reader import FIXED, NUMBERS, has_fixed_size
 from klog.protocol.errors import UnencodableMessageError
 from klog.protocol.primitives import write_bytes_size, write_string, write_tags
 
@@ -101,17 +102,12 @@ def _tags(writers: list[tuple[EntityField, Writer]], entity: Entity) -> list[tup
 def _steps(fields: list[EntityField], flexible: bool) -> list[Writer]:
     """Packs neighbouring fields of fixed size at once."""
     steps: list[Writer] = []
-    run: list[EntityField] = []
-    for field in fields:
-        if field.kafka_type in FIXED and not field.array:
-            run.append(field)
-            continue
-        if run:
+    for fixed, group in groupby(fields, has_fixed_size):
+        run = list(group)
+        if fixed:
             steps.append(_fixed_step(run))
-            run = []
-        steps.append(_single_step(field.name, field_writer(field, flexible)))
-    if run:
-        steps.append(_fixed_step(run))
+        else:
+            steps += [_single_step(each.name, field_writer(each, flexible)) for each in run]
     return steps
 
 

@@ -175,7 +175,7 @@ def test_a_controller_that_was_idle_for_long_reaches_its_brokers_at_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "klog")
-    broker = Broker(config(tmp_path / "a", connections_max_idle_ms="150"))
+    broker = Broker(config(tmp_path / "a", connections_max_idle_ms="500"))
     make_topic(broker, "before")
     eventually(lambda: any("idle for" in record.getMessage() for record in caplog.records))
     make_topic(broker, "after")
