@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from klog.config.broker import BrokerConfig
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
-from klog.storage.cleaner.log_cleaner import CleanerConfig, LogCleaner
+from klog.storage.cleaner.cleaner_values import CleanerConfig
+from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.cleaner.open_log import OpenLog
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.partition_log import PartitionLog

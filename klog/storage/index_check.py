@@ -1,10 +1,10 @@
-"""Whether the indexes of a segment may be trusted: their own form, and each entry against the batches.
+"""Checks whether the indexes of a segment are valid: their form, and each entry against the batches.
 
-Rules: the sanity checks of Kafka's `OffsetIndex` and `TimeIndex`, and what a lookup relies on: an offset
-entry points at a batch; its key is the batch's last offset (its first, as brokers before 2.x wrote; the
-last of a chunk of batches, as followers write); a time entry is the running maximum at its batch. Zero
-entries at the end are the pre-allocated tail of an active segment. Headers only are read: damaged records
-are another check's matter.
+Rules: the sanity checks of Kafka's `OffsetIndex` and `TimeIndex`, and what a lookup relies on. An offset
+entry points at a batch. Its key is the last offset of the batch, its first offset (written by brokers before
+2.x), or the last offset of several batches that a follower appended at once. A time entry has the largest
+timestamp up to its batch. Zero entries at the end are the pre-allocated part of an active segment. Only
+headers are read; other checks find damaged records.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from klog.storage.index_file import IndexFile, read_index
 
 
 class IndexProblem(NamedTuple):
-    """What is wrong with an index file, and the byte where it was seen."""
+    """What is wrong with an index file, and at which byte."""
 
     what: str
     position_bytes: int
 
 
 class _Times(NamedTuple):
-    """A time index in columns; the offsets are relative to the segment's base."""
+    """A time index as columns; the offsets are relative to the segment's base."""
 
     timestamps: array[int]
     offsets: array[int]
@@ -38,7 +38,7 @@ class _Times(NamedTuple):
 
 @dataclass(slots=True)
 class HeaderPass:
-    """What one pass over a segment's headers told: problems of the indexes (None: sound), and of the
+    """What one pass over the headers of a segment found: problems of the indexes (None: valid) and of the
     batches.
     """
 
@@ -64,7 +64,7 @@ def check_indexes(
     *,
     active: bool,
 ) -> HeaderPass:
-    """Check both indexes (None: not there) against the open segment. Raises `StorageError`."""
+    """Check both indexes (None: missing) against the open segment. Raises `StorageError`."""
     found = HeaderPass()
     offsets, positions = array("i"), array("i")
     times = _Times(array("q"), array("i"))
@@ -180,7 +180,7 @@ def _offsets_in(
     last_before: int,
     found: HeaderPass,
 ) -> int:
-    """Check the entries that point into this chunk; returns the first that points behind it."""
+    """Check the entries that point into this chunk; returns the first entry that points behind it."""
     end = table.origin + table.consumed_bytes
     while entry < len(positions) and positions[entry] < end:
         row = bisect_left(table.position, positions[entry])
@@ -205,7 +205,9 @@ def _offsets_in(
 
 
 def _settle(table: BatchTable, found: HeaderPass) -> None:
-    """Followers index a chunk of batches by the last offset of them all: look for that batch."""
+    """Find the batch of an entry of a follower, which indexes several batches by the last offset of them
+    all.
+    """
     waiting = []
     for entry, offset, limit in found._pending:
         row = bisect_left(table.last_offset, offset)
@@ -220,7 +222,7 @@ def _settle(table: BatchTable, found: HeaderPass) -> None:
 
 
 def _times_in(table: BatchTable, base_offset: int, times: _Times, entry: int, found: HeaderPass) -> int:
-    """Check the entries whose offset lies in this chunk; returns the first that lies behind it."""
+    """Check the entries whose offset is in this chunk; returns the first entry whose offset is behind it."""
     done = 0
     running = found.max_timestamp
     while entry < len(times.offsets) and base_offset + times.offsets[entry] <= table.last_offset[-1]:

@@ -1,8 +1,8 @@
-"""The bytes of an index file that hold something, without those that a broker has only allocated.
+"""Reads the bytes of an index file without the part that a broker has only allocated.
 
-A broker allocates an index in full (`segment.index.bytes`, by default 10 MiB, mostly a hole in the file) and
-cuts it at the next roll: zeros are skipped here, as holes where the file system tells them, and never held.
-What is held grows with the entries that are really there, whatever size the file claims.
+A broker allocates an index in full (`segment.index.bytes`, by default 10 MiB, mostly sparse) and truncates it
+at the next roll. Zeros are skipped, without reading them if the file system supports sparse files. Memory
+grows with the entries, not with the size of the file.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from klog.storage.sparse_files import filled_chunks
 
 
 class IndexFile(NamedTuple):
-    """The entries of an index file less the zeros at its end, as bytes, and the size of the whole file.
+    """The entries of an index file without the zeros at its end, as bytes, and the size of the whole file.
 
-    Where entries come again after a long run of zeros they are left out but for one entry of zeros, which is
-    out of order there already: then it is not `complete`.
+    If entries follow a long run of zeros, they are left out, except for one entry of zeros, which is out of
+    order at that place. Then the index is not `complete`.
     """
 
     entries: bytes
@@ -28,10 +28,10 @@ class IndexFile(NamedTuple):
 
 
 def read_index(path: str, entry_bytes: int, *, sorted_only: bool = False) -> IndexFile:
-    """Read an index of entries of this size. Raises `StorageError`.
+    """Read an index with entries of this size. Raises `StorageError`.
 
-    With `sorted_only` what comes some way after the first entry out of order is left out: enough for whoever
-    stops at that entry, and an end to reading a large file that is no index.
+    With `sorted_only` reading ends some way after the first entry out of order. That is enough for a caller
+    that stops at that entry, and it limits the reading of a large file that is not an index.
     """
     parts: list[bytes] = []
     end = 0
@@ -58,4 +58,4 @@ def read_index(path: str, entry_bytes: int, *, sorted_only: bool = False) -> Ind
 def _size_bytes(file: BinaryIO) -> int:
     if isinstance(file, io.FileIO):
         return file.seek(0, os.SEEK_END)
-    return file.seek(1 << 62)  # a gzipped copy stops at its end
+    return file.seek(1 << 62)  # a gzipped copy is read to its end

@@ -1,8 +1,7 @@
-"""Indexes of segments made anew: `.index`, `.timeindex`, `.txnindex`, and producer snapshots if wanted.
+"""Rebuilds the indexes of segments: `.index`, `.timeindex`, `.txnindex`, and producer snapshots on request.
 
-Rules: Kafka's `LogSegment.recover`, through `segment_scan`; transactions through `producer_state`. A `.log`
-is only read. Each index is written beside its place and renamed into it, so whoever looks sees the old or
-the new one.
+Rules: Kafka's `LogSegment.recover` (in `segment_scan`); `producer_state` follows transactions. The `.log` is
+only read. Each index is written to a temporary file and renamed, so readers see the old one or the new one.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ PARALLEL_FROM_BYTES: Final = 512 << 20
 
 
 class IndexStatus(StrEnum):
-    """What a file was found to be; `absent` is one that nobody misses: Kafka replays the log instead."""
+    """The state of a file before the rebuild. `absent` files are optional: Kafka replays the log instead."""
 
     VALID = "valid"
     MISSING = "missing"
@@ -46,9 +45,9 @@ class IndexStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RebuildOptions:
-    """`check` writes nothing; `force` rebuilds sound indexes too; `snapshots` includes producer snapshots.
+    """`check` writes nothing; `force` rebuilds valid indexes too; `snapshots` includes producer snapshots.
 
-    `now_ms` decides which producers have expired from snapshots.
+    `now_ms` decides which producers in snapshots have expired.
     """
 
     now_ms: int
@@ -61,7 +60,7 @@ class RebuildOptions:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """One file: what it was, why (None: nothing is wrong), where in it, and whether it was written."""
+    """One file: its state, the problem and its position (None: no problem), and whether it was written."""
 
     path: str
     status: IndexStatus
@@ -73,9 +72,9 @@ class IndexReport:
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """The indexes of one segment, and what is wrong with its `.log` (with the byte where), if anything.
+    """The indexes of one segment, and the problem of its `.log` with its position, if there is one.
 
-    `unreadable` is why it could not be looked at or written.
+    `unreadable` says why the segment could not be read or its indexes not written.
     """
 
     path: str
@@ -88,7 +87,7 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment to look at."""
+    """One segment to check or rebuild."""
 
     directory: str
     base_offset: int
@@ -97,7 +96,9 @@ class SegmentTask:
 
 
 def tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
-    """The segments of a partition directory; `only` the one with this base offset. Raises `StorageError`."""
+    """The segments of a partition directory; `only` is the base offset of the only one. Raises
+    `StorageError`.
+    """
     files = list_partition(directory)
     return [
         SegmentTask(
@@ -111,23 +112,23 @@ def tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
 def rebuild(
     tasks: list[SegmentTask], options: RebuildOptions, *, processes: int = 0
 ) -> Iterator[SegmentReport]:
-    """Look at (and unless `check`, repair) the indexes of segments; reports come in the order of `tasks`.
+    """Check the indexes of segments and, unless `check`, rebuild them. Reports come in the order of `tasks`.
 
-    `processes` 0 means as many as pay.
+    With `processes` 0 the number of processes depends on the sizes of the segments.
     """
     total = sum(task.size_bytes for task in tasks)
     if processes == 0:
         processes = min(os.cpu_count() or 1, len(tasks)) if total >= PARALLEL_FROM_BYTES else 1
     if processes <= 1:
         for task in tasks:
-            yield _rebuild_or_tell(task, options)
+            yield _rebuild_or_report(task, options)
         return
     from klog.storage.processes import map_in_order
 
-    yield from map_in_order(partial(_rebuild_or_tell, options=options), tasks, processes)
+    yield from map_in_order(partial(_rebuild_or_report, options=options), tasks, processes)
 
 
-def _rebuild_or_tell(task: SegmentTask, options: RebuildOptions) -> SegmentReport:
+def _rebuild_or_report(task: SegmentTask, options: RebuildOptions) -> SegmentReport:
     try:
         return rebuild_segment(task, options)
     except StorageError as error:
@@ -136,7 +137,7 @@ def _rebuild_or_tell(task: SegmentTask, options: RebuildOptions) -> SegmentRepor
 
 
 def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport:
-    """Look at one segment's indexes, and unless `check` make those anew that are missing or broken."""
+    """Check the indexes of one segment and, unless `check`, rebuild those that are missing or broken."""
     files = list_partition(task.directory)
     base = task.base_offset
     log = files.file(FileKind.LOG, base)
@@ -174,7 +175,7 @@ def _missing(files: PartitionFiles, kind: FileKind, base: int) -> IndexReport:
 def _check_txn_index(
     files: PartitionFiles, base: int, options: RebuildOptions, has_markers: bool
 ) -> IndexReport | None:
-    """The transaction index against the segment; None where there is none and need be none."""
+    """The transaction index compared with the segment; None if there is none and none is needed."""
     path = files.file(FileKind.TXN_INDEX, base)
     data = read_whole(path) if files.has(FileKind.TXN_INDEX, base) else None
     if data is None and not has_markers:
@@ -189,10 +190,10 @@ def _check_txn_index(
 
 
 def txn_index_problem(data: bytes, base_offset: int, state: ProducerState) -> IndexProblem | None:
-    """What is wrong with a transaction index, given the state that followed its segment; None: nothing.
+    """What is wrong with a transaction index; None: nothing. `state` has followed the segment.
 
-    Entries beyond the segment's own transactions are good where their ABORT marker is there: the cleaner
-    removes the records of aborted transactions first.
+    An entry that is none of the segment's own transactions is valid if its ABORT marker is in the segment:
+    the cleaner removes the records of aborted transactions first.
     """
     size = TXN_INDEX_ENTRY_BYTES
     if len(data) % size:
@@ -225,7 +226,7 @@ def txn_index_problem(data: bytes, base_offset: int, state: ProducerState) -> In
 
 
 def _producers_of(files: PartitionFiles, base: int, options: RebuildOptions) -> ProducerState:
-    """The producers followed through the segment, from the newest snapshot and what comes after it."""
+    """The producers after the segment, from the newest snapshot and the batches after it."""
     snapshots = Snapshots(
         {at: files.file(FileKind.PRODUCER_SNAPSHOT, at) for at in files.snapshots if at <= base},
         now_ms=options.now_ms,
@@ -290,8 +291,8 @@ def _write(path: str, report: IndexReport, data: bytes, options: RebuildOptions)
 def rebuild_snapshots(directory: str, options: RebuildOptions) -> list[IndexReport]:
     """Producer snapshots at each segment's start and at the log's end, as recovery would leave them.
 
-    Looks at those that are there (sound: form and crc are right) and makes the others, which are no problem:
-    brokers keep only the newest. Raises `StorageError`.
+    Existing ones are checked (form and crc). Missing ones are written, but are not problems: brokers keep
+    only the newest. Raises `StorageError`.
     """
     files = list_partition(directory)
     if not files.segments:

@@ -1,8 +1,7 @@
-"""Entries of offset and time index files, read fast, for checks and dumps.
+"""Reads entries of offset and time index files fast, for checks and dumps.
 
-The layouts are those of the definitions in `klog.formats.offset_index` and `time_index`. Entries end at the
-first all-zero one after entry 0, where the preallocated part begins. `klog.storage.index_search` looks single
-entries up.
+`klog.formats.offset_index` and `time_index` define the layouts. Entries end before the first all-zero one
+after entry 0, where the preallocated part begins. `klog.storage.index_search` looks up single entries.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from klog.storage.index_file import read_index
 
 
 def offset_index_entries(data: bytes) -> Iterator[tuple[int, int]]:
-    """All entries (relative offset, position) of an offset index up to its zero tail, sound or not."""
+    """All entries (relative offset, position) of an offset index up to its zero tail, valid or not."""
     yield from _to_zero_tail(OFFSET_INDEX_ENTRY, data)
 
 
 def time_index_entries(data: bytes) -> Iterator[tuple[int, int]]:
-    """All entries (timestamp in ms, relative offset) of a time index up to its zero tail, sound or not."""
+    """All entries (timestamp in ms, relative offset) of a time index up to its zero tail, valid or not."""
     yield from _to_zero_tail(TIME_INDEX_ENTRY, data)
 
 
@@ -35,6 +34,6 @@ def _to_zero_tail(entry: struct.Struct, data: bytes) -> Iterator[tuple[int, int]
 
 
 def read_entries(path: str, kind: FileKind) -> bytes:
-    """The bytes of a `.index` or `.timeindex` but for its zero tail. Raises `StorageError`."""
+    """The bytes of a `.index` or `.timeindex` without its zero tail. Raises `StorageError`."""
     size = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
     return read_index(path, size).entries

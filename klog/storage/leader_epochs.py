@@ -1,6 +1,6 @@
-"""The leader epochs of a partition: which epoch wrote from which offset on (KIP-101, KIP-279).
+"""The leader epochs of a partition and the offset at which each starts (KIP-101, KIP-279).
 
-Rules: Kafka's `LeaderEpochFileCache`. Pure values: the file is `klog.formats.checkpoints`' matter.
+Rules: Kafka's `LeaderEpochFileCache`. Pure values; `checkpoint_files` reads the file.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
+        """The epochs, ascending."""
         return tuple(self._entries)
 
     def assign(self, entry: EpochEntry) -> None:
-        """Add an epoch; entries that would not ascend any more go."""
+        """Add an epoch; entries with an epoch or a start offset that is not below it are removed."""
         last = self._entries[-1] if self._entries else None
         if last is not None and entry.epoch == last.epoch and entry.start_offset >= last.start_offset:
             return
@@ -33,17 +34,17 @@ class LeaderEpochs:
         kept.append(entry)
 
     def assign_newer(self, entry: EpochEntry) -> None:
-        """Add what a batch says: only epochs above the latest are news."""
+        """Add the epoch of a batch, if it is above the latest."""
         if not self._entries or entry.epoch > self._entries[-1].epoch:
             self.assign(entry)
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget epochs that start at or after the log's end."""
+        """Remove epochs that start at or after the log's end."""
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that end before the log's start; the one that spans it starts there now."""
+        """Remove epochs that end before the log's start; the epoch that contains it starts there now."""
         spanning = None
         while self._entries and self._entries[0].start_offset <= start_offset:
             spanning = self._entries.pop(0)

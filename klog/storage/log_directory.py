@@ -1,4 +1,4 @@
-"""The files of a broker's log directory that say something of its partitions, and which partitions those are.
+"""Reads the checkpoints of a broker's log directory, and groups partition directories by log directory.
 
 Rules: Kafka's `LogManager.loadLogs`: a checkpoint that cannot be read counts as empty.
 """
@@ -16,7 +16,7 @@ from klog.storage.targets import targets
 
 
 def log_directories_of(paths: Iterable[str]) -> dict[str, list[str]]:
-    """The partition directories that `paths` stand for, by the log directory that they are in."""
+    """The partition directories that `paths` name, by the log directory that contains them."""
     groups: dict[str, list[str]] = {}
     for target in targets(paths):
         parent = os.path.dirname(os.path.abspath(target.directory))
@@ -25,7 +25,7 @@ def log_directories_of(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 class Checkpoints:
-    """What a log directory's checkpoints say of its partitions; 0 where they say nothing."""
+    """The checkpoints of a log directory; a partition that they do not name has 0."""
 
     def __init__(self, log_directory: str) -> None:
         self._directory = log_directory
@@ -41,7 +41,7 @@ class Checkpoints:
         return self._of(self._log_starts, partition_directory)
 
     def lowered_recovery_points(self, log_end_offsets: dict[TopicPartition, int]) -> bytes | None:
-        """The recovery-point checkpoint with none above its log's end; None where it need not change."""
+        """The recovery point checkpoint with no offset above its log's end; None if it need not change."""
         lowered = {
             partition: min(offset, log_end_offsets.get(partition, offset))
             for partition, offset in self._recovery_points.items()

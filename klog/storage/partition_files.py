@@ -1,7 +1,6 @@
-"""The files of one partition directory, sorted by what they are to a broker that starts.
+"""Lists the files of one partition directory, sorted by what they mean to a broker that starts.
 
-Names are read by `klog.formats.names`; what to make of the files is the business of check, rebuild and
-recovery.
+`klog.formats.names` reads the names. Checks, rebuilding and recovery decide what to do with the files.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ INDEX_KINDS = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 @dataclass(frozen=True, slots=True)
 class PartitionFiles:
-    """What stands in a partition directory. Segments and snapshots are known by the offset in their name.
+    """The contents of a partition directory. Segments and snapshots are known by the offset in their name.
 
-    `indexes` are those with their offsets, whether or not there is a segment; `transient` are the files
-    with a suffix such as `.swap`; `unknown` have no name of Kafka's; `directories` do not belong there at
-    all, `irregular` neither: FIFOs, devices and links that lead nowhere, which Kafka passes over.
+    `indexes` are with their offsets, with or without a segment. `transient` are files with a suffix such as
+    `.swap`. `unknown` do not have a name of Kafka's. `directories` do not belong there. Kafka skips the
+    `irregular` ones: FIFOs, devices and broken links.
     """
 
     path: str

@@ -1,6 +1,6 @@
-"""What a log that is appended to remembers of its producers beyond what a snapshot keeps.
+"""What a log that is appended to knows of its producers in addition to what a snapshot holds.
 
-Rules: Kafka's `ProducerStateEntry` (five batches a producer, so that a retried one is recognised) and
+Rules: Kafka's `ProducerStateEntry` (five batches for each producer, to recognise a retried one) and
 `ProducerStateManager` (transactions whose markers are not replicated yet). A replay of the log collects it.
 """
 
@@ -25,7 +25,7 @@ class SentBatch(NamedTuple):
 
 
 def sent_batch(last_sequence: int, last_offset: int, offset_delta: int, timestamp: int) -> SentBatch:
-    """The batch that ends so; sequences wrap from 2^31-1 to 0."""
+    """The batch that ends with these values; sequence numbers wrap from 2^31-1 to 0."""
     first_sequence = last_sequence - offset_delta
     if first_sequence < 0 <= last_sequence:
         first_sequence = sequence_before(last_sequence, offset_delta)
@@ -33,19 +33,21 @@ def sent_batch(last_sequence: int, last_offset: int, offset_delta: int, timestam
 
 
 class History:
-    """`ended` are transactions, as offsets of their first record and marker."""
+    """The last batches of producers. `ended` are transactions: the offsets of their first record and
+    marker.
+    """
 
     def __init__(self) -> None:
         self.ended: list[tuple[int, int]] = []
         self._batches: dict[int, deque[tuple[int, SentBatch]]] = {}
 
     def sent(self, producer_id: int, epoch: int, batch: SentBatch) -> None:
-        """A producer's next batch, and the epoch it was written in."""
+        """Add a producer's next batch, written in that epoch."""
         batches = self._batches.get(producer_id)
         if batches is None:
             batches = self._batches[producer_id] = deque(maxlen=BATCHES_REMEMBERED)
         batches.append((epoch, batch))
 
     def batches(self, producer_id: int, epoch: int) -> list[SentBatch]:
-        """The last batches that a producer has written in its epoch."""
+        """The last batches that a producer has written in that epoch."""
         return [batch for written_in, batch in self._batches.get(producer_id, ()) if written_in == epoch]

@@ -1,9 +1,7 @@
-"""Producer snapshots of a partition while it is recovered, in memory: which there are, which are to be
-written.
+"""The producer snapshots of a partition during recovery, in memory: which exist and which will be written.
 
 Rules: Kafka's `ProducerStateManager` (loading, `takeSnapshot`, `removeStraySnapshots`, `truncateAndReload`)
-and `UnifiedLog.rebuildProducerState`. Nothing is written here: the recovery plan takes what this class ends
-up with.
+and `UnifiedLog.rebuildProducerState`. Nothing is written here; the recovery plan takes the result.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ def replay(
     end_bytes: int | None = None,
     open_segment: OpenSegment = open_for_reading,
 ) -> bool:
-    """Follow the batches of the segment at `path` from the one that holds `start_offset` up to `end_bytes`.
+    """Follow the batches of the segment at `path` from the one with `start_offset` up to `end_bytes`.
 
-    Checksums are not looked at, and a control batch that does not decode is passed over. False where a size
+    Checksums are not verified, and control batches that do not decode are skipped. False if an invalid size
     field ends the batches before the file ends.
     """
     table = BatchTable()
@@ -47,13 +45,13 @@ def replay(
 
 
 class Snapshots:
-    """The snapshots of one partition: those on disk (`paths` by offset), less those dropped, plus those
+    """The snapshots of one partition: those on disk (`paths` by offset), without those dropped, with those
     taken.
 
     `now_ms` and `expiration_ms` decide which idle producers are forgotten when a snapshot is loaded.
-    `replayed` are the base offsets of the segments that were read.
-    `end_bytes` says where segments will end (by base offset), for those that are to be cut.
-    `history`, where one is given, collects what they say and no snapshot keeps.
+    `replayed` are the base offsets of the segments that were read. `end_bytes` is the future end of segments
+    that will be cut, by base offset. `history`, if given, collects what the batches say and snapshots do not
+    keep.
     """
 
     def __init__(
@@ -81,26 +79,27 @@ class Snapshots:
 
     @property
     def offsets(self) -> list[int]:
+        """The offsets of the snapshots, ascending."""
         return sorted(self._present)
 
     @property
     def taken(self) -> dict[int, bytes]:
-        """Content of the snapshots that were taken and are still there, by offset."""
+        """Content of the snapshots that were taken and not dropped, by offset."""
         return {offset: data for offset, data in self._taken.items() if offset in self._present}
 
     def drop(self, offsets: Collection[int]) -> None:
-        """Forget snapshots."""
+        """Remove snapshots."""
         self._present.difference_update(offsets)
 
     def take(self, state: ProducerState) -> None:
-        """Take a snapshot at the state's end, unless nothing came after its last one."""
+        """Take a snapshot at the end of the state, if anything came after its last one."""
         if state.end_offset > state.snapshot_offset:
             self._taken[state.end_offset] = pack_snapshot(state.producers)
             self._present.add(state.end_offset)
             state.snapshot_offset = state.end_offset
 
     def drop_strays(self, base_offsets: Collection[int]) -> None:
-        """Forget those that belong to no segment, but for the last if it lies above all segments."""
+        """Remove those that belong to no segment, except the last one if it is above all segments."""
         strays = [offset for offset in self.offsets if offset not in base_offsets]
         kept = strays[-1:] if strays and base_offsets and strays[-1] >= max(base_offsets) else []
         self.drop(set(strays) - set(kept))
@@ -108,13 +107,13 @@ class Snapshots:
     def state_at(
         self, offset: int, *, log_start_offset: int, segments: Mapping[int, str], fresh_end: int = 0
     ) -> ProducerState:
-        """The producers at `offset`: from the newest sound snapshot, and the `segments` (paths) after it.
+        """The producers at `offset`, from the newest valid snapshot and the `segments` (paths) after it.
 
-        Takes the snapshots that Kafka takes on the way, and drops those outside of the log.
+        Takes the snapshots that Kafka takes meanwhile, and drops those outside of the log.
         """
         self.drop([at for at in self.offsets if at > offset or at <= log_start_offset])
         if offset == fresh_end:
-            # Kafka takes a fresh state for one that is up to date.
+            # Kafka takes a new state for one that is up to date.
             state = ProducerState(max(fresh_end, log_start_offset), self._history)
             state.snapshot_offset = max(self.offsets, default=log_start_offset)
         else:

@@ -1,9 +1,9 @@
-"""What a log knows of its producers, followed batch by batch: last sequences, open and aborted transactions.
+"""The producers of a log as its batches show them: last sequences, open and aborted transactions.
 
-Rules: Kafka's `ProducerStateManager`, `ProducerAppendInfo` and `TransactionIndex` as they act on batches
-that are already in the log (KIP-98: replication origin, so nothing is refused). Kept is what a snapshot
-stores: the last batch of a producer. Time comes from outside. Which snapshot to start from is
-`producer_snapshots`' matter.
+Rules: Kafka's `ProducerStateManager`, `ProducerAppendInfo` and `TransactionIndex` for batches that are
+already in the log (KIP-98: replication origin, so nothing is refused). The state holds what a snapshot
+stores: the last batch of each producer. The caller passes the time. `producer_snapshots` decides which
+snapshot to start from.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NO_OFFSET: Final = -1
 
 
 class ProducerEntry(NamedTuple):
-    """One producer as a snapshot stores it; -1 where there is none of something. Timestamps in ms."""
+    """One producer as a snapshot stores it; -1 stands for a missing value. Timestamps are in ms."""
 
     producer_id: int
     epoch: int = NO_PRODUCER_EPOCH
@@ -65,23 +65,27 @@ class AbortedTxn(NamedTuple):
 class ProducerState:
     """Producers and open transactions up to `end_offset` (exclusive).
 
-    `aborted` collects the transactions that were aborted since it was last emptied; `history`, where one is
-    given, what no snapshot keeps; `complaints` what a broker would not have let into the log (as offset and
-    sentence), after which Kafka refuses to start.
+    `aborted` collects the transactions that were aborted since it was last emptied. `history`, if given,
+    collects what snapshots do not keep. `complaints` (offset and sentence) are batches that a broker would
+    have refused; Kafka does not start with them.
     """
 
     def __init__(self, end_offset: int = 0, history: History | None = None) -> None:
         self.producers: dict[int, ProducerEntry] = {}
         self.open_txns: dict[int, int] = {}  # first offset -> producer id
         self.end_offset = end_offset
-        self.snapshot_offset = 0  # of the newest snapshot that says no more than this state
+        self.snapshot_offset = 0  # of the newest snapshot that this state includes
         self.aborted: list[AbortedTxn] = []
-        self.lone_aborts: set[tuple[int, int]] = set()  # (producer, offset) of markers that closed nothing
+        self.lone_aborts: set[tuple[int, int]] = (
+            set()
+        )  # (producer, offset) of markers that ended no open transaction
         self.complaints: list[tuple[int, str]] = []
         self._history = history
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int) -> None:
-        """Take over a snapshot's entries, but for producers that were idle too long and have nothing open."""
+        """Add the entries of a snapshot, without producers that were idle too long and have no open
+        transaction.
+        """
         for entry in entries:
             if entry.txn_first_offset < 0 and now_ms - entry.timestamp >= expiration_ms:
                 continue
@@ -95,8 +99,8 @@ class ProducerState:
     def take(self, data: Bytes, table: BatchTable, first: int = 0, last: int | None = None) -> int:
         """Follow the batches `first` to `last` (exclusive) of `table`, scanned from `data`.
 
-        Returns the row after the last batch followed: less than `last` where a control batch does not decode
-        (Kafka ends the log behind it).
+        Returns the row after the last batch followed. It is less than `last` if a control batch does not
+        decode; Kafka ends the log there.
         """
         last = len(table) if last is None else last
         if first >= last:
@@ -114,20 +118,20 @@ class ProducerState:
         return last
 
     def _advance(self, table: BatchTable, end: int) -> None:
-        """Only magic 2 batches move the end: older ones know of no producers."""
+        """Only magic 2 batches move the end, because older ones have no producers."""
         for row in range(end - 1, -1, -1):
             if table.magic[row] >= 2:
                 self.end_offset = table.last_offset[row] + 1
                 return
 
     def _take_last(self, table: BatchTable, last_row_of: dict[int, int]) -> None:
-        """Without transactions only the last batch of each producer leaves a trace."""
+        """Without transactions only the last batch of each producer changes the state."""
         for producer_id, row in last_row_of.items():
             if producer_id >= 0:
                 self._append(table, row, self.producers.get(producer_id) or ProducerEntry(producer_id))
 
     def _note_batches(self, table: BatchTable, producer_ids: Sequence[int], first: int) -> None:
-        """Tell the history the last batches of each producer."""
+        """Add the last batches of each producer to the history."""
         rows_of: dict[int, deque[int]] = {}
         for row, producer_id in enumerate(producer_ids, first):
             if producer_id >= 0:
@@ -182,7 +186,7 @@ class ProducerState:
         self._note_batch(table, row)
 
     def _take_marker(self, data: Bytes, table: BatchTable, row: int, entry: ProducerEntry) -> bool:
-        """Close the producer's transaction; False where the control batch does not decode."""
+        """End the producer's transaction; False if the control batch does not decode."""
         if table.count[row] == 0:
             return True  # the cleaner has removed the record
         records = RecordTable()
@@ -196,7 +200,7 @@ class ProducerState:
             self._complete(entry, offset, aborted=marker.aborted)
         elif marker.aborted:
             self.lone_aborts.add((entry.producer_id, offset))
-        # A newer epoch forgets the batches of the older one.
+        # In a newer epoch the batches of the older one do not count.
         kept = entry if entry.epoch == epoch else ProducerEntry(entry.producer_id)
         self.producers[entry.producer_id] = kept._replace(
             epoch=epoch,
@@ -237,7 +241,7 @@ def pack_snapshot(producers: dict[int, ProducerEntry]) -> bytes:
 
 
 def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
-    """The entries of a producer snapshot. Raises `FormatError` where a broker would call it corrupt."""
+    """The entries of a producer snapshot. Raises `FormatError` if a broker would call it corrupt."""
     cure = "a broker deletes it and takes the next older one; `klog rebuild-index --snapshots` makes it anew"
     if len(data) < SNAPSHOT_HEADER_BYTES:
         raise FormatError(
@@ -263,10 +267,10 @@ def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
 
 
 def hash_map_order(producer_ids: list[int]) -> list[int]:
-    """`producer_ids` (as first met) in the order of a Java `HashMap` with these keys.
+    """The producer ids (in order of appearance) in the order of a Java `HashMap` with these keys.
 
-    Kafka stores entries in that order, which means nothing, but equal bytes are easier to trust than bytes
-    that are merely equivalent. A map doubles when it is more than three quarters full.
+    Kafka stores entries in that order. It has no meaning, but files with equal bytes are easy to compare. A
+    map doubles when it is more than three quarters full.
     """
     buckets = _SMALLEST_MAP
     while len(producer_ids) > buckets * 3 // 4:

@@ -1,10 +1,10 @@
-"""Recovery of a partition directory after an unclean stop, decided: what a Kafka broker would do at its
+"""Plans the recovery of a partition directory after an unclean stop: what a Kafka broker would do at its
 start.
 
-Rules: Kafka 3.9's `LogLoader` (interrupted cleanings and swaps, orphan indexes, the recovery of each
-segment, the cut), `LogSegment.recover`, `LeaderEpochFileCache` and `ProducerStateManager`. This module
-reads and decides; it changes nothing. Where Kafka would refuse to start, the plan says so and recovers all
-the same.
+Rules: Kafka 3.9's `LogLoader` (interrupted cleanings and swaps, orphaned indexes, the recovery of each
+segment, the truncation), `LogSegment.recover`, `LeaderEpochFileCache` and `ProducerStateManager`. This module
+reads and decides; it changes nothing. If Kafka would refuse to start, the plan says so and recovers the
+directory anyway.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
 
 
 def _topic_id(files: PartitionFiles) -> list[Finding]:
-    """The topic id is nowhere else in the directory: a damaged one can only be told of."""
+    """A damaged topic id can only be reported, because it is nowhere else in the directory."""
     if FileKind.PARTITION_METADATA not in files.plain:
         return []
     name = str(FileKind.PARTITION_METADATA)
@@ -98,7 +98,9 @@ def _topic_id(files: PartitionFiles) -> list[Finding]:
 
 
 def _loads(work: Recovery, base: int) -> bool:
-    """Whether Kafka opens the segment without recovering it first: its indexes are there and look usable."""
+    """Whether Kafka opens the segment without recovering it first, because its indexes exist and look
+    valid.
+    """
     present = work.resolved.indexes.get(base, {})
     if FileKind.OFFSET_INDEX not in present and base not in work.resolved.made_indexes:
         return False
@@ -109,7 +111,7 @@ def _loads(work: Recovery, base: int) -> bool:
     data = read_whole(txn_index)
     usable = len(data) - len(data) % TXN_INDEX_ENTRY_BYTES
     for version, _, _, last_offset, _ in TXN_INDEX_ENTRY.iter_unpack(data[:usable]):
-        # Kafka looks at the first of the version's two bytes only.
+        # Kafka reads only the first of the version's two bytes.
         if version >> 8 > 0:
             work.findings.append(Finding(name, f"entry has the unknown version {version}", REFUSES))
             return False
@@ -121,7 +123,7 @@ def _loads(work: Recovery, base: int) -> bool:
 
 
 def _recover_segments(work: Recovery) -> None:
-    """Kafka begins each of its two rounds anew when it has split a segment."""
+    """Kafka begins each of its two rounds again after it has split a segment."""
     while not _recover_unindexed(work):
         pass
     while not _recover_unflushed(work):
@@ -137,11 +139,11 @@ def _floor(work: Recovery, bases: list[int]) -> float:
 
 
 def _recover_unindexed(work: Recovery) -> bool:
-    """Recover what Kafka recovers while it loads. False: a segment was split instead."""
+    """Recover the segments that Kafka recovers while it loads. False: a segment was split instead."""
     bases = sorted(work.resolved.segments)
     floor = _floor(work, bases)
     for place, base in enumerate(bases):
-        # Where no indexed segment comes before, recovery from the start does exactly this again.
+        # If no indexed segment comes before, recovery from the start repeats exactly this.
         again = floor <= bases[0] and work.unindexed.issuperset(bases[:place])
         if base not in work.unindexed or base in work.recovered or again:
             continue
@@ -151,7 +153,7 @@ def _recover_unindexed(work: Recovery) -> bool:
 
 
 def _recover_unflushed(work: Recovery) -> bool:
-    """Recover from the recovery point on. False: a segment was split instead."""
+    """Recover the segments from the recovery point on. False: a segment was split instead."""
     bases = sorted(work.resolved.segments)
     floor = _floor(work, bases)
     for place, base in enumerate(bases):
@@ -161,14 +163,15 @@ def _recover_unflushed(work: Recovery) -> bool:
                 return False
             if recovered.scan.disordered or (recovered.scan.cut_bytes and not recovered.at_load):
                 work.removed = bases[place + 1 :]
-                # Kafka removes the snapshots that stood there at its start, whoever has written them since.
+                # Kafka removes the snapshots that existed at its start, even if they were written again
+                # since.
                 work.snapshots.drop(set(work.removed) & set(work.resolved.snapshots))
                 break
     return True
 
 
 def _recover(work: Recovery, base: int, loaded: dict[int, str]) -> Recovered | None:
-    """Recover one segment, with the producers of the `loaded` ones before it; None where it was split."""
+    """Recover one segment, with the producers of the `loaded` ones before it; None if it was split."""
     settings = work.settings
     state = work.snapshots.state_at(base, log_start_offset=settings.log_start_offset, segments=loaded)
     state.aborted.clear()
@@ -182,12 +185,12 @@ def _recover(work: Recovery, base: int, loaded: dict[int, str]) -> Recovered | N
     path = work.resolved.segments[base]
     with work.open(path) as file:
         scan = scan_segment(file, base, settings.index, follow=follow)
-    # Kafka splits where the last batch is out of range as well, and refuses to start otherwise.
+    # Kafka splits the segment if the last batch is out of range too, and refuses to start otherwise.
     overlong = is_overlong(scan) and next_offset(path, base, work.open) - 1 - base > INT32_MAX
     if overlong and (parts := divide(path)):
         _split(work, base, scan, parts)
         return None
-    _tell(work, base, scan, state)
+    _report(work, base, scan, state)
     if not scan.disordered:
         work.snapshots.take(state)
     scan = _within_memory(work, scan)
@@ -198,7 +201,7 @@ def _recover(work: Recovery, base: int, loaded: dict[int, str]) -> Recovered | N
 
 
 def _split(work: Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]) -> None:
-    """Put the parts in the segment's place. Its `.log` changes last: until then all can be redone."""
+    """Replace the segment by its parts. Its `.log` changes last, so until then everything can be repeated."""
     name = segment_file(FileKind.LOG, base)
     what = f"offset {scan.out_of_range_offset} is too far from the segment's base for an index (KAFKA-6264)"
     work.findings.append(Finding(name, what, "splits the segment", scan.valid_bytes))
@@ -207,7 +210,7 @@ def _split(work: Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]
     indexes = work.resolved.indexes.pop(base, {})
     keeps_start = parts[0].base_offset == base
     if base in work.unindexed and keeps_start and FileKind.TXN_INDEX in indexes:
-        # Kafka does not know the segment yet, and replaces only those of its files that the parts have too.
+        # Kafka does not know the segment yet. It replaces only the files that the parts have, too.
         work.resolved.indexes[base] = {FileKind.TXN_INDEX: indexes.pop(FileKind.TXN_INDEX)}
     work.unindexed.discard(base)
     work.recovered.pop(base, None)
@@ -232,7 +235,7 @@ def _split(work: Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]
 
 
 def _note_epochs(table: BatchTable, rows: int, epochs: list[EpochEntry]) -> None:
-    """Epochs above those noted before, with the first offset of each."""
+    """Add each epoch above those noted before, with its first offset."""
     latest = epochs[-1].epoch if epochs else -1
     if not rows or max(table.leader_epoch) <= latest:
         return
@@ -247,7 +250,7 @@ def _within_memory(work: Recovery, scan: SegmentScan) -> SegmentScan:
     return scan if work.held_bytes <= INDEX_MEMORY_BYTES else scan.without_indexes()
 
 
-def _tell(work: Recovery, base: int, scan: SegmentScan, state: ProducerState) -> None:
+def _report(work: Recovery, base: int, scan: SegmentScan, state: ProducerState) -> None:
     name = segment_file(FileKind.LOG, base)
     found = work.findings
     if scan.disordered:
@@ -316,8 +319,8 @@ def _next_offset(work: Recovery, base: int) -> int:
 
 
 def _epochs(work: Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
-    """The epochs as the file and then the recovered segments give them, the file's bytes (None: no file),
-    and whether it could be read.
+    """The epochs from the file and then the recovered segments, the bytes of the file (None: no file), and
+    whether the file could be read.
     """
     name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
     data: bytes | None = None
@@ -332,7 +335,7 @@ def _epochs(work: Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
             work.findings.append(
                 Finding(name, error.what, "takes the log directory offline", error.position_bytes)
             )
-    # Segments without a usable index come first: Kafka recovers them while it loads the others.
+    # Segments without a usable index come first, because Kafka recovers them while it loads the others.
     ordered = sorted(work.recovered.items(), key=lambda item: (not item[1].at_load, item[0]))
     for _, recovered in ordered:
         for entry in recovered.epochs:
@@ -341,7 +344,7 @@ def _epochs(work: Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
 
 
 def _remove_segments(work: Recovery) -> list[Step]:
-    """Later segments go, each with all that belongs to it, before the cut makes them look sound."""
+    """Remove later segments with their files before the truncation, after which they would look valid."""
     steps: list[Step] = []
     for base in work.removed:
         why = "after the cut" if work.segments else "before the log start"
@@ -392,6 +395,6 @@ def _epoch_steps(epochs: LeaderEpochs, old: bytes | None, *, had_entries: bool) 
     name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
     new = build_epochs(EpochCheckpoint(epochs.entries))
     if not epochs.entries and not had_entries:
-        # A file cut inside its first line or two is an empty one to Kafka, which has nothing to write then.
+        # Kafka takes a file that ends inside its first two lines for empty. Then it has nothing to write.
         return [Write(name, b"", "missing")] if old is None else []
     return [] if old == new else [Write(name, new, "differs from what the batches give")]

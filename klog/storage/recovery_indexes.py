@@ -1,7 +1,8 @@
-"""What the recovery of a partition directory does to the indexes of the segments that it keeps.
+"""Plans the indexes of the segments that recovery keeps.
 
-Rules: Kafka 3.9's `LogSegment.recover` (a recovered segment's indexes are made anew), and `OffsetIndex`,
-`TimeIndex` and `LazyIndex` (what it only opens is ended behind the last whole entry, once it is read).
+Rules: Kafka 3.9's `LogSegment.recover` (the indexes of a recovered segment are rebuilt), and `OffsetIndex`,
+`TimeIndex` and `LazyIndex` (an index that is only opened is truncated after its last whole entry when it is
+first read).
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def index_steps(work: Recovery) -> list[Step]:
 
 
 def _unrecovered_index_steps(work: Recovery, base: int) -> list[Step]:
-    """What Kafka changes at the indexes of a segment that it only opens: it ends those that it has read
-    behind their last whole entry.
+    """The changes of Kafka to the indexes of a segment that it only opens: it truncates those that it has
+    read after their last whole entry.
     """
     present = work.resolved.indexes.get(base, {})
     steps: list[Step] = []
@@ -67,7 +68,7 @@ def _unrecovered_index_steps(work: Recovery, base: int) -> list[Step]:
 
 
 def write_if_different(name: str, path: str | None, data: bytes) -> list[Step]:
-    """The write of a derived file where `path` is missing or holds anything else. Raises `StorageError`."""
+    """The write of a derived file, if `path` is missing or has other content. Raises `StorageError`."""
     if path is None:
         return [Write(name, data, "missing")]
     return [] if read_whole(path) == data else [Write(name, data, "differs from what the segment gives")]

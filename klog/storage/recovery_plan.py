@@ -1,8 +1,9 @@
-"""What recovery will do to a partition directory, as values: files set aside, the cut, files written anew.
+"""What recovery will do to a partition directory, as values: files set aside, the truncation, files
+rewritten.
 
-A plan is made by `recovery` from what is on disk and carried out by `recovery_run`; a dry run shows it.
-Steps are in the order in which they must happen: a run that is killed anywhere and started again ends in
-the same state.
+`recovery` makes a plan from what is on disk, `recovery_run` carries it out, and a dry run shows it. The steps
+are in the order in which they must happen: if a run is killed anywhere and started again, the result is the
+same.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from klog.storage.segment_scan import IndexSettings
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """How to recover. `recovery_point` is the offset below which segments are trusted (0: none are; None: all
-    are, for the broker stopped cleanly).
+    """How to recover. Segments below `recovery_point` are trusted (0: none; None: all, after a clean stop).
 
-    `log_start_offset` is what `log-start-offset-checkpoint` says of the partition, 0 where it says nothing.
-    `now_ms` decides which producers have expired. `finds_producers` is false where whoever opens the log then
-    finds out what they are at its end.
+    `log_start_offset` is the partition's offset in `log-start-offset-checkpoint`, 0 without an entry.
+    `now_ms` decides which producers have expired. `finds_producers` is false if the caller finds out the
+    producers at the log's end when it opens the log.
     """
 
     now_ms: int
@@ -50,7 +50,7 @@ class SwapIn:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """End a `.log` at `valid_bytes`; what follows goes into the quarantine."""
+    """End a `.log` at `valid_bytes`; the bytes after it are moved into the quarantine."""
 
     name: str
     valid_bytes: int
@@ -60,7 +60,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """End a `.log` at `valid_bytes`; what follows are zeros, as after a crash of a broker that allocates its
+    """End a `.log` at `valid_bytes`. Zeros follow, as after a crash of a broker that pre-allocates its
     segments.
     """
 
@@ -71,7 +71,7 @@ class Trim:
 
 @dataclass(frozen=True, slots=True)
 class SplitOff:
-    """Write a part of the `.log` `source` as a segment of its own; `source` stays as it is."""
+    """Write a part of the `.log` `source` as a segment of its own; `source` is not changed."""
 
     name: str
     source: str
@@ -81,7 +81,7 @@ class SplitOff:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Give a derived file this content; what it held before goes into the quarantine."""
+    """Write the content of a derived file; its old content is moved into the quarantine."""
 
     name: str
     data: bytes
@@ -90,7 +90,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class WriteIndexes:
-    """Write offset and time index of a segment anew from its sound batches (too large for the plan)."""
+    """Write offset and time index of a segment from its valid batches; they are too large for the plan."""
 
     base_offset: int
     valid_bytes: int
@@ -104,7 +104,7 @@ REFUSES: Final = "refuses to start"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that recovery met: what and where, and what Kafka makes of it."""
+    """Something that recovery found: the file, what it is, and what Kafka does about it."""
 
     name: str
     what: str
@@ -114,9 +114,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryPlan:
-    """All that recovery does to one partition directory, in order.
+    """Everything that recovery does to one partition directory, in order.
 
-    `log_end_offset` is where the log ends afterwards, `segments` how many it has. Nothing to do: no steps.
+    `log_end_offset` is the end of the log afterwards, `segments` the number of its segments. A plan without
+    steps changes nothing.
     """
 
     path: str
@@ -128,10 +129,10 @@ class RecoveryPlan:
 
     @property
     def takes_away(self) -> bool:
-        """Whether any file or part of one leaves the directory."""
+        """Whether a file or a part of one leaves the directory."""
         return any(isinstance(step, SetAside | Cut) for step in self.steps)
 
     @property
     def kafka_refuses(self) -> Finding | None:
-        """What keeps Kafka from starting on this directory, if anything does."""
+        """The reasons why Kafka would not start on this directory."""
         return next((finding for finding in self.findings if finding.kafka.startswith(REFUSES)), None)

@@ -1,7 +1,7 @@
-"""Recovery of a partition directory, carried out: the steps of a plan, one durable change at a time.
+"""Carries out the recovery of a partition directory: the steps of a plan, one durable change at a time.
 
-What leaves the directory goes into the quarantine first, whose manifest is written before anything moves.
-The order of steps is the plan's; killed anywhere and planned anew from what is there, the end is the same.
+What leaves the directory is moved into the quarantine first. The manifest is written before anything moves.
+The plan gives the order of the steps. If a run is killed anywhere and planned again, the result is the same.
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ _ZEROS: Final = "zeros, allocated and never written"
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """What was done: where the quarantine is (None: nothing needed keeping) and how many files and bytes it
-    took.
-    """
+    """The quarantine directory (None: nothing was kept), and how many files and bytes were moved into it."""
 
     quarantine: str | None
     kept: tuple[Kept, ...]
@@ -58,12 +56,13 @@ def run_recovery(
     *,
     keep_replaced: bool = True,
 ) -> RecoveryResult:
-    """Carry out `plan`. Raises `StorageError`; whatever was not reached is as it was.
+    """Carry out `plan`. Raises `StorageError`; steps that were not reached have changed nothing.
 
     Without a `quarantine_root` what leaves the directory is lost, as in Kafka.
 
-    A broker that starts does without the old content of derived files and the zeros after a segment's last
-    batch (`keep_replaced`): after a crash every active segment's indexes and allocation are of that kind.
+    With `keep_replaced` false, the old content of derived files and the zeros after a segment's last batch
+    are not kept. A broker that starts uses that: after a crash every active segment has such indexes and
+    zeros.
     """
     disk = Disk() if disk is None else disk
     if not plan.steps:
@@ -97,7 +96,7 @@ def run_recovery(
 
 
 def _replaced_names(plan: RecoveryPlan, step: Step) -> list[str]:
-    """Derived files that a step writes and that will stand there already when it does."""
+    """Derived files that a step writes and that will exist already at that time."""
     names = []
     if isinstance(step, Write):
         names = [step.name]

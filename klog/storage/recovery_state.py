@@ -1,6 +1,6 @@
-"""What the recovery of a partition directory knows while it decides: the segments, and what scans found.
+"""The state of a recovery while it is planned: the segments, and what scans found.
 
-Filled by `recovery`, read besides by `recovery_indexes`.
+`recovery` fills it, `recovery_indexes` reads it too.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from klog.storage.transient_files import ResolvedDirectory
 
 @dataclass(slots=True)
 class Recovered:
-    """A segment that was scanned, with what the scan gave besides."""
+    """A segment that was scanned, with the other results of the scan."""
 
     scan: SegmentScan
     epochs: list[EpochEntry]
     txn_index: bytes
-    at_load: bool  # recovered while loading, for want of a usable index
+    at_load: bool  # recovered while loading, because an index is missing or unusable
 
     @property
     def valid_bytes(self) -> int:
-        """Where the segment ends afterwards."""
+        """The size of the segment afterwards."""
         return 0 if self.scan.disordered else self.scan.valid_bytes
 
     @property
@@ -55,7 +55,7 @@ class Recovery:
     splits: list[Step] = field(default_factory=list)
 
     def open(self, path: str) -> BinaryIO:
-        """The segment at `path`, which may be a part of another until the plan is carried out."""
+        """The segment at `path`; it may be a part of another file until the plan is carried out."""
         return opener(self.parts)(path)
 
     @property
@@ -65,5 +65,5 @@ class Recovery:
 
 
 def opener(parts: dict[str, Part]) -> OpenSegment:
-    """Opens segments, those of `parts` as the parts of a file that they still are."""
+    """Opens segments, and those of `parts` as the parts of a file that they still are."""
     return lambda path: open_part(parts[path]) if path in parts else open_for_reading(path)

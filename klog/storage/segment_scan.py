@@ -1,9 +1,10 @@
-"""One pass over a segment as Kafka's recovery makes it: where the sound batches end, and what indexes follow.
+"""Scans a segment as Kafka's recovery does: where the valid batches end, and which index entries follow from
+them.
 
 Rules: `LogSegment.recover` with `OffsetIndex` and `TimeIndex` (an entry before the first batch that starts
-more than `index.interval.bytes` after the last entry; offsets must fit 31 bits; a last time entry is
-forced). What a caller wants besides (producers, epochs) it follows itself, chunk by chunk, in the same
-pass. Nothing is written here.
+more than `index.interval.bytes` after the last entry; offsets must fit 31 bits; the last time entry is always
+written). The caller can follow producers or epochs, chunk by chunk, in the same pass. Nothing is written
+here.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class IndexSettings:
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:
-    """What a pass over a segment found.
+    """The result of a pass over a segment.
 
-    `valid_bytes` is where the sound batches end, `next_offset` the offset after them. `problem` says why the
-    rest is not sound, None where there is no rest. `out_of_range_offset` is the offset at `valid_bytes`
-    that does not fit the segment: Kafka splits a segment that is too long, and refuses to start for any
-    other. `disordered` says that offsets go back: Kafka empties the segment. `full` says that one of the
-    indexes does not fit its maximum: Kafka refuses to start.
+    `valid_bytes` is the end of the valid batches, `next_offset` the offset after them. `problem` says what is
+    wrong with the rest, None if there is no rest. `out_of_range_offset` is the offset at `valid_bytes` that
+    does not fit the segment: Kafka splits a segment that is too long, and refuses to start otherwise.
+    `disordered` means that offsets decrease: Kafka empties the segment. `full` means that an index is larger
+    than its maximum: Kafka refuses to start.
     """
 
     base_offset: int
@@ -61,12 +62,12 @@ class SegmentScan:
     has_indexes: bool = True
 
     def without_indexes(self) -> SegmentScan:
-        """The same without the bytes of its indexes, where they would take too much memory."""
+        """The same without the bytes of its indexes, to save memory."""
         return replace(self, offset_index=b"", time_index=b"", has_indexes=False)
 
     @property
     def cut_bytes(self) -> int:
-        """Bytes after the sound batches."""
+        """Bytes after the valid batches."""
         return self.size_bytes - self.valid_bytes
 
 
@@ -79,10 +80,9 @@ def scan_segment(
     end_bytes: int | None = None,
     checked: bool = False,
 ) -> SegmentScan:
-    """Scan the open `.log` from its start; `end_bytes` bounds the pass, `checked` says that its crcs are
-    good.
+    """Scan the open `.log` from its start to `end_bytes`. With `checked` the checksums are known to be valid.
 
-    Raises `StorageError` where the file cannot be read.
+    Raises `StorageError` if the file cannot be read.
     """
     table = BatchTable()
     state = IndexState(base_offset, settings.interval_bytes)
@@ -98,7 +98,7 @@ def scan_segment(
             rows = _row_at(table, state.stopped_at)
             problem = _why(table, rows, state)
         if follow is not None and (followed := follow(data, table, rows)) < rows:
-            # Kafka keeps the batch that it could not follow and ends the log behind it.
+            # Kafka keeps the batch that it could not follow, and ends the log after it.
             end = table.position[followed] + table.size[followed]
             short = scan_segment(file, base_offset, settings, end_bytes=end, checked=True)
             return _cut_short(short, _size(file), "control batch does not decode")
@@ -171,7 +171,7 @@ def _all(relation: Callable[[int, int], bool], numbers: array[int]) -> bool:
 
 
 def is_overlong(scan: SegmentScan) -> bool:
-    """Whether the segment's offsets run past what its index can hold (KAFKA-6264): Kafka splits such a
+    """Whether the segment's offsets exceed what its index can hold (KAFKA-6264): Kafka splits such a
     segment.
     """
     return scan.out_of_range_offset is not None and scan.out_of_range_offset - scan.base_offset > INT32_MAX

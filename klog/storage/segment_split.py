@@ -1,8 +1,9 @@
-"""A segment whose offsets run past what its indexes can hold, divided as Kafka divides it.
+"""Divides a segment whose offsets exceed what its indexes can hold, as Kafka does.
 
-Rules: Kafka's `LocalLog.splitOverflowedSegment` (KAFKA-6264): a new segment begins with the first batch, and
-with each one whose last offset does not fit the index of the segment before it; all are named by their first
-offset. Nothing is written here: recovery reads the parts where they are, and writes them when it is run.
+Rules: Kafka's `LocalLog.splitOverflowedSegment` (KAFKA-6264). A new segment begins with the first batch, and
+with each batch whose last offset does not fit the index of the segment before it. Each is named by its first
+offset. Nothing is written here: the plan of a recovery reads the parts in the old file, and its run writes
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ OpenSegment = Callable[[str], BinaryIO]
 
 
 class Part(NamedTuple):
-    """The bytes of a `.log` (`path`) from `start_bytes` to `end_bytes`, which become a segment of its own."""
+    """The bytes of a `.log` (`path`) from `start_bytes` to `end_bytes`, which become a segment."""
 
     path: str
     base_offset: int
@@ -31,7 +32,7 @@ class Part(NamedTuple):
 
 
 class _Section(io.RawIOBase):
-    """A part of a file as if it were a file."""
+    """A part of a file, read as a file."""
 
     def __init__(self, file: BinaryIO, start_bytes: int, end_bytes: int) -> None:
         super().__init__()
@@ -68,8 +69,8 @@ def open_part(part: Part) -> BinaryIO:
 
 
 def divide(path: str) -> tuple[Part, ...]:
-    """The parts that together are the segment at `path`; none where Kafka cannot split it (bytes that are no
-    batch follow the last one, or a single batch is too long). Raises `StorageError`.
+    """The parts of the segment at `path`. None if Kafka cannot split it, because other bytes follow the last
+    batch or a single batch is too long. Raises `StorageError`.
     """
     table = BatchTable()
     starts: list[tuple[int, int]] = []
@@ -92,15 +93,15 @@ def divide(path: str) -> tuple[Part, ...]:
 
 
 def _first_offset(data: memoryview, table: BatchTable, row: int) -> int:
-    """The offset of a batch's first record, -1 where it cannot be read.
+    """The offset of a batch's first record, -1 if it cannot be read.
 
-    A compressed message set of magic 0 or 1 does not store it, only its messages do: Kafka too decompresses
-    it here.
+    In a compressed message set of magic 0 or 1 only the messages store it, so Kafka decompresses the set
+    here, too.
     """
     first = table.base_offset[row]
     if first != OFFSET_UNKNOWN or table.magic[row] == 2:
         return first
-    # Only here: loading Construct is a tenth of what the start of a broker costs, and few need it.
+    # Imported here, because loading Construct costs a tenth of a broker's start and is rarely needed.
     from klog.formats import message_set
 
     start = table.position[row] - table.origin
@@ -112,7 +113,7 @@ def _first_offset(data: memoryview, table: BatchTable, row: int) -> int:
 
 
 def require_same(part: Part, path: str) -> None:
-    """A part that a run before this one wrote is there already; any other file may not be replaced.
+    """Check that a file that exists is this part, written by an earlier run; no other file is replaced.
 
     Raises `StorageError`.
     """

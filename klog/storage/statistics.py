@@ -1,12 +1,10 @@
-"""What a log holds, in numbers: one pass over batch headers as columns, records looked into where that is
-cheap.
+"""Statistics of a log from one pass over batch headers; records are decoded if that is cheap.
 
-From the headers of all batches, exactly: batches, records, sizes of batches, codecs, magics, offsets and
-gaps, largest timestamps, producers, leader epochs, checksums. From the markers, all of which are decoded:
-transactions. From records that are decoded: sizes of records, null keys and values, headers, compression
-ratios. All records are decoded where a file is small or `decode_all` is set, else those of the first batch
-in each chunk of 1 MiB (`sampled` says so). Compressed sets of magic 0 and 1 are always decoded: without
-that even their number of messages is unknown.
+Headers give exact numbers: batches, records, sizes of batches, codecs, magics, offsets and gaps, largest
+timestamps, producers, leader epochs, checksums. All markers are decoded, for the transactions. Decoded
+records give: sizes of records, null keys and values, headers, compression ratios. All records are decoded if
+a file is small or `decode_all` is set; else those of the first batch in each chunk of 1 MiB (then `sampled`
+is set). Compressed sets of magic 0 and 1 are always decoded, because only that gives the number of messages.
 """
 
 from __future__ import annotations
@@ -36,8 +34,9 @@ _LEGACY_FLAGS: Final = CODEC_MASK | TIMESTAMP_TYPE_BIT
 
 
 class CodecNumbers:
-    """One codec's share: batches and bytes of all its batches; the compressed and plain bytes of those
-    decoded."""
+    """Numbers of one codec: batches and bytes of all its batches; compressed and plain bytes of those
+    decoded.
+    """
 
     __slots__ = ("batches", "decoded_bytes", "plain_bytes", "size_bytes")
 
@@ -49,13 +48,14 @@ class CodecNumbers:
 
     @property
     def ratio(self) -> float | None:
-        """Plain bytes for each compressed byte, None where no batch was decoded."""
+        """Plain bytes for each compressed byte, None if no batch was decoded."""
         return self.plain_bytes / self.decoded_bytes if self.decoded_bytes else None
 
 
 class Transactions:
-    """Transactions seen in a log: `committed` and `aborted` by their markers, `open` as producer id ->
-    first offset."""
+    """Transactions of a log: `committed` and `aborted` count markers; `open` maps producer ids to first
+    offsets.
+    """
 
     __slots__ = ("aborted", "committed", "open")
 
@@ -66,8 +66,9 @@ class Transactions:
 
 
 class LogStatistics:
-    """Numbers of one or more segments of a partition, added in order. Offsets -1 and times None: there are
-    none."""
+    """Numbers of one or more segments of a partition, added in order. Without data, offsets are -1 and times
+    None.
+    """
 
     def __init__(self) -> None:
         self.segments = 0
@@ -100,10 +101,9 @@ class LogStatistics:
         self.headers = 0
 
     def add(self, reader: SegmentReader, *, decode_all: bool) -> Iterator[int]:
-        """Take in one segment, in a pass of `reader` (which verifies); yields the bytes of each chunk when
-        done.
+        """Add one segment, in a pass of `reader` (which verifies); yields the bytes of each chunk after it.
 
-        Bounds of the reader leave out the batches that cannot hold a wanted record.
+        Batches that the reader's bounds exclude are not counted.
         """
         self.segments += 1
         self.sampled |= not decode_all
@@ -120,7 +120,7 @@ class LogStatistics:
 
 
 def _take(into: LogStatistics, reader: SegmentReader, data: Bytes, *, decode_all: bool) -> None:
-    """Count the batches of the chunk at hand, and of its records what is wanted."""
+    """Count the batches of the current chunk, and those of its records that are decoded."""
     table = reader.batches
     into.batches += len(table)
     into.size_bytes += sum(table.size)
@@ -152,7 +152,7 @@ def _take(into: LogStatistics, reader: SegmentReader, data: Bytes, *, decode_all
 
 
 def _sample(table: BatchTable, legacy: bool, flags: set[int]) -> list[int]:
-    """Rows that are decoded where not all are: the first, markers, and sets that do not say their count."""
+    """Rows that are decoded in a sample: the first, markers, and sets that do not store their count."""
     rows = {0}
     if any(flag & CONTROL_BIT for flag in flags):
         rows.update(row for row, attributes in enumerate(table.attributes) if attributes & CONTROL_BIT)
@@ -192,7 +192,7 @@ def _markers(table: BatchTable, records: RecordTable, view: memoryview, markers:
 
 
 def _legacy_counts(table: BatchTable, decoded: Counter[int]) -> array[int]:
-    """Records of each batch, where messages of magic 0 and 1 do not say so."""
+    """Records of each batch; messages of magic 0 and 1 do not store their number."""
     counts = array("q")
     for row, (count, attributes) in enumerate(zip(table.count, table.attributes, strict=True)):
         if table.magic[row] >= 2:
@@ -216,7 +216,7 @@ def _codecs(into: LogStatistics, table: BatchTable, flags: set[int]) -> None:
 
 
 def _times(into: LogStatistics, table: BatchTable, flags: set[int]) -> None:
-    # With append time or a delete horizon the base timestamp is not the first record's time.
+    # With append time or a delete horizon the base timestamp is not the timestamp of the first record.
     plain = not any(flag & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT) for flag in flags)
     lowest = min(table.base_timestamp if plain else table.max_timestamp)
     if lowest < 0:
@@ -237,7 +237,7 @@ def _offsets(into: LogStatistics, table: BatchTable, counts: array[int]) -> None
     expected = first if into.last_offset < 0 else into.last_offset + 1
     into.last_offset = table.last_offset[-1]
     if expected == first and sum(counts) == into.last_offset + 1 - first:
-        return  # nothing can be missing, and this is how nearly all chunks are
+        return  # no offset is missing; nearly all chunks are like this
     for base, last, count in zip(table.base_offset, table.last_offset, counts, strict=True):
         start = expected if base == OFFSET_UNKNOWN else base
         missing = max(0, start - expected) + max(0, last + 1 - start - count)

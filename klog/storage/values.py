@@ -1,7 +1,7 @@
-"""Batch and record as values: what the library hands out, one object each, immutable.
+"""Batches and records as immutable values of the library, one object each.
 
-Fields are Kafka's, of the record batch (KIP-98) and the message (KIP-32). Bulk work goes through columns
-instead (`klog.storage.reader`), these are for code that people write by hand.
+Fields are those of Kafka's record batch (KIP-98) and message (KIP-32). For large amounts of data there are
+columns (`klog.storage.reader`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from klog.formats.wrapping import last_sequence
 
 
 class TimestampType(StrEnum):
-    """What a record's timestamp is: the producer's time, the broker's, or (magic 0) none at all."""
+    """What a record's timestamp is: the producer's time, the broker's, or (magic 0) none."""
 
     CREATE_TIME = "CreateTime"
     LOG_APPEND_TIME = "LogAppendTime"
@@ -42,7 +42,7 @@ def timestamp_type(magic: int, attributes: int) -> TimestampType:
 
 
 class Header(NamedTuple):
-    """One header of a record. Bytes of the key that are not UTF-8 are kept as lone surrogates."""
+    """One header of a record. Bytes of the key that are not UTF-8 become lone surrogates."""
 
     key: str
     value: bytes | None
@@ -53,10 +53,10 @@ class Batch:
     """One batch of a segment (magic 0 and 1: one message or compressed set).
 
     `position_bytes` and `size_bytes` are its place in the file; timestamps are ms since the epoch, -1 for
-    none. `base_offset` and `count` are None where the format does not store them (compressed sets of magic
-    0 and 1; count: all of magic 0 and 1). `delete_horizon_ms` is None where none is set. `producer_id`,
-    `producer_epoch`, `base_sequence` and `partition_leader_epoch` are -1 where there is none. `checksum` is
-    the stored one.
+    none. `base_offset` and `count` are None if the format does not store them (compressed sets of magic 0 and
+    1; count: all of magic 0 and 1). `delete_horizon_ms` is None if none is set. `producer_id`,
+    `producer_epoch`, `base_sequence` and `partition_leader_epoch` are -1 if there is none. `checksum` is the
+    stored one.
     """
 
     file: str
@@ -83,17 +83,18 @@ class Batch:
 
     @property
     def valid(self) -> bool:
-        """Whether the checksum fits the bytes; reads them when asked. Raises `StorageError`."""
+        """Whether the checksum fits the bytes, which are read at each call. Raises `StorageError`."""
         return self._check(self)
 
     def records(self) -> Iterator[Record]:
-        """The batch's records, decompressed when asked. Raises `CorruptRecordError` where they do not
-        decode."""
+        """The batch's records, read and decompressed at each call. Raises `CorruptRecordError` if they do not
+        decode.
+        """
         return self._decode(self)
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 where there is none."""
+        """Sequence number of the last record, -1 if there is none."""
         return last_sequence(self.base_sequence, self.last_offset - (self.base_offset or 0))
 
     def __repr__(self) -> str:
@@ -109,7 +110,7 @@ def batch_of_row(
     check: Callable[[Batch], bool],
     decode: Callable[[Batch], Iterator[Record]],
 ) -> Batch:
-    """Row `row` of a scanned table as a value; `check` and `decode` read its bytes when they are wanted."""
+    """Row `row` of a scanned table as a value; `check` and `decode` read its bytes later."""
     magic = table.magic[row]
     attributes = table.attributes[row]
     base_offset, count = table.base_offset[row], table.count[row]
@@ -140,9 +141,9 @@ def batch_of_row(
 
 
 class Record(NamedTuple):
-    """One record. `timestamp_ms` is -1 where there is none; `key` and `value` None for null.
+    """One record. `timestamp_ms` is -1 if there is none; `key` and `value` are None for null.
 
-    `size_bytes` is Kafka's `sizeInBytes` (before compression); `batch` is the batch it came in.
+    `size_bytes` is Kafka's `sizeInBytes` (before compression); `batch` is its batch.
     """
 
     offset: int
@@ -155,22 +156,24 @@ class Record(NamedTuple):
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """What the timestamp is."""
+        """The kind of the timestamp."""
         return self.batch.timestamp_type
 
     @property
     def sequence(self) -> int:
-        """The producer's sequence number, -1 where there is none."""
+        """The producer's sequence number, -1 if there is none."""
         return last_sequence(self.batch.base_sequence, self.offset - (self.batch.base_offset or 0))
 
     @property
     def is_control(self) -> bool:
-        """Whether Kafka wrote it for itself (a transaction marker, for one); consumers never see it."""
+        """Whether Kafka wrote it for its own use, for example a transaction marker. Consumers never see
+        it.
+        """
         return self.batch.is_control
 
     @property
     def control_type(self) -> str | None:
-        """`COMMIT`, `ABORT`, ... of a control record, None of any other."""
+        """`COMMIT`, `ABORT`, ... of a control record; None for any other."""
         return control_type_name(self.key) if self.batch.is_control else None
 
     def __repr__(self) -> str:

@@ -1,6 +1,4 @@
-"""Verification of whole paths: which segments, partitions and log directories they are, read and judged in
-order.
-"""
+"""Verifies the segments, partitions and log directories that PATH arguments name, in order."""
 
 from __future__ import annotations
 
@@ -26,8 +24,8 @@ OnSegment = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What there is to verify. `log_directories` are those named as a whole, `unreadable` the problems of
-    directories that cannot be looked into.
+    """What to verify. `log_directories` are those named as a whole; `unreadable` are problems of directories
+    that cannot be listed.
     """
 
     targets: tuple[Target, ...]
@@ -42,7 +40,7 @@ class Scope:
 
 
 def scope_of(paths: Iterable[str]) -> Scope:
-    """What `paths` stand for. Raises `StorageError` and `UsageError`."""
+    """What `paths` name. Raises `StorageError` and `UsageError`."""
     named = list(paths)
     found: list[Target] = []
     tasks: list[SegmentTask] = []
@@ -69,8 +67,8 @@ def verify(
 ) -> Iterator[Problem]:
     """Problems in the order of paths: segments, then their partition, then their log directory.
 
-    `processes` 0 means as many as pay; `max_decompressed_bytes` bounds one batch.
-    Raises `StorageError` where a directory cannot be read.
+    With `processes` 0 the number of processes depends on the sizes; `max_decompressed_bytes` limits one
+    batch. Raises `StorageError` if a directory cannot be read.
     """
     yield from scope.unreadable
     partitions: list[PartitionFacts] = []

@@ -1,4 +1,4 @@
-"""Everything about a broker's log directories that it would trust at its start, beyond single partitions.
+"""Verifies everything in a broker's log directories that it would trust at its start, except partitions.
 
 Rules: Kafka's `LogManager` (directories, clean-shutdown marker, checkpoints) and `MetaPropertiesEnsemble`.
 """
@@ -18,7 +18,7 @@ from klog.storage.problem import RECOVER, Problem, note
 from klog.storage.verify_partition import PartitionFacts
 
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
-# klog's own metadata store, with what SQLite keeps beside it; the room that writes it is above this one.
+# klog's own metadata store and SQLite's files beside it; a package above this one writes them.
 METADATA_STORE = "klog-metadata.sqlite"
 _KLOGS_OWN = frozenset((METADATA_STORE, f"{METADATA_STORE}-wal", f"{METADATA_STORE}-shm"))
 _OFFLINE = "takes the log directory offline"
@@ -36,7 +36,7 @@ _MARKED = {
 
 
 def verify_log_directory(path: str, partitions: Iterable[PartitionFacts]) -> list[Problem]:
-    """Judge the files and names of one log directory. Raises `StorageError`."""
+    """Check the files and names of one log directory. Raises `StorageError`."""
     known: dict[TopicPartition, PartitionFacts] = {}
     for facts in partitions:
         partition = partition_of(facts.path)
@@ -115,7 +115,9 @@ def _beyond(path: str, kind: FileKind, partition: TopicPartition, offset: int, e
 
 
 def verify_together(directories: Iterable[str]) -> list[Problem]:
-    """What is wrong between the log directories of one broker: identities that differ, partitions twice."""
+    """Problems between the log directories of one broker: different identities, partitions that exist
+    twice.
+    """
     problems: list[Problem] = []
     identities: dict[str, tuple[str, str]] = {}
     homes: dict[TopicPartition, str] = {}

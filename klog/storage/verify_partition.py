@@ -1,7 +1,7 @@
-"""Everything about one partition directory that a broker would trust, beyond single segments.
+"""Verifies everything in one partition directory that a broker would trust, except segments.
 
 Rules: Kafka's `LogLoader` (what it does with each file), `ProducerStateManager`, `LeaderEpochFileCache`,
-`PartitionMetadataFile`. Segments are `verify_segment`'s matter.
+`PartitionMetadataFile`. `verify_segment` checks the segments.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PartitionFacts:
 
 
 def verify_partition(path: str, segments: list[SegmentFacts], log_start_offset: int = 0) -> PartitionFacts:
-    """Judge a partition directory, given what was read of its segments and where its log starts.
+    """Check a partition directory, given the facts of its segments and the log start offset.
 
     Raises `StorageError`.
     """
@@ -101,7 +101,7 @@ def _snapshots(files: PartitionFiles, segments: list[SegmentFacts], end: int) ->
 def _against_replay(
     files: PartitionFiles, segments: list[SegmentFacts], sound: dict[int, list[ProducerEntry]]
 ) -> list[Problem]:
-    """Compare snapshots with what the batches say, from the log's first snapshot on."""
+    """Compare snapshots with the batches, from the log's first snapshot on."""
     problems: list[Problem] = []
     first = segments[0].base_offset
     state = ProducerState(first)
@@ -129,9 +129,9 @@ def _compare(
 
 
 def _behind(entry: ProducerEntry, replayed: ProducerEntry | None, offset: int) -> str | None:
-    """How a snapshot's entry contradicts the batches before `offset`, if it does.
+    """The contradiction between a snapshot's entry and the batches before `offset`, if there is one.
 
-    It may well know more than they tell: retention and cleaning remove batches, and brokers before 1.0
+    The entry may know more than the batches: retention and cleaning remove batches, and brokers before 1.0
     counted markers as batches.
     """
     if entry.last_offset >= offset:
@@ -173,7 +173,7 @@ def _epochs(files: PartitionFiles, segments: list[SegmentFacts], start: int, end
     starts = {entry.epoch: entry.start_offset for entry in entries}
     for entry in in_log:
         known = starts.get(entry.epoch)
-        # Epochs before the log's start are forgotten, the one that spans it starts there.
+        # Epochs before the log's start are removed; the epoch that contains it starts there.
         trimmed = bool(entries) and entry.epoch <= entries[0].epoch and entries[0].start_offset <= start
         if bool(entries) and entry.epoch <= entries[0].epoch and not trimmed:
             what = (

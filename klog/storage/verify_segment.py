@@ -1,8 +1,8 @@
-"""Everything about one segment that a broker would trust: batches, records, indexes.
+"""Verifies everything in one segment that a broker would trust: batches, records, indexes.
 
 Rules: what Kafka's readers refuse (`FileLogInputStream`, `DefaultRecordBatch`), what `LogSegment.recover`
-cuts, and what lookups rely on (see `index_check`). Decoding and reporting bad batches is `reader`'s work;
-here it becomes problems.
+cuts, and what lookups rely on (`index_check`). `reader` decodes and reports bad batches; this module makes
+problems of its reports.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BROKEN_INDEX: Final = "trusts it after a clean stop (reads go wrong); rebuilds 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What was read of one segment: its problems, where its offsets end, and the epochs that start in it."""
+    """Facts of one segment: its problems, the end of its offsets, and the epochs that start in it."""
 
     base_offset: int
     next_offset: int
@@ -43,7 +43,7 @@ class SegmentFacts:
 
 
 class _Collector:
-    """Turns what the reader complains of into problems, with the offset of the batch; up to a limit."""
+    """Makes problems of the reader's errors, with the offset of the batch; up to a limit."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.problems: list[Problem] = []
@@ -92,7 +92,7 @@ def verify_segment(
     deep: bool,
     max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> SegmentFacts:
-    """Read one segment and its indexes. Raises nothing for what it finds; an unreadable file is a problem."""
+    """Read one segment and its indexes. It raises nothing: an unreadable file is a problem, too."""
     path = f"{task.directory}/{segment_file(FileKind.LOG, task.base_offset)}"
     found = _Collector(path, task.base_offset)
     epochs: list[EpochEntry] = []
@@ -140,7 +140,9 @@ def _note_epochs(table: BatchTable, epochs: list[EpochEntry]) -> None:
 
 
 def _check_records(reader: SegmentReader, found: _Collector) -> None:
-    """Offsets of a run ascend and stay in their batches; no record is later than its batch says."""
+    """Check that the offsets of a run ascend and stay in their batches, and that no timestamp exceeds its
+    batch's largest.
+    """
     records, batches = reader.records, reader.batches
     first, last = records.batch[0], records.batch[-1]
     position = batches.position[first]
@@ -149,7 +151,7 @@ def _check_records(reader: SegmentReader, found: _Collector) -> None:
     if not ascend or offsets[-1] > batches.last_offset[last]:
         what = "record offsets do not ascend within their batches"
         found.add(what, "serves them as they are", "", position)
-    # A magic 0 message has no timestamp; of the others the batch's is the largest.
+    # A magic 0 message has no timestamp; otherwise the batch has the largest.
     if batches.magic[first] > 0 and max(records.timestamp) > max(batches.max_timestamp[first : last + 1]):
         what = "a record is later than the largest timestamp of its batch"
         found.add(what, "looks up times and expires the segment by the batch's", "", position)

@@ -1,6 +1,6 @@
-"""The log cleaner: compaction, decided (`selection`), carried out on files (`cleaning`) and swapped in.
+"""The log cleaner: compaction is decided (`selection`), carried out on files (`cleaning`) and swapped in.
 
 Rules: KIP-534 (delete horizons), KIP-98 (transactions), Kafka's `LogCleaner`, `LogCleanerManager` and
-`MemoryRecords.filterTo`. The pass over the data knows only files and a task, so that it can run in a process
-of its own and hold nobody up; what it made is swapped in by whoever owns the log.
+`MemoryRecords.filterTo`. The pass over the data uses only files and a task, so it can run in a process of its
+own and blocks nobody. The owner of the log swaps its output in.
 """

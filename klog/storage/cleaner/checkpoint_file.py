@@ -1,6 +1,6 @@
-"""`cleaner-offset-checkpoint` of a log directory: up to where each of its compacted logs is clean.
+"""Reads and writes `cleaner-offset-checkpoint`: the offset up to which each compacted log is clean.
 
-Rules: Kafka's `LogCleanerManager.updateCheckpoints`: the file says nothing of logs that are no more.
+Rules: Kafka's `LogCleanerManager.updateCheckpoints`: entries of logs that no longer exist are removed.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from klog.storage.checkpoint_files import read_offsets, write_offsets
 
 
 class CleanerCheckpointFile:
-    """The file of one log directory. Methods raise `StorageError`; reading also `FormatError`."""
+    """The file of one log directory. Methods raise `StorageError`; reading also raises `FormatError`."""
 
     def __init__(self, log_directory: str) -> None:
         self.path = os.path.join(log_directory, FileKind.CLEANER_CHECKPOINT)
 
     def read(self) -> dict[TopicPartition, int]:
-        """First dirty offset by partition; nothing where there is no file."""
+        """First dirty offset by partition; empty if there is no file."""
         return read_offsets(self.path)
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
@@ -33,7 +33,9 @@ class CleanerCheckpointFile:
         existing: Collection[TopicPartition] | None = None,
         removed: Collection[TopicPartition] = (),
     ) -> None:
-        """Set some offsets, drop some, and with `existing` all of logs that are no more."""
+        """Set some offsets and remove others; with `existing` remove those of all logs that no longer
+        exist.
+        """
         offsets = {
             partition: offset
             for partition, offset in self.read().items()
@@ -42,7 +44,7 @@ class CleanerCheckpointFile:
         self.write(offsets | dict(changes))
 
     def lower(self, partition: TopicPartition, offset: int) -> None:
-        """The log was truncated to `offset`: what comes after it is dirty."""
+        """The log was truncated to `offset`: everything after it is dirty."""
         offsets = self.read()
         if offsets.get(partition, 0) > offset:
             self.write(offsets | {partition: offset})

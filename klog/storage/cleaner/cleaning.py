@@ -1,8 +1,7 @@
-"""One cleaning of one log: map its dirty keys, then rewrite it group by group. Files in, files out.
+"""Cleans one log: maps its dirty keys, then rewrites it group by group. It reads files and writes files.
 
-Rules: Kafka's `Cleaner` (`buildOffsetMap`, `doClean`, `cleanSegments`). Works on closed segments only,
-changes none of them and needs nobody's lock: each group becomes `.cleaned` files, and whoever owns the log
-swaps them in.
+Rules: Kafka's `Cleaner` (`buildOffsetMap`, `doClean`, `cleanSegments`). It reads closed segments, changes
+none of them and needs no lock. Each group becomes `.cleaned` files, which the owner of the log swaps in.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ OnGroup = Callable[[CleanedGroup], None]
 """Told of a finished group; returns when it has been swapped in."""
 
 _SECRET_BYTES: Final = 16
-_OWN_STEP: Final = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT  # bits of batches that are looked at alone
+_OWN_STEP: Final = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT  # bits of batches that are handled one by one
 
 
 def clean(task: CleanTask, on_group: OnGroup, on_bytes: OnBytes = lambda _: None) -> CleanResult:
-    """Carry out `task`. A group whose swap has not begun when it ends early leaves no file behind.
+    """Carry out `task`. If it ends early, groups whose swap has not begun leave no files.
 
-    Raises `KlogError` where a segment cannot be read, is damaged or cannot be written, and what the callbacks
+    Raises `KlogError` if a segment cannot be read, is damaged or cannot be written, and what the callbacks
     raise.
     """
     return _Cleaning(task, on_group, on_bytes).run()
@@ -119,12 +118,14 @@ class _Cleaning:
                 stats.bytes_written += written
 
     def _next_base(self, segment: SegmentView) -> int:
-        """An offset above the segment: transactions that begin in a later one are expected early at worst."""
+        """An offset above the segment. Transactions that begin in a later segment are at worst expected
+        early.
+        """
         later = [one.base_offset for one in self._task.segments if one.base_offset > segment.base_offset]
         return min(later, default=self._task.first_uncleanable_offset)
 
     def _legacy_horizon_ms(self) -> int:
-        """Modification time up to which a segment's tombstones of magic 0 and 1 go."""
+        """Tombstones of magic 0 and 1 are removed from segments with a modification time up to this."""
         task = self._task
         clean = [one for one in task.segments if one.base_offset < task.first_dirty_offset]
         return clean[-1].modified_ms - task.delete_retention_ms if clean else 0
@@ -152,11 +153,11 @@ class _MapBuilder:
         for segment, following in zip(dirty, ends, strict=True):
             if not self._add_segment(segment):
                 return
-            # Offsets may be missing at the end of a segment.
+            # The last offsets of a segment may be missing.
             self._offsets.latest_offset = following - 1
 
     def _add_segment(self, segment: SegmentView) -> bool:
-        """False where the map is full."""
+        """Add the keys of a segment; False if the map is full."""
         task = self._task
         path = task.path(FileKind.LOG, segment.base_offset)
         index_path = task.path(FileKind.OFFSET_INDEX, segment.base_offset)
@@ -194,7 +195,7 @@ class _MapBuilder:
         return True
 
     def _follow(self, data: memoryview, table: BatchTable, row: int) -> bool:
-        """Follow a transactional or control batch; True where it holds no data that counts."""
+        """Follow a transactional or control batch; True if it holds no data that counts."""
         producer_id, last_offset = table.producer_id[row], table.last_offset[row]
         self._stats.map_records_read += max(table.count[row], 0)
         if table.attributes[row] & CONTROL_BIT:
@@ -204,7 +205,7 @@ class _MapBuilder:
         return self._transactions.data(producer_id, last_offset)
 
     def _add_rows(self, data: memoryview, table: BatchTable, first: int, last: int) -> bool:
-        """Add the keys of some data batches, all of them plain or one of them compressed."""
+        """Add the keys of some data batches: all of them uncompressed, or one of them compressed."""
         records = self._records
         if last - first == 1:
             payload: Bytes = decode_one(data, table, first, records)
@@ -216,7 +217,7 @@ class _MapBuilder:
         self._stats.map_records_read += done
         if done == count:
             return True
-        # Full: what the batches before this one brought is mapped, keys or not.
+        # The map is full: all records of the batches before this one are covered.
         before = records.batch[done] - 1
         if before >= first and table.last_offset[before] >= self._task.first_dirty_offset:
             self._offsets.latest_offset = max(self._offsets.latest_offset, table.last_offset[before])
@@ -224,7 +225,7 @@ class _MapBuilder:
 
 
 def _plain_end(table: BatchTable, row: int) -> int:
-    """The row after a run of plain batches that starts at `row`; a compressed batch is a run of its own."""
+    """The row after the uncompressed batches that start at `row`; a compressed batch is alone."""
     attributes, magic = table.attributes, table.magic
     end = row
     while end < len(table):
@@ -235,7 +236,7 @@ def _plain_end(table: BatchTable, row: int) -> int:
 
 
 class _located:  # noqa: N801 (reads as a phrase: `with _located(path)`)
-    """Gives errors of what is inside the file they are about."""
+    """Adds the path to the errors of its block."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -257,7 +258,7 @@ def _dirty_segments(task: CleanTask) -> list[SegmentView]:
 
 
 def _aborted_between(task: CleanTask, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-    """The aborted transactions that overlap [start, end), by the transaction indexes."""
+    """The aborted transactions that overlap [start, end), from the transaction indexes."""
     bases = [*(segment.base_offset for segment in task.segments), *task.later_bases]
     floor = max((base for base in bases if base <= start_offset), default=bases[0])
     found: list[AbortedTxn] = []

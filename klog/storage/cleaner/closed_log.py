@@ -1,7 +1,7 @@
-"""A partition directory that no broker has open, as the cleaner sees a log.
+"""Reads a partition directory that no broker has open as the log that the cleaner needs.
 
-Rules: a log after a clean stop, as Kafka's `LogLoader` opens it: it ends with its last batch, its newest
-producer snapshot says which producers are active, everything up to the first open transaction is stable.
+Rules: a log after a clean stop, as Kafka's `LogLoader` opens it. It ends with its last batch, its newest
+producer snapshot names the active producers, and everything up to the first open transaction is stable.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TIMESTAMP_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class ClosedLog:
-    """The log, and what its producers left last."""
+    """The log, and the last records of its producers."""
 
     view: LogView
     last_records: LastRecords
@@ -45,12 +45,13 @@ def open_closed_log(
     high_watermark: int | None = None,
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
 ) -> ClosedLog | None:
-    """Look at a partition directory; None where it has no segment. Reads headers of the last segments only.
+    """Read a partition directory; None if it has no segment. Only headers of the last segments are read.
 
-    Nothing at or above `high_watermark` is stable: it may not be on other replicas (None: all is).
+    Nothing at or above `high_watermark` is stable, because other replicas may not have it (None: everything
+    is).
 
-    Raises `StorageError` where it holds traces of an interrupted change, which recovery has to finish first,
-    or cannot be read.
+    Raises `StorageError` if the directory cannot be read, or an interrupted change left files that recovery
+    has to finish first.
     """
     files = list_partition(directory)
     unfinished = [name for name in files.transient if name.kind is not FileKind.METADATA_SNAPSHOT]
@@ -92,7 +93,7 @@ def _segment(files: PartitionFiles, base_offset: int) -> SegmentView:
 
 def _index(files: PartitionFiles, kind: FileKind, base_offset: int) -> bytes:
     if not files.has(kind, base_offset):
-        if kind is FileKind.TIME_INDEX:  # a broker that opens a segment of Kafka 0.9 makes an empty one
+        if kind is FileKind.TIME_INDEX:  # a broker that opens a segment of Kafka 0.9 creates an empty one
             return b""
         raise StorageError(
             f"segment {base_offset} has no .{kind}",
@@ -101,7 +102,7 @@ def _index(files: PartitionFiles, kind: FileKind, base_offset: int) -> bytes:
         )
     data = read_whole(files.file(kind, base_offset))
     entry_bytes = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
-    # One entry of zeros may be real: a record at the segment's start with the timestamp 0.
+    # One entry of zeros may be valid: a record at the segment's start with the timestamp 0.
     if len(data) >= 2 * entry_bytes and not any(data[-2 * entry_bytes :]):
         raise StorageError(
             "the index is still allocated in full: the broker did not stop cleanly",
@@ -112,7 +113,9 @@ def _index(files: PartitionFiles, kind: FileKind, base_offset: int) -> bytes:
 
 
 def _last_timestamp(time_index: bytes) -> int:
-    """Of the last entry: the largest of the segment, as a clean stop adds one for it."""
+    """The timestamp of the last entry. It is the largest of the segment, because a clean stop adds an entry
+    for it.
+    """
     if len(time_index) < TIME_INDEX_ENTRY_BYTES:
         return -1
     last = time_index[-TIME_INDEX_ENTRY_BYTES:]
@@ -129,7 +132,7 @@ def _first_timestamp(path: str) -> int:
 
 
 def _end_offset(files: PartitionFiles) -> int:
-    """The offset after the last batch, from the last index entry on."""
+    """The offset after the last batch, searched from the last index entry on."""
     base = files.segments[-1]
     table = BatchTable()
     end = base

@@ -1,4 +1,4 @@
-"""Records of batches as the cleaner wants them: decoded whole and sound, or an error."""
+"""Decodes the records of batches completely, or raises an error."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from klog.formats.markers import control_key, first_key
 
 
 def decode_plain(data: memoryview, table: BatchTable, first: int, last: int, records: RecordTable) -> None:
-    """Decode uncompressed batches anew into `records`. Raises `CorruptRecordError`."""
+    """Decode uncompressed batches into `records`, which is emptied first. Raises `CorruptRecordError`."""
     records.clear()
     kernel.decode(data, table, first, last, records)
     _require_valid(table, records)
 
 
 def decode_one(data: memoryview, table: BatchTable, row: int, records: RecordTable) -> Bytes:
-    """Decode one batch, compressed or not, anew into `records`; returns the payload that these lie in.
+    """Decode one batch, compressed or not, into `records`, which is emptied first. Returns the payload of the
+    spans.
 
     Raises `CorruptRecordError`.
     """
@@ -37,14 +38,14 @@ def _require_valid(table: BatchTable, records: RecordTable) -> None:
     if records.problem is not None:
         position = table.position[records.problem_batch]
         raise CorruptRecordError(records.problem, position_bytes=position)
-    # Only messages of magic 0 and 1 have checksums of their own.
+    # Only messages of magic 0 and 1 have their own checksums.
     if len(records) and min(table.magic) < 2 and not min(records.valid):
         position = table.position[records.batch[records.valid.index(0)]]
         raise CorruptRecordError("a message fails its checksum", position_bytes=position)
 
 
 def control_type(payload: Bytes, records: RecordTable) -> int | None:
-    """Type of a control batch's marker, None where the batch is empty. Raises `CorruptRecordError`."""
+    """Type of a control batch's marker, None if the batch is empty. Raises `CorruptRecordError`."""
     if not len(records):
         return None
     key = control_key(first_key(payload, records))

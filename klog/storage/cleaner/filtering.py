@@ -1,8 +1,8 @@
-"""What stays of one buffer of batches: whole batches as they are, others rebuilt, the rest gone.
+"""Filters one buffer of batches: some stay as they are, some are rebuilt, the others are removed.
 
-Rules: `Cleaner.cleanInto` and `MemoryRecords.filterTo` (KIP-98, KIP-534). A marker or tombstone that nothing
-needs any more first gets a delete horizon, and goes in a cleaning after it, so that readers that lag behind
-see it. A batch that holds the last an active producer wrote stays, empty, for its sequence number.
+Rules: `Cleaner.cleanInto` and `MemoryRecords.filterTo` (KIP-98, KIP-534). A marker or tombstone that is no
+longer needed first gets a delete horizon and is removed in a later cleaning, so that slow readers see it. A
+batch with the last record of an active producer stays, empty, for its sequence number.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from klog.storage.cleaner.rebuild import emptied, rebuild
 from klog.storage.cleaner.task import CleanStats, CleanTask
 from klog.storage.cleaner.transactions import CleanedTransactions
 
-_OWN_STEP: Final = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT  # bits of batches that are looked at alone
+_OWN_STEP: Final = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT  # bits of batches that are handled one by one
 
 
 class BatchFilter:
-    """Decides about the batches of one segment after the other of one log."""
+    """Decides about the batches of the segments of one log."""
 
     def __init__(
         self, task: CleanTask, offsets: OffsetMap, transactions: CleanedTransactions, stats: CleanStats
@@ -38,18 +38,18 @@ class BatchFilter:
         self.keep_legacy_tombstones = True
 
     def filter(self, data: memoryview, table: BatchTable) -> list[Bytes]:
-        """What stays of the batches of `table`, scanned from `data`: stretches of it, and new batches.
+        """What stays of the batches of `table`, scanned from `data`: parts of `data`, and new batches.
 
-        Raises `CorruptRecordError` where records do not decode.
+        Raises `CorruptRecordError` if records do not decode.
         """
         step = _Step(self, data, table)
         step.run()
         return step.parts
 
-    # What a step asks of its filter.
+    # Called by a step.
 
     def is_last_of_producer(self, table: BatchTable, row: int) -> bool:
-        """Whether the batch is what the log remembers its (active) producer by."""
+        """Whether the log needs the batch for the state of its (active) producer."""
         producer_id = table.producer_id[row]
         last = self._last_records.get(producer_id) if producer_id >= 0 else None
         if last is None:
@@ -59,7 +59,9 @@ class BatchFilter:
         return bool(table.attributes[row] & CONTROL_BIT) and table.producer_epoch[row] == last.producer_epoch
 
     def is_spent(self, table: BatchTable, row: int, control_type: int | None) -> bool:
-        """Follow a transactional or control batch; whether its transaction's outcome makes it needless."""
+        """Follow a transactional or control batch; whether the outcome of its transaction makes it
+        unnecessary.
+        """
         producer_id, last_offset = table.producer_id[row], table.last_offset[row]
         if table.attributes[row] & CONTROL_BIT:
             return self._transactions.marker(producer_id, last_offset, control_type)
@@ -72,35 +74,37 @@ class BatchFilter:
         )
 
     def is_past_horizon(self, table: BatchTable, row: int) -> bool:
-        """Whether the batch has a delete horizon that has come."""
+        """Whether the batch has a delete horizon that is in the past."""
         has_one = table.attributes[row] & DELETE_HORIZON_BIT and table.magic[row] >= 2
         return bool(has_one) and table.base_timestamp[row] <= self._now_ms
 
     @property
     def horizon_ms(self) -> int:
-        """The delete horizon of what becomes needless now."""
+        """The delete horizon of batches that become unnecessary now."""
         return self._horizon_ms
 
     @property
     def stats(self) -> CleanStats:
-        """Counted as batches go by."""
+        """Counts of the batches so far."""
         return self._stats
 
 
 class _Step:
-    """One buffer going through. Runs of plain batches are decoded and decided at once, others one by one."""
+    """The filtering of one buffer. Adjacent uncompressed batches are decoded and decided together, others one
+    by one.
+    """
 
     def __init__(self, owner: BatchFilter, data: memoryview, table: BatchTable) -> None:
         self._owner = owner
         self._data = data
         self._table = table
         self.parts: list[Bytes] = []
-        self._copy_from = self._copy_to = -1  # the stretch of whole batches that waits to be copied
+        self._copy_from = self._copy_to = -1  # start and end of the whole batches that will be copied
         self._records = RecordTable()
         self._chosen = Selection(0)
         self._payload: Bytes = data
-        self._decoded_to = 0  # rows of the table up to which `_records` reaches
-        self._at_record = 0  # where in `_records` the next batch begins
+        self._decoded_to = 0  # the row of the table after the last batch in `_records`
+        self._at_record = 0  # the row in `_records` where the next batch begins
 
     def run(self) -> None:
         table = self._table
@@ -117,7 +121,7 @@ class _Step:
     # -- decoding --------------------------------------------------------------------------------------------
 
     def _decode_run(self, row: int, alone: bool) -> None:
-        """Decode and decide all plain batches from `row` on."""
+        """Decode and decide all uncompressed batches from `row` on."""
         end = len(self._table)
         if alone:
             attributes = self._table.attributes
@@ -155,7 +159,7 @@ class _Step:
         self._take_decided(row, needs_horizon=spent and control)
 
     def _keep_all(self, payload: Bytes, row: int) -> None:
-        """Markers are no keyed data: what is kept of one is all of it."""
+        """Keep all records: markers have no keys to compact."""
         records, chosen = self._records, Selection(len(self._table))
         self._payload, self._chosen, self._at_record = payload, chosen, 0
         chosen.keep = array("B", b"\1" * len(records))
@@ -164,13 +168,13 @@ class _Step:
         chosen.last_kept_offset[row] = records.offset[-1] if len(records) else -1
 
     def _take_nothing(self, row: int) -> None:
-        """A batch none of whose records is wanted."""
+        """A batch of which no record stays."""
         if self._owner.is_last_of_producer(self._table, row):
             self._owner.stats.records_read += max(self._table.count[row], 0)
             self._write(emptied(self._table, row))
 
     def _take_decided(self, row: int, *, needs_horizon: bool = False) -> None:
-        """A batch whose records are decoded and decided about."""
+        """A batch whose records are decoded and decided."""
         table, chosen, records = self._table, self._chosen, self._records
         first = self._at_record
         count = table.count[row] if table.magic[row] >= 2 else _rows_of(records, row, first)
@@ -201,7 +205,7 @@ class _Step:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def _copy(self, row: int) -> None:
-        """Copying waits for the batches after it: neighbours go in one piece."""
+        """Copying waits for the next batches, so that adjacent ones are copied together."""
         start = self._table.position[row] - self._table.origin
         if start != self._copy_to:
             self._flush_copy()

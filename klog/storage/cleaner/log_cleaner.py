@@ -1,9 +1,8 @@
-"""The cleaner of a broker: threads that look for the dirtiest log, have it cleaned and swap the result in.
+"""The cleaner of a broker: threads that find the dirtiest log, have it cleaned and swap the result in.
 
-Rules: Kafka's `LogCleaner` and its `CleanerThread`. What is decided is `manager`'s and `selection`'s; the
-work on data is done in worker processes. Retention of compacted logs is applied here too, so that it never
-races with a cleaning. A log that cannot be cleaned is set aside until the broker starts anew; a failing disk
-is reported.
+Rules: Kafka's `LogCleaner` and its `CleanerThread`. `manager` and `selection` decide; worker processes work
+on the data. Retention of compacted logs is applied here too, so that it never races with a cleaning. A log
+that cannot be cleaned is set aside until the broker restarts. A failing disk is reported.
 """
 
 from __future__ import annotations
@@ -11,105 +10,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
-from klog.config.topic import TopicConfig
 from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
-from klog.storage.cleaner.cleaning import OnBytes, OnGroup
+from klog.storage.cleaner.cleaner_values import CleanableLog, CleanerConfig, CleanerMetrics, CleanFunction
 from klog.storage.cleaner.manager import CleanerManager, Grab
 from klog.storage.cleaner.selection import DirtyLog, dirty_log
 from klog.storage.cleaner.task import (
-    DEFAULT_DEDUPE_BUFFER_BYTES,
-    DEFAULT_IO_BUFFER_BYTES,
-    DEFAULT_REPORT_BYTES,
     CleanedGroup,
-    CleanerSettings,
     CleaningAbortedError,
     CleanResult,
-    CleanStats,
     CleanTask,
 )
 from klog.storage.cleaner.throttle import Throttle
-from klog.storage.cleaner.view import LastRecords, LogView
 from klog.storage.cleaner.worker import clean_in_worker
 from klog.storage.log.disk_guard import LogClosedError
 
-MOST_DEDUPE_BUFFER_BYTES: Final = 2**31 - 1
 _JOIN_SECONDS: Final = 30.0
-_LEAST_REPORT_BYTES: Final = 64 << 10
-
-
-class CleanableLog(Protocol):
-    """A log as the cleaner uses it; methods are safe for threads and raise `OSError` or `StorageError`."""
-
-    @property
-    def partition(self) -> TopicPartition:
-        """Which it is."""
-
-    @property
-    def log_directory(self) -> str:
-        """The log directory that it is in."""
-
-    @property
-    def config(self) -> TopicConfig:
-        """Its topic's configs, as they are now."""
-
-    def view(self) -> LogView:
-        """What it holds now."""
-
-    def last_records(self) -> LastRecords:
-        """The last that its active producers wrote."""
-
-    def replace_segments(self, group: CleanedGroup) -> None:
-        """Swap a cleaned segment in (`swap.swap_in`) for those it replaces."""
-
-    def delete_old_segments(self, now_ms: int) -> None:
-        """Apply retention."""
-
-
-@dataclass(frozen=True, slots=True)
-class CleanerConfig:
-    """The broker's `log.cleaner.*`."""
-
-    threads: int = 1
-    dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
-    load_factor: float = 0.9
-    io_buffer_bytes: int = DEFAULT_IO_BUFFER_BYTES
-    io_max_bytes_per_second: float = float("inf")
-    backoff_ms: int = 15_000
-
-    @property
-    def of_one_thread(self) -> CleanerSettings:
-        """What each thread may use."""
-        return CleanerSettings(
-            min(self.dedupe_buffer_bytes // self.threads, MOST_DEDUPE_BUFFER_BYTES),
-            self.load_factor,
-            self.io_buffer_bytes // self.threads,
-            int(min(DEFAULT_REPORT_BYTES, max(_LEAST_REPORT_BYTES, self.io_max_bytes_per_second / 4))),
-        )
-
-
-@dataclass(slots=True)
-class CleanerMetrics:
-    """What is known of the last cleanings (by thread). Times in ms; the ratio from 0 to 1."""
-
-    last_run_ms: int = 0
-    max_dirty_ratio: float = 0.0
-    max_delay_ms: int = 0
-    last_stats: dict[int, CleanStats] = field(default_factory=dict)
-
-
-CleanFunction = Callable[[CleanTask, OnGroup, OnBytes], CleanResult]
 
 
 class LogCleaner:
-    """Start it once logs are loaded, stop it before they are closed.
+    """Start it after logs are loaded, stop it before they are closed.
 
-    `logs` gives the logs there are now; `on_directory_failure` is told of a log directory whose disk failed;
-    `on_uncleanable` of a log that is set aside, and why. `clean` does the work (in a process of its own).
+    `logs` returns the present logs. `on_directory_failure` is called with a log directory whose disk failed,
+    `on_uncleanable` with a log that is set aside and the reason. `clean` does the work, in its own process.
     """
 
     def __init__(
@@ -152,14 +78,14 @@ class LogCleaner:
             thread.start()
 
     def stop(self) -> None:
-        """Stop; a cleaning under way is given up and leaves the log as it is."""
+        """Stop the threads. A running cleaning is aborted and leaves the log as it is."""
         self._stop.set()
         for thread in self._threads:
             thread.join(_JOIN_SECONDS)
         self._threads = []
 
     def reconfigure(self, config: CleanerConfig) -> None:
-        """Go on with other configs."""
+        """Continue with other configs."""
         running = bool(self._threads)
         self.stop()
         self._config = config
@@ -177,9 +103,9 @@ class LogCleaner:
     # -- one round -------------------------------------------------------------------------------------------
 
     def clean_dirtiest(self, thread: int = 0) -> bool:
-        """Clean the dirtiest log, if any can be cleaned, and apply retention to the compacted ones.
+        """Clean the dirtiest log, if one can be cleaned, and apply retention to the compacted logs.
 
-        Whether a log was cleaned.
+        Returns whether a log was cleaned.
         """
         by_partition = {log.partition: log for log in self._logs() if log.config.compact}
         grab = self._grab(by_partition)
@@ -258,11 +184,11 @@ class LogCleaner:
 
     @contextmanager
     def _watched(self, log: CleanableLog) -> Iterator[None]:
-        """Sets the log aside, or reports its disk, where what is inside fails."""
+        """Sets the log aside, or reports its disk, if the block fails."""
         try:
             yield
         except (CleaningAbortedError, LogClosedError):
-            return  # the log is wanted for something else, or is gone
+            return  # the log is paused, or is gone
         except OSError as error:
             self._on_directory_failure(log.log_directory, error)
         except StorageError as error:
@@ -288,7 +214,7 @@ class LogCleaner:
             except StorageError as error:
                 self._on_directory_failure(directory, error)
             except FormatError:
-                continue  # as good as none: all is dirty
+                continue  # counts as missing, so everything is dirty
         return found
 
     def _update_checkpoint(
@@ -306,18 +232,18 @@ class LogCleaner:
             self._on_directory_failure(directory, error)
 
     def forget(self, partitions: Sequence[TopicPartition], log_directory: str) -> None:
-        """The logs are deleted: drop their checkpoints."""
+        """The logs are deleted: remove their checkpoints."""
         with self._changed:
             self._update_checkpoint(log_directory, {}, removed=partitions)
 
     def truncated(self, partition: TopicPartition, log_directory: str, offset: int) -> None:
-        """The log was truncated to `offset`: what will be written there is dirty."""
+        """The log was truncated to `offset`: what is written there is dirty."""
         with self._changed:
             if log_directory in self._files:
                 self._files[log_directory].lower(partition, offset)
 
     def moved(self, partition: TopicPartition, source: str, target: str) -> None:
-        """The log has moved to another log directory: its checkpoint goes with it."""
+        """The log has moved to another log directory: move its checkpoint."""
         with self._changed:
             offset = self._files[source].read().get(partition) if source in self._files else None
             if offset is not None:
@@ -326,14 +252,14 @@ class LogCleaner:
             self._manager.move(partition, source, target)
 
     def directory_failed(self, log_directory: str) -> None:
-        """A log directory is offline: its checkpoints are not written any more."""
+        """A log directory is offline: its checkpoint is no longer written."""
         with self._changed:
             self._files.pop(log_directory, None)
 
     # -- holding back ----------------------------------------------------------------------------------------
 
     def abort_and_pause(self, partition: TopicPartition) -> None:
-        """Stop cleaning the log and keep off it; returns when nothing is under way any more."""
+        """Abort a cleaning of the log and pause the log. Returns when nothing is in progress any more."""
         with self._changed:
             self._manager.abort_and_pause(partition)
             self._changed.wait_for(lambda: self._manager.paused(partition))
@@ -344,14 +270,14 @@ class LogCleaner:
             self._manager.resume(partitions)
 
     def abort(self, partition: TopicPartition) -> None:
-        """Stop cleaning the log; it may be cleaned again."""
+        """Abort a cleaning of the log; it may be cleaned again."""
         with self._changed:
             self.abort_and_pause(partition)
             self.resume([partition])
 
     @contextmanager
     def paused(self, partition: TopicPartition) -> Iterator[None]:
-        """Keep off the log while it is truncated, moved or deleted."""
+        """Do not clean the log in the block, in which it is truncated, moved or deleted."""
         self.abort_and_pause(partition)
         try:
             yield
@@ -360,7 +286,9 @@ class LogCleaner:
 
     @contextmanager
     def retention_of_others(self) -> Iterator[list[TopicPartition]]:
-        """Retention of logs that are not compacted: they are paused in the block, lest the policy changes."""
+        """The logs that are not compacted, for retention. They are paused in the block, because their policy
+        may change.
+        """
         with self._changed:
             candidates = [log.partition for log in self._logs() if not log.config.compact]
             partitions = self._manager.pause_if_idle(candidates)
@@ -405,7 +333,7 @@ class LogCleaner:
         }
 
     def require_threads(self, wanted: int) -> None:
-        """Raises `UsageError` where Kafka refuses to go from the threads there are to so many at once."""
+        """Raise `UsageError` if Kafka refuses to change the number of threads to `wanted` at once."""
         current = self._config.threads
         if wanted < 1:
             raise UsageError("Log cleaner threads should be at least 1")

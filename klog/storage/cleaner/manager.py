@@ -1,7 +1,7 @@
-"""Which logs are being cleaned, held back or given up: the cleaner's state, without thread or clock.
+"""The state of the cleaner: which logs are cleaned, paused or set aside. It has no threads and no clock.
 
-Rules: Kafka's `LogCleanerManager`. A log is in one of the states none, in progress, aborted (told to stop) or
-paused n times. Whoever drives it holds a lock around every call, and waits where `paused` is awaited.
+Rules: Kafka's `LogCleanerManager`. The state of a log is none, in progress, aborted, or paused n times. The
+caller holds a lock around every call, and waits until `paused` is true if it has to.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from klog.storage.cleaner.view import LogView
 
 
 class Activity(Enum):
-    """What the cleaner does with a log now; a log that is paused has a number instead."""
+    """What the cleaner does with a log; a paused log has the number of its pauses instead."""
 
     IN_PROGRESS = auto()
     ABORTED = auto()
@@ -29,10 +29,11 @@ State = Activity | int
 
 @dataclass(frozen=True, slots=True)
 class Grab:
-    """The log to clean (None: there is none), and what was seen on the way.
+    """The log to clean (None: there is none), and what was found meanwhile.
 
-    `resets` are new checkpoints of logs whose old one was outside of them. `max_dirty_ratio` is that of the
-    dirtiest log, cleanable or not; `max_delay_ms` by how much the maximum compaction lag is exceeded.
+    `resets` are new checkpoints of logs whose old one was outside of the log. `max_dirty_ratio` is that of
+    the dirtiest log, cleanable or not. `max_delay_ms` is the time by which the maximum compaction lag is
+    exceeded.
     """
 
     dirty: DirtyLog | None
@@ -45,7 +46,7 @@ class Grab:
 
 @dataclass(slots=True)
 class CleanerManager:
-    """The states of all logs. `uncleanable` are, by log directory, those whose cleaning failed."""
+    """The states of all logs. `uncleanable` are the logs whose cleaning failed, by log directory."""
 
     states: dict[TopicPartition, State] = field(default_factory=dict)
     uncleanable: dict[str, set[TopicPartition]] = field(default_factory=dict)
@@ -53,11 +54,11 @@ class CleanerManager:
     # -- choosing --------------------------------------------------------------------------------------------
 
     def is_free(self, partition: TopicPartition, log_directory: str) -> bool:
-        """Whether the cleaner may touch the log."""
+        """Whether the cleaner may change the log."""
         return self.reason(partition, log_directory) is None
 
     def reason(self, partition: TopicPartition, log_directory: str) -> Reason | None:
-        """Why the cleaner may not touch the log, None where it may."""
+        """Why the cleaner may not change the log, None if it may."""
         if partition in self.states:
             return Reason.BUSY
         if partition in self.uncleanable.get(log_directory, ()):
@@ -82,14 +83,16 @@ class CleanerManager:
         )
 
     def begin_deleting(self, partitions: Iterable[TopicPartition]) -> None:
-        """Retention is applied to compacted logs (free ones) by the cleaner itself."""
+        """The free ones of these compacted logs, marked as in progress: the cleaner applies retention to
+        them.
+        """
         for partition in partitions:
             self.states[partition] = Activity.IN_PROGRESS
 
     def done(self, partition: TopicPartition) -> bool:
-        """A cleaning or deletion has ended, well or not; True unless it had been aborted.
+        """A cleaning or deletion has ended, with success or not. Returns False if it was aborted.
 
-        An aborted log is paused now. Raises `UsageError` where neither was under way.
+        An aborted log is paused now. Raises `UsageError` if neither was in progress.
         """
         state = self.states.get(partition)
         if state is Activity.IN_PROGRESS:
@@ -103,9 +106,9 @@ class CleanerManager:
     # -- holding back ----------------------------------------------------------------------------------------
 
     def abort_and_pause(self, partition: TopicPartition) -> None:
-        """Stop a cleaning, or keep one from starting; in force once `paused` says so.
+        """Abort a cleaning, or keep one from starting. It is in force when `paused` is true.
 
-        Raises `UsageError` where it is being aborted already.
+        Raises `UsageError` if it is being aborted already.
         """
         state = self.states.get(partition)
         if state is None:
@@ -118,13 +121,13 @@ class CleanerManager:
             raise UsageError(f"cleaning of {partition} is being aborted already")
 
     def pause_if_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Pause those about which nothing is under way; returns them."""
+        """Pause the logs with nothing in progress; returns them."""
         paused = [partition for partition in partitions if partition not in self.states]
         self.states.update(dict.fromkeys(paused, 1))
         return paused
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Undo one pause of each. Raises `UsageError` where one is not paused."""
+        """Undo one pause of each. Raises `UsageError` if one is not paused."""
         for partition in partitions:
             state = self.states.get(partition)
             if not isinstance(state, int):
@@ -135,21 +138,21 @@ class CleanerManager:
                 self.states[partition] = state - 1
 
     def paused(self, partition: TopicPartition) -> bool:
-        """Whether the cleaner keeps off the log."""
+        """Whether the log is paused."""
         return isinstance(self.states.get(partition), int)
 
     def aborted(self, partition: TopicPartition) -> bool:
-        """Whether a cleaning under way has to stop."""
+        """Whether a cleaning in progress has to stop."""
         return self.states.get(partition) is Activity.ABORTED
 
     # -- giving up -------------------------------------------------------------------------------------------
 
     def mark_uncleanable(self, partition: TopicPartition, log_directory: str) -> None:
-        """Do not clean the log again, until the broker starts anew."""
+        """Do not clean the log again until the broker restarts."""
         self.uncleanable.setdefault(log_directory, set()).add(partition)
 
     def keep_uncleanable(self, existing: Iterable[TopicPartition]) -> None:
-        """Forget logs that are gone."""
+        """Forget logs that no longer exist."""
         there = set(existing)
         kept = {directory: partitions & there for directory, partitions in self.uncleanable.items()}
         self.uncleanable = {directory: partitions for directory, partitions in kept.items() if partitions}

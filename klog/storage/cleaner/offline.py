@@ -1,8 +1,7 @@
-"""Partition directories cleaned while no broker has them: what is to be done to each, and doing it.
+"""Cleans partition directories that no broker has open: decides what to do and does it.
 
-Rules: the same as in a broker, at one moment: what the cleaner would do to a log if its turn came now, then
-what retention would delete of it. Nothing at or above the high watermark (`replication-offset-checkpoint`) is
-touched.
+Rules: the same as in a broker, once: what the cleaner would do to the log now, then what retention would
+delete. Nothing at or above the high watermark (`replication-offset-checkpoint`) is changed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ from klog.storage.log.retention import Extent, deletable
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a closed log holds and what its topic's rules make of it now. `high_watermark` as far as known."""
+    """A closed log and what its topic's configs say about it now. `high_watermark` is as far as it is
+    known.
+    """
 
     log: ClosedLog
     dirty: DirtyLog
@@ -51,7 +52,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done to a log: the cleaning (None: none was due), the segments deleted, and its new size."""
+    """What was done to a log: the cleaning (None: none was necessary), the segments deleted, the new size."""
 
     cleaned: CleanResult | None
     deleted: tuple[SegmentView, ...]
@@ -59,7 +60,7 @@ class Outcome:
 
 
 class OfflineDirectory:
-    """One log directory, whose lock the caller holds. Methods raise `StorageError` and other `KlogError`s."""
+    """One log directory; the caller holds its lock. Methods raise `StorageError` and other `KlogError`s."""
 
     def __init__(
         self,
@@ -81,15 +82,15 @@ class OfflineDirectory:
 
     @property
     def stopped_cleanly(self) -> bool:
-        """Whether the broker that used the directory, if one did, closed it."""
+        """Whether the broker that used the directory stopped cleanly; True if none used it."""
         if not os.path.exists(os.path.join(self.path, FileKind.META_PROPERTIES)):
             return True
         return os.path.exists(os.path.join(self.path, FileKind.CLEAN_SHUTDOWN))
 
     def judge(self, directory: str) -> Judgement | None:
-        """What is to be done to a partition directory; None where it has no segment."""
+        """What to do with a partition directory; None if it has no segment."""
         partition = partition_of(directory) or TopicPartition(os.path.basename(os.path.abspath(directory)), 0)
-        # Where the file is there but says nothing of a log, nothing of that log is known to be committed.
+        # If the file exists without an entry for a log, nothing of that log is known to be committed.
         watermark = None if self._watermarks is None else self._watermarks.get(partition, 0)
         log = open_closed_log(
             directory,
@@ -122,16 +123,16 @@ class OfflineDirectory:
         try:
             return self._cleaned.read().get(partition)
         except FormatError:
-            return None  # a broker that cannot read it cleans from the start, too
+            return None  # a broker that cannot read it also cleans from the start
 
     def carry_out(self, directory: str, judgement: Judgement, on_bytes: OnBytes = lambda _: None) -> Outcome:
-        """Compact, then delete what retention lets go, as a cleaner thread does."""
+        """Compact the log, then delete what retention allows, as a cleaner thread does."""
         partition = judgement.log.view.partition
         cleaned = None
         if judgement.compacts:
             cleaned = self._compact(directory, judgement, on_bytes)
             self._write_checkpoint(partition, cleaned.end_offset)
-        # Compaction has merged segments: what goes is judged anew.
+        # Compaction has merged segments, so the deletable ones are determined again.
         after = self.judge(directory) if cleaned is not None else judgement
         if after is None:
             raise StorageError("all segments are gone", file=directory)
@@ -156,7 +157,7 @@ class OfflineDirectory:
             self._cleaned.write({partition: offset})
 
     def _delete(self, directory: str, judgement: Judgement) -> None:
-        """The log start moves first, then segments go, oldest first: a crash in between leaves no hole."""
+        """The log start moves first, then segments are deleted, oldest first. So a crash leaves no gap."""
         view = judgement.log.view
         kept = view.segments[len(judgement.deletable) :]
         start = kept[0].base_offset if kept else view.log_end_offset
@@ -174,7 +175,7 @@ class OfflineDirectory:
         remove(gone, self._changes)
 
     def _make_segment(self, directory: str, base_offset: int) -> None:
-        """A log is never without a segment."""
+        """Create an empty segment, because a log always has one."""
         for kind in KINDS[:3]:
             with open(os.path.join(directory, segment_file(kind, base_offset)), "xb"):
                 pass
@@ -189,14 +190,14 @@ class OfflineDirectory:
 
 
 def _forget_epochs(directory: str, start_offset: int) -> None:
-    """Leader epochs below the log's start are forgotten. Raises `FormatError`, `StorageError`."""
+    """Remove leader epochs below the log's start. Raises `FormatError`, `StorageError`."""
     entries = read_leader_epochs(directory)
     if entries:
         EpochFile(directory, LeaderEpochs(entries)).truncate_from_start(start_offset)
 
 
 def _offsets(path: str) -> dict[TopicPartition, int] | None:
-    """What a checkpoint says; None where there is none, nothing where a broker could not read it."""
+    """The offsets of a checkpoint; None if there is none, empty if a broker could not read it."""
     if not os.path.exists(path):
         return None
     try:

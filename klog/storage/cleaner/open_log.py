@@ -1,4 +1,4 @@
-"""A log that a broker serves, as the cleaner sees and changes it."""
+"""A log that a broker serves, as the cleaner reads and changes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NS_PER_MS = 1_000_000
 
 
 class OpenLog:
-    """The `CleanableLog` of a `PartitionLog`. Cheap: make one whenever one is asked for."""
+    """The `CleanableLog` of a `PartitionLog`. It is cheap to create."""
 
     def __init__(self, log: PartitionLog, background: Background, clock_ms: Callable[[], int]) -> None:
         self._log = log
@@ -30,21 +30,21 @@ class OpenLog:
 
     @property
     def partition(self) -> TopicPartition:
-        """Which it is."""
+        """The partition."""
         return self._log.partition
 
     @property
     def log_directory(self) -> str:
-        """The log directory that it is in."""
+        """The log directory that contains it."""
         return os.path.dirname(self._log.directory)
 
     @property
     def config(self) -> TopicConfig:
-        """Its topic's configs, as they are now."""
+        """The present configs of its topic."""
         return self._log.config
 
     def view(self) -> LogView:
-        """What it holds now. Raises `LogClosedError`, `OSError`."""
+        """Its present segments and offsets. Raises `LogClosedError`, `OSError`."""
         log = self._log
         with log.lock:
             self._require_open()
@@ -60,16 +60,17 @@ class OpenLog:
             )
 
     def last_records(self) -> LastRecords:
-        """The last that its active producers wrote."""
+        """The last records of its active producers."""
         with self._log.lock:
             entries = self._log.producers.entries()
         return {pid: LastRecord(entry.last_offset, entry.epoch) for pid, entry in entries.items()}
 
     def replace_segments(self, group: CleanedGroup) -> None:
-        """Swap a cleaned segment in. Readers that are sending from an old one go on; its files go later.
+        """Swap a cleaned segment in. Fetches that are sending from an old one continue; its files are deleted
+        later.
 
-        Raises `LogClosedError` and, where the disk fails (the log is closed then), `OSError` or
-        `StorageError`.
+        Raises `LogClosedError`. If the disk fails, the log is closed and `OSError` or `StorageError` is
+        raised.
         """
         log = self._log
 
@@ -109,7 +110,7 @@ def _segment_view(segment: LogSegment, *, active: bool) -> SegmentView:
         modified_ms,
         segment.largest_timestamp(),
         segment.first_timestamp(),
-        # Only closed segments are cleaned, whose indexes are as long as their files.
+        # Only closed segments are cleaned. Their index files have no pre-allocated part.
         0 if active else _size(segment, FileKind.OFFSET_INDEX),
         0 if active else _size(segment, FileKind.TIME_INDEX),
     )
@@ -118,5 +119,5 @@ def _segment_view(segment: LogSegment, *, active: bool) -> SegmentView:
 def _size(segment: LogSegment, kind: FileKind) -> int:
     try:
         return os.stat(segment.path(kind)).st_size
-    except FileNotFoundError:  # it is made when it is first looked at
+    except FileNotFoundError:  # it is created when it is first used
         return 0

@@ -1,4 +1,4 @@
-"""A cleaned segment while it is written: `.cleaned` files, indexed by the rule of `LogSegment.append`."""
+"""Writes a cleaned segment: `.cleaned` files, indexed by the rule of `LogSegment.append`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CleanedSegment:
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         table, state = self._table, self._index
         kernel.scan(data, self.size_bytes, True, table)
-        # They were checked when they were read, or have just been made.
+        # They were checked when they were read, or have just been built.
         table.valid = array("q", (1,)) * len(table)
         if not kernel.index(table, state):
             raise SegmentOverflowError(
@@ -70,7 +70,7 @@ class CleanedSegment:
             raise storage_error("cannot be written", self._path(FileKind.LOG), error) from error
 
     def finish(self, aborted: Sequence[AbortedTxn], modified_ms: int) -> None:
-        """Complete the files, on disk, with the modification time of what they replace."""
+        """Complete the files on disk. They get the modification time of the segments that they replace."""
         state = self._index
         if state.max_timestamp > state.last_index_timestamp:
             state.timestamps.append(state.max_timestamp)
@@ -98,7 +98,7 @@ class CleanedSegment:
             raise storage_error("cannot be written", path, error) from error
 
     def abandon(self) -> None:
-        """Remove the files, unless their swap has begun: then they are the log, or nearly."""
+        """Remove the files, unless their swap has begun: then they belong to the log."""
         self._file.close()
         if os.path.exists(self._path(FileKind.LOG)):
             self.remove()

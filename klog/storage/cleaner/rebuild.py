@@ -1,8 +1,8 @@
-"""Batches with fewer records, as Kafka's cleaner writes them.
+"""Rebuilds batches with fewer records, as Kafka's cleaner writes them.
 
 Rules: `MemoryRecords.buildRetainedRecordsInto` with `MemoryRecordsBuilder`, `LegacyRecord`; KIP-534. Offsets,
-sequences, leader epoch and codec stay, so does the last offset of a magic 2 batch; timestamps count from the
-first record that is left, or from the delete horizon. Compression is at the codec's default level.
+sequences, leader epoch, codec and the last offset of a magic 2 batch stay. Timestamps are relative to the
+first remaining record, or to the delete horizon. The compression level is the codec's default.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def rebuild(
 ) -> Bytes:
     """Batch `row` with those of its records (`rows`) that `keep` marks, at least one.
 
-    `new_horizon_ms` gives a magic 2 batch the delete horizon that it does not have yet. Raises
-    `CorruptRecordError` where the records could not stand in one batch.
+    `new_horizon_ms` gives a magic 2 batch a delete horizon. Raises `CorruptRecordError` if the records cannot
+    be in one batch.
     """
     if table.magic[row] < 2:
         return _rebuild_legacy(payload, table, row, records, [at for at in rows if keep[at]])
@@ -67,7 +67,7 @@ def rebuild(
 
 
 def emptied(table: BatchTable, row: int) -> bytearray:
-    """Batch `row` (of magic 2) without its records: it goes on to tell its producer's last sequence."""
+    """Batch `row` (of magic 2) without its records; its header still has the producer's last sequence."""
     return empty_batch(
         _fields(table, row, compression.NONE, None),
         base_offset=table.base_offset[row],
@@ -97,7 +97,7 @@ def _fields(table: BatchTable, row: int, codec: int, horizon: int | None) -> Bat
 def _rebuild_legacy(
     payload: Bytes, table: BatchTable, row: int, records: RecordTable, rows: list[int]
 ) -> Bytes:
-    """A compressed message set: messages of older formats stand alone or in a wrapper."""
+    """A compressed message set, or a single message of an older format."""
     magic, attributes = table.magic[row], table.attributes[row]
     time_type = attributes & TIMESTAMP_TYPE_BIT if magic else 0
     wrapper_timestamp = table.max_timestamp[row]
@@ -139,7 +139,7 @@ def _sized(data: bytes | None) -> bytes:
 def _message(
     offset: int, magic: int, attributes: int, timestamp: int, key: bytes | None, value: bytes | None
 ) -> bytes:
-    """One message of magic 0 or 1, as the definition in `message_set` has it; a test holds the two equal."""
+    """One message of magic 0 or 1, as `message_set` defines it; a test holds both equal."""
     time = INT64.pack(timestamp) if magic else b""
     body = b"".join((bytes((magic, attributes)), time, _sized(key), _sized(value)))
     size = _CRC_AND_AFTER + len(body)

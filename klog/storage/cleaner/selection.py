@@ -1,4 +1,4 @@
-"""What of a log can be cleaned, which log comes first, and why a log has to wait. Decisions only.
+"""Decides which part of a log can be cleaned, which log to clean next, and why others must wait.
 
 Rules: Kafka's `LogCleanerManager` (`cleanableOffsets`, `calculateCleanableBytes`, `maxCompactionDelay`,
 `grabFilthiestCompactedLog`) and `Cleaner.groupSegmentsBySize`; KIP-354 (maximum compaction lag).
@@ -15,7 +15,7 @@ from klog.storage.cleaner.view import LogView, SegmentView
 
 
 class Limit(StrEnum):
-    """What the cleaner may not pass in a log."""
+    """The reason why the cleaner cannot clean beyond an offset."""
 
     ACTIVE_SEGMENT = "active segment"
     LAST_STABLE_OFFSET = "last stable offset"
@@ -38,8 +38,8 @@ class Reason(StrEnum):
 class DirtyLog:
     """The state of one compacted log. `first_uncleanable_offset` is the base offset of a segment.
 
-    `reset_checkpoint` says that the checkpoint was outside of the log and is to be written anew as
-    `first_dirty_offset`. `compaction_delay_ms` is by how much the maximum compaction lag is exceeded.
+    `reset_checkpoint` means that the checkpoint was outside of the log and must be set to
+    `first_dirty_offset`. `compaction_delay_ms` is the time by which the maximum compaction lag is exceeded.
     """
 
     log: LogView
@@ -53,22 +53,22 @@ class DirtyLog:
 
     @property
     def total_bytes(self) -> int:
-        """Clean and cleanable bytes; what lies above the limit counts as neither."""
+        """Clean and cleanable bytes; bytes above the limit are neither."""
         return self.clean_bytes + self.cleanable_bytes
 
     @property
     def ratio(self) -> float:
-        """How much of it is dirty, from 0 to 1."""
+        """The dirty part of the log, from 0 to 1."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
     def overdue(self) -> bool:
-        """Whether the maximum compaction lag asks for a cleaning whatever the ratio."""
+        """Whether the maximum compaction lag requires a cleaning at any ratio."""
         return self.compaction_delay_ms > 0 and self.cleanable_bytes > 0
 
     @property
     def reason(self) -> Reason | None:
-        """Why it is not cleaned now, None where it can be."""
+        """Why it is not cleaned now, None if it can be."""
         config = self.log.config
         if not config.compact:
             return Reason.NOT_COMPACTED
@@ -83,7 +83,9 @@ class DirtyLog:
 
 
 def dirty_log(log: LogView, checkpoint: int | None, now_ms: int) -> DirtyLog:
-    """What of `log` is clean, dirty and cleanable; `checkpoint` is its cleaner offset (None: has none)."""
+    """Which parts of `log` are clean, dirty and cleanable. `checkpoint` is its cleaner offset (None: it has
+    none).
+    """
     start = log.log_start_offset
     first_dirty = start if checkpoint is None else checkpoint
     reset = not start <= first_dirty <= log.log_end_offset
@@ -129,18 +131,18 @@ def _compaction_delay_ms(log: LogView, first_dirty_offset: int, now_ms: int) -> 
 
 
 def dirtiest(logs: Iterable[DirtyLog]) -> DirtyLog | None:
-    """The log to clean next: of those that can be, the one with the highest ratio."""
+    """The log to clean next: of those that can be cleaned, the one with the highest ratio."""
     return max((log for log in logs if log.reason is None), key=lambda log: log.ratio, default=None)
 
 
 def group_segments(
     segments: Sequence[SegmentView], *, segment_bytes: int, index_bytes: int, first_uncleanable_offset: int
 ) -> list[tuple[SegmentView, ...]]:
-    """Neighbours that fit one segment together, so that segments do not become ever smaller.
+    """Groups of adjacent segments that fit one segment, so that segments do not become ever smaller.
 
-    Log and each index are bounded on their own, and offsets must fit the new segment's index. The last offset
-    of a segment is taken to be the one before the next segment; empty segments are not held to it, else one
-    would stay behind for every 2^31 offsets.
+    The log and each index are limited separately, and offsets must fit the new segment's index. The last
+    offset of a segment counts as the one before the next segment. Offsets of empty segments are not limited;
+    else one would remain for every 2^31 offsets.
     """
     groups: list[list[SegmentView]] = []
     log_size = offset_size = time_size = 0

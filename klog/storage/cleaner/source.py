@@ -1,7 +1,7 @@
-"""A segment as the cleaner reads it: buffer after buffer of whole batches, every checksum looked at.
+"""Reads a segment for the cleaner in buffers of whole batches, and verifies every checksum.
 
-Kafka's cleaner does not look at checksums. But a batch that is filtered gets a new one, and with that its
-damage would become the truth; and a damaged key may make another record seem superseded.
+Kafka's cleaner does not verify checksums. But a filtered batch gets a new checksum, which would hide its
+damage, and a record with a damaged key may seem to supersede another.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def _corrupt(path: str, what: str, position: int) -> CorruptRecordError:
 
 
 def position_of(index_path: str, base_offset: int, offset: int) -> int:
-    """Where to start reading for `offset`, by the segment's offset index (0 where that does not help)."""
+    """The position from which to read for `offset`, from the segment's offset index; 0 if that does not
+    help.
+    """
     if offset <= base_offset or not os.path.exists(index_path):
         return 0
     data = read_whole(index_path)
@@ -66,7 +68,7 @@ def position_of(index_path: str, base_offset: int, offset: int) -> int:
     entries.byteswap()
     position = 0
     for relative, at in zip(entries[0::2], entries[1::2], strict=True):
-        # An index that is still allocated in full ends in zeros.
+        # The pre-allocated part of an index is zeros.
         if relative > offset - base_offset or at <= position:
             break
         position = at
@@ -74,7 +76,7 @@ def position_of(index_path: str, base_offset: int, offset: int) -> int:
 
 
 def aborted_txns(path: str) -> list[AbortedTxn]:
-    """The entries of a transaction index; none where there is no such file."""
+    """The entries of a transaction index; none if there is no such file."""
     if not os.path.exists(path):
         return []
     return unpack_aborted(read_whole(path))

@@ -1,8 +1,8 @@
-"""A cleaned segment takes the place of those it was made from, so that a crash at any point loses nothing.
+"""Replaces segments by the cleaned segment made from them, so that a crash at any time loses nothing.
 
-Rules: Kafka's `LocalLog.replaceSegments`, and what `LogLoader` makes of an interrupted one: while a file is
-called `.cleaned` the swap has not happened; from the moment that all are called `.swap` it will, whoever
-finishes it. One step more than Kafka takes: the directory is forced to disk between the two halves.
+Rules: Kafka's `LocalLog.replaceSegments`, and `LogLoader` for an interrupted one: while a file is named
+`.cleaned` the swap has not happened; once all are named `.swap`, the next start completes it. klog takes one
+more step than Kafka: it forces the directory to disk between the two halves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klog.storage.files import storage_error
 
 
 class DirectoryChanges:
-    """The changes that a swap makes, one by one; tests interrupt them. All raise `OSError`."""
+    """The changes of a swap, one method each, so that tests can interrupt them. All raise `OSError`."""
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name."""
@@ -34,7 +34,7 @@ class DirectoryChanges:
             os.close(descriptor)
 
     def unlink(self, path: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
@@ -48,10 +48,11 @@ def swap_in(
     let_go: Callable[[], None] = lambda: None,
     take_up: Callable[[], None] = lambda: None,
 ) -> list[str]:
-    """Swap the group's files in; returns the files (`.deleted`) that are to be removed now or later.
+    """Swap the group's files in; returns the `.deleted` files that must be removed, now or later.
 
-    The owner of the log holds it (`held`) only while names that it uses change, not while the disk is waited
-    for; it lets go of the old segments before that and takes up the new one after. Raises `StorageError`.
+    The owner of the log holds its lock (`held`) only while names that it uses change, not while the disk is
+    written. `let_go` is called before that for the old segments, and `take_up` after it for the new one.
+    Raises `StorageError`.
     """
     changes = DirectoryChanges() if changes is None else changes
     new = [os.path.join(directory, segment_file(kind, group.base_offset)) for kind in KINDS]
@@ -93,7 +94,7 @@ def mark_deleted(
 
 
 def remove(paths: Sequence[str], changes: DirectoryChanges | None = None) -> None:
-    """Remove files that are out of the log. Raises `StorageError`."""
+    """Remove files that no longer belong to the log. Raises `StorageError`."""
     changes = DirectoryChanges() if changes is None else changes
     for path in paths:
         try:

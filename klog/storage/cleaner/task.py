@@ -1,4 +1,4 @@
-"""What one cleaning is to do, how it goes and what it made: values that cross to another process and back."""
+"""The task, the progress and the result of one cleaning: values that are sent to another process and back."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ DEFAULT_REPORT_BYTES: Final = 4 << 20
 
 
 class CleaningAbortedError(KlogError):
-    """The cleaning was told to stop; the log is as it was, but for the groups that were swapped in."""
+    """The cleaning was aborted. The log is unchanged, except for the groups that were swapped in."""
 
 
 class SegmentOverflowError(KlogError):
-    """A segment holds offsets that its index cannot express (KAFKA-6264): Kafka splits it."""
+    """A segment has offsets that its index cannot hold (KAFKA-6264); Kafka splits it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """One cleaner thread's share of the broker's `log.cleaner.*`.
+    """The part of one cleaner thread in the broker's `log.cleaner.*`.
 
-    Half of the I/O buffer reads and half writes; it grows by itself for a batch that is larger.
-    `load_factor` is `log.cleaner.io.buffer.load.factor`. `report_bytes` are read and written between two
-    reports of a worker process: seldom enough to cost the broker nothing.
+    Half of the I/O buffer is for reading, half for writing; it grows for a batch that is larger.
+    `load_factor` is `log.cleaner.io.buffer.load.factor`. A worker process reports after each `report_bytes`
+    read and written, which is rare enough to cost the broker nothing.
     """
 
     dedupe_buffer_bytes: int = DEFAULT_DEDUPE_BUFFER_BYTES
@@ -41,15 +41,15 @@ class CleanerSettings:
 
     @property
     def buffer_bytes(self) -> int:
-        """What is read at a time."""
+        """The bytes that are read at a time."""
         return max(self.io_buffer_bytes // 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class CleanTask:
-    """A log and what of it to clean, with what its configs and producers say at `now_ms`.
+    """A log and the part of it to clean, with its configs and producers at `now_ms`.
 
-    `segments` are those below `first_uncleanable_offset`, `later_bases` the base offsets of the others: a
+    `segments` are those below `first_uncleanable_offset`. `later_bases` are the base offsets of the others: a
     transaction may have ended in one of them.
     """
 
@@ -70,7 +70,7 @@ class CleanTask:
     def of(
         cls, dirty: DirtyLog, now_ms: int, last_records: LastRecords, settings: CleanerSettings
     ) -> CleanTask:
-        """The task of cleaning what `dirty` says can be cleaned."""
+        """The task of cleaning the cleanable part of `dirty`."""
         log, config, limit = dirty.log, dirty.log.config, dirty.first_uncleanable_offset
         return cls(
             directory=log.directory,
@@ -121,7 +121,7 @@ _PLAIN_FIELDS: Final = tuple(
 
 
 class CleanedGroup(NamedTuple):
-    """One finished segment: its `.cleaned` files wait, on disk, to be swapped with those they replace."""
+    """One finished segment. Its `.cleaned` files are on disk, ready to replace the old ones."""
 
     base_offset: int
     replaces: tuple[int, ...]
@@ -130,7 +130,7 @@ class CleanedGroup(NamedTuple):
 
 @dataclass(slots=True)
 class CleanStats:
-    """What a cleaning read and wrote. `map_utilization` is how full the offset map was, from 0 to 1."""
+    """What a cleaning read and wrote. `map_utilization` is the filled part of the offset map, from 0 to 1."""
 
     map_bytes_read: int = 0
     map_records_read: int = 0
@@ -145,7 +145,7 @@ class CleanStats:
 
 
 class CleanResult(NamedTuple):
-    """How far the log is clean now (its new checkpoint), and what that took."""
+    """The end of the clean part of the log (its new checkpoint), and the statistics."""
 
     end_offset: int
     stats: CleanStats

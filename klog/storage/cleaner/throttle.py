@@ -1,4 +1,4 @@
-"""A limit on bytes a second, shared by all cleaner threads (`log.cleaner.io.max.bytes.per.second`)."""
+"""Limits the bytes a second of all cleaner threads together (`log.cleaner.io.max.bytes.per.second`)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """Makes its callers wait so that together they take no more than `bytes_per_second`.
+    """Makes its callers wait so that together they use at most `bytes_per_second`.
 
-    Each caller's bytes have a stretch of time of their own, one after the other's: nobody saves up, so the
-    rate holds over every second. `wait` sleeps (seconds) and may return early.
+    The time for each caller's bytes follows the one before; unused time is not saved up, so the rate holds in
+    every second. `wait` sleeps (seconds) and may return early.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Throttle:
         self._free_at = clock()
 
     def take(self, taken_bytes: int) -> None:
-        """Wait until so many bytes may have been read or written."""
+        """Wait until that many bytes may have been read or written."""
         seconds = taken_bytes / self._bytes_per_second
         with self._lock:
             now = self._clock()

@@ -1,7 +1,8 @@
-"""Transactions as the cleaner meets them, batch by batch: whose data was aborted, which markers are spent.
+"""Follows transactions for the cleaner, batch by batch: whose data was aborted, which markers are
+unnecessary.
 
 Rules: KIP-98 and Kafka's `CleanedTransactionMetadata`. Nothing beyond the last stable offset is cleaned, so
-the outcome of every transaction in sight is known from the transaction indexes.
+the transaction indexes know the outcome of every transaction.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ COMMIT: Final = 1
 
 
 class CleanedTransactions:
-    """State carried from batch to batch, and from segment to segment, of one pass over a log."""
+    """The state of one pass over a log, from batch to batch and from segment to segment."""
 
     def __init__(self) -> None:
         self._ahead: list[tuple[int, AbortedTxn]] = []  # heap by first offset
-        self._aborted: dict[int, AbortedTxn] = {}  # open here, by producer
+        self._aborted: dict[int, AbortedTxn] = {}  # open at this offset, by producer
         self._seen: set[int] = set()  # producers of these whose data is still in the log
         self._committed: set[int] = set()  # producers with data of a transaction that is not aborted
         self.kept: list[AbortedTxn] = []  # entries of the cleaned segment's transaction index
 
     def expect(self, aborted: Iterable[AbortedTxn]) -> None:
-        """Take in aborted transactions that lie ahead; one may be announced several times."""
+        """Add aborted transactions that come later in the log; one may be added several times."""
         for txn in aborted:
             heapq.heappush(self._ahead, (txn.first_offset, txn))
 
     def data(self, producer_id: int, last_offset: int) -> bool:
-        """A transactional data batch goes by; True where its transaction was aborted."""
+        """Follow a transactional data batch; True if its transaction was aborted."""
         self._reach(last_offset)
         if producer_id in self._aborted:
             self._seen.add(producer_id)
@@ -41,9 +42,9 @@ class CleanedTransactions:
         return False
 
     def marker(self, producer_id: int, last_offset: int, kind: int | None) -> bool:
-        """A control batch goes by (kind None: it is empty); True where nothing needs it any more.
+        """Follow a control batch (kind None: it is empty); True if nothing needs it any more.
 
-        An abort marker whose data is still there is noted in `kept`.
+        An abort marker whose data is still in the log is added to `kept`.
         """
         self._reach(last_offset)
         if kind is None:

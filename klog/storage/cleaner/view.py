@@ -1,4 +1,4 @@
-"""What the cleaner needs to know of a log: values, taken at one moment by whoever owns it."""
+"""What the cleaner needs to know of a log: values that the owner of the log takes at one time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ NO_TIMESTAMP: Final = -1
 
 
 class SegmentView(NamedTuple):
-    """One segment. `largest_timestamp_ms` is the file's modification time where records have none;
-    `first_timestamp_ms` the largest timestamp of the first batch (-1: none); the sizes are those in use.
+    """One segment. The sizes are without pre-allocated parts.
+
+    `largest_timestamp_ms` is the modification time of the file if records have no timestamps.
+    `first_timestamp_ms` is the largest timestamp of the first batch (-1: none).
     """
 
     base_offset: int
@@ -28,7 +30,9 @@ class SegmentView(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The last a log holds of a producer: the offset of its last data (-1: only markers) and its epoch."""
+    """The last record of a producer in a log: the offset of its last data (-1: only markers) and its
+    epoch.
+    """
 
     data_offset: int
     producer_epoch: int
@@ -36,7 +40,7 @@ class LastRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """One log, its segments in order; the last one is active. Offsets are exclusive ends, as in Kafka."""
+    """One log with its segments in order; the last one is active. End offsets are exclusive, as in Kafka."""
 
     partition: TopicPartition
     directory: str
@@ -48,7 +52,7 @@ class LogView:
 
     @property
     def active(self) -> SegmentView:
-        """The segment that is written to, which is never cleaned."""
+        """The segment that is appended to. It is never cleaned."""
         return self.segments[-1]
 
     @property
@@ -57,7 +61,7 @@ class LogView:
         return sum(segment.size_bytes for segment in self.segments)
 
     def between(self, start_offset: int, end_offset: int) -> tuple[SegmentView, ...]:
-        """The segments of [start, end): from the one that holds `start_offset` (or the first)."""
+        """The segments of [start, end), from the one that contains `start_offset` (or the first) on."""
         if start_offset >= end_offset:
             return ()
         bases = [segment.base_offset for segment in self.segments]
@@ -65,7 +69,7 @@ class LogView:
         return tuple(segment for segment in self.segments[first:] if segment.base_offset < end_offset)
 
     def inactive_from(self, offset: int) -> tuple[SegmentView, ...]:
-        """The segments from the one that holds `offset` to the last one before the active."""
+        """The segments from the one that contains `offset` to the last one before the active segment."""
         return self.between(offset, self.active.base_offset)
 
 

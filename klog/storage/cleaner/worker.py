@@ -1,9 +1,9 @@
-"""A cleaning in a process of its own, so that its work on the data holds up nothing in the broker's process.
+"""Runs a cleaning in its own process, so that its work does not block the broker's process.
 
-The process is told its task on stdin and answers on stdout, a JSON object a line. After each report it waits
-for the word to go on: that is how a cleaning is throttled, stopped, and kept from racing ahead of the swap.
-It ends when its task does, or when whoever started it is gone. `run` is what the process does,
-`clean_in_worker` is called by whoever wants a log cleaned and does what `cleaning.clean` does.
+The process gets its task on stdin and answers on stdout, one JSON object a line. After each report it waits
+for permission to continue: in this way a cleaning is throttled and aborted, and waits for the swap. It ends
+with its task, or when its parent has ended. `run` is the main function of the process. `clean_in_worker` runs
+in the parent and does what `cleaning.clean` does.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _ABORT: Final = "abort\n"
 
 
 class WorkerDiedError(KlogError):
-    """The process ended without a word."""
+    """The process ended without a message."""
 
 
 # In the worker
 
 
 def run(requests: IO[str], answers: IO[str]) -> None:
-    """Carry out the one task that `requests` brings; nothing, where the broker dies before it has said it."""
+    """Carry out the one task that `requests` brings; do nothing if the parent ends before it has sent one."""
     order = requests.readline()
     if not order.endswith("\n"):
         return
@@ -66,7 +66,7 @@ def run(requests: IO[str], answers: IO[str]) -> None:
     try:
         result = clean(task, talk.on_group, talk.on_bytes)
     except CleaningAbortedError:
-        return  # whoever ordered that knows, or is gone
+        return  # the parent knows that, or has ended
     except KlogError as error:
         what = {"error": _error_to_json(error)}
     else:
@@ -133,9 +133,9 @@ def _error_from_json(values: dict[str, Any]) -> KlogError:
 
 
 def clean_in_worker(task: CleanTask, on_group: OnGroup, on_bytes: OnBytes = lambda _: None) -> CleanResult:
-    """Carry out `task` in a new process. The callbacks run here, while it waits.
+    """Carry out `task` in a new process. The callbacks run in this process, while the new one waits.
 
-    Raises as `clean` does, and `WorkerDiedError`. When this returns or raises, the process is gone.
+    Raises what `clean` raises, and `WorkerDiedError`. When this returns or raises, the process has ended.
     """
     command = [sys.executable, "-m", "klog.storage.cleaner.worker"]
     with subprocess.Popen(  # noqa: S603 (ourselves)
@@ -144,12 +144,12 @@ def clean_in_worker(task: CleanTask, on_group: OnGroup, on_bytes: OnBytes = lamb
         stdout=subprocess.PIPE,
         text=True,
         encoding="utf-8",
-        start_new_session=True,  # Ctrl-C on a terminal is for the broker, which ends its workers itself
+        start_new_session=True,  # Ctrl-C on a terminal is for the broker, which ends its workers
     ) as process:
         try:
             return _follow(process, task, on_group, on_bytes)
         finally:
-            # It takes a closed stdin for an abort, and cleans up after itself.
+            # A closed stdin aborts the cleaning, which removes its files.
             if process.stdin is not None:
                 with contextlib.suppress(BrokenPipeError):
                     process.stdin.close()
@@ -181,7 +181,7 @@ def _follow(
 
 def _tell(process: subprocess.Popen[str], line: str) -> None:
     if process.stdin is not None:
-        # A process that died is noticed by its silence.
+        # If the process died, reading its answer shows that.
         with contextlib.suppress(BrokenPipeError):
             process.stdin.write(line)
             process.stdin.flush()
@@ -189,6 +189,6 @@ def _tell(process: subprocess.Popen[str], line: str) -> None:
 
 if __name__ == "__main__":
     os.nice(_NICENESS)
-    # Unbuffered: what a dead broker did not take must not be written again, and complained of, at the end.
+    # Unbuffered, so that an answer that a dead broker did not read is not written again at the end.
     with open(1, "wb", buffering=0, closefd=False) as stdout:
         run(sys.stdin, io.TextIOWrapper(stdout, encoding="utf-8", write_through=True))

@@ -18,9 +18,10 @@ from klog.config.topic import TopicConfig, default_topic_config
 from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
+from klog.storage.cleaner.cleaner_values import CleanerConfig
 from klog.storage.cleaner.cleaning import clean
 from klog.storage.cleaner.closed_log import open_closed_log
-from klog.storage.cleaner.log_cleaner import CleanerConfig, LogCleaner
+from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.cleaner.swap import remove, swap_in
 from klog.storage.cleaner.task import CleanedGroup
 from klog.storage.cleaner.throttle import Throttle

@@ -9,8 +9,9 @@ import pytest
 
 from klog.config.topic import default_topic_config
 from klog.formats.names import FileKind, TopicPartition
+from klog.storage.cleaner.cleaner_values import CleanableLog, CleanerConfig
 from klog.storage.cleaner.cleaning import OnBytes, OnGroup, clean
-from klog.storage.cleaner.log_cleaner import CleanableLog, CleanerConfig, LogCleaner
+from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.cleaner.open_log import OpenLog
 from klog.storage.cleaner.task import CleanResult, CleanTask
 from klog.storage.cleaner.worker import clean_in_worker
