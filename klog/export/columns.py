@@ -1,7 +1,7 @@
-"""Decoded records as Arrow record batches of the export's columns: `klog.export.schema` says what they mean.
+"""Gathers decoded records into Arrow record batches with the columns of `klog.export.schema`.
 
-Only columns asked for are gathered. What is the same for all records of a batch (mostly: codec, producer,
-timestamp type) is kept once and repeated at the end, which costs next to nothing.
+Only selected columns are gathered. Values that are mostly the same for all records (codec, producer,
+timestamp type) are kept once for each batch and repeated at the end, which takes very little time.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _MAGICS: Final = 256
 
 
 class SplitColumns:
-    """Gathers the records of one split into batches of `schema`, whose names are those of the export.
+    """Gathers the records of one split into batches of `schema`.
 
-    `topic`, `partition` and `file` are the same for all of them.
+    `topic`, `partition` and `file` are the same for all records.
     """
 
     def __init__(self, schema: pa.Schema, topic: str, partition: int, file: str) -> None:
         self.schema = schema
-        self._same: dict[str, str | int] = {"topic": topic, "partition": partition, "file": file}
-        self._same_bytes = sum(
-            4 + len(str(value)) for name, value in self._same.items() if name in schema.names
+        self._constants: dict[str, str | int] = {"topic": topic, "partition": partition, "file": file}
+        self._constant_bytes = sum(
+            4 + len(str(value)) for name, value in self._constants.items() if name in schema.names
         )
         self._clear()
 
@@ -67,15 +67,16 @@ class SplitColumns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that they take in memory, nearly."""
-        return self._gathered.nbytes + self._gathered.rows * self._same_bytes
+        """The approximate memory of these records in bytes."""
+        return self._gathered.nbytes + self._gathered.rows * self._constant_bytes
 
     def append(self, payload: Bytes, table: BatchTable, records: RecordTable, first: int, last: int) -> None:
-        """Copy the rows `first` to `last` (exclusive) in; `payload` is what `records` point into."""
+        """Add the rows `first` to `last` (exclusive). `payload` is the buffer that `records` point into; it
+        is copied."""
         self._gathered.append(payload, table, records, first, last)
 
     def alone(self, payload: Bytes, table: BatchTable, records: RecordTable, row: int) -> pa.RecordBatch:
-        """One record as a batch of its own, its key and value not copied: they stay in `payload`."""
+        """A batch of one record, whose key and value stay in `payload` and are not copied."""
         import pyarrow as pa
 
         gathered = self._new(spans=())
@@ -93,7 +94,7 @@ class SplitColumns:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def finish(self) -> pa.RecordBatch:
-        """The gathered records, which are then forgotten."""
+        """The gathered records as a batch; then none are gathered any more."""
         import pyarrow as pa
 
         arrays = [self._array(field, self._gathered) for field in self.schema]
@@ -105,8 +106,8 @@ class SplitColumns:
         import pyarrow as pa
 
         name, kind = field.name, field.type
-        if name in self._same:
-            return pa.repeat(pa.scalar(self._same[name], kind), gathered.rows)
+        if name in self._constants:
+            return pa.repeat(pa.scalar(self._constants[name], kind), gathered.rows)
         if name in gathered.spans:
             return binary_array(gathered.spans[name], kind)
         if name == "headers" and gathered.headers is not None:
@@ -121,7 +122,7 @@ class SplitColumns:
 
 
 def _uncopied(payload: Bytes, start: int, size: int, kind: pa.DataType) -> pa.Array:
-    """A column of one value that stays where it is; null for a size below 0."""
+    """A column of one value in `payload`, without a copy; null for a size below 0."""
     import pyarrow as pa
 
     if size < 0:
@@ -137,14 +138,14 @@ def _timestamps(values_ms: pa.Array, kind: pa.DataType) -> pa.Array:
     times_ms = values_ms.view(pa.timestamp("ms", "UTC"))
     try:
         return times_ms.cast(kind)
-    except pa.ArrowInvalid:  # some time lies too far from 1970 for microseconds
+    except pa.ArrowInvalid:  # a time is too far from 1970 for microseconds in 64 bits
         most_ms = (2**63 - 1) // 1000
         fits = pc.and_(pc.less_equal(values_ms, most_ms), pc.greater_equal(values_ms, -most_ms))
         return pc.if_else(fits, times_ms, pa.scalar(None, times_ms.type)).cast(kind)
 
 
 def _header_lists(column: HeadersColumn, kind: pa.DataType) -> pa.Array:
-    """Null for a record without headers."""
+    """Lists of headers; null for a record without headers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -182,7 +183,7 @@ def _codec(attributes: int) -> str:
     return codec_name(attributes & CODEC_MASK)
 
 
-_MADE_OF_BATCH: Final[dict[str, Callable[..., int | bool | str]]] = {
+_COMPUTED_FROM_BATCH: Final[dict[str, Callable[..., int | bool | str]]] = {
     "timestampType": _timestamp_type,
     "isTransactional": _is_transactional,
     "codec": _codec,
@@ -190,11 +191,12 @@ _MADE_OF_BATCH: Final[dict[str, Callable[..., int | bool | str]]] = {
 
 
 def _of_batch(name: str, fields: list[BatchField], kind: pa.DataType) -> pa.Array:
-    """A column that is the same for all records of a batch: worked out once for each combination met."""
+    """A column with the same value for all records of a batch, computed once for each combination of
+    fields."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    make = _MADE_OF_BATCH.get(name, int)
+    make = _COMPUTED_FROM_BATCH.get(name, int)
     if all(field.constant is not None for field in fields):
         value = make(*(field.constant for field in fields))
         return pa.repeat(pa.scalar(value, kind), fields[0].rows)

@@ -1,9 +1,9 @@
-"""Keys and values as typed columns: a stage between reading and writing that works batch by batch.
+"""Decodes keys and values to typed columns, batch by batch, between reading and writing.
 
-A `Decoding` says how one column's bytes become values; it is plain text, so that all tasks of a job do the
-same. What a user asks for (a file, a directory of schemas, a schema to be inferred) becomes one by
-`klog.export.decoders.choose.resolve_decoding`, once a job. Bad values are never dropped: their rows stay, or
-go to the rejects, with the reason and the bytes.
+A `Decoding` says how the bytes of one column become values; it is plain text, so that all tasks of a job do
+the same. `klog.export.decoders.choose.resolve_decoding` makes it once for each job from what the user
+requested (a file, a directory of schemas, a schema to be inferred). Bad values are never dropped: their rows
+stay, or are rejected, with the reason and the bytes.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ ERROR_COLUMN: Final = "_error"
 
 
 class BadRecords(StrEnum):
-    """What becomes of a record whose key or value cannot be decoded."""
+    """What to do with a record whose key or value cannot be decoded."""
 
     COLUMN = "column"
-    """It stays among the others, with what is bad as null and `_error` filled."""
+    """Keep it, with null for the bad column and the reason in `_error`."""
     REJECT = "reject"
-    """It goes to the rejects, with its bytes as they are."""
+    """Reject it: it is written to `_rejects` with its bytes."""
 
 
 class BadRows:
-    """What comes of rows that could not be decoded: the one place that both ways are made."""
+    """Handles rows that could not be decoded, in one of the two ways of `BadRecords`."""
 
     def __init__(self, bad_records: BadRecords) -> None:
         self._bad_records = bad_records
 
     def schema(self, decoded: pa.Schema) -> pa.Schema:
-        """The schema with the errors, if they have a column."""
+        """The schema, with the error column if there is one."""
         import pyarrow as pa
 
         if self._bad_records is BadRecords.REJECT:
@@ -46,12 +46,12 @@ class BadRows:
         return decoded.append(pa.field(ERROR_COLUMN, _error_kind()))
 
     def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """What rejected rows of `input_schema` come out as: as they were read, and why."""
+        """The schema of rejected rows: the columns as they were read, and the reason."""
         import pyarrow as pa
 
         return input_schema.append(pa.field(ERROR_COLUMN, pa.string()))
 
-    def told(
+    def separate(
         self,
         batch: pa.RecordBatch,
         columns: Sequence[pa.Array],
@@ -59,10 +59,11 @@ class BadRows:
         reasons: Mapping[int, str],
         bad_columns: Sequence[str] | Mapping[int, Sequence[str]],
     ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """The decoded `columns` as `schema` has them, and the rejected rows of `batch`.
+        """The decoded `columns` as a batch of `schema`, and the rejected rows of `batch` (None if there are
+        none).
 
-        `reasons` tell of each bad row what is wrong, `bad_columns` which columns' bytes are (of all bad rows,
-        or of each).
+        `reasons` says for each bad row what is wrong, and `bad_columns` in which columns (for all bad rows,
+        or for each).
         """
         import pyarrow as pa
 
@@ -95,7 +96,7 @@ def _error_column(
     reasons: Mapping[int, str],
     bad_columns: Sequence[str] | Mapping[int, Sequence[str]],
 ) -> pa.Array:
-    """For each bad row the reason, and the bytes of what is bad."""
+    """The error column: for each bad row the reason and the bytes of the bad columns."""
     import pyarrow as pa
 
     if not reasons:
@@ -108,9 +109,9 @@ def _error_column(
 
 
 class Deserialiser:
-    """Decodes the keys and values of record batches. Raises UsageError for a schema that is none.
+    """Decodes the keys and values of record batches. Raises UsageError for an invalid schema.
 
-    Not for two threads at a time.
+    It is not safe to use from several threads at a time.
     """
 
     def __init__(
@@ -123,15 +124,15 @@ class Deserialiser:
         }
 
     @property
-    def idle(self) -> bool:
-        """Whether nothing is decoded at all."""
+    def decodes_nothing(self) -> bool:
+        """Whether both columns stay as they are."""
         return not self._decoders
 
     def schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """What batches of `input_schema` come out as."""
+        """The schema of decoded batches."""
         import pyarrow as pa
 
-        if self.idle:
+        if self.decodes_nothing:
             return input_schema
         fields = [
             field.with_type(self._decoders[field.name].kind) if field.name in self._decoders else field
@@ -140,12 +141,12 @@ class Deserialiser:
         return self._bad_rows.schema(pa.schema(fields))
 
     def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """What rejected rows of `input_schema` come out as: as they were read, and why."""
+        """The schema of rejected rows: the columns as they were read, and the reason."""
         return self._bad_rows.rejects_schema(input_schema)
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """The batch with its columns decoded, and the rows that are rejected (None: none are)."""
-        if self.idle:
+        """The batch with its columns decoded, and the rejected rows (None if there are none)."""
+        if self.decodes_nothing:
             return batch, None
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         reasons: dict[int, str] = {}
@@ -156,4 +157,4 @@ class Deserialiser:
                 reasons[row] = f"{reasons[row]}; {name}: {why}" if row in reasons else f"{name}: {why}"
                 bad_columns.setdefault(row, []).append(name)
         schema = self.schema(batch.schema)
-        return self._bad_rows.told(batch, list(columns.values()), schema, reasons, bad_columns)
+        return self._bad_rows.separate(batch, list(columns.values()), schema, reasons, bad_columns)

@@ -1,8 +1,10 @@
-"""Internal topics as tables of their own: `__consumer_offsets` and `__transaction_state`, a row a record.
+"""Decodes the internal topics `__consumer_offsets` and `__transaction_state` to tables, a row for each
+record.
 
-The first columns say where a record stands (`recordPartition`, `recordOffset`, `recordTimestamp`), the others
-what it says. Nothing is compacted away: the last row of a key is what holds, and `deleted` says that it was
-taken back. What a record says is read by `klog.formats`; commits, of which such a topic is full, faster here.
+The first columns say where a record is (`recordPartition`, `recordOffset`, `recordTimestamp`), the others
+what it says. No row is compacted away: the last row of a key is the current one, and `deleted` marks
+tombstones. The definitions in `klog.formats` decode the records; commits, which are most of such a topic, are
+decoded faster here.
 """
 
 from __future__ import annotations
@@ -22,26 +24,28 @@ POSITION_COLUMNS: Final = {
     "offset": "recordOffset",
     "timestamp": "recordTimestamp",
 }
-"""Columns of the input that stay, under names of their own: offsets are also what the records speak of."""
+"""Columns of the input that stay, under other names: the records themselves have offsets and partitions."""
 
 READ_COLUMNS: Final = ("key", "value", *POSITION_COLUMNS)
-"""What has to be read of such a topic."""
+"""The columns that are read of an internal topic."""
 
-Reads = Callable[[bytes | None, bytes | None], dict[str, Any]]
+ReadRow = Callable[[bytes | None, bytes | None], dict[str, Any]]
 
 
 class InternalTable:
-    """The table of one internal topic: `reads` makes a row of `ddl`'s columns of key and value, or raises
-    FormatError. Used in place of a `klog.export.deserialise.Deserialiser`, with the same meaning.
+    """The table of one internal topic: `read_row` makes a row with the columns of `ddl` from key and value.
+
+    It raises FormatError for a bad record. The table has the interface of
+    `klog.export.deserialise.Deserialiser`.
     """
 
-    def __init__(self, ddl: str, reads: Reads, bad_records: BadRecords = BadRecords.COLUMN) -> None:
+    def __init__(self, ddl: str, read_row: ReadRow, bad_records: BadRecords = BadRecords.COLUMN) -> None:
         self._kind = parse_type(ddl)
-        self._reads = reads
+        self._read_row = read_row
         self._bad_rows = BadRows(bad_records)
 
     def schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """What batches of `input_schema` come out as."""
+        """The schema of the table's batches."""
         import pyarrow as pa
 
         places = [
@@ -52,11 +56,11 @@ class InternalTable:
         return self._bad_rows.schema(pa.schema([*places, *self._kind]))
 
     def rejects_schema(self, input_schema: pa.Schema) -> pa.Schema:
-        """What rejected rows of `input_schema` come out as: as they were read, and why."""
+        """The schema of rejected rows: the columns as they were read, and the reason."""
         return self._bad_rows.rejects_schema(input_schema)
 
     def apply(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """The batch as rows of the table, and the rows that are rejected (None: none are)."""
+        """The batch as rows of the table, and the rejected rows (None if there are none)."""
         import pyarrow as pa
 
         rows: list[dict[str, Any] | None] = []
@@ -64,17 +68,17 @@ class InternalTable:
         pairs = zip(batch.column("key").to_pylist(), batch.column("value").to_pylist(), strict=True)
         for number, (key, value) in enumerate(pairs):
             try:
-                rows.append(self._reads(key, value))
+                rows.append(self._read_row(key, value))
             except FormatError as error:
                 errors[number] = error.what
                 rows.append(None)
         places = [batch.column(name) for name in POSITION_COLUMNS if name in batch.schema.names]
         columns = [*places, *pa.array(rows, self._kind).flatten()]
-        return self._bad_rows.told(batch, columns, self.schema(batch.schema), errors, ("key", "value"))
+        return self._bad_rows.separate(batch, columns, self.schema(batch.schema), errors, ("key", "value"))
 
 
 def internal_table(topic: str, bad_records: BadRecords = BadRecords.COLUMN) -> InternalTable | None:
-    """The table of an internal topic; None for any other topic."""
+    """The table of an internal topic, None for any other topic."""
     if topic == "__consumer_offsets":
         from klog.export import internal_groups
 

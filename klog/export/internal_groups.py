@@ -1,7 +1,7 @@
-"""`__consumer_offsets` as rows: commits in columns, all else (groups, members, assignments) as JSON.
+"""Rows of `__consumer_offsets`: commits as columns, other records (groups, members, assignments) as JSON.
 
-`klog.formats.consumer_offsets` says what the fields mean. A commit in one of the layouts that brokers
-before 4.1 write (value versions 0 to 3) is read here, many times as fast; the tests hold both readings equal.
+`klog.formats.consumer_offsets` defines the fields. Commits with value versions 0 to 3, which brokers before
+4.1 write, are decoded here, which is many times faster; tests check that both decodings are equal.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ DDL: Final = """
     offset BIGINT, leaderEpoch INT, metadata STRING, commitTimestamp TIMESTAMP, expireTimestamp TIMESTAMP,
     details STRING
 """
-"""`details` are all fields of a record that is no commit, of its key and its value, as JSON."""
+"""`details` has all fields of the key and value of a record that is no commit, as JSON."""
 
 _COMMIT_TYPES: Final = (0, 1)
 _SHORT: Final = struct.Struct(">h")
 _INT: Final = struct.Struct(">i")
-# What stands before and behind the metadata in each version of a commit's value.
+# The fields before and after the metadata, in each version of a commit's value.
 _BEFORE: Final = {
     0: struct.Struct(">q"),
     1: struct.Struct(">q"),
     2: struct.Struct(">q"),
     3: struct.Struct(">qi"),
 }
-_BEHIND: Final = {
+_AFTER: Final = {
     0: struct.Struct(">q"),
     1: struct.Struct(">qq"),
     2: struct.Struct(">q"),
@@ -69,13 +69,13 @@ def row_of(record: KeyValue) -> dict[str, Any]:
         "offset": value["offset"],
         "leaderEpoch": value.get("leaderEpoch"),
         "metadata": value["metadata"],
-        "commitTimestamp": _micros(value["commitTimestamp"]),
-        "expireTimestamp": _micros(value.get("expireTimestamp", -1)),
+        "commitTimestamp": micros(value["commitTimestamp"]),
+        "expireTimestamp": micros(value.get("expireTimestamp", -1)),
     }
 
 
-def _micros(time_ms: int) -> int | None:
-    """Null where Kafka has -1 for none, or a time that no timestamp can hold."""
+def micros(time_ms: int) -> int | None:
+    """Microseconds; None for Kafka's -1 and for a time that is too large."""
     return time_ms * _MICROS if 0 <= time_ms < 2**63 // _MICROS else None
 
 
@@ -88,7 +88,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 (of any definition)
 
 
 def _quick_commit(key: bytes, value: bytes | None) -> dict[str, Any] | None:
-    """The row of a commit; None for whatever is not just that."""
+    """The row of a commit in a known layout, None for any other record."""
     try:
         if _SHORT.unpack_from(key)[0] not in _COMMIT_TYPES:
             return None
@@ -106,17 +106,17 @@ def _quick_commit(key: bytes, value: bytes | None) -> dict[str, Any] | None:
         }
         if value is not None:
             (version,) = _SHORT.unpack_from(value)
-            before, behind = _BEFORE[version], _BEHIND[version]
+            before, after = _BEFORE[version], _AFTER[version]
             numbers = before.unpack_from(value, 2)
             metadata, at = _string(value, 2 + before.size)
-            times = behind.unpack_from(value, at)
-            if at + behind.size != len(value):
+            times = after.unpack_from(value, at)
+            if at + after.size != len(value):
                 return None
             row["offset"] = numbers[0]
             row["leaderEpoch"] = numbers[1] if version == 3 else None
             row["metadata"] = metadata
-            row["commitTimestamp"] = _micros(times[0])
-            row["expireTimestamp"] = _micros(times[1]) if version == 1 else None
+            row["commitTimestamp"] = micros(times[0])
+            row["expireTimestamp"] = micros(times[1]) if version == 1 else None
     except (struct.error, KeyError, UnicodeDecodeError, FormatError):
         return None
     return row

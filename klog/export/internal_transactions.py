@@ -1,6 +1,7 @@
-"""`__transaction_state` as rows: what the coordinator wrote down of each transactional id.
+"""Rows of `__transaction_state`: the state of each transactional id.
 
-`klog.formats.transaction_state` says what the fields mean; -1 and absent fields of older versions are null.
+`klog.formats.transaction_state` defines the fields. -1, and fields that an older version does not have, are
+null.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from klog.export.internal_groups import micros
 from klog.formats import transaction_state
 
 DDL: Final = """
@@ -17,7 +19,6 @@ DDL: Final = """
     partitions ARRAY<STRUCT<topic: STRING, partition: INT>>,
     lastUpdateTimestamp TIMESTAMP, startTimestamp TIMESTAMP, clientTransactionVersion SMALLINT
 """
-_MICROS: Final = 1000
 
 
 def read(key: bytes | None, value: bytes | None) -> dict[str, Any]:
@@ -36,8 +37,8 @@ def read(key: bytes | None, value: bytes | None) -> dict[str, Any]:
         "state": transaction_state.state_name(fields["transactionStatus"]),
         "transactionTimeoutMs": fields["transactionTimeoutMs"],
         "partitions": _partitions(fields["transactionPartitions"]),
-        "lastUpdateTimestamp": _micros(fields["transactionLastUpdateTimestampMs"]),
-        "startTimestamp": _micros(fields["transactionStartTimestampMs"]),
+        "lastUpdateTimestamp": micros(fields["transactionLastUpdateTimestampMs"]),
+        "startTimestamp": micros(fields["transactionStartTimestampMs"]),
     }
 
 
@@ -51,7 +52,3 @@ def _partitions(topics: list[Mapping[str, Any]] | None) -> list[dict[str, Any]] 
 
 def _known(number: int) -> int | None:
     return None if number == -1 else number
-
-
-def _micros(time_ms: int) -> int | None:
-    return time_ms * _MICROS if 0 <= time_ms < 2**63 // _MICROS else None

@@ -1,7 +1,7 @@
-"""JSON Lines of Arrow rows: one object a line, its fields in the order of the columns.
+"""Writes Arrow rows as JSON Lines: one object for each line, its fields in the order of the columns.
 
-As in Spark's own JSON, bytes are base64 and times ISO 8601 in UTC; unlike there a null is written as one.
-Not-a-number and infinities, which JSON has no words for, are the strings that Spark writes.
+As in Spark's JSON, bytes are base64 and times are ISO 8601 in UTC; unlike there, nulls are written. JSON
+cannot express NaN and infinities: they are the strings that Spark writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LEVEL = 6
 class JsonLinesWriter:
     """A `RowWriter` of JSON Lines."""
 
-    held_bytes = 0  # each piece is written as it comes
+    held_bytes = 0  # rows are encoded immediately
 
     def __init__(self, sink: Sink, compression: str) -> None:
         self._sink = _compressed(sink, compression)
@@ -35,7 +35,7 @@ class JsonLinesWriter:
             self._sink.write(lines_of(rows))
 
     def flush(self) -> None:
-        """Nothing is held."""
+        """No rows are held."""
 
     def close(self) -> None:
         self._sink.close()
@@ -48,7 +48,7 @@ def _compressed(sink: Sink, compression: str) -> IO[bytes]:
     if compression == "gzip":
         import gzip
 
-        # No name and no time in the header: the same rows are the same bytes.
+        # The header has no name and no time, so the same rows give the same bytes.
         return gzip.GzipFile("", "wb", _LEVEL, sink, mtime=0)  # type: ignore[return-value]
     if compression == "zstd":
         import zstandard
@@ -88,7 +88,7 @@ def _base64(value: bytes) -> str:
 
 
 def _iso(column: pa.Array) -> pa.Array:
-    """`2020-09-13T12:26:40.000Z`, whatever the year."""
+    """Timestamps such as `2020-09-13T12:26:40.000Z`, for any year."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -97,7 +97,7 @@ def _iso(column: pa.Array) -> pa.Array:
 
 
 def _plain(value: object) -> object:
-    """What JSON has no type for, as text."""
+    """A value of a type that JSON does not have, as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):

@@ -1,10 +1,10 @@
-"""Options as strings, under the names of Spark's Kafka source, made `ReadOptions`.
+"""Parses options given as strings, under the names of Spark's Kafka source, to `ReadOptions`.
 
-Names and values are those of Spark's "Structured Streaming + Kafka Integration Guide" where it has them, in
-upper or lower case; `isolation`, `metadataColumns`, `targetSplitBytes`, `maxDecompressedBytes` and
-`includeDeleted` are klog's own. Two things differ. `failOnDataLoss` is false unless asked for: whoever reads
-the disk of a dead broker wants what is left. And offsets or times need not be given for every partition:
-those that are not named are read from their first offset, or to their end.
+Names and values are those of Spark's "Structured Streaming + Kafka Integration Guide", in upper or lower
+case; `isolation`, `metadataColumns`, `targetSplitBytes`, `maxDecompressedBytes` and `includeDeleted` are
+klog's own. There are two differences. `failOnDataLoss` is false by default, because an export of a dead
+broker's disk should read what is left. And offsets or times need not be given for every partition: partitions
+that are not named are read from their first offset, or to their end.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OPTION_NAMES: Final = (
     "maxDecompressedBytes",
     "includeDeleted",
 )
-"""Every option that `read_options` knows, as it is written."""
+"""The names of all options that `read_options` knows."""
 
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
@@ -59,10 +59,10 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 def read_options(raw: Mapping[str, str], paths: Sequence[str] = ()) -> ReadOptions:
-    """The options that `raw` says; `paths` come before its `path`.
+    """The parsed options of `raw`; `paths` come before its `path`.
 
-    Raises `UsageError` for an option that is not known (naming the nearest), a value that makes no sense,
-    options that exclude each other, and where no path is given.
+    Raises `UsageError` for an unknown option (naming the most similar one), an invalid value, options that
+    exclude each other, and if there is no path.
     """
     given = _Given(raw)
     path = given.text("path")
@@ -90,7 +90,7 @@ def read_options(raw: Mapping[str, str], paths: Sequence[str] = ()) -> ReadOptio
 
 
 class _Given:
-    """The options that were given, by their names in lower case."""
+    """The given options, by their names in lower case."""
 
     def __init__(self, raw: Mapping[str, str]) -> None:
         known = {name.lower(): name for name in OPTION_NAMES}
@@ -219,7 +219,8 @@ def _is_partition(number: object) -> bool:
 
 
 def _edge(given: _Given, edge: str, default: int) -> Edge:
-    """Where reading starts or ends; a time for all goes before times, times before offsets, as in Spark."""
+    """Where reading starts or ends. As in Spark, a time for all partitions takes precedence over times for
+    single ones, and these over offsets."""
     timestamp = given.integer(f"{edge}Timestamp")
     if timestamp is not None:
         if timestamp < 0:
@@ -244,7 +245,7 @@ def _edge(given: _Given, edge: str, default: int) -> Edge:
 
 
 def _numbers(name: str, text: str, lowest: int) -> dict[str, dict[int, int]]:
-    """Topic to partition to number, of JSON, where partitions are strings."""
+    """Numbers by topic and partition, from JSON in which partitions are strings."""
     wanted = f'JSON such as {{"orders": {{"0": 23}}}}, numbers from {lowest} on'
     parsed = _json_object(name, text, wanted)
     numbers: dict[str, dict[int, int]] = {}

@@ -1,9 +1,8 @@
-"""Where an export's files go: what an output is, and the one in a local directory.
+"""Writes the files of an export: the interface of an output, and the output in a local directory.
 
-A file appears under its name when it is complete, and never half: written below `_klog/unfinished` (a name
-that Spark, Hive and DuckDB pass over), fsync, rename into its place, fsync of the directory. Object stores
-are `klog.export.remote_output`'s. What the files are called is `klog.export.layout`'s matter, what is in them
-the writers'.
+A file appears under its name only when it is complete: it is written below `_klog/unfinished` (a name that
+Spark, Hive and DuckDB ignore), synced and renamed, and the directory is synced. `klog.export.remote_output`
+does this for object stores. `klog.export.layout` names the files, and `klog.export.writers` encode them.
 """
 
 from __future__ import annotations
@@ -24,17 +23,19 @@ from klog.formats.errors import UsageError
 from klog.storage.files import open_for_reading, storage_error, sync_directory
 
 JOB_STATE_DIRECTORY: Final = "_klog"
-"""The directory of the job's own state in an output: readers of tables skip names with an underscore."""
+"""The directory of the job state in an output: readers of tables ignore names with an underscore."""
 
 TEMPORARY: Final = f"{JOB_STATE_DIRECTORY}/unfinished"
-"""Files that are being written, or that were when their writer was killed."""
+"""The directory of files that are being written, or were when their writer was killed."""
 LOCK: Final = f"{JOB_STATE_DIRECTORY}/lock"
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A complete file of an output: its name below the output's root, rows and the lowest and highest of
-    their offsets, size, and XXH128 in hex.
+    """A complete file of an output.
+
+    `name` is relative to the output's root. `first_offset` and `last_offset` are the lowest and highest
+    offset of its rows; `checksum` is XXH128 in hex.
     """
 
     name: str
@@ -46,14 +47,14 @@ class WrittenFile:
 
 
 class Writable(Protocol):
-    """Where a sink's bytes go."""
+    """Receives the bytes of a sink."""
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 (any buffer)
-        """Take some bytes. Raises OSError."""
+        """Write some bytes. Raises OSError."""
 
 
 class Sink(io.RawIOBase):
-    """What writers write into: counts and checksums the bytes on their way to `file`."""
+    """Counts and checksums the bytes that a writer writes to `file`."""
 
     def __init__(self, file: Writable) -> None:
         import xxhash
@@ -66,8 +67,8 @@ class Sink(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def mute(self) -> None:
-        """Swallow what still comes: a writer that is given up wants to write its footer all the same."""
+    def discard_writes(self) -> None:
+        """Discard all further bytes: an abandoned writer still writes its footer."""
         self._file = None
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 (any buffer)
@@ -83,49 +84,50 @@ class Sink(io.RawIOBase):
 
     @property
     def checksum(self) -> str:
-        """XXH128 of what was written so far, in hex."""
+        """XXH128 of the bytes written so far, in hex."""
         return str(self._hash.hexdigest())
 
 
 class PendingFile(Protocol):
-    """A file being written: `sink` takes its bytes, `commit` makes it appear, `discard` forgets it."""
+    """A file that is being written through `sink`, until `commit` or `discard`."""
 
     sink: Sink
 
     def commit(self, name: str) -> None:
-        """Make the file appear as `name`, complete and durable, in place of an older one. Raises
+        """Make the complete file appear as `name`, durably; it replaces an older one. Raises
         `StorageError`."""
 
     def discard(self) -> None:
-        """Leave nothing behind, and swallow what is still written; after `commit` nothing is undone."""
+        """Remove the file, and discard all further bytes. After `commit` this does nothing."""
 
 
 class Output(Protocol):
-    """A tree of files, named by `/`-separated paths below its root. Every failure is a `StorageError`."""
+    """A tree of files, named by `/`-separated paths below its root. Each failure is a `StorageError`."""
 
     root: str
 
     def create(self) -> PendingFile:
-        """A new file, which gets its name when it is committed. Raises `StorageError`."""
+        """A new file; it gets its name when it is committed. Raises `StorageError`."""
 
     def open(self, name: str) -> BinaryIO:
         """The file as a seekable stream."""
 
     def names(self, below: str = "") -> dict[str, int]:
-        """Every file below the directory `below`, by its name below the root, with its size in bytes."""
+        """The size in bytes of each file below the directory `below`, by its name below the root."""
 
     def remove(self, name: str) -> None:
-        """Remove a file; one that is not there is no error."""
+        """Remove a file, if it exists."""
 
     def remove_directory(self, name: str) -> None:
-        """Remove a directory with all that is in it; one that is not there is no error."""
+        """Remove a directory and everything in it, if it exists."""
 
     def locked(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the output for one job, where the place has locks (a local one). Raises `UsageError`."""
+        """Lock the output for one job; only local ones have locks. Raises `UsageError` if another job holds
+        it."""
 
 
 def open_output(place: str) -> Output:
-    """The output at a path or URI; touches nothing yet."""
+    """The output at a path or URI. Nothing is created yet."""
     if is_remote(place):
         from klog.export.remote_output import RemoteOutput
 
@@ -134,7 +136,7 @@ def open_output(place: str) -> Output:
 
 
 def write_whole(output: Output, name: str, data: bytes) -> None:
-    """Make `data` the content of the file `name`, atomically."""
+    """Write a whole file atomically."""
     pending = output.create()
     try:
         with writing(f"{output.root}/{name}"):
@@ -145,14 +147,14 @@ def write_whole(output: Output, name: str, data: bytes) -> None:
 
 
 def read_whole(output: Output, name: str) -> bytes:
-    """All bytes of a (small) file."""
+    """All bytes of a small file."""
     with output.open(name) as file:
         return file.read()
 
 
 @contextlib.contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Failures of the block as `StorageError`s that name `path`."""
+    """Turn OSErrors of the block into `StorageError`s that name `path`."""
     try:
         yield
     except OSError as error:
@@ -189,7 +191,7 @@ class _LocalOutput:
     def remove(self, name: str) -> None:
         with writing(self.path_of(name)), contextlib.suppress(FileNotFoundError):
             os.unlink(self.path_of(name))
-            with contextlib.suppress(OSError):  # not empty: others are still in it
+            with contextlib.suppress(OSError):  # it is not empty
                 os.rmdir(os.path.dirname(self.path_of(name)))
 
     def remove_directory(self, name: str) -> None:
@@ -213,14 +215,14 @@ class _LocalOutput:
                 yield
             finally:
                 self.remove(LOCK)
-                with contextlib.suppress(OSError):  # it holds something, as it should
+                with contextlib.suppress(OSError):  # it is not empty
                     os.rmdir(self.root)
         finally:
             os.close(descriptor)
 
 
 def _lock(descriptor: int, path: str) -> bool:
-    """Whether we have the lock, of the file that is there: its last holder may just have removed it."""
+    """Whether the lock is held, and of the existing file: its last holder may just have removed it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
@@ -236,7 +238,7 @@ class _LocalFile:
         self._temporary = output.path_of(f"{TEMPORARY}/{uuid.uuid4().hex}.tmp")
         _make_directories(os.path.dirname(self._temporary))
         with writing(output.root):
-            # Writers of tables bring large pieces, but footers in small ones.
+            # Writers of tables write rows in large pieces, but footers in small ones.
             self._file = open(self._temporary, "xb", buffering=1 << 20)  # noqa: SIM115 (see discard)
         self._synced = BackgroundSyncedFile(self._file)
         self.sink = Sink(self._synced)
@@ -253,11 +255,11 @@ class _LocalFile:
             sync_directory(os.path.dirname(target))
 
     def discard(self) -> None:
-        self.sink.mute()
+        self.sink.discard_writes()
         if self._committed:
             return
         self._synced.wait()
-        with contextlib.suppress(OSError):  # a full disk, while closing flushes once more
+        with contextlib.suppress(OSError):  # the disk is full, and closing flushes once more
             self._file.close()
         with contextlib.suppress(OSError):
             os.unlink(self._temporary)
@@ -269,12 +271,12 @@ def _unless_missing(error: OSError) -> None:
 
 
 def _make_directories(path: str) -> None:
-    """Make a directory and those above it, each entry on disk before anything is put into it."""
+    """Make a directory and its parents, and sync each parent before anything is put into the directory."""
     if os.path.isdir(path):
         return
-    above = os.path.dirname(os.path.abspath(path))
-    _make_directories(above)
+    parent_directory = os.path.dirname(os.path.abspath(path))
+    _make_directories(parent_directory)
     with writing(path), contextlib.suppress(FileExistsError):  # another process was faster
         os.mkdir(path)
-    with writing(above):
-        sync_directory(above)
+    with writing(parent_directory):
+        sync_directory(parent_directory)

@@ -1,4 +1,4 @@
-"""Plans and results as JSON, and back: what a job's state hold. Names are in camelCase, as all of klog's."""
+"""Converts plans and results to JSON and back, for the state of a job. Names are in camelCase."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from klog.formats.errors import KlogError
 JsonObject = dict[str, Any]
 
 _JSON_NAMES: Final = {"fallbacks": "spares", "repaired": "mended", "rows_with_error": "misfits"}
-"""Fields that have other names in JSON: those that the first version of the format gave them."""
+"""Fields with other names in JSON, which are part of the file format."""
 _FIELD_NAMES: Final = {name: field for field, name in _JSON_NAMES.items()}
 
 
 def to_json(value: Any) -> Any:  # noqa: ANN401 (any value of ours)
-    """A value made of dataclasses, mappings, sets and sequences, as JSON has them."""
+    """A value made of dataclasses, mappings, sets and sequences, as JSON."""
     if is_dataclass(value) and not isinstance(value, type):
         return {_json_name(field.name): to_json(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, KlogError):
@@ -56,7 +56,7 @@ def _json_name(name: str) -> str:
 
 
 def _arguments(value: JsonObject) -> dict[str, Any]:
-    """The fields of a dataclass that `to_json` wrote."""
+    """The fields of a dataclass, from the output of `to_json`."""
     return {
         _FIELD_NAMES.get(name, re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)): inner
         for name, inner in value.items()
@@ -64,14 +64,14 @@ def _arguments(value: JsonObject) -> dict[str, Any]:
 
 
 def split_from_json(value: JsonObject) -> Split:
-    """The split of `to_json`."""
+    """The split, from the output of `to_json`."""
     aborted = tuple(AbortedRange(**_arguments(inner)) for inner in value["aborted"])
     fallbacks = tuple(FallbackSegment(**_arguments(inner)) for inner in value["spares"])
     return Split(**{**_arguments(value), "aborted": aborted, "fallbacks": fallbacks})
 
 
 def plan_from_json(value: JsonObject) -> Plan:
-    """The plan of `to_json`."""
+    """The plan, from the output of `to_json`."""
     return Plan(
         splits=tuple(map(split_from_json, value["splits"])),
         partitions=tuple(
@@ -91,7 +91,7 @@ def _problem(value: JsonObject) -> KlogError:
 
 
 def decodings_from_json(value: JsonObject) -> Decodings:
-    """The decodings of `to_json`."""
+    """The decodings, from the output of `to_json`."""
     return Decodings(_decoding(value["key"]), _decoding(value["value"]))
 
 
@@ -103,7 +103,7 @@ def _decoding(value: JsonObject) -> Decoding:
 
 
 def result_from_json(value: JsonObject) -> SplitResult:
-    """The result of `to_json`."""
+    """The result of a split, from the output of `to_json`."""
     reject_file = value["rejectFile"]
     return SplitResult(
         **{

@@ -1,8 +1,8 @@
-"""An export's output in an object store or a distributed file system, through pyarrow's file systems.
+"""Writes an export's output to an object store or a distributed file system, through pyarrow's file systems.
 
-A file is spooled on the local disk until it is complete, then put. A put to an object store is atomic: who
-looks sees all of it or nothing. HDFS and what comes through fsspec show a file while it grows, so there it
-is put below `_klog/unfinished` and moved.
+A file is written to the local disk until it is complete, and then uploaded. An upload to an object store is
+atomic: the file appears when it is complete. HDFS and file systems of fsspec show a file while it grows, so
+there it is uploaded below `_klog/unfinished` and moved.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 _PIECE_BYTES: Final = 8 << 20
-_ATOMIC_PUT: Final = {"s3", "gcs", "abfs"}
-"""Names that pyarrow gives to file systems where a file appears when its writer is closed."""
+_ATOMIC_UPLOAD: Final = {"s3", "gcs", "abfs"}
+"""pyarrow's names of the file systems in which a file appears when its writer is closed."""
 
 
 class RemoteOutput:
@@ -64,7 +64,7 @@ class RemoteOutput:
         import pyarrow.fs as pafs
 
         def remove_if_there() -> None:
-            # File systems say in different words that there is nothing to remove.
+            # File systems raise different errors if there is nothing to remove.
             if self.system.get_file_info(self.place_of(name)).type != pafs.FileType.NotFound:
                 remove()
 
@@ -72,7 +72,7 @@ class RemoteOutput:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        # There is no lock to take. Two jobs that write the same plan write the same bytes to the same names.
+        # There are no locks. Two jobs with the same plan write the same bytes under the same names.
         yield
 
 
@@ -90,12 +90,12 @@ class _SpooledFile:
         uri = f"{output.root}/{name}"
         with writing(uri):
             self._spool.seek(0)
-        guarded(uri, "cannot be written", lambda: self._put(output.system, name))
+        guarded(uri, "cannot be written", lambda: self._upload(output.system, name))
         self.discard()
 
-    def _put(self, system: pafs.FileSystem, name: str) -> None:
+    def _upload(self, system: pafs.FileSystem, name: str) -> None:
         target = self._output.place_of(name)
-        if system.type_name in _ATOMIC_PUT:
+        if system.type_name in _ATOMIC_UPLOAD:
             self._copy(system, target)
             return
         temporary = self._output.place_of(f"{TEMPORARY}/{uuid.uuid4().hex}")
@@ -110,6 +110,6 @@ class _SpooledFile:
                 stream.write(piece)
 
     def discard(self) -> None:
-        self.sink.mute()
+        self.sink.discard_writes()
         with contextlib.suppress(OSError):
             self._spool.close()

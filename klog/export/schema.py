@@ -1,10 +1,10 @@
-"""The columns of an export: exactly those of Spark's Kafka source, then metadata on request.
+"""Defines the columns of an export: those of Spark's Kafka source, then metadata columns on request.
 
 Names, order, types and meanings of the first eight are those of Spark's source (Structured Streaming + Kafka
-Integration Guide), as it really fills them: `headers` is null where a record has none; a record without a
-timestamp (magic 0) has Kafka's -1, which is one millisecond before 1970; `timestampType` is 0 (CreateTime),
-1 (LogAppendTime) or -1 (none). A timestamp too far from 1970 for microseconds in 64 bits, on which Spark's
-source fails, is null.
+Integration Guide), with the values that it actually gives: `headers` is null for a record without headers; a
+record without a timestamp (magic 0) has Kafka's -1, one millisecond before 1970; `timestampType` is 0
+(CreateTime), 1 (LogAppendTime) or -1 (none). Spark's source fails on a timestamp that is too far from 1970
+for microseconds in 64 bits; here it is null.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 KAFKA_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What Spark's Kafka source always gives."""
+"""The columns that Spark's Kafka source always has."""
 
 HEADERS: Final = "headers"
-"""What it gives in addition with `includeHeaders`."""
+"""The column that it has only with `includeHeaders`."""
 
 METADATA_COLUMNS: Final = (
     "leaderEpoch",
@@ -34,7 +34,7 @@ METADATA_COLUMNS: Final = (
     "batchPosition",
     "file",
 )
-"""What only the log itself knows of a record; -1 where the format or the producer says nothing."""
+"""Columns that only the log has; their value is -1 if the format or the producer does not say."""
 
 _DDL_TYPES: Final = {
     "key": "BINARY",
@@ -57,7 +57,7 @@ _DDL_TYPES: Final = {
 
 
 def column_names(options: ReadOptions) -> tuple[str, ...]:
-    """All columns that `options` ask for, in their order. Raises UsageError for unknown metadata columns."""
+    """All columns that `options` request, in their order. Raises UsageError for unknown metadata columns."""
     check_columns(options.metadata_columns, METADATA_COLUMNS)
     headers = (HEADERS,) if options.include_headers else ()
     wanted = set(options.metadata_columns)
@@ -72,7 +72,7 @@ def check_columns(columns: Iterable[str], known: Sequence[str]) -> None:
 
 
 def arrow_schema(options: ReadOptions, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The Arrow schema of what is read: all columns, or those named, in that order. Raises UsageError."""
+    """The Arrow schema of all columns, or of `columns` in their order. Raises UsageError for unknown ones."""
     import pyarrow as pa
 
     names = column_names(options)
@@ -93,5 +93,5 @@ def arrow_schema(options: ReadOptions, columns: Sequence[str] | None = None) -> 
 
 
 def spark_schema_ddl(options: ReadOptions) -> str:
-    """The same schema as Spark reads it (`StructType.fromDDL`). Raises UsageError."""
+    """The same schema as DDL of Spark (`StructType.fromDDL`). Raises UsageError."""
     return ", ".join(f"{name} {_DDL_TYPES[name]}" for name in column_names(options))

@@ -1,8 +1,8 @@
-"""The files that one split becomes: one, or one a day; none for a split without rows.
+"""Writes the files of one split: one file, or one for each day; none for a split without rows.
 
-Rows are routed to the file of their directory. Memory is bounded over all of them: where a split's records
-jump between many days, the fullest files encode early, and of too many open ones the least recently used
-is closed (what comes for it later goes to another file).
+Each row goes to the file of its directory. Memory is bounded over all files of the split: if the rows held
+exceed a limit, the file with the most rows encodes them early. If too many files are open, the least recently
+used one is closed, and later rows of its directory go to another file.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _OPEN_FILES: Final = 32
 _HELD_BYTES: Final = 2 * ROW_GROUP_BYTES
 _FIRST_DAY: Final = -719_162
-"""0001-01-01 in days since the epoch; a directory named after an earlier day would be no date to Spark."""
+"""0001-01-01 in days since the epoch; Spark does not take the name of an earlier day for a date."""
 _LAST_DAY: Final = 2_932_896
 """9999-12-31."""
 
 
 class TableFile:
-    """A file being written, which `commit` makes appear; made when its first rows come."""
+    """A file that is being written, until `commit`. It is created with its first rows."""
 
     def __init__(self, output: Output, wanted: Format, compression: str) -> None:
         self._output = output
@@ -46,7 +46,7 @@ class TableFile:
         return 0 if self._writer is None else self._writer.held_bytes
 
     def write(self, rows: pa.RecordBatch, offsets: pa.Array) -> None:
-        """Take rows, of these offsets. Raises `StorageError`."""
+        """Write rows with these offsets. Raises `StorageError`."""
         with writing(self._output.root):
             if self._writer is None:
                 self._pending = self._output.create()
@@ -64,7 +64,7 @@ class TableFile:
                 self._writer.flush()
 
     def commit(self, name: str) -> WrittenFile:
-        """Make the file appear as `name`; it has rows. Raises `StorageError`."""
+        """Make the file appear as `name`; it must have rows. Raises `StorageError`."""
         writer, pending = self._writer, self._pending
         if writer is None or pending is None:
             raise StorageError("a file without rows is not written", file=name)
@@ -78,11 +78,11 @@ class TableFile:
         )
 
     def discard(self) -> None:
-        """Leave nothing behind; after `commit` nothing is undone."""
+        """Remove the file. After `commit` this does nothing."""
         if self._pending is not None:
             self._pending.discard()
         if self._writer is not None:
-            # What it still has to say goes nowhere, and cannot fail for want of room.
+            # Its last bytes are discarded, so a full disk is no error any more.
             self._writer.abandon()
             self._writer = None
 
@@ -95,7 +95,7 @@ def _bounds(offsets: pa.Array) -> tuple[int, int]:
 
 
 class TableFiles:
-    """All files of one split. Leaving the block forgets those that were not committed."""
+    """All files of one split. The end of the block discards those that were not committed."""
 
     def __init__(
         self,
@@ -121,23 +121,23 @@ class TableFiles:
             file.discard()
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Route the rows to their files. Raises `StorageError`."""
+        """Write each row to the file of its directory. Raises `StorageError`."""
         if PartitionBy.DAY not in self._table.levels:
             self._put(None, rows)
             return
         for day, of_day in _by_day(rows):
             self._put(day, of_day)
-            self._make_room()
+            self._limit_memory()
 
     def commit(self) -> tuple[WrittenFile, ...]:
-        """Make all files appear; in the order of their names. Raises `StorageError`."""
+        """Make all files appear. Returns them in the order of their names. Raises `StorageError`."""
         for place in list(self._open):
             self._commit(place)
         return tuple(self._written[name] for name in sorted(self._written))
 
     def _put(self, day: str | None, rows: pa.RecordBatch) -> None:
         place = directory(self._split, self._table.levels, day)
-        # What was used last stands last.
+        # The most recently used file is the last one.
         file = self._open.pop(place, None) or TableFile(self._output, self._format, self._compression)
         self._open[place] = file
         shown = rows.select(self._table.written(rows.schema.names))
@@ -149,13 +149,13 @@ class TableFiles:
         path = "/".join(filter(None, (self._table.root, place, stem)))
         name = f"{path}{self._suffix}"
         again = 1
-        while name in self._written:  # of one split: only where a damaged log has offsets twice
+        while name in self._written:  # only if a damaged log has offsets twice
             again += 1
             name = f"{path}-{again}{self._suffix}"
         self._written[name] = file.commit(name)
         del self._open[place]
 
-    def _make_room(self) -> None:
+    def _limit_memory(self) -> None:
         if len(self._open) > _OPEN_FILES:
             self._commit(next(iter(self._open)))
         while sum(file.held_bytes for file in self._open.values()) > _HELD_BYTES:
@@ -163,7 +163,7 @@ class TableFiles:
 
 
 class RejectFile:
-    """The file for records that did not fit their schema: JSON Lines, whatever the tables are."""
+    """The file for rejected records of a split. It is JSON Lines, whatever the format of the tables."""
 
     def __init__(self, output: Output, split: Split) -> None:
         self._split = split
@@ -178,11 +178,11 @@ class RejectFile:
         self._file.discard()
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take bad records. Raises `StorageError`."""
+        """Write rejected records. Raises `StorageError`."""
         self._file.write(rows, rows.column("offset"))
 
     def commit(self) -> WrittenFile | None:
-        """Make the file appear, None where no rows came. Raises `StorageError`."""
+        """Make the file appear; None if there are no rejected records. Raises `StorageError`."""
         file = self._file
         if not file.rows:
             return None
@@ -191,12 +191,12 @@ class RejectFile:
 
 
 def _by_day(rows: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
-    """The rows of each day (UTC), in order; None: records without a timestamp."""
+    """Yield each day (UTC) with its rows; the day is None for records without a timestamp."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     times = rows.column("timestamp").cast(pa.int64())
-    # Of a record without a timestamp Kafka's source makes -1 ms.
+    # Spark's Kafka source gives a record without a timestamp -1 ms.
     none = pc.or_kleene(pc.is_null(times), pc.equal(times, -1000))
     days = pc.if_else(none, None, pc.floor(pc.divide(times.cast(pa.float64()), 86_400e6)).cast(pa.int64()))
     encoded = days.dictionary_encode()

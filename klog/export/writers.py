@@ -1,7 +1,7 @@
-"""Writers of tables: Parquet, ORC and JSON Lines, the rows given as Arrow record batches.
+"""Writes Arrow record batches as Parquet, ORC or JSON Lines.
 
-Files are bounded in memory, not in size: rows are gathered to row groups (Parquet) or stripes (ORC) of some
-MiB and then encoded. The same rows give the same bytes. Where the bytes go is `klog.export.outputs`' matter.
+A writer holds rows up to a row group (Parquet) or stripe (ORC) of some MiB and then encodes them; the file
+itself may be of any size. The same rows give the same bytes. `klog.export.outputs` takes the bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from pyarrow import parquet as pq
 
 ROW_GROUP_BYTES: Final = 32 << 20
-"""Of rows in memory. Readers of tables like them large, a task that writes several files at once small."""
+"""Size of a row group, as rows in memory. Large ones are faster to read; small ones take less memory to
+write."""
 
 
 class Format(StrEnum):
@@ -37,14 +38,14 @@ _SUFFIXES: Final = {
     Format.ORC: {"zstd": "", "snappy": "", "zlib": "", "lz4": "", "none": ""},
     Format.JSONL: {"zstd": ".zst", "gzip": ".gz", "none": ""},
 }
-"""The compressions of each format, the default first, and what they add to a file's name."""
+"""The compressions of each format, the default first, and the suffixes that they add to file names."""
 
-_COUNTING: Final = {"offset", "timestamp", "batchPosition", "sequence"}
-"""Numbers that follow the one before closely: as differences they take less time and space."""
+_DELTA_ENCODED: Final = {"offset", "timestamp", "batchPosition", "sequence"}
+"""Columns whose numbers mostly grow by small steps: encoding the differences takes less time and space."""
 
 
 def compression_of(wanted: Format, name: str | None) -> str:
-    """The compression called `name`, or the default. Raises `UsageError` where the format has none such."""
+    """The compression called `name`, or the default. Raises `UsageError` if the format does not have it."""
     known = _SUFFIXES[wanted]
     if name is None:
         return next(iter(known))
@@ -54,27 +55,27 @@ def compression_of(wanted: Format, name: str | None) -> str:
 
 
 def suffix(wanted: Format, compression: str) -> str:
-    """What the names of such files end in."""
+    """The suffix of file names."""
     return f".{wanted}{_SUFFIXES[wanted][compression]}"
 
 
 class RowWriter(Protocol):
-    """Takes rows; the file is complete after `close`."""
+    """Writes rows to a file, which is complete after `close`."""
 
     held_bytes: int
-    """Rows taken and not yet encoded."""
+    """Size of the rows that are not yet encoded."""
 
     def write(self, rows: pa.RecordBatch) -> None:
-        """Take some rows."""
+        """Write some rows."""
 
     def flush(self) -> None:
         """Encode the rows that are held."""
 
     def close(self) -> None:
-        """Write what is left, and the footer."""
+        """Encode the remaining rows and write the footer."""
 
     def abandon(self) -> None:
-        """Give up: the sink is muted."""
+        """Close the writer of a file that is discarded: its sink discards all bytes."""
 
 
 def row_writer(wanted: Format, compression: str, schema: pa.Schema, sink: Sink) -> RowWriter:
@@ -89,7 +90,7 @@ def row_writer(wanted: Format, compression: str, schema: pa.Schema, sink: Sink) 
 
 
 class _GroupingWriter(ABC):
-    """Gathers rows until they are a group's worth."""
+    """Holds rows until they fill a group."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -111,7 +112,7 @@ class _GroupingWriter(ABC):
 
     @abstractmethod
     def _encode(self, rows: pa.Table) -> None:
-        """Write a group."""
+        """Encode a group."""
 
 
 class _ParquetWriter(_GroupingWriter):
@@ -127,8 +128,8 @@ class _ParquetWriter(_GroupingWriter):
             compression=compression,
             use_dictionary=[path for path, kind in leaves if _repeats(path, kind)],
             column_encoding={field.name: "DELTA_BINARY_PACKED" for field in schema if _counts(field)},
-            # Of keys and values no reader wants the smallest and the largest; a record of 100 MiB would be
-            # in memory six times over for that.
+            # Readers do not need the least and greatest key or value, and computing them would hold a record
+            # of 100 MiB in memory six times.
             write_statistics=[path for path, kind in leaves if not pa.types.is_binary(kind)],
         )
 
@@ -144,7 +145,7 @@ class _ParquetWriter(_GroupingWriter):
 
 
 def _close_whatever_state(writer: pq.ParquetWriter | orc.ORCWriter) -> None:
-    """Close a writer that may have failed already, and now cannot end its file as it should."""
+    """Close a writer that may have failed before, and ignore further errors."""
     import pyarrow as pa
 
     with contextlib.suppress(OSError, pa.ArrowException):
@@ -154,11 +155,13 @@ def _close_whatever_state(writer: pq.ParquetWriter | orc.ORCWriter) -> None:
 def _counts(field: pa.Field) -> bool:
     import pyarrow as pa
 
-    return field.name in _COUNTING and (pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type))
+    return field.name in _DELTA_ENCODED and (
+        pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
+    )
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The columns that Parquet makes of one of ours, by their paths."""
+    """Yield the Parquet columns of an Arrow column, by their paths."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -174,10 +177,11 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def _repeats(path: str, kind: pa.DataType) -> bool:
-    """Whether a leaf gets a dictionary; binary ones and counts give it up, after costing time and memory."""
+    """Whether a column gets a dictionary: for binary and delta encoded ones it takes time and memory in
+    vain."""
     import pyarrow as pa
 
-    return not (pa.types.is_binary(kind) or pa.types.is_boolean(kind) or path in _COUNTING)
+    return not (pa.types.is_binary(kind) or pa.types.is_boolean(kind) or path in _DELTA_ENCODED)
 
 
 class _OrcWriter(_GroupingWriter):

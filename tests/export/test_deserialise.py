@@ -79,7 +79,7 @@ def test_a_sound_batch_has_no_rejects_and_no_errors() -> None:
 
 def test_raw_columns_pass_through_untouched() -> None:
     stage = Deserialiser()
-    assert stage.idle
+    assert stage.decodes_nothing
     assert stage.schema(MIXED.schema) == MIXED.schema
     assert stage.apply(MIXED) == (MIXED, None)
 

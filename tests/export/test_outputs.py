@@ -33,7 +33,7 @@ def output(request, tmp_path, monkeypatch):
     )
     if request.param == "object store":
         system = pafs.PyFileSystem(_WithoutDirectories(system))
-        monkeypatch.setattr(remote_output, "_ATOMIC_PUT", {system.type_name})
+        monkeypatch.setattr(remote_output, "_ATOMIC_UPLOAD", {system.type_name})
     return open_output("s3://bucket/out")
 
 

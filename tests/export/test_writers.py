@@ -143,7 +143,7 @@ def test_a_writer_that_is_abandoned_says_nothing_more(wanted) -> None:
     writer = row_writer(wanted, "zstd", SCHEMA, sink)
     writer.write(rows(10))
     said = file.getvalue()
-    sink.mute()
+    sink.discard_writes()
     writer.abandon()
     assert file.getvalue() == said
 

@@ -1,1 +1,2 @@
-"""Bytes of keys and values to typed columns: one module an encoding, all with the interface of `decoder`."""
+"""Decoders of keys and values to typed columns: one module for each encoding, with the interface of
+`decoder`."""

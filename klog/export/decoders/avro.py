@@ -1,8 +1,8 @@
-"""Avro: values of one schema, written with that or with another that resolves to it.
+"""Decodes Avro values to one schema; they may be written with another schema that resolves to it.
 
-Types are those that Spark's `from_avro` gives (spark-avro, "Supported types for Avro -> Spark SQL
-conversion"): an enum is a string, `[null, T]` is T, `[int, long]` a long, other unions a struct of `member0`,
-`member1`, ...; a field of a record without fields is left out. Takes fastavro (`klog[avro]`).
+Types are those of Spark's `from_avro` (spark-avro, "Supported types for Avro -> Spark SQL conversion"): an
+enum is a string, `[null, T]` is T, `[int, long]` a long, and any other union a struct of `member0`,
+`member1`, ... A field whose type is a record without fields is left out. It needs fastavro (`klog[avro]`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Schema = Any
-"""An Avro schema as fastavro has parsed it: a name, a list (union) or a mapping."""
+"""An Avro schema parsed by fastavro: a name, a list (union) or a mapping."""
 
 Convert = Callable[[Any], Any]
 
@@ -29,14 +29,15 @@ _NUMBERS: Final = ("int", "long", "float", "double")
 
 
 class AvroDecoder:
-    """Avro values of `reader_schema` (JSON text). Raises UsageError where it is none, or cannot be a table's.
+    """Decodes Avro values to `reader_schema` (JSON text).
 
-    The writer's schema is the reader's, unless `decode_written` is told another.
+    Raises UsageError if it is no schema, or no table can have it. The writer's schema is the same, unless
+    `decode_written` gets another.
     """
 
     def __init__(self, reader_schema: str) -> None:
         self._reader = parsed(reader_schema)
-        self.kind, self._convert = _Shapes().of(_expanded(self._reader))
+        self.kind, self._convert = _ArrowTypes().of(_expanded(self._reader))
         if is_empty(self.kind):
             raise UsageError("the Avro schema is of a record without fields, which no table can hold")
 
@@ -65,12 +66,12 @@ class AvroDecoder:
 
 
 def parsed(text: str) -> Schema:
-    """A schema of its JSON text. Raises UsageError."""
+    """The schema in a JSON text. Raises UsageError."""
     try:
         import fastavro
         from fastavro.schema import SchemaParseException, UnknownType
     except ImportError:
-        raise UsageError("Avro takes fastavro", cure="pip install 'klog[avro]'") from None
+        raise UsageError("Avro needs fastavro", cure="pip install 'klog[avro]'") from None
     try:
         schema = json.loads(text)
         return fastavro.parse_schema(schema)
@@ -81,14 +82,16 @@ def parsed(text: str) -> Schema:
 
 
 def _expanded(schema: Schema) -> Schema:
-    """The schema with each named type in full wherever it is used, but for those that contain themselves."""
+    """The schema with the definition of each named type wherever it is used, except types that contain
+    themselves."""
     import fastavro.schema
 
     return fastavro.schema.expand_schema(schema)
 
 
-class _Shapes:
-    """Arrow types of expanded schemas, with what turns fastavro's values into Arrow's (None: they are)."""
+class _ArrowTypes:
+    """Arrow types of expanded schemas, with functions that convert fastavro's values (None: no
+    conversion)."""
 
     def __init__(self) -> None:
         self._above: list[str] = []

@@ -1,4 +1,4 @@
-"""The decoder for a decoding, and the decoding that a user's requested comes to."""
+"""Chooses the decoder of a decoding, and resolves a requested decoding to one that all tasks use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REGISTERED_KINDS = {Encoding.JSON: "JSON", Encoding.AVRO: "AVRO", Encoding.PROT
 
 
 def decoder_of(decoding: Decoding) -> Decoder | None:
-    """What decodes so; None for bytes that stay as they are. Raises UsageError for a schema that is none."""
+    """The decoder of a decoding; None if bytes stay as they are. Raises UsageError for an invalid schema."""
     if decoding.encoding is Encoding.RAW:
         return None
     if decoding.encoding is Encoding.STRING:
@@ -45,23 +45,23 @@ def decoder_of(decoding: Decoding) -> Decoder | None:
 
 
 def resolve_decoding(requested: RequestedDecoding, samples: Samples) -> Decoding:
-    """The decoding that a requested comes to.
+    """The decoding for a request. Raises UsageError and StorageError.
 
-    `samples` gives values of the column; it is asked only where they decide: for a JSON schema that is to be
-    inferred, and for which registered schemas are in use. Raises UsageError and StorageError.
+    `samples` gives values of the column. It is called only to infer a JSON schema, or to find out which
+    registered schemas are in use.
     """
     if requested.encoding in (Encoding.RAW, Encoding.STRING):
         if requested.schema or requested.message or requested.schema_directory:
             raise UsageError(f"{requested.encoding} takes no schema", cure="name json, avro or protobuf")
         return RAW if requested.encoding is Encoding.RAW else Decoding(requested.encoding)
     if requested.message and requested.encoding is not Encoding.PROTOBUF:
-        raise UsageError("only protobuf has messages", cure="leave the message's name away")
+        raise UsageError("only protobuf has messages", cure="leave out the name of the message")
     decoding = (
         _from_directory(requested, samples)
         if requested.schema_directory
         else _from_schema(requested, samples)
     )
-    decoder_of(decoding)  # a schema that is none is told before a job starts
+    decoder_of(decoding)  # an invalid schema is an error before the job starts
     return decoding
 
 
@@ -93,7 +93,7 @@ def _from_directory(requested: RequestedDecoding, samples: Samples) -> Decoding:
 def _newest_in_use(
     requested: RequestedDecoding, schemas: dict[int, RegisteredSchema], samples: Samples
 ) -> str:
-    """The schema of the highest id that records name: what the topic's newest producer writes."""
+    """The schema with the highest id that records name: the one of the topic's newest producer."""
     used = ids_in(samples())
     known = [number for number in used if number in schemas]
     if not known:
@@ -120,7 +120,7 @@ def _schema_text(requested: RequestedDecoding) -> str:
 
 
 def _is_schema(text: str) -> bool:
-    """Whether it is a schema itself and not the path of one: JSON, or a type of more than one word."""
+    """Whether the text is a schema and not the path of one: JSON, or a type of more than one word."""
     return text.lstrip().startswith(("{", "[", '"')) or " " in text.strip() or "<" in text
 
 

@@ -1,5 +1,6 @@
-"""What all decoders are: they turn a binary column into a typed one, and tell of each row that is not what it
-should be. A bad value becomes null with a reason; it never stops the others.
+"""The interface of decoders, which turn a binary column into a typed one.
+
+A bad value becomes null, and the decoder reports the reason; the other values are decoded.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class DecodeError(Exception):
-    """One value is not what it should be; the text says why. Never leaves a decoder."""
+    """One value cannot be decoded; the text says why. A decoder never raises it."""
 
 
 class Decoded(NamedTuple):
-    """The typed column, null in the rows of `errors`, which says what is wrong with each."""
+    """The typed column; the rows of `errors` are null, and it says why."""
 
     values: pa.Array
     errors: dict[int, str]
@@ -27,14 +28,14 @@ class Decoder(Protocol):
 
     @property
     def kind(self) -> pa.DataType:
-        """The type that its values have."""
+        """The type of the decoded values."""
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Decode a binary array; null stays null."""
+        """Decode a binary array. Null stays null."""
 
 
 def is_empty(kind: pa.DataType) -> bool:
-    """Whether it is a struct without fields (or lists of such), which neither Parquet nor Spark can hold."""
+    """Whether it is a struct without fields (or a list of such), which neither Parquet nor Spark can have."""
     import pyarrow as pa
 
     if pa.types.is_list(kind):
@@ -43,7 +44,7 @@ def is_empty(kind: pa.DataType) -> bool:
 
 
 def decode_each(values: pa.Array, kind: pa.DataType, decode: Callable[[bytes], object]) -> Decoded:
-    """Decode value by value: `decode` gives what Arrow makes a `kind` of, or raises DecodeError."""
+    """Decode each value with `decode`, which returns a value for Arrow's `kind` or raises DecodeError."""
     found: list[object] = []
     errors: dict[int, str] = {}
     for row, value in enumerate(values.to_pylist()):

@@ -1,5 +1,4 @@
-"""How a column is to be decoded: as a user asks for it, and current_segments, as every task of a job does
-it."""
+"""How a column is decoded: as a user requests it, and as resolved for all tasks of a job."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from klog.export.decoders.wire import RegisteredSchema
 
 
 class Encoding(StrEnum):
-    """What the bytes of a column are."""
+    """The encoding of the bytes of a column."""
 
     RAW = "raw"
     STRING = "string"
@@ -22,11 +21,11 @@ class Encoding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How the bytes of one column become values; plain text all of it, to be handed to other processes.
+    """How the bytes of one column become values. All of it is plain text, which goes to other processes.
 
-    `schema` is what values come out as: of JSON a type as Spark writes it, of Avro the reader's schema, of
-    protobuf compiled descriptors (base64) with the `message`'s full name (empty: the first). With `framed`
-    values are in Confluent's wire format and name one of the `registered` schemas.
+    `schema` is the schema of the decoded values: for JSON a type in Spark's notation, for Avro the reader's
+    schema, for protobuf compiled descriptors (base64), with the full name of the `message` (empty: the
+    first). If `framed`, values are in Confluent's wire format and name one of the `registered` schemas.
     """
 
     encoding: Encoding = Encoding.RAW
@@ -41,10 +40,10 @@ RAW: Final = Decoding()
 
 @dataclass(frozen=True, slots=True)
 class RequestedDecoding:
-    """How a user asks for a column to be decoded, before anything was looked at; texts may be empty.
+    """How a user requests a column to be decoded, before any file was read. Texts may be empty.
 
-    `schema` is a schema or the path of a file with one (of protobuf always a path), `schema_directory` one of
-    `klog.export.decoders.wire`: values are in that wire format then.
+    `schema` is a schema or the path of a file with one (for protobuf always a path). `schema_directory` is a
+    directory of schemas as in `klog.export.decoders.wire`; with one, values are in Confluent's wire format.
     """
 
     encoding: Encoding = Encoding.RAW

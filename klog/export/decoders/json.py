@@ -1,9 +1,9 @@
-"""JSON values of a given type, by Arrow's own parser: no Python for a value unless it is odd.
+"""Decodes JSON values of a given type with Arrow's parser, and only unusual values in Python.
 
-All values of a column are parsed as one buffer. So that none can spill into the next, each stands in an array
-of its own, `{"v":[VALUE]}`: whatever is not exactly one JSON value shows, as an error or as an array that has
-not one element. Where Arrow refuses, halves are tried, and at last single values in Python, which forgives
-more: a number where a string is wanted is taken as its text (as Spark does), and dates and maps are read.
+All values of a column are parsed as one buffer. Each is put into an array, `{"v":[VALUE]}`, so that no value
+can extend into the next: anything but exactly one JSON value gives an error, or an array with another number
+of elements. If Arrow rejects the buffer, each half is tried, and in the end single values in Python. Python
+accepts more: a number for a string becomes its text (as in Spark), and dates and maps are read.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SINGLY: Final = 1024
-"""So few values with a bad one among them are not worth more tries: starting the parser takes as long as
-reading dozens of them in Python."""
+"""Up to this many values with a bad one among them are decoded in Python: starting the parser takes as long
+as decoding dozens of values there."""
 
 
 class _Number(float):
-    """A number that still knows its text: decimals are made of that."""
+    """A number that keeps its text, from which decimals are made."""
 
     def __new__(cls, text: str) -> _Number:
         self = super().__new__(cls, text)
@@ -36,7 +36,7 @@ class _Number(float):
 
 
 class JsonDecoder:
-    """JSON values as `kind`: fields that it lacks are left out, fields that a value lacks are null."""
+    """Decodes JSON values to `kind`: unknown fields are left out, and missing fields are null."""
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
@@ -65,7 +65,7 @@ class JsonDecoder:
         return Decoded(pa.concat_arrays([left.values, right.values]), left.errors | right.errors)
 
     def _parsed(self, values: pa.Array) -> pa.Array | None:
-        """All values at once; None where some of them is not what it should be."""
+        """All values, parsed at once; None if any of them is bad."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.json as pj
@@ -73,7 +73,7 @@ class JsonDecoder:
         if not len(values):
             return pa.nulls(0, self.kind)
         try:
-            texts = values.cast(pa.string())  # the parser does not look at the encoding
+            texts = values.cast(pa.string())  # the parser does not check the encoding
             lines = pc.binary_join_element_wise('{"v":[', pc.fill_null(texts, "null"), "]}\n", "")
             data = lines.buffers()[2]
             table = pj.read_json(
@@ -101,13 +101,13 @@ class JsonDecoder:
             found = json.loads(decode_utf8(value), parse_float=_Number)
         except json.JSONDecodeError as error:
             raise DecodeError(f"not JSON: {error}") from None
-        except (ValueError, RecursionError) as error:  # thousands of digits, or of brackets
+        except (ValueError, RecursionError) as error:  # thousands of digits or brackets
             raise DecodeError(f"JSON that cannot be read: {error}") from None
         return coerced(found, self.kind, "value")
 
 
 def _is_valid(values: pa.Array) -> bool:
-    """Whether all fit their type: the parser takes decimals of a digit too many."""
+    """Whether all values fit their type: the parser accepts decimals with a digit too many."""
     import pyarrow as pa
 
     try:
@@ -122,7 +122,7 @@ def _is_native(kind: pa.DataType) -> bool:
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
-        # A struct without fields is something that the parser takes for any.
+        # The parser accepts any value for a struct without fields.
         return kind.num_fields > 0 and all(_is_native(field.type) for field in kind)
     if pa.types.is_list(kind):
         return _is_native(kind.value_type)
@@ -139,7 +139,7 @@ def _is_native(kind: pa.DataType) -> bool:
 
 
 def coerced(value: Any, kind: pa.DataType, place: str) -> Any:  # noqa: ANN401 (JSON is anything)
-    """A parsed JSON value as what Arrow makes a `kind` of; raises DecodeError, which names the `place`."""
+    """A parsed JSON value as a value for Arrow's `kind`. Raises DecodeError, which names the `place`."""
     import pyarrow as pa
 
     if value is None:

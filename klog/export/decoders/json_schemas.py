@@ -1,4 +1,4 @@
-"""The type of JSON values: inferred from samples as Spark infers it, or told by a JSON Schema."""
+"""Finds the type of JSON values: from samples, as Spark infers it, or from a JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _MOST_FIELDS: Final = 1000
-"""An object with more is one with data for keys: it stays text."""
+"""An object with more fields has data as keys: it stays text."""
 _DEEPEST: Final = 32
 _LARGEST_INT64: Final = 2**63 - 1
 _LARGEST_DECIMAL: Final = 10**38 - 1
 
 
 def infer(samples: Iterable[bytes]) -> pa.DataType:
-    """The type that all samples fit; those that are no JSON are passed over.
+    """The type that fits all samples; samples that are no JSON are ignored.
 
-    Whole numbers are BIGINT (or DECIMAL(38, 0)), others DOUBLE; what differs between samples, is always null
-    or has no fields is STRING: its JSON text. Fields are sorted by name, as Spark does. Raises UsageError
-    where there are samples, but none is JSON.
+    Whole numbers are BIGINT (or DECIMAL(38, 0)), others DOUBLE. A value whose type differs between samples,
+    that is always null, or that has no fields is STRING: its JSON text. Fields are sorted by name, as in
+    Spark. Raises UsageError if there are samples but none is JSON.
     """
     shape: _Shape = None
     read = passed_over = 0
@@ -97,8 +97,8 @@ def _type_of(shape: _Shape) -> pa.DataType:
 def from_json_schema(text: str) -> pa.DataType:
     """The type of values that fit a JSON Schema: objects with properties, arrays, scalars, one-or-null.
 
-    What it leaves open (`anyOf` of several types, no type at all) is STRING: the JSON text. References
-    within the schema are followed. Raises UsageError where it is none or refers to itself.
+    A value without one definite type (`anyOf` of several types, no type) is STRING: its JSON text. References
+    within the schema are followed. Raises UsageError if it is no JSON Schema or refers to itself.
     """
     try:
         schema = json.loads(text)

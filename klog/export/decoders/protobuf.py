@@ -1,8 +1,9 @@
-"""Protobuf: values of one message type, by the descriptors that `protoc --include_imports -o` compiled.
+"""Decodes protobuf values of one message type, with descriptors compiled by `protoc --include_imports -o`.
 
-Types are those that Spark's `from_protobuf` gives, but for unsigned numbers, which keep their value (uint32
-is BIGINT, uint64 DECIMAL(20, 0)). A scalar that has no presence (proto3) has its default where it was not
-set, all others are null; a field of a message without fields is left out. Takes protobuf (`klog[protobuf]`).
+Types are those of Spark's `from_protobuf`, except unsigned numbers, which keep their value (uint32 is BIGINT,
+uint64 DECIMAL(20, 0)). A scalar without presence (proto3) that was not set has its default; other fields that
+were not set are null. A field whose type is a message without fields is left out. It needs protobuf
+(`klog[protobuf]`).
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Read = Callable[[Any], Any]
-"""Makes what Arrow takes of what the protobuf library gives."""
+"""Converts a value of the protobuf library to one for Arrow."""
 
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
 _NANOS: Final = 1_000
 
 
 class ProtobufDecoder:
-    """Values of the message `name` in `descriptors` (a compiled file set in base64). Raises UsageError.
+    """Decodes messages `name` of `descriptors` (a compiled file set in base64). Raises UsageError.
 
-    An empty `name` stands for the first message of the last file, which is the one that was compiled.
+    An empty `name` means the first message of the last file: that is the file that was compiled.
     """
 
     def __init__(self, descriptors: str, name: str = "") -> None:
         self._types = MessageTypes(descriptors)
         self._message = self._types.named(name)
         self.message_name: str = self._message.full_name
-        self.kind, self._read = _Shapes().of_message(self._message)
+        self.kind, self._read = _ArrowTypes().of_message(self._message)
         if is_empty(self.kind):
             raise UsageError(f"protobuf message {self.message_name} has no fields, which no table can hold")
 
@@ -50,7 +51,7 @@ class ProtobufDecoder:
 
 
 def parsed_message(kind: Any, value: bytes) -> Any:  # noqa: ANN401 (classes made at run time)
-    """A message of its bytes. Raises DecodeError."""
+    """The message in these bytes. Raises DecodeError."""
     from google.protobuf.message import DecodeError as ProtobufError
 
     try:
@@ -60,14 +61,14 @@ def parsed_message(kind: Any, value: bytes) -> Any:  # noqa: ANN401 (classes mad
 
 
 class MessageTypes:
-    """The message types of a compiled file set (base64). Raises UsageError where it is none."""
+    """The message types of a compiled file set (base64). Raises UsageError if it is none."""
 
     def __init__(self, descriptors: str) -> None:
         try:
             from google.protobuf import descriptor_pb2, descriptor_pool
             from google.protobuf.message import DecodeError as ProtobufError
         except ImportError:
-            raise UsageError("protobuf takes its library", cure="pip install 'klog[protobuf]'") from None
+            raise UsageError("protobuf needs its library", cure="pip install 'klog[protobuf]'") from None
         try:
             files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(descriptors, validate=True))
             self._pool = descriptor_pool.DescriptorPool()
@@ -83,7 +84,8 @@ class MessageTypes:
             raise UsageError("the protobuf descriptors hold no message")
 
     def named(self, name: str) -> Any:  # noqa: ANN401 (a descriptor)
-        """The type of this full name; of no name the first of the last file. Raises UsageError."""
+        """The type with this full name, or for an empty name the first of the last file. Raises
+        UsageError."""
         if not name:
             return self.at_path([0])
         try:
@@ -95,21 +97,22 @@ class MessageTypes:
             raise UsageError(f"no protobuf message {name!r}", cure=f"there are {known}") from None
 
     def at_path(self, path: list[int]) -> Any:  # noqa: ANN401 (a descriptor)
-        """The type by its place in the last file, and in the messages around it. Raises IndexError."""
+        """The type at a path of indexes: in the last file, then in each enclosing message. Raises
+        IndexError."""
         found = list(self._files[-1].message_types_by_name.values())[path[0]]
         for number in path[1:]:
             found = found.nested_types[number]
         return found
 
     def message_class(self, descriptor: Any) -> Any:  # noqa: ANN401 (a class made at run time)
-        """What parses messages of this type."""
+        """The class that parses messages of this type."""
         from google.protobuf import message_factory
 
         return message_factory.GetMessageClass(descriptor)
 
 
-class _Shapes:
-    """Arrow types of message types, with what reads their fields."""
+class _ArrowTypes:
+    """Arrow types of message types, with functions that read their fields."""
 
     def __init__(self) -> None:
         self._above: list[str] = []

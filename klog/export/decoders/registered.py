@@ -1,13 +1,13 @@
-"""Values in Confluent's wire format: each names the schema that it was written with.
+"""Decodes values in Confluent's wire format: each names the schema that it was written with.
 
-All come out as the one type that the decoder inside has. Avro resolves the writer's schema to it; protobuf
-reads any version of the same message; JSON is taken as it is.
+All values get the type of the decoder inside. Avro resolves the writer's schema to it; protobuf reads any
+version of the same message; JSON does not depend on the writer's schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from klog.export.decoders.avro import AvroDecoder, parsed
 from klog.export.decoders.decoder import Decoded, DecodeError, decode_each
@@ -19,9 +19,11 @@ from klog.formats.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_Parsed = TypeVar("_Parsed")
+
 
 class RegisteredJson:
-    """JSON behind a header; which schema it names does not matter."""
+    """Decodes JSON after a header, whose schema is not needed."""
 
     def __init__(self, json: JsonDecoder) -> None:
         self._json = json
@@ -35,7 +37,7 @@ class RegisteredJson:
         framed = pc.and_(
             pc.greater_equal(pc.binary_length(values), HEADER_BYTES), pc.starts_with(values, pattern=b"\0")
         )
-        # Not by `binary_slice`: in Arrow 26 it fails on values of different lengths.
+        # `binary_slice` of Arrow 26 fails on values of different lengths.
         headless = pc.binary_replace_slice(values, 0, HEADER_BYTES, b"")
         bare = pc.if_else(framed, headless, pa.scalar(None, pa.binary()))
         found = self._json.decode(bare)
@@ -54,13 +56,32 @@ def _why_unframed(value: bytes) -> str:
     return ""
 
 
+class _SchemasById(Generic[_Parsed]):
+    """Schemas by id; each is parsed when a record names it for the first time."""
+
+    def __init__(self, schemas: Iterable[RegisteredSchema], parse: Callable[[str], _Parsed]) -> None:
+        self._texts = {schema.schema_id: schema.text for schema in schemas}
+        self._parse = parse
+        self._parsed: dict[int, _Parsed] = {}
+
+    def __getitem__(self, schema_id: int) -> _Parsed:
+        """The parsed schema. Raises DecodeError if it is unknown or invalid."""
+        if schema_id not in self._parsed:
+            if schema_id not in self._texts:
+                raise DecodeError(f"names schema {schema_id}, which is not in the directory of schemas")
+            try:
+                self._parsed[schema_id] = self._parse(self._texts[schema_id])
+            except UsageError as error:
+                raise DecodeError(f"names schema {schema_id}: {error}") from None
+        return self._parsed[schema_id]
+
+
 class RegisteredAvro:
-    """Avro behind a header, resolved from the schema that it names."""
+    """Decodes Avro after a header, resolved from the schema that the header names."""
 
     def __init__(self, avro: AvroDecoder, schemas: Iterable[RegisteredSchema]) -> None:
         self._avro = avro
-        self._schemas = {schema.schema_id: schema.text for schema in schemas}
-        self._parsed: dict[int, Any] = {}
+        self._schemas: _SchemasById[Any] = _SchemasById(schemas, parsed)
         self.kind = avro.kind
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -69,26 +90,15 @@ class RegisteredAvro:
 
     def _one(self, value: bytes) -> object:
         schema_id, data = split_header(value)
-        return self._avro.decode_written(data, self._writer(schema_id))
-
-    def _writer(self, schema_id: int) -> Any:  # noqa: ANN401 (as fastavro has it)
-        if schema_id not in self._parsed:
-            if schema_id not in self._schemas:
-                raise DecodeError(f"names schema {schema_id}, which is not in the directory of schemas")
-            try:
-                self._parsed[schema_id] = parsed(self._schemas[schema_id])
-            except UsageError as error:
-                raise DecodeError(f"names schema {schema_id}: {error}") from None
-        return self._parsed[schema_id]
+        return self._avro.decode_written(data, self._schemas[schema_id])
 
 
 class RegisteredProtobuf:
-    """Protobuf behind a header, which also says which of the schema's messages it is."""
+    """Decodes protobuf after a header, which also says which message of the schema it is."""
 
     def __init__(self, protobuf: ProtobufDecoder, schemas: Iterable[RegisteredSchema]) -> None:
         self._protobuf = protobuf
-        self._schemas = {schema.schema_id: schema.text for schema in schemas}
-        self._types: dict[int, MessageTypes] = {}
+        self._schemas = _SchemasById(schemas, MessageTypes)
         self.kind = protobuf.kind
 
     def decode(self, values: pa.Array) -> Decoded:
@@ -99,28 +109,19 @@ class RegisteredProtobuf:
         schema_id, data = split_header(value)
         path, start = message_path(data)
         try:
-            name = self._types_of(schema_id).at_path(path).full_name
+            name = self._schemas[schema_id].at_path(path).full_name
         except IndexError:
             raise DecodeError(f"is message {path} of schema {schema_id}, which has none there") from None
         if name != self._protobuf.message_name:
             raise DecodeError(f"is a {name}, not a {self._protobuf.message_name}")
         return self._protobuf.decode_one(data[start:])
 
-    def _types_of(self, schema_id: int) -> MessageTypes:
-        if schema_id not in self._types:
-            if schema_id not in self._schemas:
-                raise DecodeError(f"names schema {schema_id}, which is not in the directory of schemas")
-            try:
-                self._types[schema_id] = MessageTypes(self._schemas[schema_id])
-            except UsageError as error:
-                raise DecodeError(f"names schema {schema_id}: {error}") from None
-        return self._types[schema_id]
-
 
 def message_path(data: bytes) -> tuple[list[int], int]:
-    """Where the message's type stands in its file, and where the message starts.
+    """The path of the message's type in its file, and the position of the message.
 
-    A zig-zag varint with the number of steps, then each; none at all: the first message. Raises DecodeError.
+    The path is a zig-zag varint with its length, then each index; length 0 means the first message. Raises
+    DecodeError.
     """
     count, at = _varint(data, 0)
     if count == 0:

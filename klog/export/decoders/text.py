@@ -1,4 +1,4 @@
-"""Text: keys and values that are UTF-8."""
+"""Decodes keys and values that are UTF-8 text."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ if TYPE_CHECKING:
 
 
 class StringDecoder:
-    """UTF-8 as strings. A value that is not UTF-8 is bad, not repaired: what it was could not be told
-    again."""
+    """Decodes UTF-8 to strings. A value that is not UTF-8 is bad: replacing bytes would lose what it was."""
 
     @property
     def kind(self) -> pa.DataType:
-        """A string."""
+        """The type string."""
         import pyarrow as pa
 
         return pa.string()
 
     def decode(self, values: pa.Array) -> Decoded:
-        """Without copying, where all is sound."""
+        """Decode a binary array, without a copy if all values are valid."""
         import pyarrow as pa
 
         try:

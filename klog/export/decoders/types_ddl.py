@@ -1,4 +1,4 @@
-"""Types as Spark writes them (`id BIGINT, tags ARRAY<STRING>`), to Arrow's and back.
+"""Converts types in Spark's notation (`id BIGINT, tags ARRAY<STRING>`) to Arrow types and back.
 
 Rules: Spark SQL reference, "Data Types" and the grammar of `StructType.fromDDL`.
 """
@@ -33,7 +33,7 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def type_text(kind: pa.DataType) -> str:
-    """The type as Spark writes it; a struct as a list of columns."""
+    """The type in Spark's notation; a struct is a list of columns."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind) and kind.num_fields:
@@ -70,7 +70,7 @@ def _is_name(token: str) -> bool:
 
 
 def _plain_types() -> dict[str, pa.DataType]:
-    """By the name that `type_text` gives first, then by Spark's other names."""
+    """Simple types by name: first the names that `type_text` gives, then Spark's other names."""
     import pyarrow as pa
 
     return {
@@ -125,7 +125,7 @@ class _Parser:
         return self._tokens[self._at - 1]
 
     def _takes(self, *words: str) -> bool:
-        """Go past `words` if they come next, whatever their case."""
+        """Skip `words` if they come next, in upper or lower case."""
         coming = [token.upper() for token in self._tokens[self._at : self._at + len(words)]]
         if coming != list(words):
             return False
@@ -141,7 +141,7 @@ class _Parser:
             raise self._fail()
 
     def columns(self, end: str | None) -> pa.DataType:
-        """Columns up to `end`, which is taken too (None: the end of the text)."""
+        """Parse columns up to and including `end` (None: the end of the text)."""
         import pyarrow as pa
 
         fields: list[pa.Field] = []
@@ -209,7 +209,7 @@ class _Parser:
         return pa.decimal128(precision, scale)
 
     def _numbers(self) -> list[int]:
-        """Numbers in parentheses, none where there are no parentheses."""
+        """Parse numbers in parentheses; none if there are no parentheses."""
         if not self._takes("("):
             return []
         found = [self._number()]

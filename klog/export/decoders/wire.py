@@ -1,8 +1,9 @@
-"""Confluent's wire format: a zero byte, the id of a schema (4 bytes), then the data; and the schemas by id.
+"""Reads Confluent's wire format (a zero byte, the id of a schema in 4 bytes, the data), and the schemas by
+id.
 
-Rules: Confluent Schema Registry documentation, "Wire format". A registry is a service; what is read here is a
-directory with a copy of its schemas, one file an id: `42.avsc` (Avro), `42.json` (a JSON Schema, or what the
-registry answers to `GET /schemas/ids/42`), `42.desc` (protobuf, by `protoc --include_imports -o`).
+Rules: Confluent Schema Registry documentation, "Wire format". No registry is contacted: the schemas are in a
+directory, one file for each id: `42.avsc` (Avro), `42.json` (a JSON Schema, or the registry's response to
+`GET /schemas/ids/42`), `42.desc` (protobuf, by `protoc --include_imports -o`).
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ _SUFFIX_KINDS: Final = {"avsc": "AVRO", "json": "JSON", "desc": "PROTOBUF"}
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """A schema with the id that records name it by; `kind` is AVRO, JSON or PROTOBUF as the registry says.
+    """A schema with its id in the registry; `kind` is AVRO, JSON or PROTOBUF, as in the registry.
 
-    `text` is the schema; of protobuf the compiled descriptors, in base64.
+    `text` is the schema; for protobuf it is the compiled descriptors in base64.
     """
 
     schema_id: int
@@ -44,7 +45,7 @@ def split_header(value: bytes) -> tuple[int, bytes]:
 
 
 def ids_in(values: Iterable[bytes]) -> list[int]:
-    """The ids that values name, each once, lowest first."""
+    """The ids that the values name, each once, in ascending order."""
     found = {
         int.from_bytes(value[1:HEADER_BYTES], "big")
         for value in values
@@ -80,14 +81,14 @@ def _registered(schema_id: int, suffix: str, data: bytes, path: str) -> Register
     except ValueError as error:
         raise UsageError(f"{path} is no JSON: {error}") from None
     if suffix == "json" and isinstance(content, Mapping) and isinstance(content.get("schema"), str):
-        return _answered(schema_id, content, path)
+        return _from_response(schema_id, content, path)
     return RegisteredSchema(schema_id, _SUFFIX_KINDS[suffix], text)
 
 
-def _answered(schema_id: int, answer: Mapping[str, str], path: str) -> RegisteredSchema:
-    """A schema as the registry's answer has it: Avro is what it does not name."""
-    kind = answer.get("schemaType", "AVRO")
-    if answer.get("references"):
+def _from_response(schema_id: int, response: Mapping[str, str], path: str) -> RegisteredSchema:
+    """The schema in a response of the registry, which leaves out the kind of Avro schemas."""
+    kind = response.get("schemaType", "AVRO")
+    if response.get("references"):
         raise UsageError(
             f"schema {schema_id} in {path} refers to others", cure="save it with its references resolved"
         )
@@ -96,4 +97,4 @@ def _answered(schema_id: int, answer: Mapping[str, str], path: str) -> Registere
             f"schema {schema_id} in {path} is protobuf source",
             cure=f"compile it: protoc --include_imports -o {schema_id}.desc",
         )
-    return RegisteredSchema(schema_id, kind, answer["schema"])
+    return RegisteredSchema(schema_id, kind, response["schema"])
