@@ -7,10 +7,10 @@ split. A split that was not committed is exported again, under the same names an
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from klog.export.arrow_memory import system_allocator
 from klog.export.deserialise import ERROR_COLUMN
 from klog.export.job_state import commit_split
 from klog.export.jobs import ExportJob, SplitResult
@@ -22,7 +22,7 @@ from klog.export.tables import table_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ExportJob", "SplitResult", "export_split", "system_allocator"]
+__all__ = ["ExportJob", "SplitResult", "export_split"]
 
 
 def export_split(
@@ -71,17 +71,3 @@ def _rows_with_error(rows: pa.RecordBatch) -> int:
     """The number of rows that do not fit their schema, by their error column."""
     at = rows.schema.get_field_index(ERROR_COLUMN)
     return 0 if at < 0 else rows.num_rows - int(rows.column(at).null_count)
-
-
-@contextlib.contextmanager
-def system_allocator() -> Iterator[None]:
-    """Let Arrow use the system's allocator in the block: it returns memory to the system, Arrow's own keeps
-    it."""
-    import pyarrow as pa
-
-    before = pa.default_memory_pool()
-    pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(before)

@@ -1,8 +1,8 @@
-"""Filters of a query on topic, partition, offset and timestamp, as the bounds of what is read.
+"""Applies a query's filters on topic, partition, offset and timestamp as bounds of what is read.
 
-Spark hands them over where `spark.sql.python.filterPushdown.enabled` is set (PySpark 4.1 or newer) and the
-option `pushFilters` asks for it. What cannot be answered exactly here stays with Spark: a bound that is too
-wide is right, one that is too narrow would lose rows.
+Spark hands the filters over if `spark.sql.python.filterPushdown.enabled` is set (PySpark 4.1 or newer) and
+the option `pushFilters` is true. Spark still applies each filter that cannot be applied exactly here: bounds
+that are too wide are correct, bounds that are too narrow would lose rows.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Bounds:
     end: int | None = None
 
     def intersect(self, other: Bounds) -> Bounds:
-        """What both allow."""
+        """The range that both allow."""
         firsts = [bound for bound in (self.first, other.first) if bound is not None]
         ends = [bound for bound in (self.end, other.end) if bound is not None]
         return Bounds(max(firsts, default=None), min(ends, default=None))
@@ -54,8 +54,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """What is left to read when filters were taken over: `topic` and `partition` as they are (tested once a
-    split), offsets and timestamps (in ms) as bounds.
+    """The filters that klog applies.
+
+    Those on `topic` and `partition` are tested once for each split; those on offsets and timestamps (in ms)
+    are bounds.
     """
 
     topic: tuple[Filter, ...] = ()
@@ -64,12 +66,12 @@ class PushedFilters:
     timestamp_ms: Bounds = Bounds()
 
     def options(self, options: ReadOptions) -> ReadOptions:
-        """The options with the bounds of time added, which the reader applies record by record."""
+        """The options with the bounds of time, which the reader applies to each record."""
         bounds = self.timestamp_ms.intersect(Bounds(options.since_ms, options.until_ms))
         return replace(options, since_ms=bounds.first, until_ms=bounds.end)
 
     def splits(self, splits: Iterable[Split]) -> list[Split]:
-        """The splits that hold wanted records, with their offsets narrowed."""
+        """The splits with records within the bounds, narrowed to these offsets."""
         return [narrowed for split in splits if (narrowed := self._narrowed(split)) is not None]
 
     def _narrowed(self, split: Split) -> Split | None:
@@ -82,23 +84,23 @@ class PushedFilters:
 
 
 class FilteringReader(KlogReader):
-    """A batch read that leaves out what the query's filters leave out."""
+    """A batch read that applies filters of the query."""
 
     _pushed = PushedFilters()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Take over what can be; the rest goes back to Spark."""
+        """Take over the filters that can be applied exactly; return the others to Spark."""
         self._pushed, rest = push(filters)
         self._source = replace(self._source, options=self._pushed.options(self._source.options))
         return rest
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks that are left."""
+        """The tasks, without splits that the filters exclude."""
         return list(planned_groups(self._source.options, self._pushed.splits))
 
 
 def push(filters: Iterable[Filter]) -> tuple[PushedFilters, list[Filter]]:
-    """What the filters (all of which must hold) leave to read, and those that Spark still has to apply."""
+    """The filters that klog applies, and those that Spark still has to apply. All of them must hold."""
     pushed = PushedFilters()
     rest: list[Filter] = []
     for each in filters:
@@ -126,7 +128,8 @@ def _column(each: Filter) -> str | None:
 
 
 def _is_answerable(each: Filter, kind: type) -> bool:
-    """Whether `_holds` says of a value what SQL says: comparisons with values of its type (and no null)."""
+    """Whether `_holds` gives the result of SQL: the comparison is with values of this type, and not with
+    null."""
     if isinstance(each, Not):
         return _is_answerable(each.child, kind)
     if isinstance(each, (IsNull, IsNotNull)):
@@ -167,13 +170,13 @@ def _holds(each: Filter, actual: str | int) -> bool:
 
 
 def _offset_bounds(each: Filter) -> Bounds | None:
-    """The offsets for which a comparison holds, or None when they are no one range."""
+    """The offsets for which a comparison holds, None if they are not one range."""
     value = getattr(each, "value", None)
     return _range(each, value, value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _time_bounds(each: Filter) -> Bounds | None:
-    """The timestamps in ms for which a comparison holds. Those of records are whole ms, SQL's are µs."""
+    """The timestamps in ms for which a comparison holds. Records have whole ms, SQL has µs."""
     value = getattr(each, "value", None)
     if not isinstance(value, datetime) or value.tzinfo is None:
         return None
@@ -182,7 +185,7 @@ def _time_bounds(each: Filter) -> Bounds | None:
 
 
 def _range(each: Filter, floor: int, ceiling: int) -> Bounds | None:
-    """Whole numbers beside a value that lies between `floor` and `ceiling` (or on both)."""
+    """The whole numbers for which a comparison holds with a value between `floor` and `ceiling`."""
     match each:
         case EqualTo() | EqualNullSafe():
             return Bounds(ceiling, floor + 1)
@@ -199,7 +202,7 @@ def _range(each: Filter, floor: int, ceiling: int) -> Bounds | None:
 
 
 def _approximate(pushed: PushedFilters, each: Filter, column: str | None) -> PushedFilters:
-    """Of a list of offsets the range from the least to the greatest: Spark picks those that are in it."""
+    """Narrow a list of offsets to the range from the least to the greatest; Spark applies the list itself."""
     if isinstance(each, In) and column == "offset" and each.value and _is_answerable(each, int):
         return replace(pushed, offset=pushed.offset.intersect(Bounds(min(each.value), max(each.value) + 1)))
     return pushed

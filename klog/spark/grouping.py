@@ -1,7 +1,7 @@
-"""Splits to tasks of even size: many small segments share a task, a large split has one to itself.
+"""Groups splits to tasks of even size: many small splits share a task, and a large one has its own.
 
-A task is a run of neighbouring splits (topic, partition, offset), so that the rows of a job that collects
-tasks in order come in order. What leaves nothing to share is the planner's: a split is never cut here.
+A task has consecutive splits (by topic, partition, offset): a job that collects the tasks in order gets its
+rows in order. A split is never divided here; the planner does that.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Final
 from klog.export.splits import Split
 
 OPENING_BYTES: Final = 1 << 20
-"""What opening one more file counts for: a task of thousands of tiny segments would not be even."""
+"""The cost of opening a file, as bytes: a task with thousands of tiny segments takes long too."""
 
 
 def group_splits(
     splits: Iterable[Split], target_bytes: int, min_groups: int | None = None
 ) -> list[tuple[Split, ...]]:
-    """The splits in order of their numbers, cut into runs of about `target_bytes` (one split is never cut).
+    """The splits in order of their numbers, in groups of about `target_bytes`.
 
-    There are at least `min_groups` runs where there are so many splits.
+    There are at least `min_groups` groups if there are that many splits.
     """
     ordered = sorted(splits, key=lambda split: split.number)
     wanted = min(min_groups or 1, len(ordered))
@@ -33,7 +33,7 @@ def group_splits(
 
 
 def cost_bytes(split: Split) -> int:
-    """What a split counts for beside others."""
+    """The cost of a split, as bytes."""
     return split.length_bytes + OPENING_BYTES
 
 
@@ -42,7 +42,8 @@ def _runs(ordered: Sequence[Split], size_bytes: int) -> list[Sequence[Split]]:
     run: list[Split] = []
     filled_bytes = 0
     for split in ordered:
-        # A split goes where more than half of it fits: runs differ from the wanted size by half a split.
+        # A split is added if more than half of it fits: groups differ from the target by half a split at
+        # most.
         if run and filled_bytes + cost_bytes(split) // 2 > size_bytes:
             groups.append(run)
             run, filled_bytes = [], 0
@@ -54,11 +55,11 @@ def _runs(ordered: Sequence[Split], size_bytes: int) -> list[Sequence[Split]]:
 
 
 def _halved(groups: Sequence[Sequence[Split]]) -> list[Sequence[Split]]:
-    """The same groups with the dearest of those that hold several splits cut in two."""
-    dearest = max(
+    """The same groups, with the most expensive group of several splits divided in two."""
+    costliest = max(
         (index for index, group in enumerate(groups) if len(group) > 1),
         key=lambda index: sum(map(cost_bytes, groups[index])),
     )
-    group = groups[dearest]
+    group = groups[costliest]
     middle = len(group) // 2
-    return [*groups[:dearest], group[:middle], group[middle:], *groups[dearest + 1 :]]
+    return [*groups[:costliest], group[:middle], group[middle:], *groups[costliest + 1 :]]

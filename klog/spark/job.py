@@ -1,9 +1,9 @@
-"""An export's tasks on Spark: what a pool of processes does on one machine, the executors of a cluster do.
+"""Runs the tasks of an export on Spark's executors.
 
-Each task exports its splits itself, files and state and all (`klog.export.split_export.export_split`), and
-what it hands back is what became of them; no row crosses to the JVM. A task that Spark runs twice, after a
-failure or by speculation, writes the same bytes under the same names. Results, manifest, verification and
-report are `klog.export.run_export`'s, on the driver.
+Each task exports its splits completely, files and job state included
+(`klog.export.split_export.export_split`). It returns only the results; no row goes to the JVM. If Spark runs
+a task twice, after a failure or by speculation, it writes the same bytes under the same names.
+`klog.export.run_export` makes manifest, verification and report on the driver.
 """
 
 from __future__ import annotations
@@ -45,23 +45,24 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A task cannot be done, however often it is tried."""
+    """A task failed in a way that another attempt does not help."""
 
     error: KlogError
 
 
 @contextmanager
 def started(name: str, checkout: Path | None = None) -> Iterator[SparkContext]:
-    """Spark, as spark-submit (or the environment) says; stopped with the block.
+    """Start Spark with the settings of spark-submit (or the environment), and stop it at the end of the
+    block.
 
-    `checkout` is where klog was found if it is not installed: executors are told where it is, and those of a
-    cluster, which may not see that place, are sent it.
+    `checkout` is the checkout that klog was found in, if it is not installed. Executors get its path; those
+    of a cluster, which may not have that path, get a copy.
     """
     from pyspark import SparkConf, SparkContext
 
     settings = SparkConf()
     settings.setAppName(settings.get("spark.app.name", name) or name)
-    settings.set("spark.ui.showConsoleProgress", "false")  # the job shows its own
+    settings.set("spark.ui.showConsoleProgress", "false")  # the job shows its own progress
     if checkout is not None:
         paths = [str(checkout), settings.get("spark.executorEnv.PYTHONPATH", "") or ""]
         settings.set("spark.executorEnv.PYTHONPATH", os.pathsep.join(filter(None, paths)))
@@ -78,10 +79,10 @@ def started(name: str, checkout: Path | None = None) -> Iterator[SparkContext]:
 
 @contextmanager
 def packed(checkout: Path) -> Iterator[str]:
-    """klog's Python modules as an archive, for the time of the block: what `--py-files` takes.
+    """The path of an archive with klog's Python modules, for `--py-files`; it is removed at the end of the
+    block.
 
-    The compiled kernel cannot come along, for nothing compiled is imported from an archive: its twin in
-    Python steps in.
+    Compiled modules cannot be imported from an archive, so the pure-Python twin of the kernel is used.
     """
     with tempfile.TemporaryDirectory(prefix="klog-") as work:
         archive = Path(work) / "klog.zip"
@@ -93,7 +94,7 @@ def packed(checkout: Path) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class SparkRunner:
-    """Does an export's tasks on the executors of `context`, small ones several to a task of Spark."""
+    """Runs an export's tasks on the executors of `context`; one task of Spark runs several small ones."""
 
     context: SparkContext
     target_bytes: int = TARGET_SPLIT_BYTES
@@ -105,7 +106,7 @@ class SparkRunner:
         split_of: Callable[[TaskT], Split],
         watcher: Watcher,
     ) -> Iterator[ResultT]:
-        """The results of all tasks, once Spark is through. Raises `KlogError` where one failed for good."""
+        """Yield the results of all tasks when Spark has finished. Raises `KlogError` if a task failed."""
         if not tasks:
             return
         groups = self._grouped(tasks, split_of)
@@ -119,7 +120,7 @@ class SparkRunner:
             yield result
 
     def _grouped(self, tasks: Sequence[TaskT], split_of: Callable[[TaskT], Split]) -> list[list[TaskT]]:
-        """The tasks for Spark, longest first: the last to end are then short ones."""
+        """The tasks for Spark, the longest first, so that short ones run at the end."""
         by_number = {split_of(task).number: task for task in tasks}
         groups = group_splits(
             (split_of(task) for task in tasks), self.target_bytes, self.context.defaultParallelism
@@ -137,7 +138,7 @@ def _on_executor(
                 try:
                     yield work(task, done_bytes.add)
                 except StorageError:
-                    raise  # a store that does not answer may do so the next time: Spark tries again
+                    raise  # the next attempt may succeed: Spark tries again
                 except KlogError as error:
                     yield _Failed(error)
                     return
@@ -156,7 +157,7 @@ def _collected(collect: Callable[[], list[ResultT]]) -> list[ResultT]:
 
 
 def _reason(error: Exception) -> str:
-    """The line of a failed job's text that says why: the error of the Python that ran the task, if any."""
+    """The line of a failed job's text with the reason: the error of the Python worker, if there is one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     of_python = [line for line in lines if _PYTHON_ERROR.match(line)]
     return (
@@ -166,10 +167,10 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _progress_reported(done_bytes: Accumulator[int], watcher: Watcher) -> Iterator[None]:
-    """Tells the watcher what tasks have finished, while the block waits for Spark."""
+    """Report finished bytes to the watcher, while the block waits for Spark."""
     ended = threading.Event()
 
-    def look() -> None:
+    def report() -> None:
         reported_bytes = 0
         while True:
             last = ended.wait(_POLL_INTERVAL_S)
@@ -178,7 +179,7 @@ def _progress_reported(done_bytes: Accumulator[int], watcher: Watcher) -> Iterat
             if last:
                 return
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=report, daemon=True)
     thread.start()
     try:
         yield

@@ -1,7 +1,7 @@
-"""Rows for Spark: what the readers of a batch and of a stream share, the driver's side and the tasks'.
+"""Plans and reads rows for Spark: the common part of the readers of batches and of streams.
 
-On the driver splits are planned and grouped to tasks; a task reads its group to Arrow in the columns of the
-schema that Spark asks for. What is lost on the way is logged, or raised with `failOnDataLoss`.
+On the driver, splits are planned and grouped to tasks. A task reads its group to Arrow, in the columns of the
+schema that Spark requests. Losses are logged, or raised with `failOnDataLoss`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _log = logging.getLogger("klog.spark")
 
 @dataclass(frozen=True)
 class SplitGroup(InputPartition):
-    """What one task reads."""
+    """The splits that one task reads."""
 
     splits: tuple[Split, ...]
 
 
 @dataclass(frozen=True)
 class RowSource:
-    """Rows of splits in the columns of a schema: what the readers of a batch and of a stream share."""
+    """Reads rows of splits in the columns of a schema."""
 
     options: ReadOptions
     schema: StructType
 
     @classmethod
     def of(cls, options: ReadOptions, schema: StructType) -> RowSource:
-        """Raises `UsageError` where the schema has a column that klog does not."""
+        """The source for options and a schema. Raises `UsageError` for a column that klog does not have."""
         from klog.export.schema import METADATA_COLUMNS
 
         names = schema.fieldNames()
@@ -72,16 +72,17 @@ class RowSource:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The schema as Spark compares it with that of every batch."""
+        """The schema that Spark compares with that of each batch."""
         from pyspark.sql.pandas.types import to_arrow_schema
 
         return to_arrow_schema(self.schema, timezone="UTC")
 
     def rows(self, group: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task. Raises the first `KlogError` with `failOnDataLoss`, else logs what is lost."""
+        """Yield the rows of a task. Logs losses; with `failOnDataLoss` raises the first one as a
+        `KlogError`."""
         from klog.export.reader import read_split
 
-        # Without any partition Spark makes one of its own.
+        # If there is no partition, Spark makes one itself.
         for split in group.splits if isinstance(group, SplitGroup) else ():
             columns = self.arrow_schema.names
             for batch in read_split(split, self.options, columns=columns, on_lost=log_lost):
@@ -102,7 +103,7 @@ class RowSource:
 
 
 def _same_type(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether two types differ in nothing but the names that Arrow gives to the elements of lists."""
+    """Whether two types are the same, except for the names that Arrow gives to elements of lists."""
     from pyarrow import types
 
     if types.is_list(left) and types.is_list(right):
@@ -116,9 +117,9 @@ def _same_type(left: pa.DataType, right: pa.DataType) -> bool:
 def planned_groups(
     options: ReadOptions, narrow: Callable[[Sequence[Split]], Sequence[Split]] = lambda splits: splits
 ) -> Iterator[SplitGroup]:
-    """What is there now, as tasks; `narrow` leaves splits out.
+    """Yield tasks for the current records; `narrow` may leave out splits or parts of them.
 
-    Raises `UsageError` where nothing is found, and with `failOnDataLoss` the first thing that is wrong.
+    Raises `UsageError` if no partition is found, and with `failOnDataLoss` the first problem or loss.
     """
     from klog.export.planner import plan
 
@@ -129,12 +130,12 @@ def planned_groups(
 
 
 def check_loss(planned: Plan, options: ReadOptions) -> None:
-    """Log what the planner could not read. Raises the first of it as a `KlogError` with `failOnDataLoss`."""
+    """Log what the planner could not read; with `failOnDataLoss` raise the first of it as a `KlogError`."""
     if options.fail_on_data_loss:
         for problem in planned.problems:
             raise problem
         for lost in planned.lost:
-            raise KlogError(described(lost), cure="leave failOnDataLoss out to read what is sound")
+            raise KlogError(described(lost), cure="leave failOnDataLoss out to read what is valid")
     for problem in planned.problems:
         _log.warning("%s", problem)
     for lost in planned.lost:
@@ -142,12 +143,12 @@ def check_loss(planned: Plan, options: ReadOptions) -> None:
 
 
 def log_lost(lost: LostRange) -> None:
-    """One line in the log of the executor (or of the driver's planner)."""
+    """Log a lost range, in the log of the executor or of the driver's planner."""
     _log.warning("%s", described(lost))
 
 
 def described(lost: LostRange) -> str:
-    """A lost range in words: where, which offsets, why."""
+    """A lost range as text: file, position, offsets and reason."""
     first, end = (("?" if offset is None else str(offset)) for offset in (lost.first_offset, lost.end_offset))
     position = "" if lost.start_bytes is None else f" at byte {lost.start_bytes}"
     where = f"{lost.topic}-{lost.partition} ({lost.file}{position})"

@@ -1,12 +1,14 @@
-"""`spark.read.format("klog")`: log directories as rows, with the schema of Spark's Kafka source.
+"""The data source `spark.read.format("klog")`: log directories as rows, with the schema of Spark's Kafka
+source.
 
-PySpark's Python Data Source API (4.0 and newer). Spark finds the source by itself where klog is installed
-(package `pyspark_klog`); a job that ships klog with `--py-files` calls `register(spark)` once. The planner
-runs in a Python worker beside the driver, each task reads its splits to Arrow in a worker of its executor.
+It uses PySpark's Python Data Source API (4.0 and newer). Where klog is installed, Spark finds the source by
+itself (package `pyspark_klog`); a job that ships klog with `--py-files` calls `register(spark)` once. The
+planner runs in a Python worker beside the driver. Each task reads its splits to Arrow in a worker of its
+executor.
 
-The API hands over no list of wanted columns, so all columns cross to the JVM, unless the reader is given a
-schema with fewer: `spark.read.format("klog").schema("topic STRING, offset BIGINT")`. What klog reads is up to
-`klog.export.planner` and `klog.export.reader`.
+The API does not tell the source which columns a query needs, so all columns go to the JVM, unless the reader
+gets a schema with fewer: `spark.read.format("klog").schema("topic STRING, offset BIGINT")`.
+`klog.export.planner` and `klog.export.reader` do the reading.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ MAX_OFFSETS: Final = "maxOffsetsPerTrigger"
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("klog")` known to a session; needed where klog is not installed but shipped."""
+    """Register `format("klog")` in a session. Needed only if klog is shipped and not installed."""
     spark.dataSource.register(KlogDataSource)
 
 
@@ -44,29 +46,30 @@ class KlogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name to give to `format`."""
+        """The name for `format`."""
         return NAME
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source, headers and metadata columns as the options ask for them."""
+        """The columns of Spark's Kafka source, and the headers and metadata columns that the options
+        request."""
         from klog.export.schema import spark_schema_ddl
 
         return spark_schema_ddl(self._options(own=(PUSH_FILTERS, MAX_OFFSETS)))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads what is there now."""
+        """A reader of the current records."""
         reader = _filtering_reader() if _is_true(self.options, PUSH_FILTERS) else KlogReader
         return reader(self._options(own=(PUSH_FILTERS,)), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Follows directories as they grow."""
+        """A reader that follows directories as they grow."""
         return _stream_reader(self._options(own=(MAX_OFFSETS,)), schema, self.options)
 
     def _options(self, own: Sequence[str]) -> ReadOptions:
-        """What to read; `own` are options of the source itself."""
-        passed_over = {"paths", *(name.lower() for name in own)}
-        given = {name: value for name, value in self.options.items() if name.lower() not in passed_over}
-        # `load(["a", "b"])` comes as one option, in JSON.
+        """The options of reading; `own` are options of the source itself."""
+        ignored = {"paths", *(name.lower() for name in own)}
+        given = {name: value for name, value in self.options.items() if name.lower() not in ignored}
+        # Spark passes `load(["a", "b"])` as one option, in JSON.
         return read_options(given, json.loads(self.options.get("paths", "[]")))
 
 
@@ -80,7 +83,7 @@ def _stream_reader(
             "this PySpark has no admission control for streams", cure="use PySpark 4.2 or newer"
         ) from None
     if not any(name.lower().startswith("starting") for name in given):
-        # As in Spark's Kafka source: a batch reads all there is, a stream what is to come.
+        # As in Spark's Kafka source: a batch reads all records, a stream those that follow.
         options = replace(options, starting=Edge(LATEST))
     text = given.get(MAX_OFFSETS)
     if text is not None and not (text.isascii() and text.isdecimal() and int(text) > 0):
@@ -91,18 +94,18 @@ def _stream_reader(
 def _is_true(options: Mapping[str, str], name: str) -> bool:
     text = options.get(name, "false").strip().lower()
     if text not in {"true", "false"}:
-        raise UsageError(f"option {name} is {text!r}", cure="say true or false")
+        raise UsageError(f"option {name} is {text!r}", cure="give true or false")
     return text == "true"
 
 
 class KlogReader(DataSourceReader):
-    """A batch read: planned once, in even tasks."""
+    """A batch read, planned once and divided into tasks of even size."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._source = RowSource.of(options, schema)
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks. Raises `UsageError` where nothing is found, `KlogError` with `failOnDataLoss`."""
+        """The tasks. Raises `UsageError` if no partition is found, and `KlogError` with `failOnDataLoss`."""
         return list(planned_groups(self._source.options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -111,9 +114,10 @@ class KlogReader(DataSourceReader):
 
 
 def _filtering_reader() -> type[KlogReader]:
-    """The reader that takes filters over; where Spark's setting for that is off, Spark says so.
+    """The reader that applies filters itself.
 
-    A class of its own, for Spark refuses every reader that could take filters while the setting is off.
+    It is a separate class, because Spark rejects each reader that can apply filters if its setting for that
+    is off.
     """
     try:
         from klog.spark.filters import FilteringReader

@@ -1,13 +1,14 @@
-"""`spark.readStream.format("klog")`: follows log directories that a live broker, or a copy job, appends to.
+"""The stream source `spark.readStream.format("klog")`: follows log directories that a broker or a copy
+appends to.
 
-Offsets, options and guarantees are those of Spark's Kafka source: the checkpoint holds the next offset of
-every partition, so each record is in exactly one batch, over restarts too. `klog.export.planner` plans each
-batch from the end of the last one: rolled segments and new partitions are found, and records that were
+Offsets, options and guarantees are those of Spark's Kafka source. The checkpoint holds the next offset of
+every partition, so each record is in exactly one batch, also after a restart. `klog.export.planner` plans
+each batch from the end of the last one: rolled segments and new partitions are found, and records that were
 deleted before they were read are a data loss (logged, or an error with `failOnDataLoss`). A plan ends before
-a batch of records that is not completely written yet; the next batch reads it.
+a batch of records that is not completely written yet; the next batch of the stream reads it.
 
-One thing is the reader's own to know: a broker's directory holds records that its followers may not have
-yet, while Kafka's consumers only see those below the high watermark.
+There is one difference. A broker's directory holds records that its followers may not have yet, while Kafka's
+consumers get only records below the high watermark.
 """
 
 from __future__ import annotations
@@ -49,15 +50,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 POLL_INTERVAL_S: Final = 0.1
-"""Spark asks an idle stream every 10 ms whether there is more; directories are looked at no oftener."""
+"""The least time between two listings of the directories. Spark asks an idle stream every 10 ms."""
 
 _log = logging.getLogger("klog.spark")
 
 
 class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream: batches from where the last one ended to where the logs end now.
+    """Reads a stream: each batch from the end of the last one to the current end of the logs.
 
-    `max_offsets` bounds a batch, None: all there is. Raises `UsageError` for ending offsets or times.
+    `max_offsets` limits a batch (None: no limit). Raises `UsageError` if ending offsets or times are given.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType, max_offsets: int | None = None) -> None:
@@ -69,43 +70,43 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._newest: JsonOffsets | None = None
         self._last_plan: tuple[JsonOffsets, Plan] | None = None
         self._idle_since_s: float | None = None
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
-    # -- what Spark asks for, in its names -------------------------------------------------------------------
+    # -- Spark's interface, with its names -------------------------------------------------------------------
 
     def initialOffset(self) -> JsonOffsets:  # noqa: N802
-        """Where a new query starts: at the options' starting offsets of what is there now."""
+        """Where a new query starts: at the starting offsets of the options, in the current logs."""
         planned = plan(replace(self._source.options, fail_on_data_loss=False))
         return to_json({_name(one): one.start_offset for one in planned.partitions})
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """How much a batch takes, unless a trigger says otherwise."""
+        """How much a batch reads, unless a trigger sets another limit."""
         return ReadAllAvailable() if self._max_offsets is None else ReadMaxRows(self._max_offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """From here on nothing counts but what is there now."""
+        """From now on, read only records that exist now."""
         planned = plan(replace(self._source.options, starting=Edge(EARLIEST), fail_on_data_loss=False))
         self._target = _available(planned)
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802
-        """Where the next batch ends; `start` where there is nothing new.
+        """Where the next batch ends; `start` if there are no new records.
 
-        Raises `KlogError` with `failOnDataLoss` for what can no longer be read.
+        Raises `KlogError` with `failOnDataLoss` for records that can no longer be read.
         """
-        self._rest()
+        self._wait_if_idle()
         begun = from_json(start)
-        available = self._look(start)
+        available = self._available_now(start)
         limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         ends = to_json(batch_end(begun, available, limit_rows))
         self._idle_since_s = time.monotonic() if ends == start else None
         return ends
 
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802
-        """Where the logs ended when they were last looked at, for the query's progress report."""
+        """The last known ends of the logs, for the progress report of the query."""
         return self._newest
 
     def partitions(self, start: JsonOffsets, end: JsonOffsets) -> list[InputPartition]:
-        """The tasks of the batch between two offsets. The same two give the same records."""
+        """The tasks of the batch between two offsets. The same offsets give the same records."""
         wanted = ranges(from_json(start), from_json(end))
         if not wanted:
             return []
@@ -118,24 +119,24 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The rows of one task."""
         return self._source.rows(partition)
 
-    # -- how it is done --------------------------------------------------------------------------------------
+    # -- implementation --------------------------------------------------------------------------------------
 
-    def _rest(self) -> None:
-        """Wait a little after a look that found nothing new."""
+    def _wait_if_idle(self) -> None:
+        """Wait until the directories may be listed again, if there was nothing new the last time."""
         if self._idle_since_s is not None:
             time.sleep(max(0.0, self._idle_since_s + POLL_INTERVAL_S - time.monotonic()))
 
-    def _look(self, start: JsonOffsets) -> Mapping[TopicPartition, Available]:
-        """What is there now, as far as it counts."""
+    def _available_now(self, start: JsonOffsets) -> Mapping[TopicPartition, Available]:
+        """The offsets that are available now; with `availableNow` only those that existed at the start."""
         self._last_plan = None
         there = _available(self._plan_from(start))
         self._newest = to_json({partition: one.end for partition, one in there.items()})
         return there if self._target is None else bounded(there, self._target)
 
     def _plan_from(self, start: JsonOffsets) -> Plan:
-        """The plan of all that follows `start`; partitions that are not in it are new, and taken whole.
+        """The plan of all records after `start`; partitions that are not in it are new and read completely.
 
-        What was lost since `start` is told.
+        Records that were lost since `start` are reported.
         """
         if self._last_plan is not None and self._last_plan[0] == start:
             return self._last_plan[1]
@@ -144,11 +145,11 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for partition, offset in begun.items():
             offsets.setdefault(partition.topic, {})[partition.partition] = offset
         options = replace(self._source.options, starting=Edge(EARLIEST, offsets=offsets))
-        # What is half written at a log's end is no loss yet: what is one is told apart here.
+        # An incomplete batch at the end of a log is no loss yet, so losses are decided here.
         planned = plan(replace(options, fail_on_data_loss=False))
-        self._tell(losses(begun, _available(planned)))
-        self._tell(str(problem) for problem in planned.problems)
-        self._tell(
+        self._report(losses(begun, _available(planned)))
+        self._report(str(problem) for problem in planned.problems)
+        self._report(
             f"{one.topic}-{one.partition} from offset {one.first_offset} to {one.end_offset}: {one.reason}"
             for one in planned.lost
             if one.end_offset is not None
@@ -156,12 +157,14 @@ class KlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_plan = start, planned
         return planned
 
-    def _tell(self, messages: Iterable[str]) -> None:
+    def _report(self, messages: Iterable[str]) -> None:
         for message in messages:
             if self._source.options.fail_on_data_loss:
-                raise StorageError(message, cure="leave failOnDataLoss out to go on with what is there")
-            if message not in self._told:
-                self._told.add(message)
+                raise StorageError(
+                    message, cure="leave failOnDataLoss out to continue with the records that exist"
+                )
+            if message not in self._reported:
+                self._reported.add(message)
                 _log.warning("%s", message)
 
 
@@ -174,7 +177,7 @@ def _available(planned: Plan) -> dict[TopicPartition, Available]:
 
 
 def _within(splits: Iterable[Split], wanted: Mapping[TopicPartition, tuple[int, int]]) -> list[Split]:
-    """The splits cut to the offsets wanted of each partition."""
+    """The splits, narrowed to the given offsets of each partition."""
     cut = []
     for split in splits:
         first, end = wanted.get(split.topic_partition, (0, 0))

@@ -1,7 +1,7 @@
-"""How far a stream has come, per partition: its checkpoint, what the next batch takes, and what is gone.
+"""Offsets of a stream: its checkpoint, the end of the next batch, and what can no longer be read.
 
-The JSON is that of Spark's Kafka source (`{"orders": {"0": 23}}`, the next offset to read), and so is the way
-in which `maxOffsetsPerTrigger` is shared out: to every partition by what it has waiting. Pure arithmetic.
+The JSON is that of Spark's Kafka source (`{"orders": {"0": 23}}`, the next offset to read). As there,
+`maxOffsetsPerTrigger` is divided among the partitions in proportion to their available records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ JsonOffsets = dict[str, dict[str, int]]
 
 
 def to_json(offsets: Offsets) -> JsonOffsets:
-    """In a fixed order: Spark takes offsets for the same where their texts are."""
+    """The offsets as JSON in a fixed order: Spark compares offsets by their text."""
     tree: JsonOffsets = {}
     for partition, offset in sorted(offsets.items()):
         tree.setdefault(partition.topic, {})[str(partition.partition)] = offset
@@ -28,7 +28,8 @@ def to_json(offsets: Offsets) -> JsonOffsets:
 
 
 def from_json(tree: object) -> dict[TopicPartition, int]:
-    """Raises `FormatError` for what no stream of klog wrote (a checkpoint of something else)."""
+    """The offsets in JSON. Raises `FormatError` if no stream of klog wrote it (a checkpoint of another
+    source)."""
     offsets: dict[TopicPartition, int] = {}
     if not isinstance(tree, Mapping):
         raise _foreign(tree)
@@ -52,7 +53,7 @@ def _foreign(tree: object) -> FormatError:
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """A partition as it lies there: the first offset of its log, and the one after the last readable."""
+    """The available records of a partition: the first offset, and the offset after the last one."""
 
     first: int
     end: int
@@ -61,11 +62,10 @@ class Available:
 def batch_end(
     start: Offsets, available: Mapping[TopicPartition, Available], max_offsets: int | None
 ) -> dict[TopicPartition, int]:
-    """Where the batch after `start` ends: at the ends of the logs, or after about `max_offsets` offsets in
-    all, of which every partition that has something waiting gets its share.
+    """The end of the batch after `start`: the ends of the logs, or about `max_offsets` offsets in total.
 
-    A log that was cut ends before its start; that is its end all the same, and it is read on from there. A
-    partition that is not there stays where it was: it may be back the next time.
+    Each partition with available records gets a share. If a log was truncated below `start`, its new end
+    counts, and reading continues from there. A partition that is missing keeps its offset: it may come back.
     """
     begins = {partition: begin(start, partition, there) for partition, there in available.items()}
     waiting = {partition: max(0, there.end - begins[partition]) for partition, there in available.items()}
@@ -82,12 +82,13 @@ def batch_end(
 
 
 def begin(start: Offsets, partition: TopicPartition, there: Available) -> int:
-    """Where a partition is read on: at its first record where it is new, or its next record is gone."""
+    """Where reading of a partition continues: at its first record if it is new or its next record was
+    deleted."""
     return max(start.get(partition, there.first), there.first)
 
 
 def ranges(start: Offsets, end: Offsets) -> dict[TopicPartition, tuple[int, int]]:
-    """The offsets of a batch, of the partitions that have some; from 0 on where `start` does not know one."""
+    """The offsets of a batch, for partitions that have any; from 0 if the partition is not in `start`."""
     pairs = {partition: (start.get(partition, 0), stop) for partition, stop in end.items()}
     return {partition: (first, stop) for partition, (first, stop) in pairs.items() if first < stop}
 
@@ -95,7 +96,7 @@ def ranges(start: Offsets, end: Offsets) -> dict[TopicPartition, tuple[int, int]
 def bounded(
     available: Mapping[TopicPartition, Available], target: Mapping[TopicPartition, Available]
 ) -> dict[TopicPartition, Available]:
-    """What is there, but nothing that came after `target`."""
+    """The available records, without those after `target`."""
     return {
         partition: Available(there.first, min(there.end, target[partition].end))
         for partition, there in available.items()
@@ -104,7 +105,7 @@ def bounded(
 
 
 def losses(start: Offsets, available: Mapping[TopicPartition, Available]) -> list[str]:
-    """What a stream that stood at `start` can no longer read, in words."""
+    """Texts about the records that a stream at `start` can no longer read."""
     found = []
     for partition, offset in sorted(start.items()):
         there = available.get(partition)

@@ -168,7 +168,7 @@ def test_a_store_that_fails_is_an_error_that_names_the_file(tmp_path, monkeypatc
 
     system = pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
     monkeypatch.setattr(remote_output, "resolve", lambda uri: (system, "bucket"))
-    monkeypatch.setattr(remote_output._SpooledFile, "_put", refuse)
+    monkeypatch.setattr(remote_output._SpooledFile, "_upload", refuse)
     with pytest.raises(StorageError, match="s3://bucket/x: cannot be written: access denied"):
         write_whole(open_output("s3://bucket"), "x", b"")
 
