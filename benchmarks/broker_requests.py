@@ -1,8 +1,9 @@
 """What a single request costs: ready-made requests on klog and on Kafka, both with their logs in memory.
 
 A small C client sends the requests (`ready_frames.c`), so that the client takes little of the CPU. Both
-brokers run, warmed, and get each load in turns. Beside them stands the floor: a C program that receives,
-writes or sends the same bytes and does nothing else (`no_broker.c`). No broker can cost less.
+brokers run, warmed, and get each load in turns. The same requests also go to a C program that receives,
+writes or sends the same bytes and does nothing else (`no_broker.c`). No broker can cost less. The code calls
+its runs `bare`.
 """
 
 from __future__ import annotations
@@ -96,14 +97,14 @@ def compare(scratch: Path, rounds: int, options: Options) -> str:
                     _measure(load, brokers, programs, 0, options.seconds)
             for load in loads:
                 try:
-                    *taken, floor = _measure(load, brokers, programs, rounds, options.seconds)
+                    *taken, bare = _measure(load, brokers, programs, rounds, options.seconds)
                 except BenchmarkError as error:
                     lines.append(f"  {load.title}: NOT MEASURED: {error}")
                     continue
                 lines.append(f"  {load.title}")
-                lines += _described(load, brokers, taken, floor)
+                lines += _described(load, brokers, taken, bare)
                 if len(taken) == 2:
-                    rows.append(_row(load, taken[0], taken[1], floor))
+                    rows.append(_row(load, taken[0], taken[1], bare))
                 print(f"  {load.title}: done", file=sys.stderr, flush=True)
     return "\n".join([*lines, *_table(rows)])
 
@@ -132,18 +133,18 @@ def _brokers(work: Path, options: Options) -> Iterator[Sequence[Target]]:
 def _measure(
     load: Load, brokers: Sequence[Target], programs: Programs, rounds: int, seconds: float
 ) -> list[Runs]:
-    """A B floor A B floor ...: the runs of each broker, then those of no broker. Round 0 warms up."""
+    """The runs of each broker, then those without a broker (`bare`), in turns. Round 0 warms up."""
     taken: list[Runs] = [[] for _ in (*brokers, None)]
     for number in range(rounds + 1):
         run_s = seconds if number else _WARM_UP_TIMES * seconds
         for index, broker in enumerate(brokers):
             with prepared(broker.port, load, f"bench-{load.name}-{number}", programs.scratch) as ready:
                 found = programs.run_client(broker.port, load, ready, seconds=run_s, cpu_s=broker.cpu_s)
-                floor = programs.run_floor(load, ready, seconds=min(1.0, seconds)) if index == 0 else None
+                bare = programs.run_bare(load, ready, seconds=min(1.0, seconds)) if index == 0 else None
             if number:
                 taken[index].append(found)
-                if floor is not None:
-                    taken[-1].append(floor)
+                if bare is not None:
+                    taken[-1].append(bare)
     return taken
 
 
@@ -163,43 +164,41 @@ def _client_us(runs: Runs) -> float:
     return _median(runs, lambda run: run.client_cpu_s / run.requests * 1e6)
 
 
-def _described(load: Load, brokers: Sequence[Target], taken: Sequence[Runs], floor: Runs) -> list[str]:
+def _described(load: Load, brokers: Sequence[Target], taken: Sequence[Runs], bare: Runs) -> list[str]:
     ours = taken[0]
     rates = ", ".join(
         f"{broker.name} {_per_s(runs):,.0f}" for broker, runs in zip(brokers, taken, strict=True)
     )
     cpu = ", ".join(f"{broker.name} {_cpu_us(runs):.1f}" for broker, runs in zip(brokers, taken, strict=True))
-    floor_ratio = _cpu_us(ours) / _cpu_us(floor)
-    floor_line = (
-        f"no broker, the same bytes: {_cpu_us(floor):.1f} us; {brokers[0].name} {floor_ratio:.2f} times"
-    )
+    bare_ratio = _cpu_us(ours) / _cpu_us(bare)
+    bare_line = f"no broker, the same bytes: {_cpu_us(bare):.1f} us; {brokers[0].name} {bare_ratio:.2f} times"
     if len(taken) == 2:
         peer = taken[1]
         rate_ratio, cpu_ratio = _per_s(ours) / _per_s(peer), _cpu_us(ours) / _cpu_us(peer)
         rates += f": {rate_ratio:.2f} {judge(rate_ratio, RATE_AIM, at_most=False)}"
         cpu += f": {cpu_ratio:.2f}"
-        cpu += f" {_cpu_verdict(load, cpu_ratio, floor_ratio)}" if load.cpu_ratio_aim else ""
+        cpu += f" {_cpu_verdict(load, cpu_ratio, bare_ratio)}" if load.cpu_ratio_aim else ""
     return [
         f"    requests/s: {rates}",
         f"    broker CPU us a request: {cpu}",
-        f"    {floor_line}; the client itself {_client_us(ours):.1f} us",
+        f"    {bare_line}; the client itself {_client_us(ours):.1f} us",
     ]
 
 
-def _cpu_verdict(load: Load, cpu_ratio: float, floor_ratio: float) -> str:
+def _cpu_verdict(load: Load, cpu_ratio: float, bare_ratio: float) -> str:
     assert load.cpu_ratio_aim is not None
     met = cpu_ratio <= load.cpu_ratio_aim
     aim = f"aim: at most {load.cpu_ratio_aim:g}"
-    if load.floor_ratio_aim is not None:
-        met = met or floor_ratio <= load.floor_ratio_aim
-        aim += f", or at most {load.floor_ratio_aim:g} times no broker"
+    if load.bare_ratio_aim is not None:
+        met = met or bare_ratio <= load.bare_ratio_aim
+        aim += f", or at most {load.bare_ratio_aim:g} times no broker"
     return f"({aim}, {'met' if met else 'MISSED'})"
 
 
-def _row(load: Load, ours: Runs, peer: Runs, floor: Runs) -> str:
+def _row(load: Load, ours: Runs, peer: Runs, bare: Runs) -> str:
     rate = f"{_per_s(ours):,.0f} / {_per_s(peer):,.0f} = {_per_s(ours) / _per_s(peer):.2f}"
     cpu = f"{_cpu_us(ours):.1f} / {_cpu_us(peer):.1f} = {_cpu_us(ours) / _cpu_us(peer):.2f}"
-    return f"| {load.title} | {rate} | {cpu} | {_cpu_us(floor):.1f} |"
+    return f"| {load.title} | {rate} | {cpu} | {_cpu_us(bare):.1f} |"
 
 
 def _table(rows: Sequence[str]) -> list[str]:

@@ -48,7 +48,7 @@ class Load:
     connections: int
     in_flight: int
     cpu_ratio_aim: float | None = None
-    floor_ratio_aim: float | None = None
+    bare_ratio_aim: float | None = None
 
 
 LOADS = (
@@ -127,19 +127,19 @@ class Programs:
         figures: dict[str, float] = json.loads(done.stdout)
         return figures
 
-    def run_floor(self, load: Load, ready: Prepared, *, seconds: float) -> Measured:
+    def run_bare(self, load: Load, ready: Prepared, *, seconds: float) -> Measured:
         """The same requests on a program that only receives, writes or sends the bytes."""
         mode = {"api": "answer", "produce": "append", "fetch": "send"}[load.kind]
-        file = self.scratch / "floor"
+        file = self.scratch / "no-broker"
         if mode == "send":
             file.write_bytes(bytes(_READ_BYTES))
-        floor = Prepared(ready.frames, Answer(ready.expected.errors_at), ready.answer_bytes)
+        bare = Prepared(ready.frames, Answer(ready.expected.errors_at), ready.answer_bytes)
         command = [str(self.no_broker), str(ready.answer_bytes), mode, str(file)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline())
-            return self.run_client(port, load, floor, seconds=seconds, cpu_s=lambda: tree_cpu_s(process.pid))
+            return self.run_client(port, load, bare, seconds=seconds, cpu_s=lambda: tree_cpu_s(process.pid))
         finally:
             process.kill()
             process.communicate()

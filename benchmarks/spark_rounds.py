@@ -20,7 +20,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.processes import process_tree, tree_cpu_s
-from klog.commands.exporting.lines import Lines
+from klog.commands.exporting.lines import ProgressLines
 from klog.export.options import ReadOptions
 from klog.export.run_export import RunOptions, run_export
 from klog.export.split_export import ExportJob
@@ -53,7 +53,7 @@ def summed(frame: DataFrame) -> None:
 def export_on_spark(spark: SparkSession, how: Settings) -> None:
     """Does what `commands/segment_export.py` does after the start of Spark."""
     job = ExportJob(ReadOptions((how["source"],)), how["output"])
-    run_export(job, RunOptions(1), Lines(quiet=True), SparkRunner(spark.sparkContext))
+    run_export(job, RunOptions(1), ProgressLines(quiet=True), SparkRunner(spark.sparkContext))
 
 
 def export_alone(_spark: SparkSession, how: Settings) -> None:
