@@ -35,7 +35,7 @@ COMPILED_MODULES = (
     "server/handlers/produce.py",
     "server/handlers/produce_runs.py",
     "server/handlers/produce_screening.py",
-    "server/handlers/whereabouts.py",
+    "server/handlers/partition_lookup.py",
     "server/network/connection.py",
     "server/network/connection_registry.py",
     "server/network/connection_traffic.py",

@@ -58,7 +58,7 @@ from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
 from klog.server.settings import controller_settings, log_directories, network_settings, resolved
 from klog.server.stores import open_store
-from klog.server.traffic import Traffic
+from klog.server.topic_stats import BrokerTopicStats
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
 from klog.storage.log.scheduler import Scheduler, monotonic_ms
@@ -114,7 +114,7 @@ class Broker:
         self.cache = MetadataCache()
         self.counters = RequestCounters()
         self.controller_times = ControllerTimes()
-        self.traffic = Traffic()
+        self.topic_stats = BrokerTopicStats()
         self.sessions = FetchSessions(
             config.number("max.incremental.fetch.session.cache.slots"),
             monotonic_ms,
@@ -267,7 +267,7 @@ class Broker:
             controller=self.controller,
             purgatories=self.purgatories,
             sessions=self.sessions,
-            traffic=self.traffic,
+            topic_stats=self.topic_stats,
             counters=self.counters,
             clock_ns=time.perf_counter_ns,
             clock_ms=self._clock_ms,

@@ -40,13 +40,13 @@ from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import InBackground, MetadataHandler
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.topic_creation import TopicCreator
-from klog.server.handlers.whereabouts import Whereabouts
 from klog.server.purgatories import Purgatories
 from klog.server.request_times import RequestCounters
-from klog.server.traffic import Traffic
+from klog.server.topic_stats import BrokerTopicStats
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Collaborators:
     controller: Controller
     purgatories: Purgatories
     sessions: FetchSessions
-    traffic: Traffic
+    topic_stats: BrokerTopicStats
     counters: RequestCounters
     clock_ns: Callable[[], int]
     clock_ms: Callable[[], int]
@@ -93,13 +93,22 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
 
 def _data_routes(parts: Collaborators) -> dict[int, Route]:
     config, timer_ms, purgatories = parts.config(), parts.timer_ms, parts.purgatories
-    where = Whereabouts(parts.replicas, parts.cache)
+    lookup = PartitionLookup(parts.replicas, parts.cache)
     produce_runs = ProduceRuns(
-        where, parts.clock_ms, parts.traffic, parts.counters.by_api[ApiKey.PRODUCE].direct, parts.clock_ns
+        lookup,
+        parts.clock_ms,
+        parts.topic_stats,
+        parts.counters.by_api[ApiKey.PRODUCE].direct,
+        parts.clock_ns,
     )
-    produce = ProduceHandler(where, purgatories.produce, parts.clock_ms, timer_ms, parts.traffic)
+    produce = ProduceHandler(lookup, purgatories.produce, parts.clock_ms, timer_ms, parts.topic_stats)
     fetch = FetchHandler(
-        where, parts.sessions, purgatories.fetch, timer_ms, config.number("fetch.max.bytes"), parts.traffic
+        lookup,
+        parts.sessions,
+        purgatories.fetch,
+        timer_ms,
+        config.number("fetch.max.bytes"),
+        parts.topic_stats,
     )
     api_versions = ApiVersionsHandler(parts.features_epoch)
     coordinator = FindCoordinatorHandler(parts.broker_id, parts.cache)
@@ -110,12 +119,12 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
             produce.handle, may_block=False, failed=produce.failed, run=produce_runs.handle
         ),
         ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed),
-        ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(where, parts.clock_ms).handle),
-        ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(where).handle, may_block=False),
+        ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(lookup, parts.clock_ms).handle),
+        ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(lookup).handle, may_block=False),
         ApiKey.DELETE_RECORDS: Route(
-            DeleteRecordsHandler(where, purgatories.delete_records, timer_ms).handle
+            DeleteRecordsHandler(lookup, purgatories.delete_records, timer_ms).handle
         ),
-        ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(where).handle),
+        ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(lookup).handle),
         ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
         ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle, failed=producer_ids.failed),
         ApiKey.FIND_COORDINATOR: Route(coordinator.handle, failed=coordinator.failed),

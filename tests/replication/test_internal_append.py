@@ -31,7 +31,7 @@ class Coordinator:
         self.appends = InternalAppends(
             broker.replicas,
             broker.produce_purgatory,
-            broker.whereabouts.known,
+            broker.lookup.known,
             clock_ms=broker.clock,
             timer_ms=broker.clock,
         )

@@ -16,7 +16,7 @@ from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.server.broker import Broker
 from klog.server.broker_state import BrokerState
-from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.metrics.broker import BrokerMetrics, idle_share
 from klog.server.metrics.exposition import Metric, Sample, render
 from klog.server.metrics.recent import Recent
@@ -78,7 +78,7 @@ def exchange(broker: Broker, api_key: int, version: int, parts: Sequence[bytes |
 def make_known_topic(broker: Broker, name: str, partitions: int = 1) -> None:
     """Creates a topic and waits until the broker leads it and has it in its metadata."""
     make_topic(broker, name, partitions)
-    known = Whereabouts(broker.replicas, broker.cache).known
+    known = PartitionLookup(broker.replicas, broker.cache).known
     eventually(lambda: all(known((name, number)) for number in range(partitions)))
 
 

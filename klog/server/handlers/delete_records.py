@@ -14,8 +14,8 @@ from klog.replication.deleting import DelayedDeleteRecords, Deletion
 from klog.replication.partition import PartitionError
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
-from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
 
 
@@ -24,11 +24,11 @@ class DeleteRecordsHandler:
 
     def __init__(
         self,
-        whereabouts: Whereabouts,
+        lookup: PartitionLookup,
         purgatory: Purgatory[DelayedDeleteRecords],
         clock_ms: Callable[[], int],
     ) -> None:
-        self._whereabouts = whereabouts
+        self._lookup = lookup
         self._purgatory = purgatory
         self._clock_ms = clock_ms
 
@@ -42,25 +42,25 @@ class DeleteRecordsHandler:
             for each in topic.partitions
         }
         deletions = {key: self._delete(key, offset) for key, offset in offsets.items()}
-        whereabouts = self._whereabouts
+        lookup = self._lookup
         operation = DelayedDeleteRecords(
             self._clock_ms() + milliseconds(asked.timeout),
-            whereabouts.replicas,
+            lookup.replicas,
             deletions,
-            whereabouts.missing,
+            lookup.missing,
             lambda outcome: _answer(request, outcome),
         )
         waiting = [key for key, deletion in deletions.items() if deletion.pending]
         self._purgatory.try_complete_else_watch(operation, waiting)
 
     def _delete(self, key: Key, offset: int) -> Deletion:
-        whereabouts = self._whereabouts
-        if not whereabouts.known(key):
+        lookup = self._lookup
+        if not lookup.known(key):
             return _failed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if key[0] in INTERNAL_TOPICS:
             return _failed(ErrorCode.INVALID_TOPIC_EXCEPTION)
         try:
-            partition = whereabouts.partition(key)
+            partition = lookup.partition(key)
             required_offset = partition.delete_records(offset)
         except PartitionError as refused:
             return _failed(refused.error)

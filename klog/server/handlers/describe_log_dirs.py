@@ -14,7 +14,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.answers import entity_of, part, send_answer
-from klog.server.handlers.whereabouts import Key
+from klog.server.handlers.partition_lookup import Key
 from klog.server.network.request import Request
 from klog.storage.log.partition_log import PartitionLog
 

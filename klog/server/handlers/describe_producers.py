@@ -12,15 +12,15 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import Partition, PartitionError
 from klog.server.handlers.answers import entity_of, part, send_answer
-from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.request import Request
 
 
 class DescribeProducersHandler:
     """Answers DescribeProducers requests."""
 
-    def __init__(self, whereabouts: Whereabouts) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, lookup: PartitionLookup) -> None:
+        self._lookup = lookup
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
@@ -39,9 +39,9 @@ class DescribeProducersHandler:
         error, message, producers = ErrorCode.NONE, None, ()
         try:
             validate_topic_name(topic)
-            if not self._whereabouts.has_topic(topic):
+            if not self._lookup.has_topic(topic):
                 raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            producers = _producers(request, self._whereabouts.partition((topic, index)))
+            producers = _producers(request, self._lookup.partition((topic, index)))
         except InvalidTopicError as invalid:
             error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, str(invalid)
         except PartitionError as refused:

@@ -45,9 +45,9 @@ from klog.server.handlers.fetch_sessions import (
     SessionPartition,
     Wanted,
 )
-from klog.server.handlers.whereabouts import Key, Whereabouts
+from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.network.request import Request
-from klog.server.traffic import Traffic
+from klog.server.topic_stats import BrokerTopicStats
 
 _STORAGE_ERROR_FROM: Final = 6
 _ZSTD_FROM: Final = 10
@@ -69,15 +69,15 @@ class FetchHandler:
 
     def __init__(
         self,
-        whereabouts: Whereabouts,
+        lookup: PartitionLookup,
         sessions: FetchSessions,
         purgatory: Purgatory[DelayedFetch],
         clock_ms: Callable[[], int],
         max_bytes: int,
-        traffic: Traffic,
+        topic_stats: BrokerTopicStats,
     ) -> None:
-        self._whereabouts = whereabouts
-        self._traffic = traffic.topics
+        self._lookup = lookup
+        self._topic_stats = topic_stats.topics
         self._sessions = sessions
         self._purgatory = purgatory
         self._clock_ms = clock_ms
@@ -101,13 +101,13 @@ class FetchHandler:
         if fetch.replica_id >= 0:
             # Here, so that partitions without news count too, and before the answer waits for some.
             follower = FollowerFetch(fetch.replica_id, fetch.replica_epoch, self._clock_ms())
-            self._whereabouts.replicas.record_fetch(follower, pending.quiet, reads.fetched)
+            self._lookup.replicas.record_fetch(follower, pending.quiet, reads.fetched)
         if reads.answer_now or fetch.max_wait_ms <= 0:
             self._answer(pending, reads)
             return
         operation = DelayedFetch(
             self._clock_ms() + fetch.max_wait_ms,
-            self._whereabouts.replicas,
+            self._lookup.replicas,
             reads,
             pending.quiet,
             pending.limits,
@@ -135,7 +135,7 @@ class FetchHandler:
         for topic, topic_id, partitions in fetch.topics:
             name = topic
             if topic_id is not None:
-                name = self._whereabouts.topic_name(topic_id)
+                name = self._lookup.topic_name(topic_id)
             known_by = topic_id or topic or ""
             for index, epoch, offset, fetched_epoch, start, max_bytes in partitions:
                 # A topic whose id is unknown has no name yet; no topic is called "".
@@ -160,8 +160,8 @@ class FetchHandler:
 
     def _read(self, pending: _Pending) -> Reads:
         """Read what may be read; the others are noted as refused, those without news as quiet."""
-        whereabouts, context, limits = self._whereabouts, pending.context, pending.limits
-        partitions = whereabouts.replicas.partitions
+        lookup, context, limits = self._lookup, pending.context, pending.limits
+        partitions = lookup.replicas.partitions
         quiet: list[SessionPartition] = []
         asked = list(context.wanted.items())
         for key, told in context.told:
@@ -174,11 +174,11 @@ class FetchHandler:
         pending.quiet = quiet
         if not entries and not quiet:
             return Reads([], 0, answer_now=True)
-        return read_all(whereabouts.replicas, entries, limits, whereabouts.missing)
+        return read_all(lookup.replicas, entries, limits, lookup.missing)
 
     def _readable(self, asked: Iterable[tuple[SessionKey, FetchEntry]]) -> tuple[list[FetchEntry], Answers]:
         """The partitions that the cluster knows, and the refusal of the others: unknown ids come first."""
-        known = self._whereabouts.known
+        known = self._lookup.known
         entries: list[FetchEntry] = []
         nameless: Answers = []
         refused: Answers = []
@@ -186,7 +186,7 @@ class FetchHandler:
             entry = wanted
             if not entry.key[0] and entry.topic_id is not None:
                 # A session's topic that was unknown when it was named may be known by now.
-                name = self._whereabouts.topic_name(entry.topic_id)
+                name = self._lookup.topic_name(entry.topic_id)
                 if name is None:
                     nameless.append((key, _not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
                     continue
@@ -207,7 +207,7 @@ class FetchHandler:
         answers: Answers = []
         self._count(reads, for_follower=fetch.replica_id >= 0)
         for topic, several in groupby(told.entry.key[0] for told in pending.quiet):
-            self._traffic[topic].fetches += sum(1 for _ in several)
+            self._topic_stats[topic].fetches += sum(1 for _ in several)
         for found in reads.fetched:
             entry = found.entry
             answer = _answer_of(found, committed=committed)
@@ -235,16 +235,16 @@ class FetchHandler:
 
     def _count(self, reads: Reads, *, for_follower: bool) -> None:
         for entry, error, read, _ in reads.fetched:
-            traffic = self._traffic[entry.key[0]]
-            traffic.fetches += 1
+            stats = self._topic_stats[entry.key[0]]
+            stats.fetches += 1
             if error:
-                traffic.failed_fetches += error in _FAILURES
+                stats.failed_fetches += error in _FAILURES
             elif read is None:
                 continue
             elif for_follower:
-                traffic.replication_bytes_out += read.size
+                stats.replication_bytes_out += read.size
             else:
-                traffic.bytes_out += read.size
+                stats.bytes_out += read.size
 
     def _explained(
         self, request: Request, key: Key, answer: PartitionFetched, nodes: dict[int, NodeEndpoint]
@@ -252,7 +252,7 @@ class FetchHandler:
         """An error as this version's clients understand it, with the leader to turn to."""
         error = ErrorCode(answer.error_code)
         if request.api_version >= _HINTS_FROM:
-            hint, endpoint = self._whereabouts.leader(key, error, request.listener)
+            hint, endpoint = self._lookup.leader(key, error, request.listener)
             if endpoint is not None:
                 nodes[endpoint.node_id] = endpoint
             return answer if hint == NO_LEADER else answer._replace(current_leader=hint)
@@ -262,7 +262,7 @@ class FetchHandler:
 
     def _as_known(self, topic: str, answer: PartitionFetched) -> PartitionFetched:
         """An answer for a version that has no zstd. Its session knows nothing of it, and goes on."""
-        partition = self._whereabouts.replicas.partitions.get((topic, answer.partition))
+        partition = self._lookup.replicas.partitions.get((topic, answer.partition))
         if partition is None or partition.log.config.compression_type != "zstd":
             return answer
         return _not_served(answer.partition, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

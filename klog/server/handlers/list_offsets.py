@@ -19,8 +19,8 @@ from klog.protocol.offset_times import EARLIEST, EARLIEST_LOCAL, LATEST, LATEST_
 from klog.replication.partition import CONSUMER, Partition, PartitionError
 from klog.replication.partition_state import ANY_EPOCH
 from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.handlers.segment_offsets import as_consumers_see, newest_starts
-from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.time_lookup import TimedOffset, earliest, first_at_or_after, with_max_timestamp
@@ -55,8 +55,8 @@ class _Asker(NamedTuple):
 class ListOffsetsHandler:
     """Answers ListOffsets requests."""
 
-    def __init__(self, whereabouts: Whereabouts, clock_ms: Callable[[], int]) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, lookup: PartitionLookup, clock_ms: Callable[[], int]) -> None:
+        self._lookup = lookup
         self._clock_ms = clock_ms
 
     def handle(self, request: Request) -> None:
@@ -89,7 +89,7 @@ class ListOffsetsHandler:
         starts: tuple[int, ...] = ()
         try:
             _require_sense(asked, asker, times[key])
-            partition = self._whereabouts.partition(key)
+            partition = self._lookup.partition(key)
             if asker.version == 0:
                 starts = self._starts(partition, asked, asker.replica_id)
             else:

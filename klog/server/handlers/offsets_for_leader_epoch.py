@@ -10,7 +10,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import PartitionError
 from klog.server.handlers.answers import entity_of, part, send_answer
-from klog.server.handlers.whereabouts import Whereabouts
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.request import Request
 
 _UNKNOWN = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
@@ -19,8 +19,8 @@ _UNKNOWN = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 class OffsetsForLeaderEpochHandler:
     """Answers OffsetForLeaderEpoch requests."""
 
-    def __init__(self, whereabouts: Whereabouts) -> None:
-        self._whereabouts = whereabouts
+    def __init__(self, lookup: PartitionLookup) -> None:
+        self._lookup = lookup
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
@@ -38,7 +38,7 @@ class OffsetsForLeaderEpochHandler:
     def _end(self, request: Request, topic: str, asked: Entity) -> Entity:
         error, end = ErrorCode.NONE, _UNKNOWN
         try:
-            partition = self._whereabouts.partition((topic, asked.partition))
+            partition = self._lookup.partition((topic, asked.partition))
             log = partition.require_leader(asked.current_leader_epoch)
             end = log.end_of_epoch(asked.leader_epoch)
         except PartitionError as refused:

@@ -24,11 +24,11 @@ from klog.replication.acknowledging import DelayedProduce
 from klog.replication.partition import Partition, PartitionError
 from klog.replication.purgatory import Purgatory
 from klog.replication.replica_waits import PartitionWait
+from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.handlers.produce_screening import RefusedRequestError, is_usual, screen
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
-from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.request import Request
-from klog.server.traffic import TopicTraffic, Traffic
+from klog.server.topic_stats import BrokerTopicStats, TopicStats
 from klog.storage.log.append_values import AppendError
 
 ALL_IN_SYNC: Final = -1
@@ -59,17 +59,17 @@ class ProduceHandler:
 
     def __init__(
         self,
-        whereabouts: Whereabouts,
+        lookup: PartitionLookup,
         purgatory: Purgatory[DelayedProduce],
         clock_ms: Callable[[], int],
         timer_ms: Callable[[], int],
-        traffic: Traffic,
+        topic_stats: BrokerTopicStats,
     ) -> None:
-        self._whereabouts = whereabouts
+        self._lookup = lookup
         self._purgatory = purgatory
         self._clock_ms = clock_ms
         self._timer_ms = timer_ms
-        self._traffic = traffic.topics
+        self._topic_stats = topic_stats.topics
 
     def handle(self, request: Request) -> None:
         """Write what the request holds, and answer it now or later."""
@@ -78,7 +78,7 @@ class ProduceHandler:
         asked, refused = produce.topics, _NOTHING_REFUSED
         if not is_usual(version, asked):
             try:
-                asked, refused = screen(version, produce, self._whereabouts.known)
+                asked, refused = screen(version, produce, self._lookup.known)
             except RefusedRequestError as refusal:
                 self._refuse_all(request, produce, refusal)
                 return
@@ -125,34 +125,34 @@ class ProduceHandler:
     ) -> tuple[PartitionProduced, int]:
         """Write to one partition; its result, and the high watermark that it must wait for (0: none)."""
         index = key[1]
-        whereabouts = self._whereabouts
-        if not whereabouts.known(key):
+        lookup = self._lookup
+        if not lookup.known(key):
             return _refused(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if not ALL_IN_SYNC <= acks <= 1:
             return _refused(index, ErrorCode.INVALID_REQUIRED_ACKS)
-        traffic = self._traffic[key[0]]
-        traffic.produces += 1
+        stats = self._topic_stats[key[0]]
+        stats.produces += 1
         if internal:
             return _refused(index, ErrorCode.INVALID_TOPIC_EXCEPTION)
-        partition = whereabouts.replicas.partitions.get(key)
+        partition = lookup.replicas.partitions.get(key)
         if partition is None:
-            return _refused(index, whereabouts.missing(key))
+            return _refused(index, lookup.missing(key))
         try:
             info, moved = partition.append(_NO_RECORDS if records is None else records, acks, now_ms)
         except AppendError as refused:
             refusal = _refusal(index, refused, partition)
-            _count_refusal(traffic, refusal.error_code, records)
+            _count_refusal(stats, refusal.error_code, records)
             return refusal, 0
         except PartitionError as refused:
-            _count_refusal(traffic, refused.error, records)
+            _count_refusal(stats, refused.error, records)
             start = -1 if refused.error in _BARE else partition.log.log_start_offset
             return PartitionProduced(index, refused.error, -1, -1, start, (), refused.what), 0
         except (OSError, StorageError):
             return _refused(index, ErrorCode.KAFKA_STORAGE_ERROR)
         if not info.duplicate:
-            traffic.messages_in += info.last_offset - info.first_offset + 1
-            traffic.bytes_in += info.size_bytes
-            whereabouts.replicas.appended(key, high_watermark_moved=moved)
+            stats.messages_in += info.last_offset - info.first_offset + 1
+            stats.bytes_in += info.size_bytes
+            lookup.replicas.appended(key, high_watermark_moved=moved)
         required_offset = info.last_offset + 1
         if acks != ALL_IN_SYNC or partition.log.high_watermark >= required_offset:
             required_offset = 0
@@ -180,8 +180,8 @@ class ProduceHandler:
             ]
             self._answer(request, final, failed=True)
 
-        whereabouts = self._whereabouts
-        operation = DelayedProduce(due_ms, whereabouts.replicas, waits, whereabouts.missing, answer)
+        lookup = self._lookup
+        operation = DelayedProduce(due_ms, lookup.replicas, waits, lookup.missing, answer)
         self._purgatory.try_complete_else_watch(operation, list(waits))
 
     def _answer(self, request: Request, topics: Topics, *, failed: bool) -> None:
@@ -200,7 +200,7 @@ class ProduceHandler:
         if result.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return result
         key = topic, result.partition
-        hint, endpoint = self._whereabouts.leader(key, ErrorCode.NOT_LEADER_OR_FOLLOWER, request.listener)
+        hint, endpoint = self._lookup.leader(key, ErrorCode.NOT_LEADER_OR_FOLLOWER, request.listener)
         if endpoint is not None:
             nodes[endpoint.node_id] = endpoint
         return result if hint == NO_LEADER else result._replace(current_leader=hint)
@@ -218,12 +218,12 @@ def _error_everywhere(
     return [encode_produce_response(request.api_version, ProduceResponse(topics))]
 
 
-def _count_refusal(traffic: TopicTraffic, error: int, records: Records) -> None:
+def _count_refusal(stats: TopicStats, error: int, records: Records) -> None:
     """Kafka counts as failed what is not the everyday business of metadata and limits."""
     if error in _TOO_LARGE:
-        traffic.bytes_rejected += 0 if records is None else len(records)
+        stats.bytes_rejected += 0 if records is None else len(records)
     if error not in _BARE:
-        traffic.failed_produces += 1
+        stats.failed_produces += 1
 
 
 def _after_wait(result: PartitionProduced, wait: PartitionWait | None) -> PartitionProduced:

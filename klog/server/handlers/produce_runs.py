@@ -15,11 +15,11 @@ from klog.protocol.primitives import text_of
 from klog.protocol.produce_response import AnswerTemplate, answer_template
 from klog.protocol.produce_run import ProduceRun
 from klog.replication.partition import Partition
+from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
-from klog.server.handlers.whereabouts import Key, Whereabouts
 from klog.server.network.connection import Connection
 from klog.server.request_times import Timing
-from klog.server.traffic import Traffic
+from klog.server.topic_stats import BrokerTopicStats
 
 _NO_ACKS: Final = 0
 _TARGETS_REMEMBERED: Final = 4096
@@ -58,16 +58,16 @@ class ProduceRuns:
 
     def __init__(
         self,
-        whereabouts: Whereabouts,
+        lookup: PartitionLookup,
         clock_ms: Callable[[], int],
-        traffic: Traffic,
+        topic_stats: BrokerTopicStats,
         timing: Timing,
         clock_ns: Callable[[], int],
     ) -> None:
-        self._lookup = whereabouts
-        self._replicas = whereabouts.replicas
+        self._lookup = lookup
+        self._replicas = lookup.replicas
         self._clock_ms = clock_ms
-        self._traffic = traffic.topics
+        self._topic_stats = topic_stats.topics
         self._timing = timing
         self._clock_ns = clock_ns
         # Each caller takes one out, so that no two threads share one.
@@ -100,10 +100,10 @@ class ProduceRuns:
             return False
         first_offset, log_start_offset, moved = appended
         key = target.key
-        traffic = self._traffic[key[0]]
-        traffic.produces += run.frames
-        traffic.messages_in += run.records
-        traffic.bytes_in += run.size_bytes
+        stats = self._topic_stats[key[0]]
+        stats.produces += run.frames
+        stats.messages_in += run.records
+        stats.bytes_in += run.size_bytes
         self._replicas.appended(key, high_watermark_moved=moved)
         if run.acks != _NO_ACKS:
             frame, numbers_at = target.answer(run.version)

@@ -27,9 +27,9 @@ from klog.formats.errors import KlogError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.produce_request import PartitionRecords, ProduceRequest, Records
 from klog.protocol.produce_response import PartitionProduced
-from klog.server.handlers.whereabouts import Key
+from klog.server.handlers.partition_lookup import Key
 from klog.storage.log.append_values import AppendError
-from klog.storage.log.validation import demand_possible_tail
+from klog.storage.log.validation import require_possible_tail
 
 _MAGIC_2_FROM: Final = 3
 _ZSTD_FROM: Final = 7
@@ -94,7 +94,7 @@ def screen(version: int, request: ProduceRequest, known: Callable[[Key], bool]) 
     merged: dict[str, dict[int, Records]] = {}
     for topic, partitions in request.topics:
         for index, records in partitions:
-            _demand_first_batch(records, request.transactional_id)
+            _require_first_batch(records, request.transactional_id)
             merged.setdefault(topic, {})[index] = records
     refused: dict[Key, PartitionProduced] = {}
     for topic, named in merged.items():
@@ -106,7 +106,7 @@ def screen(version: int, request: ProduceRequest, known: Callable[[Key], bool]) 
     return Screened([(topic, list(named.items())) for topic, named in merged.items()], refused)
 
 
-def _demand_first_batch(records: Records, transactional_id: str | None) -> None:
+def _require_first_batch(records: Records, transactional_id: str | None) -> None:
     """Raises `RefusedRequestError`."""
     try:
         first = _head(records)
@@ -171,7 +171,7 @@ def _head(records: Records) -> _Head | None:
     """
     if records is None:
         return None
-    demand_possible_tail(records)
+    require_possible_tail(records)
     size_bytes = int.from_bytes(records[8:ENTRY_PREFIX_BYTES], "big") + ENTRY_PREFIX_BYTES
     if len(records) <= MAGIC_POSITION or len(records) < size_bytes:
         return None

@@ -96,7 +96,7 @@ class BrokerMetrics:
     def _partition_metrics(self, broker: Broker) -> Iterator[Metric]:
         partitions = list(broker.replicas.partitions.values())
         hosted = {partition.topic_partition.topic for partition in partitions}
-        yield from traffic_metrics(*broker.traffic.read(hosted))
+        yield from traffic_metrics(*broker.topic_stats.read(hosted))
         leaders = under = below = at_minimum = 0
         for number, partition in enumerate(partitions):
             if number % _PARTITIONS_A_TURN == 0:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from klog.server.metrics.exposition import Metric, Sample, counter
-from klog.server.traffic import TopicTraffic
+from klog.server.topic_stats import TopicStats
 
 _PREFIX: Final = "kafka_server_brokertopicmetrics_"
 _BY_TOPIC: Final = (
@@ -21,7 +21,7 @@ _BY_TOPIC: Final = (
 )
 
 
-def traffic_metrics(total: TopicTraffic, topics: Mapping[str, TopicTraffic]) -> Iterator[Metric]:
+def traffic_metrics(total: TopicStats, topics: Mapping[str, TopicStats]) -> Iterator[Metric]:
     """For each metric a sample without labels for the sum, as in Kafka, and one for each topic."""
     for name, field, help_text in _BY_TOPIC:
         yield Metric(f"{_PREFIX}{name}_total", "counter", help_text, _samples(field, total, topics))
@@ -30,7 +30,7 @@ def traffic_metrics(total: TopicTraffic, topics: Mapping[str, TopicTraffic]) -> 
     )
 
 
-def _samples(field: str, total: TopicTraffic, topics: Mapping[str, TopicTraffic]) -> Iterator[Sample]:
+def _samples(field: str, total: TopicStats, topics: Mapping[str, TopicStats]) -> Iterator[Sample]:
     yield Sample({}, getattr(total, field))
     for topic, counts in topics.items():
         yield Sample({"topic": topic}, getattr(counts, field))

@@ -55,7 +55,7 @@ def target_codec(config: TopicConfig, codec: int) -> int:
 
 def decoded(data: memoryview, payload: memoryview | bytes) -> tuple[BatchTable, RecordTable]:
     """Header and records of the magic 2 batch `data`; `payload` is its block, decompressed, or `data`."""
-    _demand_few(int.from_bytes(data[_COUNT_POSITION:BATCH_HEADER_BYTES], "big"), _MOST_IN_TABLES)
+    _require_few(int.from_bytes(data[_COUNT_POSITION:BATCH_HEADER_BYTES], "big"), _MOST_IN_TABLES)
     table, records = BatchTable(), RecordTable()
     kernel.scan(data, 0, True, table)
     if payload is data:
@@ -65,7 +65,7 @@ def decoded(data: memoryview, payload: memoryview | bytes) -> tuple[BatchTable, 
     return table, records
 
 
-def _demand_few(count: int, most: int) -> None:
+def _require_few(count: int, most: int) -> None:
     if count > most:
         what = f"{count} records and headers are not looked at one by one, {most} at most"
         raise AppendError("MESSAGE_TOO_LARGE", what)
@@ -88,7 +88,7 @@ def _check_records(
 
     `misfits` are the indexes of those that have no place in their batch at all.
     """
-    _demand_few(len(records), _MOST_ONE_BY_ONE)
+    _require_few(len(records), _MOST_ONE_BY_ONE)
     compact, create_time = config.compact, not config.log_append_time
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     errors: list[RecordError] = []
@@ -137,7 +137,7 @@ def convert_batch(
         # Kafka means to write them anew, but has not kept their keys and values.
         raise AppendError("UNKNOWN_SERVER_ERROR", "compressed records have offsets that do not count up")
     fields = _fields(table, codec, config, place)
-    _demand_buildable(records.timestamp, fields)
+    _require_buildable(records.timestamp, fields)
     append_time = fields.log_append_time_ms
     if in_order and not attributes & (TIMESTAMP_TYPE_BIT | DELETE_HORIZON_BIT):
         largest = max(NO_TIMESTAMP, *records.timestamp)
@@ -172,7 +172,7 @@ def convert_messages(data: memoryview, table: BatchTable, config: TopicConfig, p
         # Magic 0 has no types of timestamps.
         attributes = table.attributes[row] if magic else 0
         _check_records(records, attributes, config, place.now_ms, misfits)
-        _demand_buildable(records.timestamp, fields)
+        _require_buildable(records.timestamp, fields)
         found.extend(_copies(memoryview(payload), records, place.next_offset + len(found)))
     if not found:
         raise AppendError("INVALID_RECORD", "a compressed message set holds no message")
@@ -199,7 +199,7 @@ def _message_payload(
         kernel.decode(data, table, row, row + 1, records)
     if records.problem is not None:
         raise AppendError("INVALID_RECORD", records.problem)
-    _demand_few(len(records), _MOST_ONE_BY_ONE)
+    _require_few(len(records), _MOST_ONE_BY_ONE)
     return payload
 
 
@@ -218,7 +218,7 @@ def _fields(table: BatchTable, codec: int, config: TopicConfig, place: Placing) 
     )
 
 
-def _demand_buildable(timestamps: Iterable[int], fields: BatchFields) -> None:
+def _require_buildable(timestamps: Iterable[int], fields: BatchFields) -> None:
     """What a batch that is written anew must keep to, and one that stays as it came need not.
 
     Rules: `MemoryRecordsBuilder`, whose exceptions Kafka answers with no more than that something went wrong.
@@ -237,7 +237,7 @@ def _demand_buildable(timestamps: Iterable[int], fields: BatchFields) -> None:
 
 
 def _copies(payload: memoryview, records: RecordTable, next_offset: int) -> list[RecordData]:
-    _demand_few(len(records) + sum(records.header_count), _MOST_ONE_BY_ONE)
+    _require_few(len(records) + sum(records.header_count), _MOST_ONE_BY_ONE)
 
     def span(start: int, size: int) -> bytes | None:
         return None if size < 0 else bytes(payload[start : start + size])

@@ -10,7 +10,7 @@ from klog.formats import kernel
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import INT32_MAX, MAGIC_V2
 from klog.storage.log.append_values import AppendError, BatchInfo, UnexpectedOffsetError, Validated
-from klog.storage.log.validation import demand_possible_tail
+from klog.storage.log.validation import require_possible_tail
 
 
 def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -> Validated | None:
@@ -27,7 +27,7 @@ def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -
     count = next((row for row, epoch in enumerate(table.leader_epoch) if epoch > leader_epoch), len(table))
     if 0 in table.valid[:count]:
         raise AppendError("CORRUPT_MESSAGE", "a fetched batch fails its checksum")
-    demand_possible_tail(data[table.consumed_bytes :])
+    require_possible_tail(data[table.consumed_bytes :])
     if not count:
         return None
     batches = tuple(_batch(table, row) for row in range(count))

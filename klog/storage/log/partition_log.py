@@ -25,7 +25,7 @@ from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Valid
 from klog.storage.log.disk_guard import on_disk
 from klog.storage.log.follower_batches import follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
-from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_stretch
+from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_range
 from klog.storage.log.run_limits import RunLimits
 from klog.storage.log.segment import INDEX_KINDS, LogSegment, sync_file
 from klog.storage.log.segments import Segments, discard, remove_file, unlink
@@ -351,17 +351,17 @@ class PartitionLog:
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(f"offset {offset} is outside of {self.log_start_offset} to {end}")
-        stretch = None
+        found = None
         if offset < limit_offset:
-            stretch = find_stretch(self.segments, offset, limit_offset, end, max_bytes, at_least_one)
-        if stretch is None:
+            found = find_range(self.segments, offset, limit_offset, end, max_bytes, at_least_one)
+        if found is None:
             active = self.segments.active
             return self._read(None, active.size, 0, active.base_offset)
-        number, position, size = stretch
+        number, position, size = found
         segment = self.segments[number]
         read = self._read(segment.file, position, size, segment.base_offset)
         if committed:
-            return read._replace(aborted=aborted_in(self.segments, stretch, offset, end))
+            return read._replace(aborted=aborted_in(self.segments, found, offset, end))
         return read
 
     def _read(self, file: object, position: int, size: int, base: int) -> Read:

@@ -1,7 +1,7 @@
-"""Reads of a log as stretches of its segment files, which the network sends without looking at them.
+"""Finds what a fetch reads: ranges of a log's segment files, which the network sends without parsing them.
 
-Rules: Kafka's `LocalLog.read`, `LogSegment.read` and KIP-98 (aborted transactions). Works on a log's segments
-while the caller holds the log's lock.
+Rules: Kafka's `LocalLog.read`, `LogSegment.read` and KIP-98 (aborted transactions). The caller holds the
+log's lock.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ class OffsetOutOfRangeError(KlogError):
 
 
 class Read(NamedTuple):
-    """Batches as a stretch of a file, from the batch that holds the offset on; a size limit may cut the last.
+    """Batches as a range of a file. The first one holds the offset; a size limit may cut the last one.
 
-    `file` is None where there is nothing to read. `segment_base` and `position` say where the read starts.
+    `file` is None if there is nothing to read. `segment_base` (the base offset of a segment) and `position`
+    say where the read starts.
     """
 
     file: OpenFile | None
@@ -35,22 +36,22 @@ class Read(NamedTuple):
     aborted: tuple[AbortedTxn, ...] = ()
 
 
-class Stretch(NamedTuple):
-    """Where a read finds its bytes. `number` is the segment's."""
+class FileRange(NamedTuple):
+    """The bytes of a read: the number of the segment, position and size in its file."""
 
     number: int
     position: int
     size: int
 
 
-def find_stretch(
+def find_range(
     segments: Segments,
     offset: int,
     limit_offset: int,
     log_end_offset: int,
     max_bytes: int,
     at_least_one: bool,
-) -> Stretch | None:
+) -> FileRange | None:
     """Bytes from the batch that holds `offset` (or the next one) up to `limit_offset`; None without any."""
     for number in range(segments.floor(offset), len(segments)):
         segment = segments[number]
@@ -65,24 +66,24 @@ def find_stretch(
             end = segment.size if limit is None else limit.position
         available = end - place.position
         if max_bytes < place.size:
-            # Less than a batch helps nobody: all of it, or nothing.
+            # A part of the first batch is useless to a reader: give it whole or not at all.
             size = min(place.size, available) if at_least_one else 0
         else:
             size = min(max_bytes, available)
-        return Stretch(number, place.position, size) if size > 0 else None
+        return FileRange(number, place.position, size) if size > 0 else None
     return None
 
 
 def aborted_in(
-    segments: Segments, stretch: Stretch, offset: int, log_end_offset: int
+    segments: Segments, file_range: FileRange, offset: int, log_end_offset: int
 ) -> tuple[AbortedTxn, ...]:
     """The aborted transactions that overlap what is read from `offset` on."""
-    segment = segments[stretch.number]
-    upper = segment.offset_index.upper_bound(stretch.position + stretch.size)
+    segment = segments[file_range.number]
+    upper = segment.offset_index.upper_bound(file_range.position + file_range.size)
     if upper is None:
-        upper = segments.end_of(stretch.number, log_end_offset)
+        upper = segments.end_of(file_range.number, log_end_offset)
     found: list[AbortedTxn] = []
-    for number in range(stretch.number, len(segments)):
+    for number in range(file_range.number, len(segments)):
         for txn in segments[number].aborted():
             if txn.last_offset >= offset and txn.first_offset < upper:
                 found.append(txn)

@@ -73,21 +73,21 @@ def validate(
 def _check_batches(data: memoryview, table: BatchTable, config: TopicConfig, origin: Origin) -> None:
     """What is demanded of every batch (verified before), of what follows them, and of how many there are."""
     for row in range(len(table)):
-        _demand_magic(table.magic[row])
+        _require_magic(table.magic[row])
         if table.magic[row] >= MAGIC_V2 and origin is Origin.CLIENT and table.base_offset[row] != 0:
             raise _refused_base(table.base_offset[row])
         if table.size[row] > config.max_message_bytes:
             raise _too_large(table.size[row], config)
         if not table.valid[row]:
             raise _corrupt(table.crc[row], table.computed_crc[row])
-        _demand_codec(table.attributes[row])
-    demand_possible_tail(data[table.consumed_bytes :])
+        _require_codec(table.attributes[row])
+    require_possible_tail(data[table.consumed_bytes :])
     compressed = any(attributes & CODEC_MASK for attributes in table.attributes)
     if len(table) > 1 and (table.magic[0] >= MAGIC_V2 or compressed):
         raise AppendError("INVALID_RECORD", f"{len(table)} batches in one append, one is allowed")
 
 
-def demand_possible_tail(tail: memoryview) -> None:
+def require_possible_tail(tail: memoryview) -> None:
     """What follows the last whole batch may be part of one. Raises `AppendError` where no batch begins so."""
     if len(tail) < ENTRY_PREFIX_BYTES:
         return
@@ -96,15 +96,15 @@ def demand_possible_tail(tail: memoryview) -> None:
         what = f"record size {size} is below the minimum ({MIN_MESSAGE_SIZE})"
         raise AppendError("CORRUPT_MESSAGE", what)
     if len(tail) > MAGIC_POSITION:
-        _demand_magic(tail[MAGIC_POSITION])
+        _require_magic(tail[MAGIC_POSITION])
 
 
-def _demand_magic(magic: int) -> None:
+def _require_magic(magic: int) -> None:
     if not 0 <= magic <= MAGIC_V2:
         raise AppendError("CORRUPT_MESSAGE", f"there is no magic {magic}")
 
 
-def _demand_codec(attributes: int) -> None:
+def _require_codec(attributes: int) -> None:
     if attributes & CODEC_MASK >= len(compression.CODEC_NAMES):
         raise AppendError("UNKNOWN_SERVER_ERROR", f"there is no codec {attributes & CODEC_MASK}")
 
@@ -226,7 +226,7 @@ def _validate_batch(
 
 
 def _client_refusal(delta: int, count: int, attributes: int, sequence: int) -> AppendError:
-    _demand_codec(attributes)
+    _require_codec(attributes)
     if delta < 0:
         what = f"batch has an invalid offset range: 0 to {delta}"
     elif count <= 0:

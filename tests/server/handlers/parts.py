@@ -24,8 +24,8 @@ from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.handlers.whereabouts import Whereabouts
-from klog.server.traffic import Traffic
+from klog.server.handlers.partition_lookup import PartitionLookup
+from klog.server.topic_stats import BrokerTopicStats
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.partition_log import PartitionLog
@@ -168,8 +168,8 @@ class Broker:
             self.fetch_purgatory,
             self.delete_purgatory,
         )
-        self.whereabouts = Whereabouts(self.replicas, self.metadata)
-        self.traffic = Traffic()
+        self.lookup = PartitionLookup(self.replicas, self.metadata)
+        self.topic_stats = BrokerTopicStats()
 
     def tell(
         self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), topic_id=TOPIC_ID

@@ -33,7 +33,7 @@ def send(
     )
     asked = part_of(API, version, "DeleteRecordsTopic", name=topic, partitions=partitions)
     request = request_of(API, version, topics=(asked,), timeout=timedelta(milliseconds=timeout_ms))
-    DeleteRecordsHandler(broker.whereabouts, broker.delete_purgatory, broker.clock).handle(request)
+    DeleteRecordsHandler(broker.lookup, broker.delete_purgatory, broker.clock).handle(request)
     return request
 
 

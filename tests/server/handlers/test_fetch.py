@@ -61,7 +61,7 @@ def fetch_request(
 def handler_of(broker: Broker, max_bytes: int = MAX_BYTES) -> FetchHandler:
     sessions = FetchSessions(10, broker.clock, lambda: random.randint(1, 2**31 - 1))
     return FetchHandler(
-        broker.whereabouts, sessions, broker.fetch_purgatory, broker.clock, max_bytes, broker.traffic
+        broker.lookup, sessions, broker.fetch_purgatory, broker.clock, max_bytes, broker.topic_stats
     )
 
 

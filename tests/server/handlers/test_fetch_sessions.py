@@ -21,7 +21,7 @@ from klog.server.handlers.fetch_sessions import (
     FetchSessions,
     next_epoch,
 )
-from klog.server.traffic import Traffic
+from klog.server.topic_stats import BrokerTopicStats
 from tests.server.handlers.parts import TOPIC, TOPIC_UUID, Broker, Clock, FakeRequest, batch
 from tests.server.handlers.test_fetch import MAX_BYTES, wants
 
@@ -37,7 +37,7 @@ class Client:
     def __init__(self, broker: Broker, slots: int = 10) -> None:
         self.sessions = FetchSessions(slots, broker.clock, numbers())
         self.handler = FetchHandler(
-            broker.whereabouts, self.sessions, broker.fetch_purgatory, broker.clock, MAX_BYTES, Traffic()
+            broker.lookup, self.sessions, broker.fetch_purgatory, broker.clock, MAX_BYTES, BrokerTopicStats()
         )
         self.session_id = 0
         self.epoch = INITIAL_EPOCH

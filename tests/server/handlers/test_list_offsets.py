@@ -28,7 +28,7 @@ START_MS = 1_700_000_000_000
 
 @pytest.fixture
 def handler(broker: Broker) -> ListOffsetsHandler:
-    return ListOffsetsHandler(broker.whereabouts, broker.clock)
+    return ListOffsetsHandler(broker.lookup, broker.clock)
 
 
 def ask(
@@ -201,7 +201,7 @@ def test_any_time_finds_what_a_scan_would_find(tmp_path_factory, times: list[int
     broker.lead()
     append_at(broker, *(START_MS + time for time in times))
     first = next((n for n, time in enumerate(times) if time >= asked), -1)
-    assert offset(ListOffsetsHandler(broker.whereabouts, broker.clock), START_MS + asked)[2] == first
+    assert offset(ListOffsetsHandler(broker.lookup, broker.clock), START_MS + asked)[2] == first
 
 
 @pytest.mark.parametrize("level", [-1, 2])

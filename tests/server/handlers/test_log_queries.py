@@ -46,7 +46,7 @@ class TestOffsetForLeaderEpoch:
         )
         topic = part_of(self.API, version, "OffsetForLeaderTopic", topic=TOPIC, partitions=(partition,))
         request = request_of(self.API, version, replica_id=-1, topics=(topic,))
-        OffsetsForLeaderEpochHandler(broker.whereabouts).handle(request)
+        OffsetsForLeaderEpochHandler(broker.lookup).handle(request)
         ((found,),) = (answered.partitions for answered in answer_of(request).topics)
         assert found.partition == 0
         return found.error_code, found.leader_epoch, found.end_offset
@@ -82,7 +82,7 @@ class TestDescribeProducers:
     def ask(self, broker: Broker, topic=TOPIC):
         asked = part_of(self.API, 0, "TopicRequest", name=topic, partition_indexes=(0,))
         request = request_of(self.API, 0, topics=(asked,))
-        DescribeProducersHandler(broker.whereabouts).handle(request)
+        DescribeProducersHandler(broker.lookup).handle(request)
         ((found,),) = (answered.partitions for answered in answer_of(request).topics)
         return found
 

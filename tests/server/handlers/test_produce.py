@@ -39,7 +39,7 @@ def produce_request(
 @pytest.fixture
 def handler(broker: Broker) -> ProduceHandler:
     return ProduceHandler(
-        broker.whereabouts, broker.produce_purgatory, broker.clock, broker.clock, broker.traffic
+        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
     )
 
 
@@ -171,7 +171,7 @@ def test_bad_records_are_named_and_the_log_start_offset_told(tmp_path) -> None:
     broker = Broker(tmp_path, {TOPIC: {"cleanup.policy": "compact"}})
     broker.lead()
     handler = ProduceHandler(
-        broker.whereabouts, broker.produce_purgatory, broker.clock, broker.clock, broker.traffic
+        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
     )
     result = produced(send(handler, memoryview(batch(key=None))))
     assert result.error_code == ErrorCode.INVALID_RECORD
@@ -276,7 +276,7 @@ class TestAllInSync:
     def test_too_few_in_sync_replicas_refuse_before_and_after_the_append(self, tmp_path) -> None:
         broker = Broker(tmp_path, {TOPIC: {"min.insync.replicas": "2"}})
         handler = ProduceHandler(
-            broker.whereabouts, broker.produce_purgatory, broker.clock, broker.clock, broker.traffic
+            broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
         )
         partition = broker.lead(replicas=(BROKER, OTHER_BROKER))
         request = send(handler, acks=-1)

@@ -24,7 +24,7 @@ from klog.server.network.dispatch import queue_answer, work_on
 from klog.server.network.request import Request
 from klog.server.network.settings import Listener
 from klog.server.request_times import RequestCounters
-from klog.server.traffic import TopicTraffic
+from klog.server.topic_stats import TopicStats
 from tests.request_strategies import NOW_MS, framed, produce_reads
 from tests.server.handlers.parts import LISTENER, OTHER_BROKER, TOPIC, Broker, batch
 
@@ -65,12 +65,12 @@ class Client:
         broker = self.broker
         self.counters = RequestCounters()
         handler = ProduceHandler(
-            broker.whereabouts, broker.produce_purgatory, broker.clock, broker.clock, broker.traffic
+            broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
         )
         run = ProduceRuns(
-            broker.whereabouts,
+            broker.lookup,
             broker.clock,
-            broker.traffic,
+            broker.topic_stats,
             self.counters.by_api[ApiKey.PRODUCE].direct,
             lambda: 0,
         )
@@ -114,8 +114,8 @@ class Client:
             "closing": self.connection.closing,
             "requests": self.counters.by_api[ApiKey.PRODUCE].requests,
             "traffic": {
-                topic: [getattr(counts, name) for name in TopicTraffic.__slots__]
-                for topic, counts in self.broker.traffic.topics.items()
+                topic: [getattr(counts, name) for name in TopicStats.__slots__]
+                for topic, counts in self.broker.topic_stats.topics.items()
             },
         }
         for where, log in self.broker.logs.logs.items():

@@ -20,7 +20,7 @@ OF_A_PRODUCER = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0, "is_
 @pytest.fixture
 def handler(broker: Broker) -> ProduceHandler:
     return ProduceHandler(
-        broker.whereabouts, broker.produce_purgatory, broker.clock, broker.clock, broker.traffic
+        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
     )
 
 

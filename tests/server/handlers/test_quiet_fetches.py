@@ -87,7 +87,7 @@ def told_by(answer: PartitionFetched) -> tuple[int, int, int]:
 def new_handler(broker: Broker) -> FetchHandler:
     sessions = FetchSessions(10, broker.clock, iter(range(1, 1000)).__next__)
     return FetchHandler(
-        broker.whereabouts, sessions, broker.fetch_purgatory, broker.clock, 1 << 26, broker.traffic
+        broker.lookup, sessions, broker.fetch_purgatory, broker.clock, 1 << 26, broker.topic_stats
     )
 
 
@@ -171,9 +171,9 @@ def test_quiet_partitions_are_not_read(broker: Broker, reader: Reader, monkeypat
 
 
 def test_quiet_partitions_count_as_fetched(broker: Broker, reader: Reader) -> None:
-    before = broker.traffic.topics[TOPIC].fetches
+    before = broker.topic_stats.topics[TOPIC].fetches
     reader.take(reader.request())
-    assert broker.traffic.topics[TOPIC].fetches == before + len(PARTITIONS)
+    assert broker.topic_stats.topics[TOPIC].fetches == before + len(PARTITIONS)
 
 
 def test_a_fetch_of_quiet_partitions_waits_for_an_append_to_any(broker: Broker, reader: Reader) -> None:

@@ -65,7 +65,7 @@ def produce_request(acks: int = 1) -> FakeRequest:
 
 def produce_route(broker: Broker) -> Route:
     handler = ProduceHandler(
-        broker.whereabouts, broker.produce_purgatory, broker.clock, broker.clock, broker.traffic
+        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
     )
     return Route(handler.handle, may_block=False, failed=handler.failed)
 

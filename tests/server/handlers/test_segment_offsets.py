@@ -23,7 +23,7 @@ def ask(broker: Broker, timestamp: int, count: int = 1, *, partition: int = 0, r
     )
     topic = part_of(API, 0, "ListOffsetsTopic", name=TOPIC, partitions=(asked,))
     request = request_of(API, 0, replica_id=replica_id, topics=(topic,))
-    ListOffsetsHandler(broker.whereabouts, broker.clock).handle(request)
+    ListOffsetsHandler(broker.lookup, broker.clock).handle(request)
     ((found,),) = (topic.partitions for topic in answer_of(request).topics)
     return found.error_code, found.old_style_offsets
 

@@ -81,7 +81,7 @@ def take_over(ours: Path, theirs: Path) -> None:
     shutil.copytree(theirs, ours, ignore=shutil.ignore_patterns("*.deleted"))
 
 
-def demand_same_cleanings(
+def require_same_cleanings(
     server: CleanServer,
     source: Path,
     work: Path,
@@ -147,7 +147,7 @@ FIXTURES = [
 def test_a_log_of_any_kafka_is_cleaned_as_kafka_cleans_it(
     partition: corpora.PartitionDirectory, kafka_cleaner: CleanServer, tmp_path: Path
 ) -> None:
-    demand_same_cleanings(kafka_cleaner, partition.path, tmp_path)
+    require_same_cleanings(kafka_cleaner, partition.path, tmp_path)
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -155,7 +155,7 @@ def test_a_log_in_which_everything_happens_is_cleaned_as_kafka_cleans_it(
     seed: int, kafka_cleaner: CleanServer, tmp_path: Path
 ) -> None:
     random_log(tmp_path / "source", seed)
-    demand_same_cleanings(kafka_cleaner, tmp_path / "source", tmp_path, rounds=4)
+    require_same_cleanings(kafka_cleaner, tmp_path / "source", tmp_path, rounds=4)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -164,7 +164,7 @@ def test_small_segments_are_grouped_as_kafka_groups_them(
 ) -> None:
     random_log(tmp_path / "source", seed, codecs=(0,))
     config = {"segment.bytes": "8192", "delete.retention.ms": "0", "index.interval.bytes": "100"}
-    demand_same_cleanings(kafka_cleaner, tmp_path / "source", tmp_path, rounds=3, config=config)
+    require_same_cleanings(kafka_cleaner, tmp_path / "source", tmp_path, rounds=3, config=config)
 
 
 @pytest.mark.parametrize("keys", [2, 5, 9])
@@ -174,7 +174,7 @@ def test_a_full_offset_map_ends_the_cleaning_where_kafka_ends_it(
     for seed in range(8):
         random_log(tmp_path / f"{seed}" / "source", seed, codecs=(0, 3))
         work = tmp_path / f"{seed}"
-        demand_same_cleanings(kafka_cleaner, work / "source", work, dedupe_buffer_bytes=24 * (keys + 2))
+        require_same_cleanings(kafka_cleaner, work / "source", work, dedupe_buffer_bytes=24 * (keys + 2))
 
 
 @pytest.mark.parametrize("lag_ms", [NOW_MS - 1_700_000_020_000, NOW_MS])
@@ -185,4 +185,4 @@ def test_the_minimum_lag_holds_segments_back_as_it_does_in_kafka(
         random_log(tmp_path / f"{seed}" / "source", seed, codecs=(0,))
         work = tmp_path / f"{seed}"
         config = {"min.compaction.lag.ms": str(lag_ms)}
-        demand_same_cleanings(kafka_cleaner, work / "source", work, config=config)
+        require_same_cleanings(kafka_cleaner, work / "source", work, config=config)

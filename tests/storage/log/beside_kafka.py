@@ -84,7 +84,7 @@ class TwoLogs:
     def close(self) -> None:
         """A clean stop; leaves the same files."""
         self.check("close")
-        self.demand_same_files()
+        self.require_same_files()
 
     def crash(self) -> None:
         """Both brokers die, with the files that klog's log has."""
@@ -93,7 +93,7 @@ class TwoLogs:
         shutil.rmtree(kafka)
         shutil.copytree(klog, kafka)
 
-    def demand_same_files(self) -> None:
+    def require_same_files(self) -> None:
         """The same bytes, but for what Kafka has not made yet or will remove, and transaction indexes.
 
         Kafka's entries tell a last stable offset as of the end of the append, klog's as of their marker:

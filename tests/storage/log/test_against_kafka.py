@@ -248,7 +248,7 @@ def happening(logs: TwoLogs, chance: random.Random, epoch: int, *, has_gaps: boo
     elif what == "crash":
         logs.crash()
         logs.open(clean=False, recovery_point=log.recovery_point, log_start_offset=log.log_start_offset)
-        logs.demand_same_files()
+        logs.require_same_files()
     elif what in ("retain", "flush", "expire"):
         logs.check(what)
 

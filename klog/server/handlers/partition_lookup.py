@@ -30,7 +30,7 @@ class Leader(NamedTuple):
     endpoint: NodeEndpoint | None = None
 
 
-class Whereabouts:
+class PartitionLookup:
     """What the replica manager and the metadata cache say together. Holds no lock and keeps nothing but a
     memory of topic ids.
     """

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 
-class TopicTraffic:
+class TopicStats:
     """The counts of one topic, since it came to this broker or the broker started."""
 
     __slots__ = (
@@ -36,28 +36,28 @@ class TopicTraffic:
         self.failed_fetches = 0
         self.replication_bytes_out = 0
 
-    def add(self, other: TopicTraffic) -> None:
+    def add(self, other: TopicStats) -> None:
         """Take in what another one has counted."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-class _Topics(dict[str, TopicTraffic]):
+class _Topics(dict[str, TopicStats]):
     """A topic's counts begin when somebody first looks for them."""
 
-    def __missing__(self, topic: str) -> TopicTraffic:
+    def __missing__(self, topic: str) -> TopicStats:
         # Of two threads that come at once, one wins, and both count with the winner's.
-        return self.setdefault(topic, TopicTraffic())
+        return self.setdefault(topic, TopicStats())
 
 
-class Traffic:
+class BrokerTopicStats:
     """The counts of all topics: `topics[name]` are one's. Ask only for topics that exist."""
 
     def __init__(self) -> None:
-        self.topics: Final[dict[str, TopicTraffic]] = _Topics()
-        self._gone = TopicTraffic()
+        self.topics: Final[dict[str, TopicStats]] = _Topics()
+        self._gone = TopicStats()
 
-    def read(self, hosted: Collection[str]) -> tuple[TopicTraffic, Mapping[str, TopicTraffic]]:
+    def read(self, hosted: Collection[str]) -> tuple[TopicStats, Mapping[str, TopicStats]]:
         """The sum over all topics there ever were, and the counts of those that this broker hosts.
 
         The others are forgotten: topics that come and go would otherwise fill the memory. One caller at a
@@ -65,7 +65,7 @@ class Traffic:
         """
         for topic in [topic for topic in list(self.topics) if topic not in hosted]:
             self._gone.add(self.topics.pop(topic))
-        total = TopicTraffic()
+        total = TopicStats()
         total.add(self._gone)
         found = dict(self.topics)
         for counts in found.values():
