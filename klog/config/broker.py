@@ -126,7 +126,7 @@ class BrokerConfig:
         value = self[name]
         return None if value is None else text_of(value)
 
-    def of_listener(self, listener: str, name: str) -> Value:
+    def for_listener(self, listener: str, name: str) -> Value:
         """The effective value for one listener: its own (`listener.name.<listener>.<name>`), else the general
         one.
 

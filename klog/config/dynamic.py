@@ -163,7 +163,7 @@ def check_dynamic_configs(config: BrokerConfig, changed: Mapping[str, str], *, p
     for name in changed:
         match = _LISTENER_THREADS.fullmatch(name)
         if match is not None:
-            old_and_new = (each.of_listener(match[1], "num.network.threads") for each in (config, new))
+            old_and_new = (each.for_listener(match[1], "num.network.threads") for each in (config, new))
             _check_threads(name, *(value for value in old_and_new if isinstance(value, int)))
 
 

@@ -126,7 +126,7 @@ class ActiveController:
         self._state_machines.send_update_metadata()
         self._state_machines.replicas.startup()
         self._state_machines.partitions.startup()
-        self._reassignments.resume_all(besides=self._notifications.reassignment())
+        self._reassignments.resume_all(except_for=self._notifications.reassignment())
         self._deletion.resume()
         self._notifications.preferred_election()
         _log.info(

@@ -42,8 +42,8 @@ def check(
     if recovering and (len(wanted.isr) > 1 or current.recovery_state is LeaderRecoveryState.RECOVERED):
         return ErrorCode.INVALID_REQUEST
     if not all(is_alive(each) for each in wanted.isr):
-        dead_has_code = version >= _INELIGIBLE_REPLICA_VERSION
-        return ErrorCode.INELIGIBLE_REPLICA if dead_has_code else ErrorCode.OPERATION_NOT_ATTEMPTED
+        has_own_code = version >= _INELIGIBLE_REPLICA_VERSION
+        return ErrorCode.INELIGIBLE_REPLICA if has_own_code else ErrorCode.OPERATION_NOT_ATTEMPTED
     return None
 
 

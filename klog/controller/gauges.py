@@ -24,28 +24,35 @@ class ControllerGauges(NamedTuple):
 
 def gauges(context: ControllerContext) -> ControllerGauges:
     """The gauges of now. Any thread may call this: it copies in one step what the event thread may change."""
-    leaving = context.topics_to_delete.copy()
+    being_deleted = context.topics_to_delete.copy()
     leadership = list(context.leadership.items())
     imbalance = 0
     for partition, known in leadership:
         leader = known.leader_and_isr.leader
         replicas = context.assignment(partition).replicas
-        if replicas and leader != replicas[0] and partition.topic not in leaving:
+        if replicas and leader != replicas[0] and partition.topic not in being_deleted:
             imbalance += 1
     states = list(context.partition_states.items())
-    doomed = [
-        state for replica, state in list(context.replica_states.items()) if replica.partition.topic in leaving
+    replicas_being_deleted = [
+        state
+        for replica, state in list(context.replica_states.items())
+        if replica.partition.topic in being_deleted
     ]
     return ControllerGauges(
         topics=len(context.topics),
         partitions=len(states),
         offline_partitions=sum(
-            state is PartitionState.OFFLINE and partition.topic not in leaving for partition, state in states
+            state is PartitionState.OFFLINE and partition.topic not in being_deleted
+            for partition, state in states
         ),
         preferred_replica_imbalance=imbalance,
-        topics_to_delete=len(leaving),
+        topics_to_delete=len(being_deleted),
         topics_ineligible_to_delete=len(context.topics_ineligible_for_deletion),
-        replicas_to_delete=sum(state is not ReplicaState.DELETION_SUCCESSFUL for state in doomed),
-        replicas_ineligible_to_delete=sum(state is ReplicaState.DELETION_INELIGIBLE for state in doomed),
+        replicas_to_delete=sum(
+            state is not ReplicaState.DELETION_SUCCESSFUL for state in replicas_being_deleted
+        ),
+        replicas_ineligible_to_delete=sum(
+            state is ReplicaState.DELETION_INELIGIBLE for state in replicas_being_deleted
+        ),
         active_brokers=len(context.brokers),
     )

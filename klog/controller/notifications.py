@@ -120,7 +120,7 @@ class Notifications:
         }
         # The tool that wrote the node has checked that the brokers are alive. They may be away for a while by
         # now.
-        results = self._reassignments.request(new, to_live_only=False)
+        results = self._reassignments.request(new, require_live_targets=False)
         for partition, error in results.items():
             if error is not ErrorCode.NONE:
                 _log.warning("%s is not reassigned as %s asks: %s", partition, path, error.name)

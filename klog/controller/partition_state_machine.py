@@ -163,13 +163,13 @@ class PartitionStateMachine:
             elif known.controller_epoch > self._fenced.epoch:
                 results[partition] = f"the later controller epoch {known.controller_epoch} wrote its state"
             else:
-                election = self._hold(partition, known.leader_and_isr, strategy)
+                election = self._elect_one(partition, known.leader_and_isr, strategy)
                 if election.state is None:
                     results[partition] = "no replica is eligible"
                 elections[partition] = election
         return elections
 
-    def _hold(self, partition: TopicPartition, current: LeaderAndIsr, strategy: Strategy) -> Election:
+    def _elect_one(self, partition: TopicPartition, current: LeaderAndIsr, strategy: Strategy) -> Election:
         election = leader_selection.elect(self._context, partition, current, strategy)
         if election.state is None and strategy is Strategy.OFFLINE and self._allows_unclean(partition.topic):
             return leader_selection.elect(self._context, partition, current, Strategy.UNCLEAN)

@@ -34,15 +34,15 @@ class Reassignments:
         return {each: self._context.assignment(each) for each in sorted(self._context.being_reassigned)}
 
     def request(
-        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, to_live_only: bool = True
+        self, targets: Mapping[TopicPartition, Sequence[int] | None], *, require_live_targets: bool = True
     ) -> dict[TopicPartition, ErrorCode]:
         """Starts, replaces or (None) cancels reassignments. Returns the result for each partition.
 
-        If `to_live_only` is false, target brokers need not be alive; the reassignment then waits for them.
+        If `require_live_targets` is false, a reassignment may wait for target brokers that are not alive.
         """
         results = {}
         for partition, target in targets.items():
-            refusal = self._refusal(partition, target, to_live_only=to_live_only)
+            refusal = self._refusal(partition, target, require_live_targets=require_live_targets)
             if refusal is None:
                 present = self._context.assignment(partition)
                 goal = present.origin if target is None else tuple(target)
@@ -51,7 +51,7 @@ class Reassignments:
         return results
 
     def _refusal(
-        self, partition: TopicPartition, target: Sequence[int] | None, *, to_live_only: bool
+        self, partition: TopicPartition, target: Sequence[int] | None, *, require_live_targets: bool
     ) -> ErrorCode | None:
         present = self._context.assignment(partition)
         if not present.replicas or partition.topic in self._context.topics_to_delete:
@@ -61,7 +61,7 @@ class Reassignments:
         goal = tuple(target)
         adding = present.reassign_to(goal).adding
         broken = not goal or len(set(goal)) != len(goal) or min(goal) < 0
-        dead = to_live_only and not all(self._context.is_alive(each) for each in adding)
+        dead = require_live_targets and not all(self._context.is_alive(each) for each in adding)
         if broken or dead:
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         return None
@@ -72,12 +72,12 @@ class Reassignments:
             if set(assignment.target).intersection(broker_ids):
                 self._advance(partition, assignment)
 
-    def resume_all(self, besides: Collection[TopicPartition]) -> None:
+    def resume_all(self, except_for: Collection[TopicPartition]) -> None:
         """Continues the reassignments that an earlier controller has started.
-        `besides` are those that this one started.
+        `except_for` are those that this one started.
         """
         for partition, assignment in self.running().items():
-            if partition not in besides:
+            if partition not in except_for:
                 self._advance(partition, assignment)
 
     def isr_changed(self, partitions: Collection[TopicPartition]) -> None:

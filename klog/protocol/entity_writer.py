@@ -158,7 +158,7 @@ def field_writer(field: EntityField, flexible: bool, *, in_tag: bool = False) ->
     return _value_writer(str(field.kafka_type), flexible, field.nullable)
 
 
-def _demand(value: Value, nullable: bool) -> None:
+def _require(value: Value, nullable: bool) -> None:
     if value is None and not nullable:
         raise TypeError("None where null is not allowed")
 
@@ -175,14 +175,14 @@ def _value_writer(kafka_type: str, flexible: bool, nullable: bool) -> Writer:
     if kafka_type == "string":
 
         def write_text(parts: Parts, value: Value) -> None:
-            _demand(value, nullable)
+            _require(value, nullable)
             parts.append(write_string(value, flexible))
 
         return write_text
     bytes_nullable = nullable or kafka_type == "records"
 
     def write_raw(parts: Parts, value: Value) -> None:
-        _demand(value, bytes_nullable)
+        _require(value, bytes_nullable)
         parts.append(write_bytes_size(None if value is None else len(value), flexible))
         if value is not None:
             parts.append(value)
@@ -194,7 +194,7 @@ def _numbers_writer(kafka_type: str, flexible: bool, nullable: bool) -> Writer:
     letter = FIXED[kafka_type][0]
 
     def write(parts: Parts, values: Value) -> None:
-        _demand(values, nullable)
+        _require(values, nullable)
         parts.append(write_bytes_size(None if values is None else len(values), flexible))
         if values:
             parts.append(struct.pack(f">{len(values)}{letter}", *values))
@@ -204,7 +204,7 @@ def _numbers_writer(kafka_type: str, flexible: bool, nullable: bool) -> Writer:
 
 def _array_writer(item: Writer, flexible: bool, nullable: bool) -> Writer:
     def write(parts: Parts, values: Value) -> None:
-        _demand(values, nullable)
+        _require(values, nullable)
         parts.append(write_bytes_size(None if values is None else len(values), flexible))
         for value in values or ():
             item(parts, value)

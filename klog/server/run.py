@@ -170,12 +170,12 @@ def _banner(broker: Broker) -> None:
     addresses = ", ".join(
         f"{each.host}:{each.port} ({each.listener})" for each in broker.registration().endpoints
     )
-    directories = ", ".join(map(_from_here, broker.logs.online))
+    directories = ", ".join(map(_relative_path, broker.logs.online))
     logger.info("broker %d of cluster %s serves %s", *broker.identity, addresses)
     logger.info("data in %s; Ctrl-C stops it", directories)
 
 
-def _from_here(path: str) -> str:
+def _relative_path(path: str) -> str:
     """A path relative to the current directory, if it is below it. The
     current directory may not exist any more.
     """

@@ -73,7 +73,7 @@ def _queued_bytes(config: BrokerConfig) -> int:
 def _limits(config: BrokerConfig, listener: str) -> ListenerLimits:
     """The limits of one listener. The limits of the broker apply to all listeners together."""
     names = "max.connections", "max.connection.creation.rate"
-    found = (config.of_listener(listener, name) for name in names)
+    found = (config.for_listener(listener, name) for name in names)
     return ListenerLimits(*(value for value in found if isinstance(value, int)))
 
 

@@ -119,7 +119,7 @@ def check_replacement(listener: str, old: Tls, new: Tls) -> None:
 
 def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
     def text(key: str) -> str | None:
-        return text_of(config.of_listener(listener, key)) or None
+        return text_of(config.for_listener(listener, key)) or None
 
     return TlsSettings(
         _keystore(text, listener),

@@ -103,16 +103,16 @@ class BrokerMetrics:
                 self._pause()
             if partition.state.is_leader:
                 leaders += 1
-                missing, spare = _in_sync(partition)
+                missing, beyond_minimum = _in_sync(partition)
                 under += missing > 0
-                below += spare < 0
-                at_minimum += spare == 0
+                below += beyond_minimum < 0
+                at_minimum += beyond_minimum == 0
         prefix = "kafka_server_replicamanager_"
         yield gauge(f"{prefix}partitioncount", "replicas on this broker", len(partitions))
         yield gauge(f"{prefix}leadercount", "partitions that this broker leads", leaders)
-        yield gauge(f"{prefix}underreplicatedpartitions", "led partitions that miss replicas", under)
+        yield gauge(f"{prefix}underreplicatedpartitions", "led partitions with replicas out of sync", under)
         yield gauge(f"{prefix}underminisrpartitioncount", "led partitions below min.insync.replicas", below)
-        yield gauge(f"{prefix}atminisrpartitioncount", "led partitions with no replica to spare", at_minimum)
+        yield gauge(f"{prefix}atminisrpartitioncount", "led partitions at min.insync.replicas", at_minimum)
         yield gauge(f"{prefix}offlinereplicacount", "replicas on failed disks", len(broker.replicas.offline))
 
 
@@ -201,5 +201,5 @@ def _waiting_metrics(broker: Broker) -> Iterator[Metric]:
         f"{prefix}numincrementalfetchpartitionscached", "partitions in them", sessions.cached_partitions
     )
     yield counter(
-        f"{prefix}incrementalfetchsessionevictions_total", "sessions that made room", sessions.evictions
+        f"{prefix}incrementalfetchsessionevictions_total", "sessions evicted for others", sessions.evictions
     )
