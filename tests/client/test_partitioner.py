@@ -1,4 +1,4 @@
-"""klog's partitioner is Kafka's."""
+"""klog chooses the same partitions as Kafka."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from klog.client.partitioner import murmur2, partition_of_key
         (b"abc", 479470107),
     ],
 )
-def test_digests_are_those_of_java(key, digest):
+def test_digests_equal_those_of_java(key, digest):
     assert murmur2(key) == digest % 2**32
 
 
 @given(st.binary())
-def test_digests_are_those_of_kafka_python(key):
+def test_digests_equal_those_of_kafka_python(key):
     assert murmur2(key) == kafka_pythons(key) & 0xFFFFFFFF
 
 

@@ -1,1 +1,1 @@
-"""Unmodified clients against a klog broker: they must not be able to tell it from Kafka."""
+"""Unmodified clients use a klog broker, and see no difference from Kafka."""

@@ -1,4 +1,4 @@
-"""The brokers that clients are tried on: klog, and Kafka 3.9 itself, which shows that the tests are true."""
+"""The brokers for the tests with clients: klog, and Kafka 3.9, which shows that the tests are right."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One broker for all clients, and a topic of each test's own."""
+"""One broker for all clients, and a new topic for each test."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def broker(request, tmp_path_factory) -> Iterator[Broker]:
     with klog_broker() as process:
         yield process
         logged = process.log_text().splitlines()
-    # What clients do wrong they are told; it is no trouble of the broker's.
+    # Mistakes of clients are answered with errors; they are no errors of the broker.
     assert [line for line in logged if re.search(r" (ERROR|FATAL) |Traceback", line)] == []
 
 
 @pytest.fixture
 def new_topic(broker) -> Callable[..., str]:
-    """Makes a topic with configs (`retention_ms=1`) and gives its name."""
+    """Creates a topic with configs (`retention_ms=1`) and returns its name."""
 
     def make(partitions: int = 1, **config: object) -> str:
         name = f"topic-{next(_numbers)}"

@@ -1,8 +1,7 @@
-"""A TCP proxy in front of a broker that cuts connections at random moments, requests and answers alike.
+"""A TCP proxy in front of a broker that cuts connections at random points of requests and answers.
 
-What is cut is a connection in the middle of its bytes: a request may have reached the broker whole, in part
-or not at all, and its answer may be lost. It is for clients that find the broker through it: the broker
-advertises the proxy's address.
+So a request may reach the broker completely, in part or not at all, and its answer may be lost. The broker
+advertises the proxy's address, so that clients connect through it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _CHUNK_BYTES = 4096
 
 @contextmanager
 def broker_behind_proxy(seed: int, chunks: int) -> Iterator[tuple[BrokerProcess, CuttingProxy]]:
-    """A broker that clients reach through a proxy only; it reaches itself by a listener of its own."""
+    """A broker that clients reach only through a proxy; it has a second listener for its controller."""
     with CuttingProxy(seed, chunks) as proxy:
         config = {
             "listeners": "INSIDE://127.0.0.1:0,OUTSIDE://127.0.0.1:0",
@@ -39,8 +38,8 @@ def broker_behind_proxy(seed: int, chunks: int) -> Iterator[tuple[BrokerProcess,
 class CuttingProxy:
     """Forwards to `target_port` of 127.0.0.1; cuts a connection after a random number of chunks.
 
-    `seed` makes the numbers repeatable; `chunks` is how many a connection lasts on the average. After `spare`
-    it cuts no more.
+    `seed` makes the numbers repeatable; `chunks` is the average number of chunks per connection. After
+    `spare` it cuts no connection.
     """
 
     def __init__(self, seed: int, chunks: int) -> None:
@@ -71,7 +70,7 @@ class CuttingProxy:
         join(self._threads)
 
     def spare(self) -> None:
-        """Cut no more."""
+        """Stop cutting connections."""
         self._cutting = False
 
     def _start(self, run, *args) -> None:
@@ -101,14 +100,14 @@ class CuttingProxy:
             while data := source.recv(_CHUNK_BYTES):
                 left[0] -= 1
                 if self._cutting and left[0] <= 0:
-                    # Half of it arrives.
+                    # Only half of the chunk arrives.
                     sink.sendall(data[: len(data) // 2])
                     self.cuts += 1
                     break
                 sink.sendall(data)
         _shut(source)
         _shut(sink)
-        pair.wait()  # nobody closes what the other still uses
+        pair.wait()  # close no socket that the other thread still uses
         source.close()
         with self._lock:
             self._open.discard(source)

@@ -1,7 +1,7 @@
-"""confluent-kafka, kafka-python and aiokafka behind one small interface, each used as its documentation says.
+"""One interface for confluent-kafka, kafka-python and aiokafka, each used as its documentation says.
 
-`write` sends records and waits for what became of them: their offsets, or `Refused` with Kafka's name of the
-error (the first one). `read` gives a partition from an offset to its end as it is when the reading starts.
+`write` sends records and waits for their offsets, or raises `Refused` with Kafka's name of the first error.
+`read` reads a partition from an offset to the end that it has when reading starts.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import aiokafka
 import confluent_kafka
 import kafka
 
-# Only a test that fails waits so long, however busy the machine is.
+# Long enough for a busy machine; only a test that fails waits so long.
 TIMEOUT_S = 60
 
 
 class Sent(NamedTuple):
-    """A record to be written; the timestamp is the client's where it is None."""
+    """A record to write; without a timestamp the client sets it."""
 
     value: bytes | None
     key: bytes | None = None
@@ -40,17 +40,17 @@ class Read(NamedTuple):
 
 
 class Refused(Exception):  # noqa: N818 (an outcome)
-    """What the broker said instead, by Kafka's name: MESSAGE_TOO_LARGE."""
+    """The broker's error by Kafka's name, as MESSAGE_TOO_LARGE."""
 
 
 class Client(Protocol):
-    """What the tests ask of each client."""
+    """What the tests need of each client."""
 
     name: str
     sends_nothing: bool
-    """Whether it sends records with neither key nor value, and headers without a value."""
+    """Whether it can send records without key and value, and headers without a value."""
     no_names_for: frozenset[str]
-    """Errors that it knows no name for and calls UNKNOWN."""
+    """Errors that it reports as UNKNOWN."""
 
     def write(
         self,

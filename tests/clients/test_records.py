@@ -30,7 +30,7 @@ def some_records(count=100):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_a_client_compresses_is_stored_so_and_every_client_reads_it(
+def test_compressed_records_are_stored_unchanged_and_every_client_reads_them(
     client, every_client, broker, new_topic, codec
 ):
     topic, records = new_topic(), some_records()
@@ -43,7 +43,7 @@ def test_what_a_client_compresses_is_stored_so_and_every_client_reads_it(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_topics_compression_type_goes_before_the_producers(client, broker, new_topic, codec):
+def test_a_topics_compression_type_overrides_the_producers(client, broker, new_topic, codec):
     wanted = "uncompressed" if codec == "none" else codec
     topic, records = new_topic(compression_type=wanted), some_records(20)
     client.write(topic, records, codec="lz4" if codec == "zstd" else "zstd")
@@ -51,7 +51,7 @@ def test_a_topics_compression_type_goes_before_the_producers(client, broker, new
     assert contents(client.read(topic)) == contents(records)
 
 
-def test_null_and_empty_keys_and_values_are_told_apart(client, every_client, new_topic):
+def test_null_and_empty_keys_and_values_are_different(client, every_client, new_topic):
     topic = new_topic()
     pairs = [(key, value) for key in (None, b"", b"key") for value in (None, b"", b"value")]
     records = [
@@ -95,7 +95,7 @@ def test_log_append_time_is_the_brokers(client, every_client, new_topic, codec):
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_every_kind_of_acknowledgement(client, new_topic, acks):
+def test_records_are_written_with_every_kind_of_acks(client, new_topic, acks):
     topic, records = new_topic(), some_records(20)
     client.write(topic, records, acks=acks)
     if acks == 0:  # nobody says when they are there
@@ -103,7 +103,7 @@ def test_every_kind_of_acknowledgement(client, new_topic, acks):
     assert contents(client.read(topic)) == contents(records)
 
 
-def test_an_idempotent_producer_says_who_it_is(client, broker, new_topic):
+def test_an_idempotent_producer_sends_its_id(client, broker, new_topic):
     topic, records = new_topic(), some_records(20)
     client.write(topic, records, idempotent=True)
     batches = stored_batches(broker, topic)
@@ -112,7 +112,7 @@ def test_an_idempotent_producer_says_who_it_is(client, broker, new_topic):
     assert contents(client.read(topic)) == contents(records)
 
 
-def test_a_large_record_goes_through_where_the_topic_lets_it(client, every_client, new_topic):
+def test_a_large_record_is_accepted_if_the_topic_allows_it(client, every_client, new_topic):
     topic = new_topic(max_message_bytes=20_000_000)
     large = bytes(range(256)) * 4 * 10_000
     client.write(topic, [Sent(large, b"large"), Sent(b"small")])
@@ -153,7 +153,7 @@ def test_a_consumer_starts_at_any_offset(client, new_topic):
         assert [record.offset for record in client.read(topic, start=start)] == list(range(start, 100))
 
 
-def test_an_offset_out_of_range_is_an_error_or_where_the_consumer_wants_to_go_then(client, new_topic):
+def test_an_offset_out_of_range_is_an_error_or_resets_as_configured(client, new_topic):
     topic = new_topic()
     client.write(topic, some_records(10))
     with pytest.raises(Refused, match=r"^OFFSET_OUT_OF_RANGE$"):
@@ -167,7 +167,7 @@ def test_read_committed_reads_all_that_no_transaction_wrote(client, new_topic):
     assert len(client.read(topic, isolation="read_committed")) == 10
 
 
-def test_partitions_are_apart(client, new_topic):
+def test_partitions_are_independent(client, new_topic):
     topic = new_topic(partitions=3)
     for partition in range(3):
         client.write(topic, [Sent(b"%d" % partition)], partition=partition)
@@ -175,7 +175,7 @@ def test_partitions_are_apart(client, new_topic):
         assert [record.value for record in client.read(topic, partition=partition)] == [b"%d" % partition]
 
 
-def test_a_topic_that_is_written_to_comes_into_being(client, broker):
+def test_a_topic_is_created_by_writing_to_it(client, broker):
     topic = f"made-by-writing-{client.name}"
     assert client.write(topic, some_records(5), partition=1) == list(range(5))
     assert len(client.read(topic, partition=1)) == 5

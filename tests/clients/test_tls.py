@@ -54,7 +54,7 @@ def test_what_is_written_over_tls_is_read_over_tls_and_without(tls_broker, name)
         assert [record.value for record in reader.read(name)] == [record.value for record in records]
 
 
-def test_a_plain_client_on_the_tls_listener_gets_nothing_and_harms_nobody(tls_broker):
+def test_a_plain_client_on_the_tls_listener_gets_nothing_and_disturbs_nobody(tls_broker):
     tls_broker.create_topic("unharmed")
     plain = ConfluentKafka(tls_broker.endpoints["SSL"])
     with pytest.raises(KafkaException, match=r"_TRANSPORT|_TIMED_OUT|_ALL_BROKERS_DOWN"):
@@ -63,7 +63,7 @@ def test_a_plain_client_on_the_tls_listener_gets_nothing_and_harms_nobody(tls_br
 
 
 @pytest.mark.parametrize("client_auth", ["none", "required"])
-def test_a_broker_with_nothing_but_tls_leads_what_its_own_controller_tells_it_to(tmp_path, client_auth):
+def test_a_broker_with_only_tls_listeners_gets_requests_of_its_own_controller(tmp_path, client_auth):
     config = only_tls(tmp_path, CERTIFICATE) | {"ssl.client.auth": client_auth}
     with klog.testing.broker(config) as process:
         client = ConfluentKafka(
@@ -81,7 +81,7 @@ def test_a_broker_with_nothing_but_tls_leads_what_its_own_controller_tells_it_to
         assert [record.value for record in client.read("led")] == [b"v"]
 
 
-def test_brokers_that_would_not_trust_each_other_are_refused(tmp_path):
+def test_a_broker_that_would_not_trust_other_brokers_does_not_start(tmp_path):
     config = only_tls(tmp_path, TLS_FILES / "other_holder.pem")
     with pytest.raises(ConfigError, match=r"ssl\.truststore\.location"):
         read_listeners(BrokerConfig(config))

@@ -93,7 +93,7 @@ class TestTopics:
         ],
         ids=lambda value: value if isinstance(value, str) else value.topic,
     )
-    def test_what_kafka_refuses_is_refused(self, admin, topic, error):
+    def test_requests_that_kafka_refuses_are_refused(self, admin, topic, error):
         assert error_name(admin.create_topics, [topic]) == error
         assert topic.topic not in topics(admin)
 
@@ -107,7 +107,7 @@ class TestTopics:
         result(admin.create_topics([NewTopic("asked-only", 1, 1)], validate_only=True))
         assert "asked-only" not in topics(admin)
 
-    def test_a_topic_grows_and_its_new_partitions_take_records(self, admin, new_topic, writer):
+    def test_new_partitions_of_a_topic_accept_records(self, admin, new_topic, writer):
         topic = new_topic()
         result(admin.create_partitions([NewPartitions(topic, 3)], operation_timeout=TIMEOUT_S))
         assert writer.write(topic, [Sent(b"v")], partition=2) == [0]
@@ -150,7 +150,7 @@ class TestConfigs:
         change = ConfigResource(kind, name, incremental_configs=[entry])
         return admin.incremental_alter_configs([change])
 
-    def test_a_config_says_where_it_comes_from(self, admin, new_topic):
+    def test_a_config_has_its_source(self, admin, new_topic):
         configs = self.of_topic(admin, new_topic(retention_ms=1000))
         assert configs["retention.ms"].value == "1000"
         assert configs["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
@@ -159,7 +159,7 @@ class TestConfigs:
         assert configs["segment.bytes"].value == str(1 << 30)
         assert configs["segment.bytes"].source == ConfigSource.DEFAULT_CONFIG.value
 
-    def test_synonyms_are_listed_in_the_order_in_which_they_hold(self, admin, new_topic):
+    def test_synonyms_are_listed_in_order_of_precedence(self, admin, new_topic):
         configs = self.of_topic(admin, new_topic(retention_ms=1000))
         assert list(configs["retention.ms"].synonyms) == [
             "retention.ms",
@@ -168,7 +168,7 @@ class TestConfigs:
         ]
         assert list(configs["segment.bytes"].synonyms) == ["log.segment.bytes"]
 
-    def test_a_topics_config_is_set_and_falls_back_when_deleted(self, admin, new_topic, writer):
+    def test_a_topics_config_is_set_and_returns_to_its_default_when_deleted(self, admin, new_topic, writer):
         topic = new_topic()
         kind = ResourceType.TOPIC
         result(self.alter(admin, kind, topic, "max.message.bytes", "1000"))
@@ -198,7 +198,7 @@ class TestConfigs:
         assert error_name(self.alter, admin, ResourceType.TOPIC, topic, key, value) == "INVALID_CONFIG"
         assert self.of_topic(admin, topic)["retention.ms"].value == "-1"
 
-    def test_a_brokers_dynamic_config_holds_at_once_and_for_its_topics(self, admin, new_topic):
+    def test_a_brokers_dynamic_config_takes_effect_at_once_also_for_its_topics(self, admin, new_topic):
         topic, kind = new_topic(), ResourceType.BROKER
         result(self.alter(admin, kind, "0", "log.segment.bytes", "50000000"))
         try:
@@ -212,7 +212,7 @@ class TestConfigs:
         name = error_name(self.alter, admin, ResourceType.BROKER, "0", "log.dirs", "elsewhere")
         assert name == "INVALID_REQUEST"
 
-    def test_passwords_are_not_told(self, admin):
+    def test_passwords_are_not_shown(self, admin):
         configs = result(admin.describe_configs([ConfigResource(ResourceType.BROKER, "0")]))
         assert configs["ssl.key.password"].is_sensitive
         assert configs["ssl.key.password"].value is None
@@ -240,7 +240,7 @@ class TestOffsets:
         assert self.offsets(admin, topic, OffsetSpec.latest()) == (3, -1)
         assert self.offsets(admin, topic, OffsetSpec.max_timestamp()) == (1, 3000)
 
-    def test_deleted_records_are_gone_for_every_consumer(self, admin, client, new_topic, writer):
+    def test_no_consumer_gets_deleted_records(self, admin, client, new_topic, writer):
         topic = new_topic()
         writer.write(topic, [Sent(b"%d" % n) for n in range(10)])
         deleted = result(admin.delete_records([confluent_kafka.TopicPartition(topic, 0, 4)]))

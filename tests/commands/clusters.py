@@ -1,4 +1,4 @@
-"""Clusters that the commands over the wire are tried on, by kind; each starts once a session."""
+"""Clusters for the tests of client commands, by kind; each starts once per session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _kafka4(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
 
 @contextmanager
 def _klog(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
-    # As the Kafka peers': else the records of 1970 that tests write are gone half a minute after the start.
+    # As with the Kafka peers: otherwise the broker soon deletes the records of 1970 that tests write.
     with klog.testing.broker({"log.retention.ms": -1}) as broker:
         yield broker.bootstrap_servers
 

@@ -1,4 +1,4 @@
-"""Fixtures of the commands over the wire: a cluster of each kind, `klog` on it, a topic of the test's own."""
+"""Fixtures for client commands: a cluster of each kind, `klog` connected to it, and a topic per test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line run inside the tests' process: arguments in, exit code and both streams out."""
+"""Runs the command line inside the tests' process: arguments in, exit code and both streams out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`klog clean`: what it says, asks, does and leaves behind."""
+"""`klog clean`: output, questions, and the directory afterwards."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
 
 
-def test_status_says_what_is_dirty_and_changes_nothing(log_directory: Path, run: Any) -> None:
+def test_status_shows_what_is_dirty_and_changes_nothing(log_directory: Path, run: Any) -> None:
     before = contents(log_directory)
     result = run("--status", "--json", log_directory)
     assert result.exit_code == 0
@@ -94,7 +94,7 @@ def test_status_says_what_is_dirty_and_changes_nothing(log_directory: Path, run:
     assert after == before
 
 
-def test_status_says_why_not(log_directory: Path, run: Any) -> None:
+def test_status_gives_the_reason_if_a_log_is_not_cleanable(log_directory: Path, run: Any) -> None:
     checkpoint(log_directory, "cleaner-offset-checkpoint", 400)
     (status,) = run("--status", "--json", log_directory).objects
     assert (status["cleanable"], status["firstDirtyOffset"]) == (False, 400)
@@ -120,7 +120,7 @@ def test_compaction_keeps_the_last_of_every_key_and_moves_the_checkpoint(
     assert not [path.name for path in directory.iterdir() if path.suffix in {".deleted", ".swap", ".cleaned"}]
 
 
-def test_what_is_above_the_high_watermark_supersedes_nothing(log_directory: Path, run: Any) -> None:
+def test_records_above_the_high_watermark_replace_no_others(log_directory: Path, run: Any) -> None:
     checkpoint(log_directory, "replication-offset-checkpoint", 250)
     (done,) = run("--policy", "compact", "--yes", "--json", log_directory).objects
     assert done["cleaned"]["endOffset"] == 200
@@ -139,7 +139,7 @@ def test_retention_by_time_deletes_whole_segments_and_moves_the_log_start(
     assert offset_in(log_directory, "log-start-offset-checkpoint") == 601
 
 
-def test_retention_forgets_the_epochs_of_what_it_deletes(log_directory: Path, run: Any) -> None:
+def test_retention_removes_the_epochs_of_deleted_segments(log_directory: Path, run: Any) -> None:
     epochs = log_directory / str(USERS) / "leader-epoch-checkpoint"
     epochs.write_text("0\n3\n1 0\n2 300\n5 610\n")
     result = run("--policy", "delete", "--retention-ms", "1000", "--yes", log_directory)
@@ -174,7 +174,7 @@ def test_a_dry_run_changes_nothing(log_directory: Path, run: Any) -> None:
     assert after == before
 
 
-def test_without_a_terminal_it_wants_yes(log_directory: Path, run: Any) -> None:
+def test_without_a_terminal_yes_is_required(log_directory: Path, run: Any) -> None:
     before = records_of(log_directory / str(USERS))
     result = run("--policy", "compact", log_directory)
     assert result.exit_code == 1
@@ -182,14 +182,14 @@ def test_without_a_terminal_it_wants_yes(log_directory: Path, run: Any) -> None:
     assert records_of(log_directory / str(USERS)) == before
 
 
-def test_the_policy_must_be_said(log_directory: Path, run: Any) -> None:
+def test_the_policy_is_required(log_directory: Path, run: Any) -> None:
     assert run("--yes", log_directory).exit_code == 2
     assert run("--policy", "shrink", "--yes", log_directory).exit_code == 2
     assert run("--policy", "compact", "--config", "nonsense", log_directory).exit_code == 2
     assert run("--policy", "compact", "--config", "no.such.config=1", log_directory).exit_code == 2
 
 
-def test_a_directory_that_a_broker_holds_is_refused(log_directory: Path, run: Any) -> None:
+def test_a_directory_that_a_broker_has_open_is_refused(log_directory: Path, run: Any) -> None:
     program = (
         "import fcntl, sys\n"
         "file = open(sys.argv[1], 'w')\n"
@@ -212,14 +212,14 @@ def test_a_directory_that_a_broker_holds_is_refused(log_directory: Path, run: An
     assert "running broker" in result.err
 
 
-def test_what_was_interrupted_is_recovered_first(log_directory: Path, run: Any) -> None:
+def test_an_interrupted_replacement_is_recovered_first(log_directory: Path, run: Any) -> None:
     (log_directory / str(USERS) / f"{0:020d}.log.swap").touch()
     result = run("--policy", "compact", "--yes", log_directory)
     assert result.exit_code == 1
     assert "klog recover" in result.err
 
 
-def test_damage_is_reported_and_left_alone(log_directory: Path, run: Any) -> None:
+def test_a_damaged_log_is_reported_and_not_changed(log_directory: Path, run: Any) -> None:
     path = log_directory / str(USERS) / f"{200:020d}.log"
     data = bytearray(path.read_bytes())
     data[100] ^= 1
@@ -233,7 +233,7 @@ def test_damage_is_reported_and_left_alone(log_directory: Path, run: Any) -> Non
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("policy", ["compact", "delete", "compact,delete"])
-def test_kafka_opens_what_is_left_as_after_a_clean_stop(
+def test_kafka_opens_a_cleaned_directory_as_after_a_clean_stop(
     policy: str, log_directory: Path, run: Any, kafka3: KafkaPeer, tmp_path: Path
 ) -> None:
     directory = log_directory / str(USERS)
@@ -246,7 +246,7 @@ def test_kafka_opens_what_is_left_as_after_a_clean_stop(
     assert {path.name: path.read_bytes() for path in directory.glob("*.log")} == logs
 
 
-def test_every_log_directory_of_kafkas_is_judged(tmp_path: Path, run: Any) -> None:
+def test_every_log_directory_of_the_corpora_is_judged(tmp_path: Path, run: Any) -> None:
     for number, log_dir in enumerate(
         corpora.log_dirs(corpora.corpora("k39-compact", "k4-compact", "k010-compact"))
     ):

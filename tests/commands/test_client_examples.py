@@ -1,4 +1,4 @@
-"""The examples that the help of the client commands shows, run as they are written there."""
+"""The examples in the help of the client commands run as written."""
 
 from __future__ import annotations
 
@@ -42,31 +42,31 @@ print([json.loads(line) for line in sys.stdin])
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory) -> Path:
+def files(tmp_path_factory) -> Path:
     """A directory with the files that the examples name, and a jq."""
-    desk = tmp_path_factory.mktemp("desk")
-    (desk / "app.log").write_text("started\nready\n")
-    (desk / "prices.txt").write_text("bread:2\nmilk:NULL\n")
-    shutil.copytree(corpora.FIXTURES / "k39-codecs/logs/t-gzip-0", desk / "orders-0")
-    jq = desk / "bin" / "jq"
+    files = tmp_path_factory.mktemp("files")
+    (files / "app.log").write_text("started\nready\n")
+    (files / "prices.txt").write_text("bread:2\nmilk:NULL\n")
+    shutil.copytree(corpora.FIXTURES / "k39-codecs/logs/t-gzip-0", files / "orders-0")
+    jq = files / "bin" / "jq"
     jq.parent.mkdir()
     jq.write_text(JQ)
     jq.chmod(jq.stat().st_mode | stat.S_IXUSR)
-    return desk
+    return files
 
 
 @pytest.fixture
-def shell(cluster, desk):
+def shell(cluster, files):
     """Runs a line in the shell, with the cluster as klog's default; following ends after a while."""
 
     def run(line: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join((str(desk / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
+        path = os.pathsep.join((str(files / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
         env = {**os.environ, "PATH": path, "KLOG_BOOTSTRAP_SERVER": cluster}
         if "--follow" in line:
             line = f"timeout --signal INT --preserve-status 3 {line}"
         return subprocess.run(
             ["bash", "-o", "pipefail", "-c", line],
-            cwd=desk,
+            cwd=files,
             env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -87,7 +87,7 @@ def prepare(shell, example: str) -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_does_what_it_says(shell, cluster, example):
+def test_an_example_runs_as_written(shell, cluster, example):
     prepare(shell, example)
     line = example
     if "--broker 1" in example or "0:1,1:2,2:0" in example:  # there is but one broker here

@@ -74,7 +74,7 @@ def test_lost_requests_and_lost_answers_neither_lose_nor_double_records(cluster,
         assert values(client, topic) == sent
 
 
-def test_reading_goes_on_where_it_was_when_connections_break(cluster, topic, faults):
+def test_reading_continues_at_its_position_after_lost_connections(cluster, topic, faults):
     faults.api_key = ApiKey.FETCH
     with connect.cluster(settings_of({}, bootstrap=cluster)) as client:
         producer = connect.producer(client, topic, ProducerSettings(batch_bytes=200_000))
@@ -86,7 +86,7 @@ def test_reading_goes_on_where_it_was_when_connections_break(cluster, topic, fau
         assert values(client, topic) == sent
 
 
-def test_after_the_time_given_a_cluster_that_is_gone_is_an_error(cluster, topic, faults):
+def test_a_cluster_that_stays_away_is_an_error_after_the_time_limit(cluster, topic, faults):
     faults.requests = 1 << 30
     with connect.cluster(settings_of({}, bootstrap=cluster, timeout_ms=300)) as client:
         producer = connect.producer(client, topic, ProducerSettings())
@@ -96,7 +96,7 @@ def test_after_the_time_given_a_cluster_that_is_gone_is_an_error(cluster, topic,
         assert producer.unsettled_count == 1
 
 
-def test_a_reader_whose_place_is_deleted_says_so_and_goes_on(cluster, topic, klog):
+def test_a_reader_whose_position_is_deleted_reports_the_jump_and_continues(cluster, topic, klog):
     from kafka import TopicPartition
     from kafka.admin import KafkaAdminClient
 

@@ -16,7 +16,7 @@ def described(klog, *options):
     return {entry["name"]: entry for entry in map(json.loads, outcome.out.splitlines())}
 
 
-def test_only_what_is_set_is_shown_unless_all_is_asked_for(klog, topic):
+def test_only_configs_that_are_set_are_shown_without_all(klog, topic):
     assert described(klog, "--topic", topic) == {}
     klog("configs", "alter", "--topic", topic, "--set", "retention.ms=1000")
     assert list(described(klog, "--topic", topic)) == ["retention.ms"]
@@ -25,7 +25,7 @@ def test_only_what_is_set_is_shown_unless_all_is_asked_for(klog, topic):
     assert everything["cleanup.policy"]["source"] == "DEFAULT_CONFIG"
 
 
-def test_a_value_says_what_it_replaces(klog, topic):
+def test_a_value_is_shown_with_the_values_it_replaces(klog, topic):
     klog("configs", "alter", "--topic", topic, "--set", "cleanup.policy=compact")
     entry = described(klog, "--topic", topic)["cleanup.policy"]
     assert (entry["value"], entry["source"]) == ("compact", "DYNAMIC_TOPIC_CONFIG")
@@ -46,7 +46,7 @@ def test_lists_are_appended_to_and_subtracted_from(klog, topic):
     assert described(klog, "--topic", topic)["cleanup.policy"]["value"] == "compact"
 
 
-def test_a_deleted_config_is_what_it_was_by_default(klog, topic):
+def test_a_deleted_config_returns_to_its_default(klog, topic):
     klog("configs", "alter", "--topic", topic, "--set", "retention.ms=1", "--set", "max.message.bytes=2000")
     assert klog("configs", "alter", "--topic", topic, "--delete", "retention.ms").code == 0
     assert list(described(klog, "--topic", topic)) == ["max.message.bytes"]
@@ -87,7 +87,7 @@ def test_one_broker_is_configured_by_its_id(klog, topic):
     assert everything["log.dirs"]["isReadOnly"] is True
 
 
-def test_what_does_not_exist_has_no_configs(klog):
+def test_configs_of_a_missing_topic_or_broker_are_an_error(klog):
     assert "topic never-made does not exist" in klog("configs", "describe", "--topic", "never-made").err
     missing = klog("configs", "describe", "--broker", "77")
     assert missing.code == 1
@@ -116,16 +116,16 @@ def test_command_lines_of_kafka_configs_work_as_they_are(klog, topic):
         ("--entity-type", "users", "--entity-name", "a"),
     ],
 )
-def test_exactly_one_thing_is_configured(klog, options):
+def test_exactly_one_entity_must_be_named(klog, options):
     assert klog("configs", "describe", "--all", *options).code == 2
 
 
 @pytest.mark.parametrize("options", [(), ("--set", "a"), ("--set", "a=1", "--delete", "a")])
-def test_changes_that_make_no_sense_are_wrong_usage(klog, options):
+def test_invalid_changes_are_wrong_usage(klog, options):
     assert klog("configs", "alter", "--topic", "a", *options).code == 2
 
 
-def test_lists_of_changes_are_kafkas() -> None:
+def test_lists_of_changes_are_parsed_as_by_kafka() -> None:
     assert split_list("a=1,b=[2,3],c=") == ["a=1", "b=[2,3]", "c="]
     assert parse_pairs("--set", ["a=1=2", "b="]) == {"a": "1=2", "b": ""}
     assert without_brackets("[2,3]") == "2,3"

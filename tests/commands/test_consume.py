@@ -1,4 +1,4 @@
-"""`klog consume`: which records come, how they are shown, and how it ends, on real clusters."""
+"""`klog consume`: which records it reads, how it prints them, and how it ends, on real clusters."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def test_all_values_come_in_order_and_reading_ends(klog, written):
         (("--partition", "0"), range(10)),
     ],
 )
-def test_records_are_selected_by_place_time_and_content(klog, written, options, expected):
+def test_records_are_selected_by_offset_time_and_content(klog, written, options, expected):
     assert numbers(shown(klog, written, *options)) == list(expected)
 
 
-def test_what_has_been_deleted_is_passed_over(klog, cluster, written):
+def test_deleted_records_are_skipped(klog, cluster, written):
     from kafka import TopicPartition
     from kafka.admin import KafkaAdminClient
 
@@ -99,7 +99,7 @@ def test_several_topics_and_partitions_come_together(klog, topic):
     assert sorted(two) == ["0 a0", "0 b0", "2 a2", "2 b2"]
 
 
-def test_formats_are_kcats(klog, written):
+def test_formats_have_the_tokens_of_kcat(klog, written):
     text = shown(
         klog, written, "-f", "%t[%p] %o %T %k(%K)=%s(%S) %h %%\\n", "--null", "-", "--offsets", "8..9"
     )
@@ -173,7 +173,7 @@ def transactional(cluster, topic, name, values, *, commit):
 
 
 @pytest.mark.parametrize("cluster", WITH_TRANSACTIONS, indirect=True)
-def test_committed_readers_see_what_was_committed_and_nobody_sees_markers(klog, cluster, topic):
+def test_committed_readers_see_committed_records_and_no_reader_sees_markers(klog, cluster, topic):
     one = transactional(cluster, topic, f"{topic}-1", [b"v1", b"v2"], commit=True)
     two = transactional(cluster, topic, f"{topic}-2", [b"v3"], commit=False)
     three = transactional(cluster, topic, f"{topic}-3", [b"v4"], commit=True)
@@ -191,7 +191,7 @@ def test_committed_readers_see_what_was_committed_and_nobody_sees_markers(klog, 
     assert numbers(shown(klog, topic, "--isolation-level", "read_committed")) == [1, 2, 4, 5, 7]
 
 
-def test_following_shows_what_comes_and_ends_with_ctrl_c(klog, cluster, written):
+def test_following_shows_new_records_and_ends_with_ctrl_c(klog, cluster, written):
     command = [KLOG, "consume", written, "-b", cluster, "--follow", "--last", "1"]
     with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
         assert process.stdout is not None
@@ -224,7 +224,7 @@ def test_following_ends_at_a_last_offset_or_a_limit(klog, written):
     assert numbers(shown(klog, written, "--follow", "--limit", "2")) == [0, 1]
 
 
-def test_a_reader_that_goes_away_is_no_error(klog, cluster, topic, tmp_path):
+def test_a_closed_pipe_is_no_error(klog, cluster, topic, tmp_path):
     file = tmp_path / "lines"
     file.write_bytes(b"some line\n" * 200_000)
     assert klog("produce", topic, "--file", file, "-z", "zstd").code == 0
@@ -237,7 +237,7 @@ def test_an_empty_topic_has_nothing_to_show(klog, topic):
     assert shown(klog, topic) == ""
 
 
-def test_what_does_not_exist_is_told(klog, topic):
+def test_a_missing_topic_or_partition_is_an_error(klog, topic):
     missing = klog("consume", "never-made")
     assert missing.code == 1
     assert missing.err == "klog: topic never-made does not exist (klog topics create never-made)\n"
@@ -247,7 +247,7 @@ def test_what_does_not_exist_is_told(klog, topic):
 
 
 @pytest.mark.parametrize("command", [("consume", "t"), ("produce", "t", "x"), ("topics", "list")])
-def test_a_cluster_that_is_not_there_is_told_at_once(klog, command):
+def test_an_unreachable_cluster_is_reported_at_once(klog, command):
     started_s = time.monotonic()
     outcome = klog(*command, "--bootstrap-server", "127.0.0.1:1")
     assert outcome.code == 1
@@ -269,7 +269,7 @@ def test_a_cluster_that_is_not_there_is_told_at_once(klog, command):
         ("--grep", "("),
     ],
 )
-def test_options_that_make_no_sense_are_wrong_usage(klog, topic, options):
+def test_invalid_combinations_of_options_are_wrong_usage(klog, topic, options):
     assert klog("consume", topic, *options).code == 2
 
 

@@ -1,4 +1,4 @@
-"""`--format jsonl`: every field of every record and batch is what Kafka's own classes say of it."""
+"""`--format jsonl`: every field of every record and batch equals what Kafka's own classes read."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def decoded(shown: Any, mode: BytesMode, raw: bytes | None) -> bool:
 @pytest.mark.parametrize(
     "path", [HEADERS_LOG, *TXN.partition("__transaction_state-0").files(".log")], ids=str
 )
-def test_each_mode_shows_keys_values_and_headers_in_its_way(mode: BytesMode, path: Path) -> None:
+def test_each_mode_prints_keys_values_and_headers(mode: BytesMode, path: Path) -> None:
     rows = dumped(DumpPlan((DumpFile(str(path), FileKind.LOG),), bytes_mode=mode))
     raw = raw_fields(path)
     assert rows
@@ -218,7 +218,7 @@ def test_a_limit_counts_rows_over_all_files() -> None:
     assert dumped(DumpPlan(files, rows=Rows.BATCHES, selection=Selection(limit=3))) == batches[:3]
 
 
-def test_bounds_and_content_select_what_a_full_dump_has() -> None:
+def test_a_selection_is_a_part_of_the_full_dump() -> None:
     files = tuple(DumpFile(str(path), FileKind.LOG, "t-txn", 0, int(path.stem)) for path in SEGMENTS)
     everything = dumped(DumpPlan(files))
     some = everything[len(everything) // 3]
@@ -232,7 +232,7 @@ def test_bounds_and_content_select_what_a_full_dump_has() -> None:
     assert all(row in found for row in by_key)
 
 
-def test_a_damaged_batch_is_told_and_reading_goes_on(
+def test_a_damaged_batch_is_reported_and_reading_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sound = SEGMENTS[0].read_bytes()
@@ -253,7 +253,7 @@ def test_a_damaged_batch_is_told_and_reading_goes_on(
     assert stopped.value.position_bytes == batches[1]["position"]
 
 
-def test_a_sound_partition_exits_with_zero() -> None:
+def test_a_valid_partition_exits_with_zero() -> None:
     files = tuple(DumpFile(str(path), FileKind.LOG) for path in SEGMENTS)
     assert jsonl.run(DumpPlan(files), io.BytesIO()) == 0
 

@@ -91,7 +91,7 @@ TEXTS = texts()
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=str)
-def test_the_text_is_kafkas(
+def test_the_text_equals_that_of_kafka(
     text: Text, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(text.logs)
@@ -133,7 +133,7 @@ def test_an_unknown_file_is_ignored_in_kafkas_words(capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.usefixtures("in_logs")
-def test_gaps_between_offsets_are_told_at_the_end_latest_first(
+def test_gaps_between_offsets_are_reported_at_the_end_latest_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     data = (T_NONE.path / LOG).read_bytes()
@@ -164,6 +164,6 @@ def test_a_decoder_class_that_is_not_kafkas_is_wrong_usage() -> None:
 
 
 @pytest.mark.usefixtures("in_logs")
-def test_a_slash_too_many_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_double_slashes_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = dump(".//t-none-0//00000000000000000000.log", capsys=capsys)
     assert outcome.stdout.startswith(b"Dumping ./t-none-0/00000000000000000000.log\nLog starting offset: 0\n")

@@ -1,4 +1,4 @@
-"""`--format kafka` beside the running tool of Kafka 3.9.1, on data that no corpus has: odd or damaged."""
+"""`--format kafka` equals the running tool of Kafka 3.9.1 on data that no corpus has: unusual or damaged."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ utf8_edges = st.lists(
 @given(
     st.lists(st.tuples(st.none() | utf8_edges, st.none() | utf8_edges, utf8_edges), min_size=1, max_size=30)
 )
-def test_text_that_is_no_utf8_is_replaced_as_java_replaces_it(
+def test_text_that_is_not_utf8_is_replaced_as_by_java(
     kafka3_dump: DumpServer, directory: Path, contents: list[tuple[bytes | None, bytes | None, bytes]]
 ) -> None:
     data = uncompressed_batch([(key, value, [(name, None)]) for key, value, name in contents])
@@ -179,7 +179,7 @@ def test_real_segments_with_bytes_changed(kafka3_dump: DumpServer, directory: Pa
         same(kafka3_dump, [written(directory, bytes(data))], words, FLAGS[words])
 
 
-def test_complaints_about_several_files_come_in_the_order_of_scalas_hash_map(
+def test_errors_of_several_files_are_in_the_order_of_scalas_hash_map(
     kafka3_dump: DumpServer, tmp_path: Path
 ) -> None:
     paths = []
@@ -210,7 +210,7 @@ def _string(text: str) -> bytes:
         max_size=4,
     )
 )
-def test_a_transactions_partitions_come_in_the_order_of_scalas_hash_set(
+def test_partitions_of_a_transaction_are_in_the_order_of_scalas_hash_set(
     kafka3_dump: DumpServer, directory: Path, topics: dict[str, list[int]]
 ) -> None:
     lists = b"".join(

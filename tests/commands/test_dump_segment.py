@@ -1,4 +1,4 @@
-"""`klog dump-segment`: how options become a dump. The renderings have tests of their own."""
+"""`klog dump-segment`: how options become a dump. Each output format has its own tests."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_other_offsets_are_wrong_usage(text: str) -> None:
         ("250ms", epoch_ms(NOW) - 250),
     ],
 )
-def test_a_time_is_iso_or_epoch_ms_or_so_long_ago(text: str, expected: int) -> None:
+def test_a_time_is_iso_or_epoch_ms_or_a_span_back(text: str, expected: int) -> None:
     assert parse_time("--since", text, NOW) == expected
 
 
@@ -100,12 +100,12 @@ def test_offsets_limit_and_key_select(klog: Run) -> None:
     assert offsets_of(klog("dump-segment", "--grep", "^key-6[79]6$", SEGMENT).out) == [0, 1]
 
 
-def test_a_partition_directory_stands_for_its_live_segments(klog: Run) -> None:
+def test_a_partition_directory_means_its_live_segments(klog: Run) -> None:
     directory = corpora.Corpus("k39-codecs").path / "logs" / "t-gzip-0"
     assert offsets_of(klog("dump-segment", directory).out) == list(range(420))
 
 
-def test_a_glob_that_the_shell_left_alone_is_expanded(klog: Run) -> None:
+def test_a_glob_that_the_shell_did_not_expand_is_expanded(klog: Run) -> None:
     done = klog("dump-segment", "--batches", GROUPS / "g-a-*")
     assert {json.loads(line)["file"] for line in done.out.splitlines()} == {
         str(GROUPS / f"g-a-{number}" / f"{0:020d}.log") for number in (0, 1)
@@ -155,14 +155,14 @@ def test_wrong_usage_ends_with_2_and_says_why(klog: Run, arguments: list[object]
 
 
 @pytest.mark.parametrize("name", ["no-such-file.log", "nothing-*.log", "letter.txt"])
-def test_a_path_that_gives_nothing_ends_with_1_and_names_it(klog: Run, tmp_path: Path, name: str) -> None:
+def test_a_path_without_content_is_named_and_exits_with_1(klog: Run, tmp_path: Path, name: str) -> None:
     (tmp_path / "letter.txt").write_text("Dear broker")
     done = klog("dump-segment", tmp_path / name)
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"klog: {tmp_path / name}: ")
 
 
-def test_strict_stops_at_the_first_problem_and_otherwise_reading_goes_on(klog: Run) -> None:
+def test_strict_stops_at_the_first_problem(klog: Run) -> None:
     damaged = corpora.Corpus("corrupt-k39").path / "logs" / "c-b.flip-first-0"
     lenient = klog("dump-segment", "--verify", damaged)
     strict = klog("dump-segment", "--verify", "--strict", damaged)
@@ -173,7 +173,7 @@ def test_strict_stops_at_the_first_problem_and_otherwise_reading_goes_on(klog: R
 
 
 @pytest.mark.parametrize("name", ["c-b.idx-garbage-0", "c-b.idx-odd-0"])
-def test_verify_tells_of_a_broken_index_and_only_verify_does(klog: Run, name: str) -> None:
+def test_only_verify_reports_a_broken_index(klog: Run, name: str) -> None:
     damaged = corpora.Corpus("corrupt-k39").path / "logs" / name
     plain, verified = klog("dump-segment", damaged), klog("dump-segment", "--verify", damaged)
     assert (plain.code, plain.err) == (0, "")
@@ -183,7 +183,7 @@ def test_verify_tells_of_a_broken_index_and_only_verify_does(klog: Run, name: st
     assert verified.out == plain.out
 
 
-def test_verify_has_nothing_to_say_of_a_sound_partition(klog: Run) -> None:
+def test_verify_reports_nothing_for_a_valid_partition(klog: Run) -> None:
     done = klog("dump-segment", "--verify", corpora.Corpus("k39-codecs").path / "logs" / "t-gzip-0")
     assert (done.code, done.err) == (0, "")
 
@@ -226,7 +226,7 @@ def test_the_shell_completes_commands_options_and_formats(line: str, expected: s
     assert expected in done.stdout.split()
 
 
-def test_a_reader_that_goes_away_is_no_error() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     directory = corpora.Corpus("k39-codecs").path / "logs"
     program = "import sys; sys.argv = ['klog', *sys.argv[1:]]; from klog.commands.main import main; main()"
     with child(

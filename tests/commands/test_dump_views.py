@@ -1,4 +1,4 @@
-"""Tables, summaries and Parquet: what people and pandas see agrees with what Kafka's reader says."""
+"""Tables, summaries and Parquet have the records that Kafka's reader finds."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _utc() -> Iterator[None]:
     time.tzset()
 
 
-def test_a_table_has_a_row_a_record_and_says_what_matters() -> None:
+def test_a_table_has_one_row_per_record_with_the_main_fields() -> None:
     code, lines = shown(plan(corpora.Corpus("k39-txn").path / "logs" / "__consumer_offsets-0"))
     assert code == 0
     assert lines[0].endswith("00000000000000000000.log  196 B")
@@ -130,7 +130,7 @@ def test_every_other_kind_of_file_has_a_table() -> None:
         assert expected in text
 
 
-def test_a_file_that_cannot_be_parsed_is_told_and_the_others_are_shown(
+def test_a_file_that_cannot_be_parsed_is_reported_and_the_others_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "leader-epoch-checkpoint").write_text("0\n5\n1 1\n")
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_parsed_is_told_and_the_others_are_shown(
         st.text(st.characters(exclude_categories=["C", "Z"]), max_size=9), min_size=1, max_size=3 * CHUNK_ROWS
     )
 )
-def test_pages_lose_no_row_and_keep_their_order(words: list[str]) -> None:
+def test_chunks_lose_no_row_and_keep_their_order(words: list[str]) -> None:
     rows: list[Row] = [[Cell(str(number)), Cell(word)] for number, word in enumerate(words)]
     out = io.BytesIO()
     with TableWriter(out) as writer:
@@ -175,7 +175,7 @@ def test_a_preview_is_one_short_line(data: bytes | None, expected: str) -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from(BytesMode), st.integers(8, 60))
-def test_a_preview_is_never_longer_than_its_room_nor_more_than_a_line(
+def test_a_preview_is_never_longer_than_its_width_nor_more_than_a_line(
     data: bytes, mode: BytesMode, room: int
 ) -> None:
     text = preview(data, len(data), mode, room).text
@@ -183,7 +183,7 @@ def test_a_preview_is_never_longer_than_its_room_nor_more_than_a_line(
     assert text.isprintable()
 
 
-def test_sizes_and_times_are_humane() -> None:
+def test_sizes_and_times_are_readable() -> None:
     assert [human_bytes(n) for n in (0, 1023, 1024, 1500, 1 << 20, 123 << 20, 1 << 30)] == [
         *("0 B", "1023 B", "1.00 KiB", "1.46 KiB", "1.00 MiB", "123 MiB", "1.00 GiB"),
     ]
@@ -252,7 +252,7 @@ def test_a_summary_for_people_has_the_same_numbers() -> None:
         assert expected in text
 
 
-def test_a_summary_of_several_partitions_is_a_row_each() -> None:
+def test_a_summary_of_several_partitions_has_one_row_per_partition() -> None:
     out = io.BytesIO()
     logs = corpora.Corpus("k39-codecs").path / "logs"
     assert summary.run(plan(logs), out) == 0
@@ -276,7 +276,7 @@ def test_a_sampled_summary_has_the_same_header_numbers(monkeypatch: pytest.Monke
 
 
 @given(st.lists(st.integers(0, 50), min_size=1))
-def test_a_distribution_knows_its_ends_and_lower_median(values: list[int]) -> None:
+def test_a_distribution_has_minimum_maximum_and_lower_median(values: list[int]) -> None:
     found = Distribution()
     found.add(values)
     ordered = sorted(values)
@@ -290,7 +290,7 @@ def test_a_distribution_knows_its_ends_and_lower_median(values: list[int]) -> No
 @given(
     st.lists(st.tuples(st.integers(0, 2**48), st.integers(1, 9)), min_size=1, max_size=50), st.integers(1, 60)
 )
-def test_a_histogram_loses_no_weight(points: list[tuple[int, int]], count: int) -> None:
+def test_a_histogram_counts_every_record(points: list[tuple[int, int]], count: int) -> None:
     histogram = TimeHistogram()
     histogram.add([time for time, _ in points], [weight for _, weight in points])
     start, width, bars = histogram.bars(count)
@@ -314,7 +314,7 @@ def test_parquet_holds_the_records_of_the_readers(
     assert os.listdir(tmp_path) == ["all.parquet"]
 
 
-def test_parquet_into_a_directory_is_a_file_a_segment(tmp_path: Path) -> None:
+def test_parquet_into_a_directory_is_one_file_per_segment(tmp_path: Path) -> None:
     source = corpora.Corpus("k39-codecs").path / "logs"
     assert (
         parquet.run(plan(source / "t-gzip-0", source / "t-none-0", output=f"{tmp_path}/out/"), io.BytesIO())
@@ -330,7 +330,7 @@ def test_parquet_into_a_directory_is_a_file_a_segment(tmp_path: Path) -> None:
     assert rows == 420 + 280
 
 
-def test_parquet_of_batches_has_a_row_a_batch(tmp_path: Path) -> None:
+def test_parquet_of_batches_has_one_row_per_batch(tmp_path: Path) -> None:
     partition = corpora.Corpus("k39-txn").log_dir().partition("t-txn-0")
     target = tmp_path / "batches.parquet"
     parquet.run(plan(partition.path, output=str(target), rows=Rows.BATCHES, verify=True), io.BytesIO())

@@ -1,4 +1,4 @@
-"""`klog formats` as a user meets it."""
+"""`klog formats`: the list, and the layout of one format."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def klog(*args: str | bytes | Path, code: str = RUN, **env: str) -> subprocess.C
 
 
 @pytest.mark.parametrize("name", main.COMMANDS)
-def test_the_list_says_of_a_command_what_its_own_help_says_first(name: str) -> None:
+def test_the_list_of_commands_repeats_the_first_paragraph_of_their_help(name: str) -> None:
     own = main.load(name).help.split("\n\n")[0]
     assert " ".join(own.split()) == main.COMMANDS[name].help
 
@@ -42,7 +42,7 @@ def test_the_list_of_commands_imports_none_of_them() -> None:
 
 
 @pytest.mark.parametrize("name", ["", *main.COMMANDS])
-def test_help_is_shown_where_the_terminal_knows_ascii_alone(name: str) -> None:
+def test_help_is_shown_on_a_terminal_that_knows_only_ascii(name: str) -> None:
     done = klog(*filter(None, [name]), "--help", **POSIX)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.isascii()
@@ -50,7 +50,7 @@ def test_help_is_shown_where_the_terminal_knows_ascii_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize("env", [POSIX, {"LC_ALL": "C.UTF-8"}])
-def test_the_name_of_a_file_is_written_as_the_bytes_that_it_is(tmp_path: Path, env: dict[str, str]) -> None:
+def test_the_name_of_a_file_is_written_as_its_bytes(tmp_path: Path, env: dict[str, str]) -> None:
     directory = os.fsencode(tmp_path) + b"/gr\xfc\xc3\xbc-0"
     os.mkdir(directory)
     segment = directory + b"/00000000000000000000.log"

@@ -1,4 +1,4 @@
-"""`klog produce`: what its input means, and what arrives at real clusters, as kafka-python reads it."""
+"""`klog produce`: how it parses its input, and what kafka-python then reads from real clusters."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_what_was_consumed_as_json_lines_can_be_written_again(klog, cluster, top
         ("x", "-D", r"\q"),
     ],
 )
-def test_options_that_make_no_sense_are_wrong_usage(klog, topic, options):
+def test_invalid_combinations_of_options_are_wrong_usage(klog, topic, options):
     assert klog("produce", topic, *options).code == 2
 
 
@@ -228,7 +228,7 @@ def unread_bytes(pipe):
     return size
 
 
-def test_lines_are_delivered_as_they_come(cluster, topic):
+def test_lines_are_delivered_as_they_arrive(cluster, topic):
     command = [str(Path(sys.executable).with_name("klog")), "produce", topic, "--bootstrap-server", cluster]
     with child(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ) as process:
         assert process.stdin is not None
@@ -250,7 +250,7 @@ NULLS = st.none() | st.binary(max_size=20)
 
 
 @given(NULLS, NULLS, st.lists(st.tuples(st.binary(max_size=9), NULLS), max_size=3))
-def test_any_record_survives_json_lines(key, value, headers):
+def test_any_record_is_equal_after_json_lines(key, value, headers):
     def shown(data):
         return None if data is None else data.hex()
 
@@ -289,7 +289,7 @@ def test_control_records_of_a_dump_are_skipped():
     assert json_parser(LineFormat(), BytesMode.AUTO)(b'{"value": "a", "isControl": true}') is None
 
 
-def test_a_key_given_is_every_lines_key():
+def test_key_sets_the_key_of_every_line():
     assert text_parser(LineFormat(key=b"k"))(b"v") == Input(Record(b"k", b"v"))
 
 
@@ -297,7 +297,7 @@ def test_a_key_given_is_every_lines_key():
     st.lists(st.binary(max_size=30).filter(lambda line: b"--" not in line and not line.endswith(b"-"))),
     st.data(),
 )
-def test_records_come_whole_however_the_stream_is_cut(lines, data):
+def test_records_are_complete_however_the_stream_is_cut(lines, data):
     lines = [line.replace(b"-", b"_") for line in lines if line]
     stream = b"--".join(lines)
     pieces = []

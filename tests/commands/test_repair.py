@@ -1,4 +1,4 @@
-"""`rebuild-index`, `verify` and `recover` as a user meets them: output, exit codes, questions, locks."""
+"""`rebuild-index`, `verify` and `recover`: output, exit codes, questions and locks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def klog(*args: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def log_directory(tmp_path: Path) -> Path:
-    """A log directory with one sound and one damaged partition."""
+    """A log directory with one valid and one damaged partition."""
     source = Corpus("corrupt-k39").log_dir()
     directory = tmp_path / "disk" / "logs"
     for name in ("c-b.intact-0", "c-b.flip-first-0"):
@@ -61,7 +61,7 @@ def test_check_lists_each_index_and_fails_on_a_broken_one(tmp_path: Path) -> Non
     assert contents(directory) == before
 
 
-def test_rebuilding_mends_what_check_found(tmp_path: Path) -> None:
+def test_rebuilding_repairs_what_check_found(tmp_path: Path) -> None:
     directory = tmp_path / "c-b-0"
     shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.idx-garbage-0").path, directory)
     assert klog("rebuild-index", "--index-interval-bytes", "1024", directory).returncode == 0
@@ -80,13 +80,13 @@ def test_check_and_force_exclude_each_other(log_directory: Path) -> None:
     assert klog("rebuild-index", "--check", "--force", log_directory).returncode == 2
 
 
-def test_verify_is_quiet_and_clean_on_a_sound_directory() -> None:
+def test_verify_reports_nothing_for_a_valid_directory() -> None:
     done = klog("verify", Corpus("k39-codecs").log_dir().path)
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 1
 
 
-def test_verify_tells_place_consequence_and_cure(log_directory: Path) -> None:
+def test_verify_reports_position_consequence_and_repair(log_directory: Path) -> None:
     done = klog("verify", "--json", log_directory)
     problems = [json.loads(line) for line in done.stdout.splitlines()]
     crc = next(problem for problem in problems if "checksum" in problem["what"])
@@ -103,7 +103,7 @@ def test_verify_says_that_kafka_refuses_a_foreign_directory(log_directory: Path)
     assert done.returncode == 1
 
 
-def test_a_path_that_is_not_there_is_one_clear_line(tmp_path: Path) -> None:
+def test_a_missing_path_is_one_line_on_stderr(tmp_path: Path) -> None:
     for command in ("verify", "recover", "rebuild-index"):
         done = klog(command, tmp_path / "missing")
         assert done.returncode == 1
@@ -128,7 +128,7 @@ def test_nothing_is_cut_without_a_yes(log_directory: Path) -> None:
     assert contents(log_directory / "c-b.flip-first-0") == before
 
 
-def test_with_yes_the_log_is_cut_and_the_rest_kept_beside_the_log_directory(log_directory: Path) -> None:
+def test_with_yes_the_log_is_cut_and_the_rest_is_kept_in_the_quarantine(log_directory: Path) -> None:
     done = klog("recover", "--yes", "--json", log_directory)
     outcomes = {
         Path(line["partitionDirectory"]).name: line for line in map(json.loads, done.stdout.splitlines())
@@ -157,7 +157,7 @@ SPLIT_STEPS = [
 ]
 
 
-def test_a_dry_run_tells_people_where_a_segment_is_split(tmp_path: Path) -> None:
+def test_a_dry_run_shows_where_a_segment_is_split(tmp_path: Path) -> None:
     directory = overlong(tmp_path)
     before = contents(directory)
     done = klog("recover", "--dry-run", directory)
@@ -186,7 +186,7 @@ def test_a_dry_run_tells_people_where_a_segment_is_split(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("how", ["--dry-run", "--yes"])
-def test_a_split_is_told_to_programs_step_by_step(how: str, tmp_path: Path) -> None:
+def test_a_split_is_reported_as_json_step_by_step(how: str, tmp_path: Path) -> None:
     directory = overlong(tmp_path)
     whole = (directory / "00000000000000000025.log").read_bytes()
     done = klog("recover", how, "--json", directory)
@@ -210,14 +210,14 @@ def test_a_split_is_told_to_programs_step_by_step(how: str, tmp_path: Path) -> N
     assert again.stdout == "1 partition: 1 valid\n"
 
 
-def test_files_that_lead_nowhere_are_passed_over_as_kafka_does(log_directory: Path) -> None:
-    sound = klog("recover", "--dry-run", log_directory)
+def test_dangling_links_are_skipped_as_by_kafka(log_directory: Path) -> None:
+    valid = klog("recover", "--dry-run", log_directory)
     for partition in log_directory.iterdir():
         (partition / "00000000000000000001.log").symlink_to("nowhere")
         (partition / "00000000000000000002.log").symlink_to("00000000000000000002.log")
         (partition / "loop-0").symlink_to("loop-0")
     done = klog("recover", "--dry-run", log_directory)
-    assert (done.returncode, done.stdout, done.stderr) == (sound.returncode, sound.stdout, sound.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (valid.returncode, valid.stdout, valid.stderr)
 
 
 @pytest.fixture
@@ -226,7 +226,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 
 
 @pytest.mark.parametrize("arguments", [("verify",), ("rebuild-index", "--check"), ("recover", "--dry-run")])
-def test_what_can_be_read_is_read_beside_what_cannot(
+def test_unreadable_files_do_not_stop_the_others(
     arguments: tuple[str, ...], log_directory: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(log_directory / "c-b.intact-0", log_directory / "a-0")
@@ -258,10 +258,10 @@ def test_what_can_be_read_is_read_beside_what_cannot(
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 @pytest.mark.parametrize("command", [("verify",), ("recover", "--dry-run"), ("dump-segment", "-f", "jsonl")])
 def test_a_full_disk_under_stdout_is_one_clear_line(command: tuple[str, ...]) -> None:
-    sound = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path
+    valid = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [sys.executable, "-c", RUN, *command, sound], stdout=full, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-c", RUN, *command, valid], stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == [
@@ -270,21 +270,21 @@ def test_a_full_disk_under_stdout_is_one_clear_line(command: tuple[str, ...]) ->
 
 
 def test_a_closed_stdout_is_no_error(log_directory: Path) -> None:
-    sound = log_directory / "c-b.intact-0"
+    valid = log_directory / "c-b.intact-0"
     for command in ("verify", "dump-segment", "formats"):
-        line = f'exec "{sys.executable}" -c "{RUN}" {command} {"" if command == "formats" else sound} >&-'
+        line = f'exec "{sys.executable}" -c "{RUN}" {command} {"" if command == "formats" else valid} >&-'
         done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b""), command
 
 
-def test_the_recovery_point_does_not_stay_above_the_logs_end(log_directory: Path) -> None:
+def test_the_recovery_point_is_lowered_to_the_logs_end(log_directory: Path) -> None:
     checkpoint = log_directory / "recovery-point-offset-checkpoint"
     checkpoint.write_text("0\n2\nc-b.flip-first 0 45\nother 3 7\n")
     assert klog("recover", "--yes", log_directory).returncode == 0
     assert checkpoint.read_text() == "0\n2\nc-b.flip-first 0 10\nother 3 7\n"
 
 
-def test_a_directory_that_a_broker_holds_is_refused(log_directory: Path) -> None:
+def test_a_directory_that_a_broker_has_open_is_refused(log_directory: Path) -> None:
     with (log_directory / ".lock").open("w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)  # what Java's FileChannel.tryLock does
         done = klog("recover", "--yes", log_directory)
@@ -292,13 +292,13 @@ def test_a_directory_that_a_broker_holds_is_refused(log_directory: Path) -> None
     assert "running broker" in done.stderr
 
 
-def test_the_quarantine_may_not_lie_in_a_log_directory(log_directory: Path) -> None:
+def test_the_quarantine_must_be_outside_of_log_directories(log_directory: Path) -> None:
     done = klog("recover", "--yes", "--quarantine", log_directory / "cut", log_directory)
     assert done.returncode == 2
     assert not (log_directory / "cut").exists()
 
 
-def test_snapshots_that_a_broker_has_not_kept_are_told_and_fail_nothing(tmp_path: Path) -> None:
+def test_missing_snapshots_are_reported_and_are_no_error(tmp_path: Path) -> None:
     directory = tmp_path / "c-b-0"
     shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path, directory)
     oldest, *newer = sorted(directory.glob("*.snapshot"))
@@ -313,7 +313,7 @@ def test_snapshots_that_a_broker_has_not_kept_are_told_and_fail_nothing(tmp_path
     assert klog("rebuild-index", "--check", "--snapshots", directory).returncode == 1
 
 
-def test_what_a_batch_may_decompress_to_is_an_option_of_verify() -> None:
+def test_verify_has_an_option_for_the_limit_of_decompression() -> None:
     partition = Corpus("k39-codecs").log_dir().partition("t-gzip-0").path
     assert klog("verify", partition).returncode == 0
     done = klog("verify", "--max-decompressed-bytes", "700", partition)

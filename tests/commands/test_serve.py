@@ -1,4 +1,4 @@
-"""`klog serve` as its user meets it: what it says of a bad start, in lines and in JSON, and its exit code."""
+"""`klog serve`: messages and exit codes if it cannot start, as lines and as JSON."""
 
 from __future__ import annotations
 

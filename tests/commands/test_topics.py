@@ -32,7 +32,7 @@ def test_a_created_topic_can_be_written_to_at_once(klog):
     assert klog("produce", "at-once", "x").code == 0
 
 
-def test_partitions_and_replicas_are_the_clusters_where_not_given(klog):
+def test_partitions_and_replicas_default_to_the_clusters(klog):
     klog("topics", "create", "default-size")
     assert described(klog, "default-size")["partitionCount"] == 1
 
@@ -46,14 +46,14 @@ def test_an_assignment_decides_who_leads(klog, topic):
     assert "INVALID_REPLICA_ASSIGNMENT" in refused.err
 
 
-def test_an_existing_topic_is_an_error_unless_it_may_exist(klog, topic):
+def test_an_existing_topic_is_an_error_without_if_not_exists(klog, topic):
     again = klog("topics", "create", topic)
     assert again.code == 1
     assert "TOPIC_ALREADY_EXISTS" in again.err
     assert klog("topics", "create", topic, "--if-not-exists").code == 0
 
 
-def test_one_refused_topic_does_not_keep_the_others(klog, topic):
+def test_a_refused_topic_does_not_stop_the_others(klog, topic):
     outcome = klog("topics", "create", topic, "other-than-that")
     assert outcome.code == 1
     assert "other-than-that: created" in outcome.err
@@ -65,7 +65,7 @@ def test_validating_creates_nothing(klog):
     assert "only-asked" not in klog("topics", "list").out.split()
 
 
-def test_partitions_can_be_added_and_not_taken(klog, topic):
+def test_partitions_can_be_added_but_not_removed(klog, topic):
     assert klog("topics", "add-partitions", topic, "--partitions", 3).code == 0
     assert described(klog, topic)["partitionCount"] == 3
     fewer = klog("topics", "add-partitions", topic, "--partitions", 2)
@@ -90,7 +90,7 @@ def test_deletion_needs_a_yes(klog, topic):
     assert topic not in klog("topics", "list").out.split()
 
 
-def test_a_missing_topic_is_an_error_unless_it_may_be_missing(klog):
+def test_a_missing_topic_is_an_error_without_if_exists(klog):
     assert klog("topics", "delete", "never-made", "--yes").code == 1
     assert klog("topics", "delete", "never-made", "--yes", "--if-exists").code == 0
     missing = klog("topics", "describe", "never-made")
@@ -98,7 +98,7 @@ def test_a_missing_topic_is_an_error_unless_it_may_be_missing(klog):
     assert "topic never-made does not exist" in missing.err
 
 
-def test_the_list_is_names_alone_where_it_is_not_for_people(klog, topic):
+def test_the_list_has_only_names_without_a_terminal(klog, topic):
     assert topic in klog("topics", "list").out.split("\n")
     rows = [json.loads(line) for line in klog("topics", "list", "--json").out.splitlines()]
     assert {"topic": topic, "partitions": 1, "replicas": 1} in rows
@@ -125,7 +125,7 @@ def test_command_lines_of_kafka_topics_work_as_they_are(klog, cluster):
     assert klog("topics", "--delete", "--topic", "kafkas-way", "--yes", *at).code == 0
 
 
-def test_assignments_are_kafkas() -> None:
+def test_assignments_are_parsed_as_by_kafka() -> None:
     assert parse_assignment("0:1,1:2") == {0: [0, 1], 1: [1, 2]}
     with pytest.raises(UsageError):
         parse_assignment("0:one")

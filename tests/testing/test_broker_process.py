@@ -1,4 +1,4 @@
-"""`klog.testing`: a broker in a process of its own, and no trace of it afterwards."""
+"""`klog.testing` starts a broker in a separate process and removes its files at the end."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def answers(broker) -> bool:
         return bool(channel.versions)
 
 
-def test_the_broker_serves_inside_the_block_and_is_gone_after_it() -> None:
+def test_the_broker_serves_inside_the_block_and_ends_with_it() -> None:
     with klog.testing.broker() as broker:
         assert answers(broker)
         pid, work = broker.pid, broker.log_path.parent
@@ -48,7 +48,7 @@ def fail_beside(broker) -> None:
     raise ZeroDivisionError
 
 
-def test_a_failure_inside_the_block_leaves_nothing_either() -> None:
+def test_a_failure_inside_the_block_leaves_nothing_behind() -> None:
     seen = []
     with pytest.raises(ZeroDivisionError), klog.testing.broker() as broker:  # noqa: PT012 (is the point)
         seen.append((broker.pid, broker.log_path.parent))
@@ -58,7 +58,7 @@ def test_a_failure_inside_the_block_leaves_nothing_either() -> None:
     assert not work.exists()
 
 
-def test_configs_are_kafkas() -> None:
+def test_configs_have_kafkas_names() -> None:
     with klog.testing.broker({"num.partitions": 3, "auto.create.topics.enable": False}) as broker:
         broker.create_topic("as-the-broker-has-it", partitions=-1)
         assert broker.partition_dir("as-the-broker-has-it", 2).is_dir()
@@ -74,7 +74,7 @@ def test_partitions_are_spread_over_the_log_directories() -> None:
 
 
 @pytest.mark.parametrize("how", ["stop", "kill"])
-def test_a_broker_started_again_is_where_it_was_with_what_it_had(how: str) -> None:
+def test_a_restarted_broker_has_the_same_address_and_files(how: str) -> None:
     with klog.testing.broker() as broker:
         broker.create_topic("kept")
         before = broker.bootstrap_servers, broker.pid
@@ -111,7 +111,7 @@ def test_a_broker_that_ended_by_itself_is_an_error_at_the_end() -> None:
         os.kill(broker.pid, signal.SIGKILL)
 
 
-def test_a_broker_does_not_outlive_whoever_started_it() -> None:
+def test_a_broker_ends_with_the_process_that_started_it() -> None:
     program = """if True:
         import sys, time, klog.testing
         with klog.testing.broker() as broker:
@@ -127,7 +127,7 @@ def test_a_broker_does_not_outlive_whoever_started_it() -> None:
     assert not Path(work).exists()
 
 
-def test_one_whose_starter_was_gone_before_it_began_leaves_nothing(tmp_path: Path) -> None:
+def test_a_broker_whose_parent_is_already_gone_removes_its_directory(tmp_path: Path) -> None:
     for number in range(2):
         work = tmp_path / str(number)
         work.mkdir()
@@ -145,7 +145,7 @@ def test_a_running_broker_is_not_started_again() -> None:
         assert broker.pid == pid
 
 
-def test_ctrl_c_is_the_tests_own_and_not_the_brokers() -> None:
+def test_ctrl_c_does_not_reach_the_broker() -> None:
     text = """
 import os, signal, klog.testing
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -161,7 +161,7 @@ with klog.testing.broker() as broker:
     assert (done.stdout, done.stderr) == ("served\n", "")
 
 
-def test_a_broker_starts_where_many_files_are_open(tmp_path: Path) -> None:
+def test_a_broker_starts_although_many_files_are_open(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 1100:
         pytest.skip(f"no more than {hard} files may be open here")
@@ -179,7 +179,7 @@ def test_one_broker_serves_the_whole_run(klog_broker) -> None:
 
 
 def test_pytest_before_8_reads_the_plugin_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is loaded wherever klog is installed, by projects that know nothing of it."""
+    """The plugin is loaded wherever klog is installed, also by projects that do not use it."""
 
     def hookimpl(*, hookwrapper: bool = False, optionalhook: bool = False, tryfirst: bool = False):
         return lambda function: function
@@ -196,7 +196,7 @@ def test_a_failed_test_shows_the_brokers_log(tmp_path) -> None:
         "    return {'broker.id': 7}\n"
     )
     (tmp_path / "test_it.py").write_text("def test_it(klog_broker):\n    assert 1 == 2\n")
-    # Named as well as found by its entry point: the one way must not disturb the other.
+    # The plugin is named here and also found by its entry point; both together must work.
     command = [sys.executable, "-m", "pytest", "-p", "klog.testing.plugin", "--rootdir", ".", "test_it.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, text=True)
     assert done.returncode == 1, done.stderr

@@ -1,4 +1,4 @@
-"""What docs/testing.md shows does what it says."""
+"""The examples of docs/testing.md run as written and print the output that is shown."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_example_without_pytest_prints_what_is_shown(capfd):
     assert capfd.readouterr().out == TEXT[0]
 
 
-def test_a_failure_reads_as_shown():
+def test_a_failure_is_reported_as_shown():
     refused = klog.testing.broker({"num.partitions": "many"})
     with pytest.raises(BrokerFailedError) as raised:
         refused.__enter__()
