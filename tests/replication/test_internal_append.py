@@ -1,4 +1,4 @@
-"""A coordinator's records are appended inside the broker, and it hears once what became of them."""
+"""A coordinator's records are appended inside the broker, and it learns the outcome once."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TIMEOUT_MS = 500
 
 
 class Coordinator:
-    """Appends, and keeps what it hears."""
+    """Appends, and keeps the outcomes."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.heard: list[Appended] = []
+        self.outcomes: list[Appended] = []
         self.appends = InternalAppends(
             broker.replicas,
             broker.produce_purgatory,
@@ -37,12 +37,12 @@ class Coordinator:
         )
 
     def append(self, records: bytearray | None = None, *, acks: int = -1, **values: int) -> list[Appended]:
-        """What has been heard by the time the call returns."""
+        """The outcomes by the time the call returns."""
         data = memoryview(batch(records=2) if records is None else records)
         self.appends.append_records(
-            PARTITION, data, self.heard.append, acks=acks, timeout_ms=TIMEOUT_MS, **values
+            PARTITION, data, self.outcomes.append, acks=acks, timeout_ms=TIMEOUT_MS, **values
         )
-        return self.heard
+        return self.outcomes
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_an_append_wakes_consumers(broker: Broker, coordinator: Coordinator, mon
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_without_acks_of_all_it_is_heard_after_the_local_write(
+def test_with_other_acks_than_all_the_outcome_comes_after_the_local_write(
     broker: Broker, coordinator: Coordinator, acks: int
 ) -> None:
     broker.lead(replicas=BOTH)
@@ -100,40 +100,40 @@ class TestWaiting:
 
     def test_until_the_high_watermark_has_passed_the_records(self, broker, coordinator, partition) -> None:
         broker.follow(1)
-        assert coordinator.heard == []
+        assert coordinator.outcomes == []
         broker.follow(2)
-        assert coordinator.heard == [Appended(ErrorCode.NONE, 0, 1)]
+        assert coordinator.outcomes == [Appended(ErrorCode.NONE, 0, 1)]
         assert (broker.produce_purgatory.waiting, len(broker.timer)) == (0, 0)
 
     def test_until_leadership_is_lost(self, broker, coordinator, partition) -> None:
         broker.lead(leader=OTHER_BROKER, epoch=1, replicas=BOTH)
-        assert coordinator.heard == [Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 1)]
+        assert coordinator.outcomes == [Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 1)]
 
     def test_until_the_topic_is_deleted(self, broker, coordinator, partition) -> None:
         state = StopReplicaPartitionState(
             partition_index=0, leader_epoch=EPOCH_DURING_DELETE, delete_partition=True
         )
         broker.replicas.stop_replicas(stop_replica({PARTITION: state}))
-        assert coordinator.heard == [Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 1)]
+        assert coordinator.outcomes == [Appended(ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 1)]
 
     def test_until_the_log_directory_fails(self, broker, coordinator, partition) -> None:
         broker.replicas.directory_failed([PARTITION])
-        assert coordinator.heard == [Appended(ErrorCode.KAFKA_STORAGE_ERROR, 0, 1)]
+        assert coordinator.outcomes == [Appended(ErrorCode.KAFKA_STORAGE_ERROR, 0, 1)]
 
     def test_until_the_time_is_up(self, broker, coordinator, partition) -> None:
         broker.pass_time(TIMEOUT_MS - 1)
-        assert coordinator.heard == []
+        assert coordinator.outcomes == []
         broker.pass_time(1)
-        assert coordinator.heard == [Appended(ErrorCode.REQUEST_TIMED_OUT, 0, 1)]
+        assert coordinator.outcomes == [Appended(ErrorCode.REQUEST_TIMED_OUT, 0, 1)]
         broker.follow(2)
-        assert len(coordinator.heard) == 1
+        assert len(coordinator.outcomes) == 1
         assert partition.log.high_watermark == 2, "the records stay"
 
     def test_on_through_a_new_epoch_of_the_same_leader(self, broker, coordinator, partition) -> None:
         broker.lead(epoch=1, replicas=BOTH)
-        assert coordinator.heard == []
+        assert coordinator.outcomes == []
         broker.follow(2)
-        assert coordinator.heard == [Appended(ErrorCode.NONE, 0, 1)]
+        assert coordinator.outcomes == [Appended(ErrorCode.NONE, 0, 1)]
 
 
 def test_too_few_in_sync_replicas_before_and_after_the_append(tmp_path: Path) -> None:
@@ -144,14 +144,14 @@ def test_too_few_in_sync_replicas_before_and_after_the_append(tmp_path: Path) ->
     partition.record_fetch(FollowerFetch(OTHER_BROKER, -1, broker.clock()), 2, 0, 2)
     set_isr(partition, BROKER)
     broker.replicas.appended(PARTITION, high_watermark_moved=True)
-    assert coordinator.heard == [Appended(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0, 1)]
+    assert coordinator.outcomes == [Appended(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, 0, 1)]
     assert coordinator.append()[1:] == [Appended(ErrorCode.NOT_ENOUGH_REPLICAS)]
     assert partition.log.log_end_offset == 2
     assert coordinator.append(acks=1)[2:] == [Appended(ErrorCode.NONE, 2, 3)]
 
 
 class TestRefusals:
-    """Nothing is written, and it is heard at once."""
+    """Nothing is written, and the outcome comes at once."""
 
     def test_a_partition_that_is_unknown_elsewhere_or_followed(self, broker, coordinator) -> None:
         coordinator.append()
@@ -159,7 +159,7 @@ class TestRefusals:
         coordinator.append()
         broker.lead(leader=OTHER_BROKER, replicas=BOTH)
         coordinator.append()
-        assert [each.error for each in coordinator.heard] == [
+        assert [each.error for each in coordinator.outcomes] == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -175,8 +175,8 @@ class TestRefusals:
     )
     def test_another_leader_epoch_than_the_coordinator_s(self, broker, coordinator, epoch, error) -> None:
         partition = broker.lead(epoch=4)
-        (heard,) = coordinator.append(leader_epoch=epoch)
-        assert heard.error is error
+        (outcome,) = coordinator.append(leader_epoch=epoch)
+        assert outcome.error is error
         assert partition.log.log_end_offset == (0 if error else 2)
 
     @pytest.mark.parametrize("acks", [-2, 2])
@@ -197,7 +197,9 @@ class TestRefusals:
         assert coordinator.append() == [Appended(ErrorCode.KAFKA_STORAGE_ERROR)]
 
 
-def test_it_is_heard_once_whatever_happens_at_the_same_time(broker: Broker, coordinator: Coordinator) -> None:
+def test_the_outcome_comes_once_whatever_happens_at_the_same_time(
+    broker: Broker, coordinator: Coordinator
+) -> None:
     """The follower's fetch, the timeout, the loss of leadership and the append's own first try race."""
     rounds = 60
     for number in range(rounds):
@@ -219,5 +221,5 @@ def test_it_is_heard_once_whatever_happens_at_the_same_time(broker: Broker, coor
         ]
         join(threads)
         broker.pass_time(TIMEOUT_MS)
-        assert len(coordinator.heard) == number + 1
+        assert len(coordinator.outcomes) == number + 1
     assert broker.produce_purgatory.waiting == 0

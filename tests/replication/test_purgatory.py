@@ -81,7 +81,7 @@ def test_the_timeout_completes_what_nothing_else_did(clock: Clock, timer: Timer)
     assert (operation.answers, purgatory.watched) == (1, 0)
 
 
-def test_an_operation_that_breaks_at_its_timeout_takes_no_other_with_it(clock, timer, caplog) -> None:
+def test_an_operation_that_fails_at_its_timeout_stops_no_other(clock, timer, caplog) -> None:
     class Broken(Countdown):
         def on_complete(self) -> None:
             raise ArithmeticError("a bug")

@@ -178,15 +178,17 @@ def test_an_older_controller_changes_nothing(broker: Broker, listener: Listener)
 
 
 def test_one_request_s_changes_come_together_and_in_order(broker: Broker) -> None:
-    heard: list[list[int]] = []
-    broker.replicas.add_listener(lambda changes: heard.append([each.partition.partition for each in changes]))
+    batches: list[list[int]] = []
+    broker.replicas.add_listener(
+        lambda changes: batches.append([each.partition.partition for each in changes])
+    )
     states = {
         TopicPartition(TOPIC, number): leader_and_isr_state(number, BROKER, (BROKER,), is_new=True)
         for number in (2, 0, 1)
     }
     broker.replicas.leader_and_isr(leader_and_isr(states, {}))
     broker.replicas.directory_failed([TopicPartition(TOPIC, 1), TopicPartition(TOPIC, 0)])
-    assert heard == [[2, 0, 1], [1, 0]]
+    assert batches == [[2, 0, 1], [1, 0]]
 
 
 def test_listeners_find_the_partitions_as_they_are_from_then_on(broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""A task is due in the tick of its time, once, whatever wheel it started in."""
+"""A task expires once, in the tick of its due time, whichever wheel it started in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_task_that_is_due_already_is_not_started() -> None:
     assert not wheel.add(TimerTask(3))
 
 
-def test_a_task_far_away_drops_through_the_wheels_to_its_tick() -> None:
+def test_a_task_of_a_higher_wheel_moves_down_to_its_tick() -> None:
     wheel = TimingWheel(now_ms=0)
     task = TimerTask(123_456)  # four wheels up
     assert wheel.add(task)

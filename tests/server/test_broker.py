@@ -53,9 +53,9 @@ def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -
     eventually(lambda: sum(key[0] == name for key in broker.replicas.partitions) == partitions)
 
 
-def write(broker: Broker, where: TopicPartition, keys: list[bytes], value: bytes) -> None:
+def write(broker: Broker, partition: TopicPartition, keys: list[bytes], value: bytes) -> None:
     batch = build_batch([RecordData(i, 1_700_000_000_000 + i, key, value) for i, key in enumerate(keys)])
-    broker.replicas.partitions[where].append(memoryview(batch), 1, 1_700_000_000_000)
+    broker.replicas.partitions[partition].append(memoryview(batch), 1, 1_700_000_000_000)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_new_partition_waits_for_a_store_that_is_away_and_is_led_then(
     assert partition.log.config.retention_ms == 1234
 
 
-def test_clients_are_told_that_the_cluster_s_features_are_in_force(broker: Broker) -> None:
+def test_clients_see_that_the_cluster_s_features_are_in_force(broker: Broker) -> None:
     with Channel("127.0.0.1", broker.network.port("PLAINTEXT")) as channel:
         asked = build(
             request_class(ApiKey.API_VERSIONS, 4), client_software_name="a", client_software_version="1"
@@ -183,7 +183,7 @@ def test_a_controller_that_was_idle_for_long_reaches_its_brokers_at_once(
     assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == []
 
 
-def test_a_log_of_another_topic_of_that_name_is_neither_served_nor_touched(
+def test_a_log_of_another_topic_of_that_name_is_neither_served_nor_changed(
     tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(broker, "again", 2)
@@ -218,7 +218,7 @@ def test_a_topic_that_gets_its_id_later_has_it_on_disk_at_once(tmp_path: Path, b
     assert topic_id in (tmp_path / "a" / "old-0" / "partition.metadata").read_text()
 
 
-def test_a_bad_config_in_the_tree_keeps_its_topic_as_it_is_and_those_after_it_are_heard(
+def test_an_invalid_config_in_the_tree_leaves_its_topic_as_it_is_and_later_ones_apply(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(broker, "bad", **{"retention.ms": "5"})
@@ -231,7 +231,7 @@ def test_a_bad_config_in_the_tree_keeps_its_topic_as_it_is_and_those_after_it_ar
     assert "The configs of topics/bad stay as they are" in caplog.text
 
 
-def test_the_start_is_refused_where_a_topics_configs_cannot_be_used(tmp_path: Path, broker: Broker) -> None:
+def test_the_start_is_refused_if_a_topics_configs_are_invalid(tmp_path: Path, broker: Broker) -> None:
     make_topic(broker, "bad")
     write_config(broker.store, "topics/bad", {"segment.bytes": "-5"})
     broker.stop()
@@ -252,7 +252,7 @@ def test_a_default_that_contradicts_a_topics_own_config_keeps_no_log_from_its_pl
         again.stop()
 
 
-def test_a_change_is_heard_once_however_often_the_connection_to_the_tree_has_come_back(
+def test_a_change_is_applied_once_however_often_the_connection_to_the_tree_comes_back(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(broker, "t")
@@ -294,7 +294,7 @@ def test_replicas_of_a_directory_that_failed_before_the_start_are_offline_and_no
     third.stop()
 
 
-def test_the_controller_hears_of_a_directory_that_fails_and_clients_of_replicas_without_a_leader(
+def test_a_failing_directory_reaches_the_controller_and_its_leaderless_partitions_reach_clients(
     tmp_path: Path,
 ) -> None:
     broker = Broker(config(tmp_path / "a", log_dirs=f"{tmp_path / 'a'},{tmp_path / 'b'}"))

@@ -25,20 +25,20 @@ def test_a_disk_that_fails_under_the_cleaner_holds_up_nobody_who_deletes_that_lo
         log.append_as_leader(batch([b"v" * 400], key=b"%d" % repeat), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
     os.unlink(log.segments[0].path(FileKind.LOG))
-    # Like the replica manager: what is told of failing directories waits for a deletion under way.
+    # Like the replica manager: a failing directory is reported after a deletion that is running.
     changing = threading.RLock()
-    tell = broker.heard.directory_failed
+    report = broker.listener.directory_failed
 
-    def tell_when_free(directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:
+    def report_when_free(directory: str, partitions: tuple[TopicPartition, ...], why: str) -> None:
         with changing:
-            tell(directory, partitions, why)
+            report(directory, partitions, why)
 
-    broker.heard.directory_failed = tell_when_free  # type: ignore[method-assign]
+    broker.listener.directory_failed = report_when_free  # type: ignore[method-assign]
     cleaning = threading.Thread(target=cleaner.clean_dirtiest, daemon=True)
     with changing:
         cleaning.start()
         cleaning.join(30)
         assert not cleaning.is_alive()
-        assert broker.heard.failed == []
+        assert broker.listener.failed == []
     broker.pass_ms(0)
-    assert broker.heard.failed == [(str(tmp_path / "logs"), (WHERE,))]
+    assert broker.listener.failed == [(str(tmp_path / "logs"), (WHERE,))]

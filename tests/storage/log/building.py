@@ -93,7 +93,7 @@ def _log(
 
 
 def reload(log: PartitionLog, root: Path, **values: Any) -> tuple[PartitionLog, Loaded]:
-    """The log loaded anew from its directory."""
+    """The log loaded again from its directory."""
     loaded = load_log(log.directory, log.config, settings(root, **values))
     return _log(Path(log.directory), log.config, loaded.state, None, None), loaded
 

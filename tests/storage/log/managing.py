@@ -6,16 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from klog.config.topic import TopicConfig, default_topic_config
-from klog.formats.names import TopicPartition
+from klog.formats.names import FileKind, TopicPartition
+from klog.storage.log.data_directory import DataDirectory
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
+from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.scheduler import Scheduler
 from klog.storage.log.upkeep import Upkeep
 from tests.storage.log.building import Clock
 
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
-class Heard:
-    """What the manager has told."""
+
+class KeepingListener:
+    """Keeps what the manager reports."""
 
     def __init__(self) -> None:
         self.progress: list[Progress] = []
@@ -40,12 +44,12 @@ class Managed:
         self, *directories: Path, topics: dict[str, dict[str, str]] | None = None, **values: Any
     ) -> None:
         self.clock = Clock()
-        self.heard = Heard()
+        self.listener = KeepingListener()
         self.topics = topics or {}
         self.scheduler = Scheduler(self.clock)
         settings = ManagerSettings(tuple(str(path) for path in directories), **values)
         self.manager = LogManager(
-            settings, self.config, self.scheduler, self.heard, clock_ms=self.clock, jitter=lambda limit: 0
+            settings, self.config, self.scheduler, self.listener, clock_ms=self.clock, jitter=lambda limit: 0
         )
         self.upkeep = Upkeep(self.manager, self.clock)
 
@@ -69,3 +73,15 @@ class Managed:
     def crash(self) -> None:
         """What kill -9 leaves: nothing is written any more."""
         self.manager.release()
+
+
+def partition(number: int, topic: str = "t") -> TopicPartition:
+    return TopicPartition(topic, number)
+
+
+def new_log(manager: LogManager, number: int = 0, topic: str = "t") -> PartitionLog:
+    return manager.get_or_create(partition(number, topic), TOPIC_ID, is_new=True)
+
+
+def read_checkpoint(directory: Path, kind: FileKind) -> dict[TopicPartition, int]:
+    return DataDirectory(str(directory)).read_offsets(kind)

@@ -1,4 +1,4 @@
-"""Loading: every log that a real Kafka wrote, cleanly stopped or not; what is trusted, what is mended."""
+"""Loads every log that a real Kafka wrote, cleanly stopped or not: what is trusted, what is repaired."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def partitions() -> list[Path]:
 
 
 def opened(loaded: Loaded, directory: Path) -> PartitionLog:
-    where = parse_directory(directory.name).partition
-    return PartitionLog(where, str(directory), config(), loaded.state, clock_ms=Clock(), background=Later())
+    partition = parse_directory(directory.name).partition
+    return PartitionLog(
+        partition, str(directory), config(), loaded.state, clock_ms=Clock(), background=Later()
+    )
 
 
 def batches_of(directory: Path) -> dict[str, bytes]:
@@ -94,7 +96,7 @@ def test_a_clean_log_is_opened_without_reading_its_records(tmp_path: Path) -> No
     assert (again.log_end_offset, loaded.findings) == (10, ())
 
 
-def test_a_clean_log_that_ends_inside_a_batch_is_not_as_clean_as_it_seemed(tmp_path: Path) -> None:
+def test_a_clean_log_that_ends_inside_a_batch_is_recovered(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 3)
     log.close()
@@ -105,9 +107,7 @@ def test_a_clean_log_that_ends_inside_a_batch_is_not_as_clean_as_it_seemed(tmp_p
 
 
 @pytest.mark.parametrize("leftover", ["00000000000000000003.log.cleaned", "00000000000000000099.index"])
-def test_what_is_left_over_in_a_clean_log_goes_and_no_record_is_read_for_it(
-    tmp_path: Path, leftover: str
-) -> None:
+def test_leftovers_in_a_clean_log_are_removed_without_reading_records(tmp_path: Path, leftover: str) -> None:
     log = new_log(tmp_path, {"index.interval.bytes": "0"})
     fill(log, 5)
     log.close()
@@ -126,7 +126,7 @@ def test_what_is_left_over_in_a_clean_log_goes_and_no_record_is_read_for_it(
     }
 
 
-def test_recovery_goes_on_as_kafka_s_where_nothing_can_be_kept(tmp_path: Path) -> None:
+def test_recovery_goes_on_as_kafka_s_if_nothing_can_be_kept(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 3)
     log.release()
@@ -203,7 +203,7 @@ def test_an_unclean_log_is_read_from_the_segment_of_its_recovery_point_on(tmp_pa
 
 
 @pytest.mark.parametrize("missing", ["index", "timeindex", "snapshot"])
-def test_a_clean_log_does_without_what_can_be_made_anew(tmp_path: Path, missing: str) -> None:
+def test_a_clean_log_does_without_what_can_be_rebuilt(tmp_path: Path, missing: str) -> None:
     log = new_log(tmp_path, {"index.interval.bytes": "0"})
     append(log, idempotent(0, 3))
     log.roll()
@@ -228,7 +228,7 @@ def test_a_clean_log_without_an_index_knows_its_producers_from_the_records_behin
     assert [append(again, idempotent(sequence)).duplicate for sequence in (0, 1, 2)] == [True] * 3
 
 
-def test_where_a_segment_is_lost_the_producers_are_known_from_the_records_before_it(tmp_path: Path) -> None:
+def test_if_a_segment_is_lost_the_producers_are_known_from_the_records_before_it(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for sequence in range(3):
         append(log, idempotent(sequence))
@@ -242,7 +242,7 @@ def test_where_a_segment_is_lost_the_producers_are_known_from_the_records_before
     assert [append(again, idempotent(sequence)).duplicate for sequence in (0, 1, 2)] == [True] * 3
 
 
-def test_a_clean_log_without_any_snapshot_is_taken_for_one_without_producers(tmp_path: Path) -> None:
+def test_a_clean_log_without_any_snapshot_has_no_producers(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     append(log, idempotent(0, 3))
     log.close()
@@ -253,7 +253,7 @@ def test_a_clean_log_without_any_snapshot_is_taken_for_one_without_producers(tmp
     assert Path(log.directory, f"{3:020d}.snapshot").exists()
 
 
-def test_files_whose_deletion_was_pending_go(tmp_path: Path) -> None:
+def test_files_whose_deletion_was_pending_are_removed(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     fill(log, 2)
     log.roll()
@@ -273,7 +273,7 @@ def test_a_log_start_beyond_the_end_starts_the_log_there_empty(tmp_path: Path) -
     assert (again.log_start_offset, again.log_end_offset, list(again.segments.bases)) == (7, 7, [7])
 
 
-def test_epochs_outside_of_the_log_are_forgotten(tmp_path: Path) -> None:
+def test_epochs_outside_of_the_log_are_removed(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for epoch in range(3):
         append(log, batch(2), epoch=epoch)
@@ -300,9 +300,9 @@ def test_an_epoch_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: P
         reload(log, tmp_path, clean=True)
 
 
-def test_recovery_tells_before_it_reads(tmp_path: Path) -> None:
+def test_recovery_is_announced_before_it_reads(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.release()
-    told: list[str] = []
-    load_log(log.directory, log.config, settings(tmp_path), told.append)
-    assert told == [log.directory]
+    announced: list[str] = []
+    load_log(log.directory, log.config, settings(tmp_path), announced.append)
+    assert announced == [log.directory]

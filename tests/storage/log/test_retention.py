@@ -30,7 +30,7 @@ def decided(found: list[Extent], *, start: int = 0, high_watermark: int = 10**9,
 
 
 @pytest.mark.parametrize(("start", "count"), [(0, 0), (9, 0), (10, 1), (29, 2), (30, 2)])
-def test_segments_below_the_log_start_go_but_never_the_last(start: int, count: int) -> None:
+def test_segments_below_the_log_start_are_deleted_but_never_the_last(start: int, count: int) -> None:
     assert decided(extents(5, 5, 5), start=start) == count
     assert decided(extents(5, 5, 5), start=start, cleanup_policy="compact") == count
 
@@ -53,7 +53,7 @@ def test_a_compacted_log_keeps_old_and_large_segments() -> None:
 
 
 @pytest.mark.parametrize(("high_watermark", "count"), [(0, 0), (9, 0), (10, 1), (25, 2), (30, 3)])
-def test_nothing_goes_that_is_not_below_the_high_watermark(high_watermark: int, count: int) -> None:
+def test_nothing_is_deleted_that_is_not_below_the_high_watermark(high_watermark: int, count: int) -> None:
     found = extents(5, 5, 5, ages_ms=(DAY_MS,) * 3)
     assert decided(found, high_watermark=high_watermark, retention_ms="1") == count
 

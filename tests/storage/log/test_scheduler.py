@@ -1,4 +1,4 @@
-"""The scheduler: what is due is done in order, by the clock that it is given."""
+"""The scheduler runs tasks when they are due, in order, by the clock that it is given."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from klog.storage.log.scheduler import Scheduler
 from tests.storage.log.building import Clock
 
 
-def test_tasks_are_done_when_they_are_due_and_in_their_order() -> None:
+def test_tasks_run_when_they_are_due_and_in_their_order() -> None:
     clock, done = Clock(0), []
     scheduler = Scheduler(clock)
     for delay, name in ((20, "late"), (10, "first"), (10, "second")):
@@ -39,7 +39,7 @@ def test_the_thread_wakes_for_a_task_that_is_due_before_what_it_waits_for() -> N
     scheduler.stop()
 
 
-def test_a_task_with_a_defect_costs_no_other_and_is_tried_again(caplog) -> None:
+def test_a_task_with_a_defect_stops_no_other_and_runs_again(caplog) -> None:
     clock, times = Clock(0), []
     scheduler = Scheduler(clock)
 

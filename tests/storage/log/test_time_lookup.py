@@ -36,8 +36,10 @@ PARTITIONS = sorted(path.name for path in CORPUS.log_dir().path.iterdir() if pat
 def open_copy(name: str, root: Path) -> PartitionLog:
     directory = shutil.copytree(CORPUS.log_dir().path / name, root / name)
     loaded = load_log(str(directory), config(), settings(root, clean=True))
-    where = parse_directory(name).partition
-    return PartitionLog(where, str(directory), config(), loaded.state, clock_ms=Clock(), background=Later())
+    partition = parse_directory(name).partition
+    return PartitionLog(
+        partition, str(directory), config(), loaded.state, clock_ms=Clock(), background=Later()
+    )
 
 
 def answered(found: time_lookup.TimedOffset | None) -> dict[str, Any]:
