@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+from klog.client.cluster import Cluster
+from klog.client.connection import HostPort
+from klog.client.retry import Clock
+from klog.protocol.apis import SERVED
 from klog.protocol.errors import ConnectFailedError, ConnectionLostError
+
+BOOT, A, B = HostPort("boot", 1), HostPort("a", 1), HostPort("b", 1)
+"""The bootstrap address, and the addresses of brokers 1 and 2."""
 
 
 class FakeConnection:
     """Records every request; `answers` are taken in order, an exception among them breaks the connection."""
 
-    def __init__(self, name="broker:9092", answers=(), max_version=1 << 14, down=False):
+    def __init__(self, name="broker:9092", answers=(), down=False):
         self.name = name
         self.answers = list(answers)
-        self.max_version = max_version
         self.down = down
         self.connected = False
         self.opened = 0
@@ -27,7 +35,8 @@ class FakeConnection:
         self.connected = False
 
     def version_of(self, api_key, at_most=None):
-        return min(self.max_version, self.max_version if at_most is None else at_most)
+        newest = SERVED[api_key].max_version
+        return newest if at_most is None else min(newest, at_most)
 
     def send(self, request, timeout_ms=None):
         return self._answer(request)
@@ -50,3 +59,30 @@ class FakeConnection:
 
     def __str__(self):
         return self.name
+
+
+def metadata(error_code=0, leaders=(1, 2)):
+    """A Metadata answer with brokers 1 and 2, and the leaders of the partitions of topic `t`."""
+    partitions = [
+        SimpleNamespace(partition_index=number, leader_id=leader, leader_epoch=0)
+        for number, leader in enumerate(leaders)
+    ]
+    return SimpleNamespace(
+        brokers=[SimpleNamespace(node_id=1, host="a", port=1), SimpleNamespace(node_id=2, host="b", port=1)],
+        topics=[SimpleNamespace(name="t", error_code=error_code, partitions=partitions)],
+    )
+
+
+class FakeCluster:
+    """A cluster in which every address has one connection, and a clock that only sleeping moves."""
+
+    def __init__(self, *answers):
+        """`answers` are those of the bootstrap broker."""
+        self.now_s = 0.0
+        self.connections = {address: FakeConnection(str(address)) for address in (BOOT, A, B)}
+        self.connections[BOOT].answers += answers
+        clock = Clock(lambda: self.now_s, self._sleep, lambda: 0)
+        self.client = Cluster([BOOT], self.connections.__getitem__, clock, timeout_ms=1_000)
+
+    def _sleep(self, pause_s):
+        self.now_s += pause_s

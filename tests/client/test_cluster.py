@@ -2,63 +2,28 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
-from klog.client.cluster import NO_LEADER, Cluster
-from klog.client.connection import HostPort
+from klog.client.cluster import NO_LEADER
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
-from klog.client.retry import Clock
 from klog.formats.names import TopicPartition
-from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import ConnectFailedError, ConnectionLostError
-from tests.client.fake_broker import FakeConnection
+from tests.client.fake_broker import BOOT, A, FakeCluster, metadata
 
-BOOT = HostPort("boot", 1)
-A, B = HostPort("a", 1), HostPort("b", 1)
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 
 
-def metadata(error_code=0, leaders=(1, 2)):
-    partitions = [
-        SimpleNamespace(partition_index=number, leader_id=leader, leader_epoch=0)
-        for number, leader in enumerate(leaders)
-    ]
-    return SimpleNamespace(
-        brokers=[SimpleNamespace(node_id=1, host="a", port=1), SimpleNamespace(node_id=2, host="b", port=1)],
-        topics=[SimpleNamespace(name="t", error_code=error_code, partitions=partitions)],
-    )
-
-
-class World:
-    """A cluster in which every address has one connection, and a clock that sleeping moves."""
-
-    def __init__(self, *answers):
-        self.now_s = 0.0
-        version = SERVED[ApiKey.METADATA].max_version
-        self.connections = {
-            address: FakeConnection(str(address), answers if address == BOOT else (), version)
-            for address in (BOOT, A, B)
-        }
-        clock = Clock(lambda: self.now_s, self._sleep, lambda: 0)
-        self.cluster = Cluster([BOOT], self.connections.__getitem__, clock, timeout_ms=1_000)
-
-    def _sleep(self, pause_s):
-        self.now_s += pause_s
-
-
 def test_partitions_are_grouped_by_their_leader():
-    world = World(metadata(leaders=(1, 2)))
-    with world.cluster as cluster:
+    world = FakeCluster(metadata(leaders=(1, 2)))
+    with world.client as cluster:
         cluster.refresh(["t"])
         assert cluster.by_leader([T0, T1, T2]) == {1: [T0], 2: [T1], NO_LEADER: [T2]}
 
 
 def test_a_broker_has_one_connection_that_is_opened_when_it_is_used():
-    world = World(metadata())
-    with world.cluster as cluster:
+    world = FakeCluster(metadata())
+    with world.client as cluster:
         cluster.refresh(["t"])
         assert not world.connections[A].connected
         assert cluster.leader_connection(1, [T0]) is cluster.connection(1) is world.connections[A]
@@ -67,8 +32,8 @@ def test_a_broker_has_one_connection_that_is_opened_when_it_is_used():
 
 
 def test_a_partition_without_a_leader_and_an_unknown_broker_are_errors():
-    world = World(metadata())
-    with world.cluster as cluster:
+    world = FakeCluster(metadata())
+    with world.client as cluster:
         cluster.refresh(["t"])
         with pytest.raises(ClientError, match="t-2 has no leader"):
             cluster.leader_connection(NO_LEADER, [T2])
@@ -77,17 +42,17 @@ def test_a_partition_without_a_leader_and_an_unknown_broker_are_errors():
 
 
 def test_an_advertised_address_that_cannot_be_reached_is_named():
-    world = World(metadata())
+    world = FakeCluster(metadata())
     world.connections[A].down = True
-    with world.cluster as cluster:
+    with world.client as cluster:
         cluster.refresh(["t"])
         with pytest.raises(ConnectFailedError, match="which is what broker 1 advertises"):
             cluster.connection(1)
 
 
 def test_any_known_broker_answers_if_the_bootstrap_broker_is_gone():
-    world = World(metadata())
-    with world.cluster as cluster:
+    world = FakeCluster(metadata())
+    with world.client as cluster:
         cluster.refresh(["t"])
         world.connections[BOOT].close()
         world.connections[BOOT].down = True
@@ -95,16 +60,18 @@ def test_any_known_broker_answers_if_the_bootstrap_broker_is_gone():
 
 
 def test_an_unreachable_cluster_is_one_error_with_every_address():
-    world = World()
+    world = FakeCluster()
     for connection in world.connections.values():
         connection.down = True
     with pytest.raises(ConnectFailedError, match="boot:1"):
-        world.cluster.any_connection()
+        world.client.any_connection()
 
 
 def test_a_topic_that_does_not_exist_is_an_error():
-    world = World(metadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), metadata(ErrorCode.INVALID_TOPIC_EXCEPTION))
-    with world.cluster as cluster:
+    world = FakeCluster(
+        metadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), metadata(ErrorCode.INVALID_TOPIC_EXCEPTION)
+    )
+    with world.client as cluster:
         with pytest.raises(UnknownTopicError):
             cluster.refresh(["t"])
         with pytest.raises(RefusedError):
@@ -112,8 +79,8 @@ def test_a_topic_that_does_not_exist_is_an_error():
 
 
 def test_recovery_pauses_and_looks_up_the_leaders_again():
-    world = World(metadata(leaders=(1,)), metadata(leaders=(2,)))
-    with world.cluster as cluster:
+    world = FakeCluster(metadata(leaders=(1,)), metadata(leaders=(2,)))
+    with world.client as cluster:
         cluster.refresh(["t"])
         cluster.recover(RefusedError("t-0", ErrorCode.NOT_LEADER_OR_FOLLOWER), ["t"], cluster.new_retry())
         assert cluster.leader(T0) == 2
@@ -121,22 +88,22 @@ def test_recovery_pauses_and_looks_up_the_leaders_again():
 
 
 def test_recovery_raises_an_error_that_no_retry_can_cure():
-    world = World()
+    world = FakeCluster()
     error = RefusedError("t-0", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    with world.cluster as cluster, pytest.raises(RefusedError):
+    with world.client as cluster, pytest.raises(RefusedError):
         cluster.recover(error, ["t"], cluster.new_retry())
     assert world.now_s == 0
 
 
 def test_recovery_raises_the_last_error_if_failures_last_too_long():
-    world = World()
+    world = FakeCluster()
     for connection in world.connections.values():
         connection.down = True
-    retry = world.cluster.new_retry()
+    retry = world.client.new_retry()
 
     def fail_for_ever():
         while True:
-            world.cluster.recover(ConnectionLostError("lost"), ["t"], retry)
+            world.client.recover(ConnectionLostError("lost"), ["t"], retry)
 
     with pytest.raises((ConnectionLostError, ConnectFailedError)):
         fail_for_ever()

@@ -25,7 +25,7 @@ def answer(version, **fields):
 
 
 def connected(version, **fields):
-    connection = FakeConnection(max_version=17, answers=[answer(version, **fields)])
+    connection = FakeConnection(answers=[answer(version, **fields)])
     connection.connect()
     return connection
 
