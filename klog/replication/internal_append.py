@@ -13,14 +13,13 @@ from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.acknowledging import DelayedProduce
-from klog.replication.partition import Partition, PartitionError
+from klog.replication.partition import ALL_IN_SYNC, Partition, PartitionError
 from klog.replication.partition_state import ANY_EPOCH
 from klog.replication.purgatory import Purgatory
 from klog.replication.replica_manager import ReplicaManager
 from klog.replication.replica_waits import PartitionWait
 from klog.storage.log.append_values import AppendError, Origin
 
-ALL_IN_SYNC: Final = -1
 _LARGEST_ACKS: Final = 1
 _NO_OFFSET: Final = -1
 

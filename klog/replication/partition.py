@@ -194,7 +194,7 @@ class Partition:
                 self.require_leader(leader_epoch)
             if not state.is_leader:
                 raise PartitionError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            if acks == -1 and len(state.isr.committed) < self.min_in_sync_replicas:
+            if acks == ALL_IN_SYNC and len(state.isr.committed) < self.min_in_sync_replicas:
                 raise PartitionError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,
                     f"{len(state.isr.committed)} in-sync replicas, "

@@ -11,7 +11,7 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from threading import Thread
@@ -45,7 +45,7 @@ from klog.server.cleaning import ServedLogs, open_cleaner
 from klog.server.controller_times import ControllerTimes
 from klog.server.features import FeaturesEpoch
 from klog.server.handlers.config_changes import ConfigChanges
-from klog.server.handlers.describe_log_dirs import HostedDirectory, HostedLog
+from klog.server.handlers.describe_log_dirs import hosted_directories
 from klog.server.handlers.dispatch import Dispatcher
 from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.identity import require_own_endpoints, resolve_identity
@@ -272,7 +272,7 @@ class Broker:
             clock_ns=time.perf_counter_ns,
             clock_ms=self._clock_ms,
             timer_ms=monotonic_ms,
-            hosted=self._hosted,
+            hosted=lambda: hosted_directories(self.logs, self._directories),
             broker_epoch=lambda: self.broker_epoch,
             features_epoch=lambda: self._features.value,
             allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
@@ -394,9 +394,3 @@ class Broker:
     def all_directories_failed(self) -> None:
         """No log directory is left."""
         self._on_fatal("all log directories have failed")
-
-    def _hosted(self) -> Iterable[HostedDirectory]:
-        online = set(self.logs.online)
-        for path in self._directories:
-            held = [HostedLog(*each) for each in self.logs.in_directory(path)]
-            yield HostedDirectory(path, path in online, held if path in online else ())

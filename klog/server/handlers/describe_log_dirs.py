@@ -7,7 +7,7 @@ directory that is offline is answered KAFKA_STORAGE_ERROR and nothing else of it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.protocol.entity_fields import Entity
@@ -16,16 +16,10 @@ from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.answers import entity_of, part, send_answer
 from klog.server.handlers.partition_lookup import Key
 from klog.server.network.request import Request
-from klog.storage.log.partition_log import PartitionLog
+from klog.storage.log.log_manager import LogManager
+from klog.storage.log.log_map import HeldLog
 
 _NO_LAG: Final = -1
-
-
-class HostedLog(NamedTuple):
-    """A log in a directory; `is_future` says that it is being moved there and not served yet."""
-
-    log: PartitionLog
-    is_future: bool = False
 
 
 class HostedDirectory(NamedTuple):
@@ -33,7 +27,15 @@ class HostedDirectory(NamedTuple):
 
     path: str
     online: bool
-    logs: Sequence[HostedLog] = ()
+    logs: Sequence[HeldLog] = ()
+
+
+def hosted_directories(logs: LogManager, directories: Iterable[str]) -> Iterator[HostedDirectory]:
+    """The configured log directories, in their order."""
+    online = set(logs.online)
+    for path in directories:
+        held = logs.in_directory(path) if path in online else ()
+        yield HostedDirectory(path, path in online, held)
 
 
 class DiskSpace(NamedTuple):
@@ -96,7 +98,7 @@ class DescribeLogDirsHandler:
             usable_bytes=space.usable_bytes,
         )
 
-    def _log(self, request: Request, hosted: HostedLog) -> Entity:
+    def _log(self, request: Request, hosted: HeldLog) -> Entity:
         log = hosted.log
         return part(
             request,
@@ -107,7 +109,7 @@ class DescribeLogDirsHandler:
             is_future_key=hosted.is_future,
         )
 
-    def _lag(self, hosted: HostedLog) -> int:
+    def _lag(self, hosted: HeldLog) -> int:
         """How far a log is behind what it will be: a future one behind the current one, a current one behind
         the high watermark.
         """

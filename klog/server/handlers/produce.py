@@ -21,7 +21,7 @@ from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
 from klog.protocol.produce_request import ProduceRequest, Records, decode_produce_request
 from klog.protocol.produce_response import PartitionProduced, ProduceResponse, encode_produce_response
 from klog.replication.acknowledging import DelayedProduce
-from klog.replication.partition import Partition, PartitionError
+from klog.replication.partition import ALL_IN_SYNC, Partition, PartitionError
 from klog.replication.purgatory import Purgatory
 from klog.replication.replica_waits import PartitionWait
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
@@ -31,7 +31,6 @@ from klog.server.network.request import Request
 from klog.server.topic_stats import BrokerTopicStats, TopicStats
 from klog.storage.log.append_values import AppendError
 
-ALL_IN_SYNC: Final = -1
 # The client id that Kafka's own brokers use towards each other; only it may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _HINTS_FROM: Final = 10

@@ -14,12 +14,13 @@ from klog.server.handlers.describe_log_dirs import (
     DescribeLogDirsHandler,
     DiskSpace,
     HostedDirectory,
-    HostedLog,
     disk_space,
+    hosted_directories,
 )
 from klog.server.handlers.describe_producers import DescribeProducersHandler
 from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
+from klog.storage.log.log_map import HeldLog
 from tests.server.handlers.parts import (
     BROKER,
     OTHER_BROKER,
@@ -30,6 +31,7 @@ from tests.server.handlers.parts import (
     part_of,
     request_of,
 )
+from tests.storage.log.managing import Managed, new_log
 
 
 class TestOffsetForLeaderEpoch:
@@ -128,8 +130,8 @@ class TestDescribeLogDirs:
         DescribeLogDirsHandler(broker.replicas, lambda: directories, space).handle(request)
         return answer_of(request)
 
-    def logs(self, broker: Broker) -> list[HostedLog]:
-        return [HostedLog(log) for log in broker.logs.logs.values()]
+    def logs(self, broker: Broker) -> list[HeldLog]:
+        return [HeldLog(log, False) for log in broker.logs.logs.values()]
 
     @pytest.mark.parametrize("version", range(5))
     def test_sizes_of_all_logs_and_the_disks_room(self, broker, version) -> None:
@@ -163,10 +165,27 @@ class TestDescribeLogDirs:
         broker.append(2, topic="copy")
         future = broker.logs.logs["copy", 0]
         future.partition = broker.logs.logs[TOPIC, 0].partition
-        hosted = [HostedDirectory("/new", True, [HostedLog(future, is_future=True)])]
+        hosted = [HostedDirectory("/new", True, [HeldLog(future, True)])]
         (found,) = self.ask(broker, hosted).results
         (partition,) = found.topics[0].partitions
         assert (partition.offset_lag, partition.is_future_key) == (3, True)
+
+    def test_directories_are_listed_with_their_current_and_future_logs(self, tmp_path) -> None:
+        directories = (tmp_path / "a", tmp_path / "b")
+        for directory in directories:
+            managed = Managed(directory)
+            new_log(managed.start())
+            managed.stop()
+        (tmp_path / "b" / "t-0").rename(tmp_path / "b" / f"t-0.{'ab' * 16}-future")
+        managed = Managed(*directories)
+        logs = managed.start()
+        paths = [str(directory) for directory in (*directories, tmp_path / "c")]
+        found = [
+            (each.path, each.online, [held.is_future for held in each.logs])
+            for each in hosted_directories(logs, paths)
+        ]
+        assert found == [(paths[0], True, [False]), (paths[1], True, [True]), (paths[2], False, [])]
+        managed.stop()
 
     def test_a_log_without_a_replica_has_no_lag(self, broker) -> None:
         partition = broker.lead()
