@@ -90,7 +90,7 @@ class _Search:
     def path(self, path: str) -> None:
         entries = [entry_of(one) for one in expand(path)]
         if entries in ([], [None]):
-            raise StorageError("there is nothing", file=path, cure="check the path")
+            raise StorageError("does not exist", file=path, cure="check the path")
         for entry in filter(None, entries):
             if entry.is_directory:
                 self._directory(entry.path, list_directory(entry.path), 0)
@@ -167,7 +167,7 @@ class _Search:
             else:
                 cure = "name a log directory, a partition directory or a .log file"
                 self.found.problems.append(
-                    StorageError("is no segment by its name", file=entry.path, cure=cure)
+                    StorageError("does not have the name of a segment", file=entry.path, cure=cure)
                 )
         if not wanted and not others:
             return

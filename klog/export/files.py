@@ -161,7 +161,7 @@ def open_index(path: str) -> BinaryIO:
     Raises `StorageError`, also for a gzipped copy: an index is not searched in one.
     """
     if base_name(path).endswith(GZIP_SUFFIX):
-        raise StorageError("an index is not read out of a gzipped copy", file=path)
+        raise StorageError("an index is not read from a gzipped copy", file=path)
     file = open_input(path)
     if not is_remote(path):
         return file

@@ -102,7 +102,7 @@ def _require_apart(job: ExportJob) -> None:
     output = job.output.rstrip("/")
     for path in job.options.paths:
         if f"{output}/".startswith(f"{path.rstrip('/')}/"):
-            raise UsageError("is inside of what is exported", file=job.output, cure="choose a place outside")
+            raise UsageError("is inside an input path", file=job.output, cure="choose a directory outside")
 
 
 def _settled(job: ExportJob, plan: Plan) -> Decodings:
@@ -172,9 +172,9 @@ def _committed(output: Output) -> list[JsonObject]:
 def _require_same_options(job: ExportJob, state: JsonObject) -> None:
     if state["version"] != _VERSION:
         raise UsageError(
-            f"was written by another version of klog (state of version {state['version']})",
+            f"was written by another version of klog (job state version {state['version']})",
             file=job.output,
-            cure="resume with that one, or export into another directory",
+            cure="resume with that version, or export into another directory",
         )
     before, now = _flat(state["options"]), _flat(options_json(job))
     names = sorted(name for name in {*before, *now} if before.get(name) != now.get(name))
@@ -194,7 +194,7 @@ def _require_same_segments(progress: Progress) -> None:
         raise UsageError(
             f"has changed since the export in {progress.job.output} was planned{more}",
             file=files[0],
-            cure="bring the segments back as they were, or export anew into another directory",
+            cure="restore the segments, or export into another directory",
         )
 
 
@@ -274,9 +274,9 @@ def _decoded(output: Output, name: str) -> JsonObject:
         value = json.loads(read_whole(output, name))
     except ValueError as error:
         raise StorageError(
-            f"is no book of an export: {error}",
+            f"is no state of an export: {error}",
             file=f"{output.root}/{name}",
-            cure="somebody else wrote it: export into another directory",
+            cure="it was written by another program: export into another directory",
         ) from error
     decoded: JsonObject = value
     return decoded

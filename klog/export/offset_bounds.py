@@ -50,15 +50,15 @@ def resolve_bounds(
     if start is None:
         if not options.timestamp_latest:
             raise UsageError(
-                f"{partition} has no record as young as {_timestamp(options.starting, partition)}",
+                f"{partition} has no record at or after timestamp {_timestamp(options.starting, partition)}",
                 cure="with startingOffsetsByTimestampStrategy=latest such partitions are read from their end",
             )
         start = log_end_offset
     end = log_end_offset if end is None else end
     if options.fail_on_data_loss and not log_start_offset <= start <= log_end_offset:
         raise UsageError(
-            f"{partition} is asked for from offset {start}, it holds {log_start_offset} to {log_end_offset}",
-            cure="leave failOnDataLoss out to read what is there",
+            f"{partition} is requested from offset {start}, but has {log_start_offset} to {log_end_offset}",
+            cure="leave failOnDataLoss out to read the offsets that exist",
         )
     start = min(max(start, log_start_offset), log_end_offset)
     return start, max(start, min(end, log_end_offset))

@@ -99,7 +99,7 @@ class _Given:
             if name.lower() not in known:
                 raise _unknown(name, known)
             if self._values.setdefault(name.lower(), str(value)) != str(value):
-                raise UsageError(f"option {known[name.lower()]} is given twice, in two spellings")
+                raise UsageError(f"option {known[name.lower()]} is given twice, in different cases")
 
     def text(self, name: str) -> str | None:
         return self._values.get(name.lower())
@@ -163,7 +163,7 @@ def _isolation(given: _Given) -> Isolation:
     chosen = [given.choice(name, levels) for name in ("isolation", "kafka.isolation.level")]
     values = {level for level in chosen if level is not None}
     if len(values) > 1:
-        raise UsageError("options isolation and kafka.isolation.level say different things")
+        raise UsageError("options isolation and kafka.isolation.level contradict each other")
     return Isolation(values.pop()) if values else Isolation.READ_UNCOMMITTED
 
 

@@ -105,7 +105,7 @@ def _nothing_found(found: Found, options: ReadOptions) -> UsageError:
     topics = sorted({replica.partition.topic for replica in found.replicas})
     if topics:
         shown = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
-        return UsageError("no partition that was found is asked for", cure=f"topics found are {shown}")
+        return UsageError("no partition that was found is selected", cure=f"topics found are {shown}")
     reasons = [str(problem) for problem in found.problems[:3]]
     reasons += [f"{path}: {reason}" for path, reason in found.skipped[:3]]
     return UsageError(

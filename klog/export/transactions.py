@@ -92,7 +92,7 @@ def _listed(extent: Extent) -> list[AbortedRange] | KlogError | None:
 
 def _entries(data: bytes, segment: SegmentFile) -> list[AbortedRange]:
     if len(data) % TXN_INDEX_ENTRY_BYTES:
-        raise FormatError(f"{len(data)} bytes are no whole number of {TXN_INDEX_ENTRY_BYTES}-byte entries")
+        raise FormatError(f"{len(data)} bytes is not a multiple of the {TXN_INDEX_ENTRY_BYTES}-byte entries")
     entries: list[AbortedRange] = []
     last = segment.base_offset - 1
     for version, producer_id, first, end, _ in TXN_INDEX_ENTRY.iter_unpack(data):
@@ -100,7 +100,7 @@ def _entries(data: bytes, segment: SegmentFile) -> list[AbortedRange]:
             raise FormatError(
                 f"entry {len(entries)} does not fit the ones before it",
                 position_bytes=len(entries) * TXN_INDEX_ENTRY_BYTES,
-                cure="the segment was read instead; `klog rebuild-index` makes the index anew",
+                cure="the segment was read instead; `klog rebuild-index` rebuilds the index",
             )
         last = end
         entries.append(AbortedRange(producer_id, first, end))

@@ -162,7 +162,7 @@ class ValidBatches:
         if first < lost_ranges.next_offset:
             if first < self._next_offset_before_last:
                 return CorruptRecordError(
-                    f"batch starts at offset {first} where at least {lost_ranges.next_offset} is due"
+                    f"batch starts at offset {first} but at least {lost_ranges.next_offset} is expected"
                 )
             # It follows the batch before the last one, so the last one has the damaged offset.
             problem = CorruptRecordError(
@@ -226,7 +226,7 @@ class ValidBatches:
         if not len(rest):
             if not base_name(split.file).endswith(GZIP_SUFFIX):  # the size of a gzipped copy is not known
                 what = f"file ends here, it had {split.end_bytes} bytes when it was planned"
-                changed = StorageError(what, cure="it changed meanwhile: read it again")
+                changed = StorageError(what, cure="it has changed: read it again")
                 self._lost_ranges.open(position, changed)
             self._finish()
             return None
@@ -258,5 +258,5 @@ def _offset_at_start(data: Bytes) -> int | None:
 def _too_large(size_bytes: int, limit_bytes: int) -> KlogError:
     return DecompressionLimitError(
         f"batch claims {size_bytes} bytes, at most {limit_bytes} are read",
-        cure="its size is damaged, or raise maxDecompressedBytes if it really is that large",
+        cure="its size is damaged, or raise maxDecompressedBytes if it is really that large",
     )

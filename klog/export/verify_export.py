@@ -59,7 +59,7 @@ def verify_split(result: SplitResult, job: ExportJob) -> tuple[Finding, ...]:
 
 def verify_names(results: Iterable[SplitResult], output: Output) -> tuple[Finding, ...]:
     """An error for each data file that no split has written."""
-    return tuple(Finding(name, "is of no split") for name in sorted(unknown_files(output, results)))
+    return tuple(Finding(name, "belongs to no split") for name in sorted(unknown_files(output, results)))
 
 
 def _compare(result: SplitResult, job: ExportJob, held: list[pa.ChunkedArray | int]) -> Iterator[Finding]:
@@ -114,7 +114,7 @@ def _offsets_of(
 
     with output.open(file.name) as opened:
         if _checksum(opened) != file.checksum:
-            findings.append(Finding(file.name, "its checksum is not the one that was written"))
+            findings.append(Finding(file.name, "its checksum is wrong"))
             return 0
         opened.seek(0)
         if column is None:

@@ -153,7 +153,7 @@ def _collected(collect: Callable[[], list[ResultT]]) -> list[ResultT]:
     try:
         return collect()
     except (Py4JJavaError, PySparkException) as error:
-        raise KlogError(f"Spark gave the job up: {_reason(error)}", cure=_CURE) from error
+        raise KlogError(f"Spark aborted the job: {_reason(error)}", cure=_CURE) from error
 
 
 def _reason(error: Exception) -> str:

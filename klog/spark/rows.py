@@ -61,13 +61,13 @@ class RowSource:
         for field in self.arrow_schema:
             if field.name not in known.names:
                 raise UsageError(
-                    f"the schema given has a column {field.name}, which klog has not",
+                    f"the schema given has a column {field.name}, which klog does not have",
                     cure=f"choose among {', '.join(known.names)}",
                 )
             if not _same_type(field.type, known.field(field.name).type):
                 raise UsageError(
                     f"the schema given says that column {field.name} is {field.type}",
-                    cure=f"it is {known.field(field.name).type}: say so, and cast in the query",
+                    cure=f"it is {known.field(field.name).type}: give this type, and cast in the query",
                 )
 
     @cached_property

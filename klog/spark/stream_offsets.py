@@ -46,7 +46,7 @@ def from_json(tree: object) -> dict[TopicPartition, int]:
 
 def _foreign(tree: object) -> FormatError:
     return FormatError(
-        f"the stream's checkpoint holds {json.dumps(tree)[:200]}, which are no offsets of topics",
+        f"the stream's checkpoint holds {json.dumps(tree)[:200]}, which are not offsets of topics",
         cure="give the query a checkpointLocation of its own",
     )
 
@@ -110,17 +110,14 @@ def losses(start: Offsets, available: Mapping[TopicPartition, Available]) -> lis
     for partition, offset in sorted(start.items()):
         there = available.get(partition)
         if there is None:
-            found.append(f"{partition} is gone; it had been read to before offset {offset}")
+            found.append(f"{partition} does not exist any more; its next offset was {offset}")
         elif offset < there.first:
-            found.append(
-                f"{partition}: offsets {offset} to before {there.first} were deleted before they were read"
-            )
+            deleted = f"{offset} to before {there.first}"
+            found.append(f"{partition}: offsets from {deleted} were deleted before they were read")
         elif there.end < offset:
-            found.append(
-                f"{partition} was cut to offset {there.end}; it had been read to before offset {offset}"
-            )
+            found.append(f"{partition} was truncated to offset {there.end}; its next offset was {offset}")
     found += [
-        f"{partition} is new and starts at offset {available[partition].first}: what was before is not read"
+        f"{partition} is new and starts at offset {available[partition].first}: earlier records are not read"
         for partition in sorted(available.keys() - start.keys())
         if available[partition].first > 0
     ]

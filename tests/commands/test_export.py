@@ -83,7 +83,7 @@ def test_committed_reads_leave_aborted_records_out(klog, tmp_path) -> None:
         (["--compression", "lzma"], "parquet has no compression 'lzma' (one of zstd, "),
         (["--partition-by", "hour"], "cannot partition by 'hour'"),
         (["--columns", "colour"], "no column 'colour'"),
-        (["--subscribe", "nothing"], "no partition that was found is asked for"),
+        (["--subscribe", "nothing"], "no partition that was found is selected"),
         (["--starting-offsets", "yesterday"], "option startingOffsets is 'yesterday'"),
         (["--isolation", "serializable"], "option isolation is 'serializable'"),
         (["--metadata-columns", "mood"], "option metadataColumns is 'mood'"),

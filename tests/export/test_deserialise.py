@@ -222,7 +222,7 @@ def test_json_behind_a_header_is_read_as_its_json_schema_says(tmp_path: Path) ->
     rows, errors = values_of(decoding, value, None, b'{"id":1}', framed(3, b"x"), *[b"\0\0\0"] * 20)
     assert rows == [{"id": 1}, *[None] * 23]
     assert [error is None for error in errors] == [True, True, *[False] * 22]
-    assert "no zero byte and schema id in front" in str(errors[2])
+    assert "it does not start with a zero byte and a schema id" in str(errors[2])
     assert "not JSON" in str(errors[3])
 
 
@@ -240,7 +240,7 @@ def test_protobuf_behind_a_header_must_be_the_message_that_is_wanted(tmp_path: P
     assert rows == [{"y": 6}, None, None, None]
     assert errors[0] is None
     assert "is a shop.Event, not a shop.Other" in str(errors[1])
-    assert "has none there" in str(errors[2])
+    assert "has no message there" in str(errors[2])
     assert "names schema 8" in str(errors[3])
 
 
@@ -256,7 +256,7 @@ def test_a_message_path_is_a_count_and_steps(data: bytes, path: list[int], start
     [
         ("5.json", '{"schema":"x","schemaType":"PROTOBUF"}', "is protobuf source.*protoc"),
         ("5.json", '{"schema":"x","references":[{"name":"y"}]}', "refers to others"),
-        ("5.avsc", "{", "is no JSON"),
+        ("5.avsc", "{", "is not JSON"),
     ],
 )
 def test_a_schema_file_that_does_not_serve_is_told(tmp_path: Path, name: str, content: str, why: str) -> None:

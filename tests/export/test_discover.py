@@ -194,7 +194,7 @@ def test_what_cannot_be_read_is_a_problem_and_the_rest_is_found(tmp_path: Path) 
 def test_a_file_that_is_no_segment_is_a_problem(tmp_path: Path) -> None:
     write_segment(tmp_path / "a-0", [batch(0)])
     found = discover([str(tmp_path / "a-0" / "00000000000000000000.index")])
-    assert [problem.what for problem in found.problems] == ["is no segment by its name"]
+    assert [problem.what for problem in found.problems] == ["does not have the name of a segment"]
 
 
 @pytest.mark.parametrize("log_dir", log_dirs(), ids=str)

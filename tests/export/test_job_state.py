@@ -166,7 +166,7 @@ def test_two_exports_into_one_output_do_not_run_at_once(tmp_path) -> None:
 def test_books_that_are_none_are_refused(tmp_path) -> None:
     (tmp_path / "out/_klog").mkdir(parents=True)
     (tmp_path / "out/_klog/job.json").write_text("not JSON")
-    with pytest.raises(StorageError, match="is no book of an export"):
+    with pytest.raises(StorageError, match="is no state of an export"):
         export(LOG, tmp_path / "out", resume=True)
     (tmp_path / "out/_klog/job.json").write_text('{"version": 99}')
     with pytest.raises(UsageError, match="another version of klog"):
@@ -182,6 +182,6 @@ def test_a_plan_that_fails_leaves_no_output(tmp_path) -> None:
 
 def test_an_output_inside_of_what_is_exported_is_refused(log) -> None:
     for place in (log.parent, log, log / "tables"):
-        with pytest.raises(UsageError, match="is inside of what is exported"):
+        with pytest.raises(UsageError, match="is inside an input path"):
             export(log.parent, place)
     assert not (log / "tables").exists()

@@ -99,7 +99,7 @@ def test_isolation_has_two_names() -> None:
         read_options({"path": "/a", "kafka.isolation.level": "read_committed"}).isolation == "read_committed"
     )
     assert parsed(isolation="READ_COMMITTED").isolation is Isolation.READ_COMMITTED
-    with pytest.raises(UsageError, match="different things"):
+    with pytest.raises(UsageError, match="contradict each other"):
         read_options(
             {"path": "/a", "kafka.isolation.level": "read_committed", "isolation": "read_uncommitted"}
         )

@@ -344,7 +344,7 @@ def test_the_last_time_entry_of_a_log_that_is_written_to_is_not_its_largest(tmp_
 def test_no_record_young_enough_is_an_error_or_the_end(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", [batch(0, 5, at=100)])
     late = Edge(EARLIEST, timestamp_ms=1000)
-    with pytest.raises(UsageError, match="t-0 has no record as young as 1000"):
+    with pytest.raises(UsageError, match="t-0 has no record at or after timestamp 1000"):
         planned(tmp_path, starting=late)
     made = planned(tmp_path, starting=late, timestamp_latest=True)
     assert made.partitions[0].start_offset == made.partitions[0].end_offset == 5
@@ -421,7 +421,7 @@ def test_a_broken_checkpoint_or_index_is_no_loss(tmp_path: Path) -> None:
     made = planned(tmp_path, fail_on_data_loss=True, isolation=Isolation.READ_COMMITTED)
     assert made.partitions[0].end_offset == 12
     assert len(made.problems) == 2
-    with pytest.raises(StorageError, match="there is nothing"):
+    with pytest.raises(StorageError, match="does not exist"):
         planned(tmp_path, tmp_path / "nowhere", fail_on_data_loss=True)
 
 
@@ -430,7 +430,7 @@ def test_a_start_outside_of_the_log_is_a_loss_to_a_job_that_asked_for_it(tmp_pat
     for start in (5, 16):
         starting = Edge(EARLIEST, offsets={"t": {0: start}})
         assert planned(tmp_path, starting=starting).partitions[0].start_offset == min(max(start, 10), 15)
-        with pytest.raises(UsageError, match=f"t-0 is asked for from offset {start}, it holds 10 to 15"):
+        with pytest.raises(UsageError, match=f"t-0 is requested from offset {start}, but has 10 to 15"):
             planned(tmp_path, starting=starting, fail_on_data_loss=True)
 
 

@@ -67,8 +67,8 @@ def test_whatever_is_lost_rejected_or_wrong_is_told_and_makes_the_report_unclean
             Plan(SPLITS, (PARTITION,), problems=(KlogError("is broken", file="index", cure="mend it"),)),
             result(SPLITS[0]),
         ),
-        "WRONG: a.parquet: is of no split": report_of(
-            plan, result(SPLITS[0]), findings=(Finding("a.parquet", "is of no split"),)
+        "WRONG: a.parquet: belongs to no split": report_of(
+            plan, result(SPLITS[0]), findings=(Finding("a.parquet", "belongs to no split"),)
         ),
     }
     for line, report in unclean.items():

@@ -41,9 +41,7 @@ def test_a_changed_byte_is_found(wanted, tmp_path) -> None:
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
     name = path.relative_to(tmp_path / "out")
-    assert findings(tmp_path / "out", format=wanted) == [
-        f"{name}: its checksum is not the one that was written"
-    ]
+    assert findings(tmp_path / "out", format=wanted) == [f"{name}: its checksum is wrong"]
 
 
 def forge(output: Path, change) -> None:
@@ -94,7 +92,9 @@ def test_a_file_that_no_split_has_made_is_found(tmp_path) -> None:
 
     output = open_output(str(tmp_path / "out"))
     results = map(result_from_json, load(output)["splits"])
-    assert verify_names(results, output) == (Finding(f"topic=t-gzip/partition=0/{name}", "is of no split"),)
+    assert verify_names(results, output) == (
+        Finding(f"topic=t-gzip/partition=0/{name}", "belongs to no split"),
+    )
 
 
 def test_without_an_offset_column_records_are_counted(tmp_path) -> None:

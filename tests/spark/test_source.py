@@ -66,7 +66,7 @@ def test_a_schema_with_fewer_columns_prunes_the_others(spark: SparkSession) -> N
 
 @pytest.mark.parametrize(
     ("schema", "complaint"),
-    [("ofset BIGINT", "ofset, which klog has not"), ("offset INT", "column offset is int32")],
+    [("ofset BIGINT", "ofset, which klog does not have"), ("offset INT", "column offset is int32")],
 )
 def test_a_schema_that_klog_cannot_give_is_refused(spark: SparkSession, schema: str, complaint: str) -> None:
     assert complaint in failure(klog(spark).schema(schema).load(str(TRANSACTIONS.path)))

@@ -32,7 +32,7 @@ def test_equal_offsets_are_equal_texts() -> None:
 
 @pytest.mark.parametrize("foreign", [[1], {"a": 3}, {"a": {"x": 3}}, {"a": {"1": "3"}}, {"a": {"-1": 3}}])
 def test_a_checkpoint_of_something_else_is_an_error(foreign: object) -> None:
-    with pytest.raises(FormatError, match="no offsets of topics"):
+    with pytest.raises(FormatError, match="are not offsets of topics"):
         from_json(foreign)
 
 
@@ -73,19 +73,19 @@ def test_a_new_partition_is_read_from_its_first_record() -> None:
     end = batch_end({A: 5}, there, None)
     assert end == {A: 5, B: 9}
     assert ranges({A: 5}, end) == {B: (0, 9)}
-    assert losses({A: 5}, there) == ["a-10 is new and starts at offset 7: what was before is not read"]
+    assert losses({A: 5}, there) == ["a-10 is new and starts at offset 7: earlier records are not read"]
 
 
 def test_what_retention_deleted_before_it_was_read_is_lost() -> None:
     assert losses({A: 3}, {A: Available(10, 20)}) == [
-        "a-0: offsets 3 to before 10 were deleted before they were read"
+        "a-0: offsets from 3 to before 10 were deleted before they were read"
     ]
     assert batch_end({A: 3}, {A: Available(10, 20)}, 5) == {A: 15}
 
 
 def test_a_log_that_was_cut_is_read_on_from_its_end() -> None:
     there = {A: Available(0, 8)}
-    assert losses({A: 10}, there) == ["a-0 was cut to offset 8; it had been read to before offset 10"]
+    assert losses({A: 10}, there) == ["a-0 was truncated to offset 8; its next offset was 10"]
     end = batch_end({A: 10}, there, None)
     assert end == {A: 8}
     assert ranges({A: 10}, end) == {}
@@ -93,7 +93,7 @@ def test_a_log_that_was_cut_is_read_on_from_its_end() -> None:
 
 def test_a_partition_that_is_gone_stays_where_it_was() -> None:
     assert losses({A: 10, B: 3}, {A: Available(0, 10)}) == [
-        "a-10 is gone; it had been read to before offset 3"
+        "a-10 does not exist any more; its next offset was 3"
     ]
     assert batch_end({A: 10, B: 3}, {A: Available(0, 12)}, None) == {A: 12, B: 3}
 

@@ -54,7 +54,7 @@ def offsets(of: KlogStreamReader, start: dict, end: dict) -> list[int]:
 def test_a_log_that_was_cut_is_a_loss_and_is_read_on_from_its_new_end(tmp_path: Path) -> None:
     place(tmp_path, 2)
     before = {"cut": {"0": ENDS[2][1]}}
-    with pytest.raises(StorageError, match="was cut to offset"):
+    with pytest.raises(StorageError, match="was truncated to offset"):
         reader(tmp_path, failOnDataLoss="true").latestOffset(before, EVERYTHING)
     stream = reader(tmp_path)
     end = stream.latestOffset(before, EVERYTHING)
@@ -70,7 +70,7 @@ def test_a_partition_that_is_gone_is_a_loss_and_is_read_on_when_it_is_back(tmp_p
     place(tmp_path, 2, "other")
     start = {"cut": {"0": ENDS[1][1]}, "other": {"0": ENDS[1][1]}}
     shutil.rmtree(tmp_path / "cut-0")
-    with pytest.raises(StorageError, match="cut-0 is gone"):
+    with pytest.raises(StorageError, match="cut-0 does not exist any more"):
         reader(tmp_path, failOnDataLoss="true").latestOffset(start, EVERYTHING)
     stream = reader(tmp_path)
     assert stream.latestOffset(start, EVERYTHING) == start
@@ -89,7 +89,7 @@ def test_a_batch_planned_again_after_a_restart_gives_the_same_records(tmp_path: 
 
 def test_a_batch_planned_again_tells_what_was_deleted_meanwhile(tmp_path: Path) -> None:
     place(tmp_path, 2, "other")
-    with pytest.raises(StorageError, match="cut-0 is gone"):
+    with pytest.raises(StorageError, match="cut-0 does not exist any more"):
         reader(tmp_path, failOnDataLoss="true").partitions({"cut": {"0": 0}}, {"cut": {"0": 9}})
 
 

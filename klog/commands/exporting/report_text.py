@@ -37,7 +37,7 @@ def report_text(report: Report) -> str:
     lines += loss_text(report.plan, report.lost)
     if report.findings is not None:
         lines += _some("WRONG", [str(finding) for finding in report.findings])
-        lines.append("verified: the output does not match" if report.findings else "verified: all is there")
+        lines.append("verified: the output is wrong" if report.findings else "verified: all is there")
     return "\n".join(lines)
 
 

@@ -39,7 +39,9 @@ class AvroDecoder:
         self._reader = parsed(reader_schema)
         self.kind, self._convert = _ArrowTypes().of(_expanded(self._reader))
         if is_empty(self.kind):
-            raise UsageError("the Avro schema is of a record without fields, which no table can hold")
+            raise UsageError(
+                "the Avro schema is a record without fields, which cannot be a column of a table"
+            )
 
     def decode(self, values: pa.Array) -> Decoded:
         """Decode a binary array of bare Avro data."""
@@ -76,9 +78,9 @@ def parsed(text: str) -> Schema:
         schema = json.loads(text)
         return fastavro.parse_schema(schema)
     except ValueError as error:
-        raise UsageError(f"the Avro schema is no JSON: {error}") from None
+        raise UsageError(f"the Avro schema is not JSON: {error}") from None
     except (SchemaParseException, UnknownType, KeyError, TypeError) as error:
-        raise UsageError(f"the Avro schema is none: {error}") from None
+        raise UsageError(f"the Avro schema is invalid: {error}") from None
 
 
 def _expanded(schema: Schema) -> Schema:
@@ -103,7 +105,9 @@ class _ArrowTypes:
             return self._union(schema)
         if isinstance(schema, str):
             if schema in self._above:
-                raise UsageError(f"the Avro schema contains itself in {schema}, which no table can")
+                raise UsageError(
+                    f"the Avro schema contains itself in {schema} and cannot be a column of a table"
+                )
             return _plain(schema), None
         name = schema["type"]
         if "logicalType" in schema and (logical := _logical(schema)) is not None:
@@ -212,6 +216,6 @@ def _of_union(branches: list[Schema], converts: list[Convert | None]) -> Convert
         for number, (branch, convert) in enumerate(zip(branches, converts, strict=True)):
             if validate(value, branch, raise_errors=False):
                 return {f"member{number}": convert(value) if convert else value}
-        raise DecodeError(f"value of a union is of none of its {len(branches)} branches")
+        raise DecodeError(f"value of a union has none of the types of its {len(branches)} branches")
 
     return converted

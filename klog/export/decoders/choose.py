@@ -114,7 +114,7 @@ def _schema_text(requested: RequestedDecoding) -> str:
         try:
             text = read_small(text).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UsageError(f"{requested.schema} is no text: {error.reason}") from None
+            raise UsageError(f"{requested.schema} is not text: {error.reason}") from None
     is_json_schema = requested.encoding is Encoding.JSON and text.lstrip().startswith("{")
     return _json_type(text) if is_json_schema else text
 

@@ -182,7 +182,7 @@ def _scalar(value: object, kind: pa.DataType, place: str) -> object:
             return datetime.date.fromisoformat(text)
         when = datetime.datetime.fromisoformat(text)
     except (ValueError, InvalidOperation) as error:
-        raise DecodeError(f"{place} is no {kind}: {error}") from None
+        raise DecodeError(f"{place} is not {kind}: {error}") from None
     if kind.tz is None:
         return when.replace(tzinfo=None)
     return when if when.tzinfo else when.replace(tzinfo=datetime.UTC)
@@ -195,4 +195,4 @@ def _expect(value: Any, wanted: Any, kind: pa.DataType, place: str) -> Any:  # n
 
 
 def _mismatch(value: object, kind: pa.DataType, place: str) -> DecodeError:
-    return DecodeError(f"{place} is no {kind} but {json.dumps(value)[:80]}")
+    return DecodeError(f"{place} is not {kind} but {json.dumps(value)[:80]}")

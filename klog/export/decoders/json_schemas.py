@@ -36,7 +36,7 @@ def infer(samples: Iterable[bytes]) -> pa.DataType:
         read += 1
         shape = _merged(shape, _shape_of(value, 0))
     if passed_over and not read:
-        raise UsageError("no record is JSON, so that no schema can be inferred", cure="give the schema")
+        raise UsageError("no record is JSON, so no schema can be inferred", cure="give the schema")
     return _type_of(shape)
 
 
@@ -103,7 +103,7 @@ def from_json_schema(text: str) -> pa.DataType:
     try:
         schema = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"the JSON Schema is no JSON: {error}") from None
+        raise UsageError(f"the JSON Schema is not JSON: {error}") from None
     return _from_schema(schema, schema, ())
 
 

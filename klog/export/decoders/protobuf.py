@@ -39,7 +39,9 @@ class ProtobufDecoder:
         self.message_name: str = self._message.full_name
         self.kind, self._read = _ArrowTypes().of_message(self._message)
         if is_empty(self.kind):
-            raise UsageError(f"protobuf message {self.message_name} has no fields, which no table can hold")
+            raise UsageError(
+                f"protobuf message {self.message_name} has no fields and cannot be a column of a table"
+            )
 
     def decode(self, values: pa.Array) -> Decoded:
         """Decode a binary array of bare messages."""
@@ -123,7 +125,9 @@ class _ArrowTypes:
         if message.full_name == _TIMESTAMP:
             return pa.timestamp("us", "UTC"), _read_timestamp
         if message.full_name in self._above:
-            raise UsageError(f"protobuf message {message.full_name} contains itself, which no table can")
+            raise UsageError(
+                f"protobuf message {message.full_name} contains itself and cannot be a column of a table"
+            )
         self._above.append(message.full_name)
         found = [(field, *self._of_field(field)) for field in message.fields]
         self._above.pop()

@@ -111,7 +111,9 @@ class RegisteredProtobuf:
         try:
             name = self._schemas[schema_id].at_path(path).full_name
         except IndexError:
-            raise DecodeError(f"is message {path} of schema {schema_id}, which has none there") from None
+            raise DecodeError(
+                f"is message {path} of schema {schema_id}, which has no message there"
+            ) from None
         if name != self._protobuf.message_name:
             raise DecodeError(f"is a {name}, not a {self._protobuf.message_name}")
         return self._protobuf.decode_one(data[start:])
@@ -144,4 +146,4 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
         shift += 7
-    raise DecodeError("the path of its message is cut short")
+    raise DecodeError("the path of its message is incomplete")

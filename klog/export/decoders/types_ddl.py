@@ -205,7 +205,7 @@ class _Parser:
 
         precision, scale = (*(self._numbers() or [10]), 0)[:2]
         if not 0 < precision <= 38 or scale > precision:
-            raise UsageError(f"DECIMAL({precision}, {scale}) is none", cure="at most 38 digits")
+            raise UsageError(f"DECIMAL({precision}, {scale}) is invalid", cure="at most 38 digits")
         return pa.decimal128(precision, scale)
 
     def _numbers(self) -> list[int]:

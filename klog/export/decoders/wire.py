@@ -40,7 +40,9 @@ class RegisteredSchema:
 def split_header(value: bytes) -> tuple[int, bytes]:
     """The id of the schema and the data. Raises DecodeError."""
     if len(value) < HEADER_BYTES or value[0] != _MAGIC:
-        raise DecodeError("not in the wire format of a schema registry: no zero byte and schema id in front")
+        raise DecodeError(
+            "not in the wire format of a schema registry: it does not start with a zero byte and a schema id"
+        )
     return int.from_bytes(value[1:HEADER_BYTES], "big"), value[HEADER_BYTES:]
 
 
@@ -79,7 +81,7 @@ def _registered(schema_id: int, suffix: str, data: bytes, path: str) -> Register
         text = data.decode("utf-8")
         content = json.loads(text)
     except ValueError as error:
-        raise UsageError(f"{path} is no JSON: {error}") from None
+        raise UsageError(f"{path} is not JSON: {error}") from None
     if suffix == "json" and isinstance(content, Mapping) and isinstance(content.get("schema"), str):
         return _from_response(schema_id, content, path)
     return RegisteredSchema(schema_id, _SUFFIX_KINDS[suffix], text)

@@ -73,15 +73,15 @@ def test_what_is_not_exactly_one_json_value_is_bad_and_touches_no_neighbour(bad:
 @pytest.mark.parametrize(
     ("ddl", "value", "why"),
     [
-        (SIMPLE, b"[1]", "value is no struct"),
-        (SIMPLE, b'{"id":"x"}', 'value.id is no int64 but "x"'),
-        (SIMPLE, b'{"id":1.5}', "value.id is no int64 but 1.5"),
-        (SIMPLE, b'{"id":true}', "value.id is no int64 but true"),
+        (SIMPLE, b"[1]", "value is not struct"),
+        (SIMPLE, b'{"id":"x"}', 'value.id is not int64 but "x"'),
+        (SIMPLE, b'{"id":1.5}', "value.id is not int64 but 1.5"),
+        (SIMPLE, b'{"id":true}', "value.id is not int64 but true"),
         ("id BIGINT", b'{"id":9223372036854775808}', "does not fit"),
-        ("a ARRAY<STRUCT<b: INT>>", b'{"a":[{"b":1},{"b":[]}]}', r"value.a\[1\].b is no int32"),
-        ("d DATE", b'{"d":"2024-13-01"}', "value.d is no date32"),
+        ("a ARRAY<STRUCT<b: INT>>", b'{"a":[{"b":1},{"b":[]}]}', r"value.a\[1\].b is not int32"),
+        ("d DATE", b'{"d":"2024-13-01"}', "value.d is not date32"),
         ("d DECIMAL(3, 1)", b'{"d":1234.5}', "does not fit|value.d is no"),
-        ("t TIMESTAMP", b'{"t":"yesterday"}', "value.t is no timestamp"),
+        ("t TIMESTAMP", b'{"t":"yesterday"}', "value.t is not timestamp"),
     ],
 )
 def test_a_value_of_another_type_is_bad_and_the_reason_names_the_place(
