@@ -1,7 +1,7 @@
 """Knows a cluster's brokers and partition leaders, and keeps a connection to each broker that is used.
 
 Rules: the protocol guide on Metadata. Any broker answers it. The answer holds until a broker says that it
-does not lead a partition, or until a connection breaks; then `recover` asks again.
+does not lead a partition, or until a connection breaks; then `pause_and_refresh` asks again.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Cluster:
         policy = RetryPolicy(self.timeout_ms if timeout_ms is None else timeout_ms)
         return Retry(policy, self.clock.monotonic_s, self.clock.sleep_s)
 
-    def recover(self, error: KlogError, topics: Iterable[str], retry: Retry) -> None:
+    def pause_and_refresh(self, error: KlogError, topics: Iterable[str], retry: Retry) -> None:
         """Pause after a failed request, then look up the leaders of its topics again.
 
         Raises `error` if a retry cannot cure it, the last error if failures have lasted too long, and what

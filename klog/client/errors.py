@@ -27,8 +27,7 @@ class UnknownTopicError(ClientError):
 def is_retriable(error: KlogError) -> bool:
     """Whether the same request may succeed later.
 
-    Lost connections and missing leaders are retriable. Of a broker's errors those are that Kafka declares
-    retriable.
+    Lost connections and missing leaders are retriable. A broker's error is retriable if Kafka declares it so.
     """
     if isinstance(error, RefusedError):
         return error.code.retriable

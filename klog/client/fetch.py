@@ -1,8 +1,8 @@
 """Sends one Fetch request to one broker and reads its answer, for consumers and for followers.
 
 Rules: the protocol guide on Fetch. The request carries everything that KIP-227 (sessions), KIP-320 and
-KIP-595 (epochs), KIP-516 (topic ids) and KIP-903 (replica state) put into it. Records stay where they are in
-the answer's buffer; no batch is looked at here.
+KIP-595 (epochs), KIP-516 (topic ids) and KIP-903 (replica state) put into it. Records stay in the
+answer's buffer; nothing here reads a batch.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_EPOCH: Final = -1
 
 
 def fetch(connection: Connection, request: FetchRequest, timeout_ms: int) -> FetchResponse:
-    """Send a request in the highest version that both sides speak, and wait for the answer.
+    """Send a request in the highest version that both sides support, and wait for the answer.
 
     A request in which a topic has no id is sent in a version that names topics. `timeout_ms` limits the
     answer beyond the request's own `max_wait_ms`. Raises ChannelError, UnsupportedApiError, and RefusedError

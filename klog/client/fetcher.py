@@ -97,12 +97,12 @@ class Fetcher:
             try:
                 answers = self._fetch(leader_id, partitions, max_wait_ms)
             except (ClientError, ChannelError) as error:
-                self._recover(error)
+                self._pause_and_refresh(error)
                 continue
             yield from self._results(answers)
 
-    def _recover(self, error: KlogError) -> None:
-        self._cluster.recover(error, {topic for topic, _ in self._positions}, self._retry)
+    def _pause_and_refresh(self, error: KlogError) -> None:
+        self._cluster.pause_and_refresh(error, {topic for topic, _ in self._positions}, self._retry)
 
     def _fetch(
         self, leader_id: int, partitions: Sequence[TopicPartition], max_wait_ms: int
@@ -145,7 +145,7 @@ class Fetcher:
                 if not code.retriable:
                     raise failure
         if failure is not None:
-            self._recover(failure)
+            self._pause_and_refresh(failure)
         else:
             self._retry.succeeded()
 

@@ -45,7 +45,7 @@ def list_offsets(
                 times = {partition: wanted[partition] for partition in partitions}
                 found |= request_offsets(connection, times, isolation)
         except (ClientError, ChannelError) as error:
-            cluster.recover(error, {partition.topic for partition in missing}, retry)
+            cluster.pause_and_refresh(error, {partition.topic for partition in missing}, retry)
     return found
 
 

@@ -181,7 +181,7 @@ class Producer:
                 if self.unsettled_count < before:
                     retry.succeeded()
             except (ClientError, ChannelError) as error:
-                self._cluster.recover(error, [self._topic], retry)
+                self._cluster.pause_and_refresh(error, [self._topic], retry)
 
     def _require_producer_id(self) -> None:
         if self._settings.idempotent and self._producer == NO_PRODUCER:

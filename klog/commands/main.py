@@ -50,7 +50,9 @@ COMMANDS: Final = {
     ),
     "formats": _Command("formats", "List the formats of a log directory, or draw the layout of one."),
     "serve": _Command("serve", "Run a broker until it is interrupted."),
-    "topics": _Command("topics", "List, describe, create, grow and delete topics of any Kafka."),
+    "topics": _Command(
+        "topics", "List, describe, create and delete topics of any Kafka, and add partitions."
+    ),
     "configs": _Command("configs", "Show and change configs of topics and brokers of any Kafka."),
     "produce": _Command(
         "produce",

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 app = tool_app(
     "topics",
-    "List, describe, create, grow and delete topics of any Kafka.",
+    "List, describe, create and delete topics of any Kafka, and add partitions.",
     {
         "--list": "list",
         "--describe": "describe",

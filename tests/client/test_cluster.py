@@ -1,4 +1,4 @@
-"""Leader lookup, connections to brokers, and recovery from failed requests."""
+"""Leader lookup, connections to brokers, and what follows a failed request."""
 
 from __future__ import annotations
 
@@ -78,24 +78,26 @@ def test_a_topic_that_does_not_exist_is_an_error():
             cluster.refresh(["t"])
 
 
-def test_recovery_pauses_and_looks_up_the_leaders_again():
+def test_after_a_failure_it_pauses_and_looks_up_the_leaders_again():
     world = FakeCluster(metadata(leaders=(1,)), metadata(leaders=(2,)))
     with world.client as cluster:
         cluster.refresh(["t"])
-        cluster.recover(RefusedError("t-0", ErrorCode.NOT_LEADER_OR_FOLLOWER), ["t"], cluster.new_retry())
+        cluster.pause_and_refresh(
+            RefusedError("t-0", ErrorCode.NOT_LEADER_OR_FOLLOWER), ["t"], cluster.new_retry()
+        )
         assert cluster.leader(T0) == 2
         assert world.now_s > 0
 
 
-def test_recovery_raises_an_error_that_no_retry_can_cure():
+def test_an_error_that_no_retry_can_cure_is_raised():
     world = FakeCluster()
     error = RefusedError("t-0", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     with world.client as cluster, pytest.raises(RefusedError):
-        cluster.recover(error, ["t"], cluster.new_retry())
+        cluster.pause_and_refresh(error, ["t"], cluster.new_retry())
     assert world.now_s == 0
 
 
-def test_recovery_raises_the_last_error_if_failures_last_too_long():
+def test_the_last_error_is_raised_if_failures_last_too_long():
     world = FakeCluster()
     for connection in world.connections.values():
         connection.down = True
@@ -103,7 +105,7 @@ def test_recovery_raises_the_last_error_if_failures_last_too_long():
 
     def fail_for_ever():
         while True:
-            world.client.recover(ConnectionLostError("lost"), ["t"], retry)
+            world.client.pause_and_refresh(ConnectionLostError("lost"), ["t"], retry)
 
     with pytest.raises((ConnectionLostError, ConnectFailedError)):
         fail_for_ever()
