@@ -1,4 +1,4 @@
-"""The ZooKeeper server that the metadata room's tests use."""
+"""The ZooKeeper server of the metadata package's tests."""
 
 from __future__ import annotations
 

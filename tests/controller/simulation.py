@@ -1,7 +1,7 @@
-"""A cluster in one thread: real controllers on a tree in memory, brokers that only obey, and a schedule.
+"""A simulated cluster in one thread: real controllers on a tree in memory, and brokers that only obey.
 
-Everything that takes time in a real cluster (a watch, an event, a request on its way) waits in a queue; who
-is next is the schedule's choice. `settle` lets everything happen in a fixed order; tests with seeds pick at
+Everything that takes time in a real cluster (a watch, an event, a request) waits in a queue, and the test
+chooses what happens next. `settle` lets everything happen in a fixed order; tests with seeds choose at
 random. Nothing sleeps.
 """
 
@@ -50,7 +50,7 @@ from tests.metadata.memory_tree import MemorySession, NoJournal
 
 
 class Fate(Enum):
-    """What becomes of a write: it may be lost on its way, or its answer."""
+    """What happens to a write: it succeeds, is lost before the store, or its reply is lost."""
 
     FINE = "fine"
     LOST_BEFORE = "lost before"
@@ -58,7 +58,7 @@ class Fate(Enum):
 
 
 class WitnessedSession(MemorySession):
-    """A session whose fenced writes are witnessed: which broker wrote in which controller epoch."""
+    """A session that records which broker wrote in which controller epoch."""
 
     def __init__(self, world: SimulatedCluster, broker_id: int) -> None:
         self.pending: deque[Delivery] = deque()
@@ -83,8 +83,10 @@ class WitnessedSession(MemorySession):
 
 
 class SimulatedBroker:
-    """One process: a session, a controller core, and the broker that obeys controllers. Its logs are on
-    `disk`, which outlives it."""
+    """One process: a session, a controller core, and the broker that obeys controllers.
+
+    Its logs are on `disk`, which outlives it.
+    """
 
     def __init__(self, world: SimulatedCluster, broker_id: int, disk: set[TopicPartition]) -> None:
         self.world = world
@@ -128,7 +130,7 @@ class SimulatedBroker:
         elif state is SessionState.CONNECTED:
             self.events.append(SessionRenewed())
 
-    # --- the controller's outbox ---
+    # --- the BrokerRequestQueue of the controller ---
 
     def add_broker(self, broker: BrokerRegistration) -> None:
         self.outgoing.setdefault(broker.broker_id, deque())
@@ -141,7 +143,8 @@ class SimulatedBroker:
             self.outgoing[broker_id].append(request)
 
     def close(self) -> None:
-        # What is on its way arrives nevertheless, late: brokers must know it for an older controller's.
+        # Requests that were sent arrive nevertheless, late. Brokers must refuse them as an older
+        # controller's.
         self.world.late.extend((to, each) for to, queue in self.outgoing.items() for each in queue)
         self.outgoing.clear()
 
@@ -171,7 +174,7 @@ class SimulatedBroker:
         response = self.world.brokers[to].obey(request)
         self.events.append(ResponseReceived(to, request, response))
 
-    # --- the obedient broker ---
+    # --- the broker that obeys ---
 
     def obey(self, request: ControlRequest) -> ControlResponse:
         if request.broker_epoch < self.epoch:
@@ -226,7 +229,7 @@ class SimulatedBroker:
         return sorted(partition for partition, each in self.hosted.items() if each.leader == self.broker_id)
 
     def alter_isr(self, partition: TopicPartition, isr: tuple[int, ...]) -> bool:
-        """As leader, asks the controller for another ISR; False when there is none to ask."""
+        """As leader, asks the controller for another ISR. Returns False if there is no controller."""
         known = self.hosted[partition]
         active = self.world.active()
         if active is None:
@@ -260,7 +263,7 @@ class SimulatedBroker:
 
 
 class SimulatedCluster:
-    """Brokers, the tree between them, and what must always hold."""
+    """Brokers, the tree that they share, and invariants."""
 
     def __init__(self, broker_ids: Iterable[int], settings: ControllerSettings | None = None) -> None:
         self.settings = settings or ControllerSettings(broker_id=-1)
@@ -275,7 +278,7 @@ class SimulatedCluster:
         self._leaders: dict[tuple[str, int, int], int] = {}
         self._epochs: dict[tuple[str, int], tuple[int, int]] = {}
         self._ids = 0
-        # A broker that requests do not reach for now.
+        # Requests to this broker are not delivered for now.
         self.cut_off: int | None = None
         self.fate: Callable[[], Fate] = lambda: Fate.FINE
         self.admin = MemorySession(self.shared, lambda _deliveries: None)
@@ -310,10 +313,10 @@ class SimulatedCluster:
     def known_brokers(self) -> set[int]:
         return set(self.brokers) | set(self.disks)
 
-    # --- what can be seen ---
+    # --- the state of the cluster ---
 
     def active(self) -> SimulatedBroker | None:
-        """The one with a reign; of several (some know not yet that theirs is over) the latest."""
+        """The active controller. If several think that they are, the one with the latest epoch."""
         active = [each for each in self.brokers.values() if each.core.active is not None]
         return max(active, key=lambda each: each.core.active.fenced.epoch, default=None)  # type: ignore[union-attr]
 
@@ -330,7 +333,7 @@ class SimulatedCluster:
     def state(self, name: str, partition: int = 0) -> LeaderAndIsr:
         return self.states(name)[partition].leader_and_isr
 
-    # --- letting things happen ---
+    # --- steps ---
 
     def steps(self) -> list[Callable[[], None]]:
         steps = [step for each in self.brokers.values() for step in each.steps()]
@@ -344,7 +347,7 @@ class SimulatedCluster:
             self.brokers[to].obey(request)
 
     def settle(self, limit: int = 100_000) -> None:
-        """Until nothing is left to happen."""
+        """Takes steps until there are none."""
         for _ in range(limit):
             steps = self.steps()
             if not steps:
@@ -352,19 +355,19 @@ class SimulatedCluster:
             steps[0]()
         raise AssertionError("the cluster never comes to rest")
 
-    # --- what must always hold ---
+    # --- invariants ---
 
     def witness(self, broker_id: int, epoch_version: int) -> None:
         """At most one controller acts in an epoch."""
         assert self._writers.setdefault(epoch_version, broker_id) == broker_id
 
     def witness_leader(self, topic_id: str, state: LeaderAndIsrPartitionState) -> None:
-        """One leader for each leader epoch."""
+        """Each leader epoch has one leader."""
         key = (topic_id, state.partition_index, state.leader_epoch)
         assert self._leaders.setdefault(key, state.leader) == state.leader
 
     def check(self) -> None:
-        """The leader is in the ISR, nobody's epoch goes back."""
+        """The leader is in the ISR, and no epoch decreases."""
         for name in topics.topic_names(self.admin):
             assignment = topics.read_topics(self.admin, [name]).get(name)
             if assignment is None:

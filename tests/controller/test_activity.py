@@ -1,4 +1,4 @@
-"""What the controller says it is doing, by event."""
+"""The state that the controller reports for each event."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ STATES: list[tuple[Event, ControllerState]] = [
 
 
 @pytest.mark.parametrize(("event", "state"), STATES, ids=lambda each: type(each).__name__)
-def test_each_event_is_a_state_of_kafkas(event: Event, state: ControllerState) -> None:
+def test_each_event_has_kafkas_state(event: Event, state: ControllerState) -> None:
     assert state_of(event) is state
 
 
-def test_every_event_and_every_watched_node_is_among_them() -> None:
+def test_every_event_and_every_watched_node_has_a_state() -> None:
     assert {type(event) for event, _ in STATES} == set(get_args(Event))
     assert {event.node for event, _ in STATES if isinstance(event, TreeChanged)} == set(WatchedNode)

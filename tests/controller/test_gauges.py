@@ -1,4 +1,4 @@
-"""What an active controller counts."""
+"""The gauges of an active controller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klog.metadata.values import LeaderAndIsr, LeaderIsrAndControllerEpoch, Repl
 
 
 def add_topic(context: ControllerContext, name: str, leaders: list[int]) -> None:
-    """Partitions whose preferred leader is 1, led by `leaders` (-1: by none)."""
+    """Partitions whose preferred leader is 1, led by `leaders` (-1: no leader)."""
     context.topics.add(name)
     for number, leader in enumerate(leaders):
         partition = TopicPartition(name, number)
@@ -36,7 +36,7 @@ def test_partitions_are_counted_by_who_leads_them(context: ControllerContext) ->
     )
 
 
-def test_what_is_on_its_way_out_is_neither_offline_nor_out_of_place(context: ControllerContext) -> None:
+def test_topics_being_deleted_count_neither_as_offline_nor_as_imbalanced(context: ControllerContext) -> None:
     context.queue_deletion(["t"])
     context.topics_ineligible_for_deletion.add("t")
     context.replica_states[Replica(TopicPartition("t", 0), 1)] = ReplicaState.DELETION_SUCCESSFUL

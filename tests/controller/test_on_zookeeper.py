@@ -1,4 +1,6 @@
-"""Controllers of two brokers on real ZooKeeper, whose connections break, expire and lose replies."""
+"""Controllers of two brokers on real ZooKeeper: broken
+connections, expired sessions and lost replies.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ SOON_S = 30
 SESSION_TIMEOUT_MS = 6_000
 
 
-class Obedient:
-    """A channel to a broker that does as it is told."""
+class ObedientChannel:
+    """A channel to a broker that obeys."""
 
     def send(self, request: ControlRequest) -> ControlResponse:
         return ControlResponse()
@@ -41,7 +43,7 @@ class Obedient:
 
 
 class Member:
-    """A broker's store through a proxy of its own, its registration and its controller."""
+    """A broker's store behind its own proxy, its registration and its controller."""
 
     def __init__(self, server: ZooKeeperServer, root: str, broker_id: int) -> None:
         self.proxy = Proxy(server.port)
@@ -56,7 +58,7 @@ class Member:
         self.controller = Controller(
             lambda: ControllerSettings(broker_id=broker_id),
             self.store,
-            BrokerChannels(lambda _broker: Obedient(), self._answered),
+            BrokerChannels(lambda _broker: ObedientChannel(), self._answered),
             self.register,
             lambda: int(time.time() * 1000),
             time.monotonic_ns,
@@ -101,7 +103,7 @@ def create(store: MetadataStore, name: str, replicas: list[int]) -> None:
     topics.create_topic(store, name, topics.new_topic_id(os.urandom), {0: replicas}, {}, [1, 2])
 
 
-def test_a_controller_that_falls_silent_is_replaced_and_comes_back_as_a_broker(
+def test_a_controller_whose_session_expires_is_replaced_and_returns_as_a_broker(
     members: dict[int, Member],
 ) -> None:
     old = active_id(members)
@@ -121,7 +123,7 @@ def test_a_controller_that_falls_silent_is_replaced_and_comes_back_as_a_broker(
     eventually(lambda: leader(members[old].store, "u") == old)
 
 
-def test_a_controller_works_on_over_broken_connections_and_lost_replies(members: dict[int, Member]) -> None:
+def test_a_controller_survives_broken_connections_and_lost_replies(members: dict[int, Member]) -> None:
     active = members[active_id(members)]
     other = members[3 - active_id(members)]
     for number in range(8):
@@ -137,7 +139,7 @@ def test_a_controller_works_on_over_broken_connections_and_lost_replies(members:
     eventually(lambda: "t0" not in topics.topic_names(other.store))
 
 
-def test_a_stopped_controller_hands_over_at_once(members: dict[int, Member]) -> None:
+def test_another_broker_is_elected_at_once_when_a_controller_stops(members: dict[int, Member]) -> None:
     old = active_id(members)
     members[old].controller.stop()
     eventually(lambda: members[3 - old].controller.is_active)

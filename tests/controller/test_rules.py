@@ -1,4 +1,4 @@
-"""The pure rules: who leads, and which ISR changes are accepted."""
+"""The pure rules: which replica leads, and which ISR changes are accepted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_reassigned_partition_is_led_by_one_of_its_target() -> None:
     assert for_reassigned((3,), (1,), live(1, 3)) is None
 
 
-def test_a_broker_that_shuts_down_leads_no_more_and_leaves_the_isr() -> None:
+def test_a_broker_that_shuts_down_loses_leadership_and_leaves_the_isr() -> None:
     assert for_controlled_shutdown((1, 2, 3), (1, 2, 3), live(1, 2, 3), live(1)) == Choice(2, (2, 3))
     assert for_controlled_shutdown((1, 2), (1,), live(1, 2), live(1)) is None
 
@@ -104,13 +104,13 @@ def test_which_isr_changes_are_accepted(wanted: LeaderAndIsr, verdict: ErrorCode
     assert check(CURRENT, wanted, live(1, 2, 3), 3) is verdict
 
 
-def test_a_leader_says_that_it_has_recovered() -> None:
+def test_a_leader_reports_that_it_has_recovered() -> None:
     recovering = LeaderAndIsr(1, 5, (1,), LeaderRecoveryState.RECOVERING)
     recovered = replace(recovering, recovery_state=LeaderRecoveryState.RECOVERED)
     assert check(recovering, recovered, live(1), 3) is None
     assert check(recovering, replace(recovering, isr=(1, 2)), live(1, 2), 3) is ErrorCode.INVALID_REQUEST
 
 
-def test_old_requests_have_another_code_for_dead_replicas() -> None:
+def test_dead_replicas_have_another_error_code_in_old_versions() -> None:
     wanted = replace(CURRENT, isr=(1, 9))
     assert check(CURRENT, wanted, live(1, 2), 1) is ErrorCode.OPERATION_NOT_ATTEMPTED

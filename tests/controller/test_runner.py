@@ -1,4 +1,4 @@
-"""The controller with its threads: queue, session expiry, stop, requests over broken channels."""
+"""The controller with its threads: queue, session expiry, stop, and requests over broken channels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LOST = ConnectionLostError("lost")
 
 
 class FakeChannel:
-    """Answers everything with NONE, after as many failures as it is told."""
+    """Answers everything with NONE, after a number of failures."""
 
     def __init__(self, failures: int = 0, failure: Exception = LOST) -> None:
         self.failures = failures
@@ -67,7 +67,7 @@ BROKER = BrokerRegistration(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 1),))
 # --- channels to brokers ---
 
 
-def test_what_nobody_expects_of_a_channel_is_tried_again_too() -> None:
+def test_a_request_is_retried_after_an_unexpected_exception() -> None:
     channel = FakeChannel(failures=2, failure=KeyError("a defect"))
     answers: queue.SimpleQueue[ResponseReceived] = queue.SimpleQueue()
     channels = BrokerChannels(lambda _broker: channel, answers.put, retry_backoff_ms=1)
@@ -77,7 +77,7 @@ def test_what_nobody_expects_of_a_channel_is_tried_again_too() -> None:
     channels.close()
 
 
-def test_requests_are_sent_in_order_again_until_they_are_answered() -> None:
+def test_requests_are_retried_in_order_until_they_are_answered() -> None:
     channel = FakeChannel(failures=3)
     answers: queue.SimpleQueue[ResponseReceived] = queue.SimpleQueue()
     channels = BrokerChannels(lambda _broker: channel, answers.put, retry_backoff_ms=1)
@@ -91,7 +91,7 @@ def test_requests_are_sent_in_order_again_until_they_are_answered() -> None:
     assert channel.closed.is_set()
 
 
-def test_a_removed_broker_is_told_nothing_more() -> None:
+def test_no_request_is_sent_to_a_removed_broker() -> None:
     channel = FakeChannel(failures=1_000_000)
     channels = BrokerChannels(lambda _broker: channel, lambda _answer: None, retry_backoff_ms=1)
     channels.add_broker(BROKER)
@@ -166,7 +166,7 @@ def nodes(shared: SharedTree) -> Iterator[list[Node]]:
         each.stop()
 
 
-def test_one_of_two_is_active_and_the_other_follows_its_stop(nodes: list[Node]) -> None:
+def test_one_of_two_is_active_and_the_other_is_elected_when_it_stops(nodes: list[Node]) -> None:
     active = next(each for each in nodes if each.controller.is_active)
     other = next(each for each in nodes if each is not active)
     assert not other.controller.is_active
@@ -189,14 +189,14 @@ def test_requests_after_the_stop_are_refused_at_once(nodes: list[Node]) -> None:
     assert answers == [ErrorCode.NOT_CONTROLLER]
 
 
-def test_it_tells_what_it_does_and_how_long_events_have_waited_and_taken(nodes: list[Node]) -> None:
+def test_the_observer_gets_state_waiting_time_and_handling_time_of_each_event(nodes: list[Node]) -> None:
     active = next(each for each in nodes if each.controller.is_active)
     controller = active.controller
     done = threading.Event()
     in_the_midst: list[object] = []
 
     def first(_answer: object) -> None:
-        # Other events may come at any time, but none is handled before this one has ended.
+        # Other events may be queued at any time, but none is handled before this one has ended.
         controller.put(ListReassignments(lambda _answer: done.set()))
         in_the_midst.extend((controller.state, controller.queued_events > 0))
         active.now_ms += 30
@@ -213,7 +213,7 @@ def test_it_tells_what_it_does_and_how_long_events_have_waited_and_taken(nodes: 
     eventually(lambda: controller.queued_events == 0 and controller.state is ControllerState.IDLE)
 
 
-def test_a_controller_that_always_fails_tries_again_and_again_but_not_hotly(
+def test_a_controller_that_always_fails_retries_with_backoff(
     nodes: list[Node], caplog: pytest.LogCaptureFixture
 ) -> None:
     for each in nodes[1:]:
@@ -236,7 +236,7 @@ def broken(*_: object) -> None:
     raise KeyError("a defect")
 
 
-def test_a_defect_costs_the_reign_and_not_the_thread(
+def test_a_defect_deactivates_the_controller_and_does_not_end_its_thread(
     nodes: list[Node], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     active = next(each for each in nodes if each.controller.is_active)
@@ -247,10 +247,10 @@ def test_a_defect_costs_the_reign_and_not_the_thread(
     answers: queue.SimpleQueue[object] = queue.SimpleQueue()
     monkeypatch.setattr(failing, "handle", broken)
     active.controller.put(ListReassignments(answers.put))
-    # Another event may have met the defect before, and another reign may have begun.
+    # Another event may have met the defect before, and the broker may have been elected again.
     assert answers.get(timeout=SOON_S) in (ErrorCode.NOT_CONTROLLER, {})
     eventually(lambda: active.controller.is_active and active.controller._core.active is not failing)
-    # Nor does an answer that cannot be given.
+    # A `reply` that raises does not end the thread either.
     active.controller.put(ListReassignments(broken))
     eventually(lambda: any("could not finish" in record.getMessage() for record in list(caplog.records)))
 
@@ -261,7 +261,7 @@ def test_a_defect_costs_the_reign_and_not_the_thread(
     eventually(lambda: answer() == {})
 
 
-def test_the_balance_of_leaders_is_looked_at_when_it_is_due(nodes: list[Node]) -> None:
+def test_preferred_leaders_are_elected_when_a_rebalance_is_due(nodes: list[Node]) -> None:
     active = next(each for each in nodes if each.controller.is_active)
     other = next(each for each in nodes if each is not active)
     me, you = active.broker_id, other.broker_id
@@ -273,7 +273,7 @@ def test_the_balance_of_leaders_is_looked_at_when_it_is_due(nodes: list[Node]) -
         return None if state is None else state.leader_and_isr.leader
 
     eventually(lambda: leader() == you)
-    # The state as if a failed leader had come back and caught up.
+    # The state as if a failed leader had returned and caught up.
     path = "/brokers/topics/t/partitions/0/state"
     text = f'{{"controller_epoch":1,"leader":{me},"version":1,"leader_epoch":1,"isr":[{me},{you}]}}'
     active.session.set(path, text.encode())
@@ -282,7 +282,7 @@ def test_the_balance_of_leaders_is_looked_at_when_it_is_due(nodes: list[Node]) -
     core.active.context.leadership = topics.read_partition_states(active.session, [partition])
     active.now_ms += 6_000
     answers: list[object] = []
-    # Any event wakes the thread, which then sees that the time has come.
+    # Any event wakes the thread, which then sees that the rebalance is due.
     active.controller.put(ControlledShutdown(99, 1, answers.append))
     eventually(lambda: leader() == you)
 

@@ -1,4 +1,4 @@
-"""What a controller does, one story a test, on a simulated cluster that comes to rest after each step."""
+"""What a controller does, one scenario a test, on a simulated cluster that settles after each step."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ T1 = TopicPartition("t", 1)
 
 @pytest.fixture
 def world() -> SimulatedCluster:
-    """Three brokers at rest; the first is controller."""
+    """Three settled brokers; the first is the controller."""
     return started(0, 1, 2)
 
 
@@ -68,7 +68,7 @@ def with_topic(world: SimulatedCluster, *replicas: list[int], config: dict[str, 
 
 
 def ask(world: SimulatedCluster, make: Any, *args: Any) -> Any:
-    """Puts a request to the active controller and returns its answer."""
+    """Sends a request to the active controller and returns its answer."""
     answers: list[Any] = []
     active = world.active()
     assert active is not None
@@ -87,7 +87,7 @@ def kinds(world: SimulatedCluster, broker_id: int) -> list[str]:
 # --- election and failover ---
 
 
-def test_the_first_broker_becomes_controller_and_the_others_know(world: SimulatedCluster) -> None:
+def test_the_first_broker_becomes_controller_and_the_others_know_it(world: SimulatedCluster) -> None:
     assert [each.core.is_active for each in world.brokers.values()] == [True, False, False]
     assert {each.core.active_controller_id for each in world.brokers.values()} == {0}
     assert world.admin.get(paths.FEATURE).data == b'{"features":{},"version":2,"status":1}'
@@ -96,14 +96,14 @@ def test_the_first_broker_becomes_controller_and_the_others_know(world: Simulate
         assert broker.cache.snapshot.controller_id == 0
 
 
-def test_a_dead_controller_is_followed_by_another_in_a_new_epoch(world: SimulatedCluster) -> None:
+def test_a_dead_controller_is_replaced_in_a_new_epoch(world: SimulatedCluster) -> None:
     world.kill(0)
     world.settle()
     assert world.active() is world.brokers[1]
     assert {each.controller_epoch for each in world.brokers.values()} == {2}
 
 
-def test_a_deposed_controller_stands_again_in_a_new_epoch(world: SimulatedCluster) -> None:
+def test_a_controller_is_elected_in_a_new_epoch_after_its_node_is_deleted(world: SimulatedCluster) -> None:
     world.admin.delete(paths.CONTROLLER)
     world.settle()
     active = world.active()
@@ -112,7 +112,9 @@ def test_a_deposed_controller_stands_again_in_a_new_epoch(world: SimulatedCluste
     assert znodes.decode_epoch(world.admin.get(paths.CONTROLLER_EPOCH).data) == 2
 
 
-def test_an_expired_session_ends_the_reign_and_the_registration(world: SimulatedCluster) -> None:
+def test_an_expired_session_deactivates_the_controller_and_ends_the_registration(
+    world: SimulatedCluster,
+) -> None:
     with_topic(world, [0, 1])
     first_epoch = world.brokers[0].epoch
     world.brokers[0].session.expire()
@@ -123,12 +125,12 @@ def test_an_expired_session_ends_the_reign_and_the_registration(world: Simulated
     assert world.brokers[0].hosted[T0].leader == world.state("t").leader
 
 
-def test_a_session_that_ends_under_an_event_makes_no_controller_of_an_unregistered_broker() -> None:
+def test_an_unregistered_broker_is_not_elected_if_the_session_expires_during_an_event() -> None:
     world = started(0)
     with_topic(world, [0])
     broker = world.brokers[0]
     broker.session.expire()
-    # The event had begun before: it finds the new session, and the end of the old one is not known yet.
+    # The event had begun before: it finds the new session before SessionExpired has been handled.
     broker.core.handle(TreeChanged(WatchedNode.CONTROLLER))
     assert not broker.core.is_active
     world.settle()
@@ -137,9 +139,11 @@ def test_a_session_that_ends_under_an_event_makes_no_controller_of_an_unregister
     assert world.state("t").leader == 0
 
 
-def test_an_office_of_this_session_whose_reign_has_ended_is_taken_up_anew(world: SimulatedCluster) -> None:
+def test_a_controller_node_of_this_session_without_an_active_controller_is_replaced(
+    world: SimulatedCluster,
+) -> None:
     broker = world.brokers[0]
-    # The election came through in the new session, and only then the end of the old one was heard of.
+    # The election succeeded in the new session before SessionExpired of the old one was handled.
     broker.core.handle(SessionExpired())
     assert not broker.core.is_active
     broker.core.handle(SessionRenewed())
@@ -148,7 +152,7 @@ def test_an_office_of_this_session_whose_reign_has_ended_is_taken_up_anew(world:
     assert znodes.decode_epoch(world.admin.get(paths.CONTROLLER_EPOCH).data) == 2
 
 
-def test_a_controller_that_lost_its_office_unseen_writes_nothing(world: SimulatedCluster) -> None:
+def test_a_controller_that_was_replaced_without_noticing_writes_nothing(world: SimulatedCluster) -> None:
     old = world.brokers[0]
     world.admin.delete(paths.CONTROLLER)
     world.admin.multi([Check(paths.CONTROLLER_EPOCH, 1), SetData(paths.CONTROLLER_EPOCH, b"7")])
@@ -161,10 +165,10 @@ def test_a_controller_that_lost_its_office_unseen_writes_nothing(world: Simulate
     assert world.admin.children(paths.topic("t")) == before == []
 
 
-def test_an_epoch_that_somebody_has_written_does_not_leave_the_cluster_without_a_controller(
+def test_a_controller_is_elected_again_after_only_the_epoch_was_written(
     world: SimulatedCluster,
 ) -> None:
-    # The office is still this broker's: nobody will hear of its end.
+    # `/controller` still belongs to this broker, so that no watch on it fires.
     world.admin.set(paths.CONTROLLER_EPOCH, b"7")
     with_topic(world, [0])
     assert world.active() is not None
@@ -179,8 +183,8 @@ def test_requests_to_a_broker_that_is_not_controller_are_refused(world: Simulate
     assert answers == [ErrorCode.NOT_CONTROLLER]
 
 
-def test_a_failing_tree_ends_the_reign(world: SimulatedCluster) -> None:
-    # Someone has destroyed the node that deletions are asked for in.
+def test_a_failing_tree_deactivates_the_controller(world: SimulatedCluster) -> None:
+    # The node below which deletions are requested was deleted.
     world.admin.delete(paths.DELETE_TOPICS)
     for _ in range(200):
         for step in world.steps()[:1]:
@@ -196,7 +200,9 @@ def test_a_failing_tree_ends_the_reign(world: SimulatedCluster) -> None:
 # --- topics ---
 
 
-def test_a_new_topic_gets_leaders_and_its_replicas_and_everyone_hear_of_it(world: SimulatedCluster) -> None:
+def test_a_new_topic_gets_leaders_and_requests_go_to_replicas_and_all_brokers(
+    world: SimulatedCluster,
+) -> None:
     world.requests.clear()
     world.create_topic("t", {0: [1, 2], 1: [2, 0]})
     world.settle()
@@ -210,7 +216,7 @@ def test_a_new_topic_gets_leaders_and_its_replicas_and_everyone_hear_of_it(world
     assert kinds(world, 1)[:2] == ["LeaderAndIsr", "UpdateMetadata"]
 
 
-def test_a_topic_without_an_id_is_given_one(world: SimulatedCluster) -> None:
+def test_a_topic_without_an_id_gets_one(world: SimulatedCluster) -> None:
     data = znodes.encode_topic(TopicAssignment("t", None, {0: ReplicaAssignment((1,))}))
     world.admin.create(paths.topic("t"), data)
     world.settle()
@@ -220,7 +226,7 @@ def test_a_topic_without_an_id_is_given_one(world: SimulatedCluster) -> None:
     assert world.brokers[0].cache.snapshot.topic_ids == {"t": topic_id}
 
 
-def test_a_broken_topic_does_not_stop_the_others(world: SimulatedCluster) -> None:
+def test_an_invalid_topic_does_not_affect_the_others(world: SimulatedCluster) -> None:
     world.admin.create(paths.topic("broken"), b"{")
     world.create_topic("t", {0: [1]})
     world.settle()
@@ -241,7 +247,7 @@ def test_a_topic_waits_for_a_live_replica(world: SimulatedCluster) -> None:
     assert world.state("t", 0) == LeaderAndIsr(2, 0, (2,))
 
 
-def test_a_topic_grows(world: SimulatedCluster) -> None:
+def test_partitions_are_added_to_a_topic(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     topics.add_partitions(world.admin, "t", {1: [2, 0]})
     world.settle()
@@ -250,7 +256,7 @@ def test_a_topic_grows(world: SimulatedCluster) -> None:
 
 
 def test_a_deletion_writes_what_kafka_writes(world: SimulatedCluster) -> None:
-    """The states that a live Kafka 3.9.1 wrote for the same topic on the same brokers, in its order."""
+    """The same states as a live Kafka 3.9.1 wrote for this topic on these brokers, in its order."""
     world.create_topic("gone", {0: [2, 1], 1: [0, 1]})
     world.settle()
     written: list[tuple[str, bytes | None]] = []
@@ -280,7 +286,7 @@ def test_a_deletion_writes_what_kafka_writes(world: SimulatedCluster) -> None:
     assert all(not broker.cache.snapshot.topics for broker in world.brokers.values())
 
 
-def test_brokers_hear_of_a_deletion_before_they_delete(world: SimulatedCluster) -> None:
+def test_brokers_get_metadata_of_a_deletion_before_they_delete(world: SimulatedCluster) -> None:
     with_topic(world, [1])
     topics.request_deletion(world.admin, "t")
     world.settle()
@@ -314,7 +320,7 @@ def test_a_deletion_waits_for_a_dead_broker(world: SimulatedCluster) -> None:
     assert T0 not in world.disks[2]
 
 
-def test_a_broker_that_dies_while_it_deletes_goes_on_when_it_is_back(world: SimulatedCluster) -> None:
+def test_a_deletion_continues_when_a_failed_broker_is_back(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     topics.request_deletion(world.admin, "t")
     world.cut_off = 2
@@ -351,7 +357,7 @@ def test_a_topic_can_be_created_again_after_its_deletion(world: SimulatedCluster
     assert world.brokers[0].cache.snapshot.topic_ids == {"t": world.topic("t").topic_id}
 
 
-def test_with_deletion_switched_off_the_mark_is_removed() -> None:
+def test_the_mark_is_removed_if_deletion_is_disabled() -> None:
     world = started(0, 1, delete_topic_enable=False)
     with_topic(world, [1])
     topics.request_deletion(world.admin, "t")
@@ -366,7 +372,7 @@ def test_a_mark_for_an_unknown_topic_is_removed(world: SimulatedCluster) -> None
     assert topics.topics_to_delete(world.admin) == []
 
 
-def test_a_topic_on_its_way_out_gets_no_partitions(world: SimulatedCluster) -> None:
+def test_a_topic_being_deleted_gets_no_partitions(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(2)
     topics.request_deletion(world.admin, "t")
@@ -398,8 +404,8 @@ def test_a_dead_follower_leaves_the_isr(world: SimulatedCluster) -> None:
     assert world.state("t") == LeaderAndIsr(1, 1, (1,), partition_epoch=1)
 
 
-def test_the_last_one_in_sync_stays_in_the_isr(world: SimulatedCluster) -> None:
-    """Live after kill -9 of Kafka: {"leader":-1,"leader_epoch":1,"isr":[1]}."""
+def test_the_last_in_sync_replica_stays_in_the_isr(world: SimulatedCluster) -> None:
+    """Observed after kill -9 of Kafka: {"leader":-1,"leader_epoch":1,"isr":[1]}."""
     with_topic(world, [1])
     world.kill(1)
     world.settle()
@@ -409,7 +415,7 @@ def test_the_last_one_in_sync_stays_in_the_isr(world: SimulatedCluster) -> None:
     assert world.state("t") == LeaderAndIsr(1, 2, (1,), partition_epoch=2)
 
 
-def test_no_unclean_leader_unless_the_topic_allows_it(world: SimulatedCluster) -> None:
+def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(2)
     world.settle()
@@ -429,7 +435,7 @@ def test_no_unclean_leader_unless_the_topic_allows_it(world: SimulatedCluster) -
     assert world.state("t").recovery_state is LeaderRecoveryState.RECOVERING
 
 
-def test_a_broker_that_came_back_unseen_is_told_everything(world: SimulatedCluster) -> None:
+def test_a_broker_whose_restart_was_not_seen_gets_all_metadata(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(2)
     broker = world.start(2)
@@ -447,7 +453,7 @@ def test_a_new_broker_learns_of_topics_that_it_does_not_hold(world: SimulatedClu
     assert all(3 in each.cache.snapshot.brokers for each in world.brokers.values())
 
 
-def test_new_endpoints_are_told_to_all(world: SimulatedCluster) -> None:
+def test_new_endpoints_are_sent_to_all_brokers(world: SimulatedCluster) -> None:
     moved = BrokerRegistration(2, (Endpoint("PLAINTEXT", "PLAINTEXT", "elsewhere", 1),))
     world.admin.set(paths.broker(2), znodes.encode_broker(moved))
     world.settle()
@@ -465,7 +471,7 @@ def test_a_controlled_shutdown_moves_leaders_first(world: SimulatedCluster) -> N
     assert [each for each in kinds(world, 1) if each == "StopReplica"] == ["StopReplica"]
 
 
-def test_a_controlled_shutdown_says_what_it_could_not_move(world: SimulatedCluster) -> None:
+def test_a_controlled_shutdown_returns_the_partitions_that_it_could_not_move(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     assert ask(world, ControlledShutdown, 2, world.brokers[2].epoch) == set()
     assert ask(world, ControlledShutdown, 1, world.brokers[1].epoch) == {T0}
@@ -520,7 +526,7 @@ def test_unclean_leaders_on_request(world: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize(("percentage", "leader"), [(49, 1), (50, 2)])
-def test_leaders_go_back_when_too_many_are_elsewhere(percentage: int, leader: int) -> None:
+def test_preferred_leaders_are_elected_if_the_imbalance_is_too_large(percentage: int, leader: int) -> None:
     world = started(0, 1, 2, leader_imbalance_per_broker_percentage=percentage)
     with_topic(world, [1, 2], [1])
     world.kill(1)
@@ -536,7 +542,7 @@ def test_leaders_go_back_when_too_many_are_elsewhere(percentage: int, leader: in
     assert world.state("t", 0).leader == leader
 
 
-def test_the_legacy_order_for_preferred_leaders(world: SimulatedCluster) -> None:
+def test_the_legacy_node_for_preferred_leaders(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     world.kill(1)
     world.settle()
@@ -584,29 +590,31 @@ def test_a_leader_changes_its_isr_without_a_new_leader_epoch(world: SimulatedClu
 
 
 @pytest.mark.parametrize("victim", [1, 2])
-def test_an_isr_that_its_leader_changes_meanwhile_is_read_again(world: SimulatedCluster, victim: int) -> None:
+def test_an_isr_that_its_leader_has_changed_meanwhile_is_read_again(
+    world: SimulatedCluster, victim: int
+) -> None:
     """Leaders before 2.7 write states themselves, between the controller's read and its write."""
     with_topic(world, [1, 2, 0])
     active = world.active()
     assert active is not None
     original = active.session.get_many
     state_path = paths.partition_state(T0)
-    meddled = []
+    interfered = []
 
-    def read_then_meddle(wanted: Any) -> Any:
+    def read_then_interfere(wanted: Any) -> Any:
         nodes = original(wanted)
-        if state_path in wanted and not meddled:
-            meddled.append(True)
+        if state_path in wanted and not interfered:
+            interfered.append(True)
             shrunk = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
             world.admin.set(state_path, shrunk)
         return nodes
 
-    active.session.get_many = read_then_meddle  # type: ignore[method-assign]
+    active.session.get_many = read_then_interfere  # type: ignore[method-assign]
     world.kill(victim)
     world.settle()
-    assert meddled
+    assert interfered
     survivor = 3 - victim
-    # Broker 0 had left the ISR: it must not be in it again, nor lead.
+    # Broker 0 had left the ISR: it must neither return to it nor lead.
     assert (world.state("t").leader, world.state("t").isr) == (survivor, (survivor,))
 
 
@@ -614,7 +622,7 @@ def test_an_isr_that_its_leader_changes_meanwhile_is_read_again(world: Simulated
 
 
 def test_a_reassignment_writes_what_kafka_writes(world: SimulatedCluster) -> None:
-    """Live: t1-0 from [0,1,2] to [1,2] went from epoch 0 to 1 (leader 1, isr [0,1,2]) to 2 (isr [1,2])."""
+    """Kafka: t1-0 from [0,1,2] to [1,2] went from epoch 0 to 1 (leader 1, isr [0,1,2]) to 2 (isr [1,2])."""
     with_topic(world, [0, 1, 2])
     states: list[LeaderAndIsr] = []
     active = world.active()
@@ -639,7 +647,7 @@ def test_a_reassignment_writes_what_kafka_writes(world: SimulatedCluster) -> Non
     assert T0 not in world.disks[0]
 
 
-def test_a_leader_that_stays_is_told_of_the_smaller_assignment(world: SimulatedCluster) -> None:
+def test_a_leader_that_stays_gets_the_smaller_assignment(world: SimulatedCluster) -> None:
     with_topic(world, [0, 1])
     world.brokers[0].alter_isr(T0, (0,))
     world.settle()
@@ -679,7 +687,7 @@ def test_a_reassignment_is_cancelled(world: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize("target", [[], [1, 1], [-1], [1, 9]])
-def test_reassignments_that_cannot_be(world: SimulatedCluster, target: list[int]) -> None:
+def test_invalid_reassignments_are_refused(world: SimulatedCluster, target: list[int]) -> None:
     with_topic(world, [0, 1])
     answer = ask(world, AlterReassignments, {T0: target, T1: [1]})
     assert answer == {
@@ -688,7 +696,7 @@ def test_reassignments_that_cannot_be(world: SimulatedCluster, target: list[int]
     }
 
 
-def test_the_next_controller_goes_on_with_a_reassignment(world: SimulatedCluster) -> None:
+def test_the_next_controller_continues_a_reassignment(world: SimulatedCluster) -> None:
     with_topic(world, [1])
     ask(world, AlterReassignments, {T0: [2]})
     world.kill(0)
@@ -699,7 +707,7 @@ def test_the_next_controller_goes_on_with_a_reassignment(world: SimulatedCluster
     assert world.state("t").leader == 2
 
 
-def test_the_legacy_order_for_reassignments(world: SimulatedCluster) -> None:
+def test_the_legacy_node_for_reassignments(world: SimulatedCluster) -> None:
     with_topic(world, [1])
     for target in (2, 1):
         orders = {T0: (target,), TopicPartition("no", 0): (1,)}
@@ -726,7 +734,7 @@ def test_a_deletion_does_not_wait_for_a_reassignment(world: SimulatedCluster) ->
 # --- the rest ---
 
 
-def test_isr_notes_of_old_leaders_are_taken_in(world: SimulatedCluster) -> None:
+def test_isr_change_notifications_of_old_leaders_are_handled(world: SimulatedCluster) -> None:
     with_topic(world, [1, 2])
     shrunk = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
     world.admin.set(paths.partition_state(T0), shrunk)
@@ -743,7 +751,7 @@ def test_producer_ids_for_a_broker_of_this_epoch(world: SimulatedCluster) -> Non
     assert ask(world, AllocateProducerIds, 1, epoch - 1) is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_leaders_are_named_with_the_requests_that_need_them(world: SimulatedCluster) -> None:
+def test_leader_and_isr_names_the_live_leaders(world: SimulatedCluster) -> None:
     world.create_topic("t", {0: [1, 2]})
     world.settle()
     requests = [each for to, each in world.requests if to == 2 and isinstance(each, LeaderAndIsrRequest)]

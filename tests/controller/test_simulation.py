@@ -1,8 +1,9 @@
-"""Random schedules: brokers die and return, sessions expire, replies get lost, topics come, grow, move, go.
+"""Random schedules: brokers fail and return, sessions expire, replies are lost, topics are created, grown,
+moved and deleted.
 
-Whatever happens, one controller acts at a time, a leader is in sync, epochs only rise. And when it is over
-and all brokers are there, every topic has leaders, every deletion and reassignment has ended, and every
-broker knows the same.
+At any time, one controller acts, leaders are in sync, and epochs only grow. At the end, when all brokers are
+back, every topic has leaders, every deletion and reassignment is finished, and all brokers have the same
+metadata.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NAMES = ("a", "b", "c", "d")
 
 
 class Chaos:
-    """One seeded run."""
+    """One run with a seed."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -59,7 +60,7 @@ class Chaos:
             if steps and self.rng.random() < 0.9:
                 self.rng.choice(steps)()
             else:
-                # An administrator's mistake (no such topic, no such broker) is no matter.
+                # An invalid request of an administrator (no such topic, no such broker) must do no harm.
                 with suppress(MetadataError):
                     self.rng.choice(self.actions)()
             self.world.check()
@@ -143,8 +144,9 @@ class Chaos:
 
 
 def heal(world: SimulatedCluster) -> None:
-    """All brokers back, without failed directories and without controlled shutdowns that never ended, and all
-    replicas caught up."""
+    """Starts all brokers, repairs failed directories, ends controlled
+    shutdowns, and lets all replicas catch up.
+    """
     world.settle()
     for broker_id in BROKERS:
         if broker_id in world.brokers:
@@ -184,8 +186,8 @@ def check_end(world: SimulatedCluster) -> None:
             seen[partition] = (state.leader, state.leader_epoch, state.isr, assignment.replicas)
             for each in assignment.replicas:
                 hosted[each].add(partition)
-                told = world.brokers[each].hosted[partition]
-                assert (told.leader, told.leader_epoch) == (state.leader, state.leader_epoch)
+                last_sent = world.brokers[each].hosted[partition]
+                assert (last_sent.leader, last_sent.leader_epoch) == (state.leader, state.leader_epoch)
     for broker in world.brokers.values():
         known = {
             TopicPartition(topic, number): (each.leader, each.leader_epoch, each.isr, each.replicas)
@@ -197,7 +199,7 @@ def check_end(world: SimulatedCluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_whatever_happens_the_cluster_heals(seed: int) -> None:
+def test_the_cluster_recovers_from_any_schedule(seed: int) -> None:
     chaos = Chaos(seed)
     chaos.run()
     heal(chaos.world)

@@ -1,4 +1,4 @@
-"""Beside real Kafka 3.9 on real ZooKeeper: it understands what klog writes there, and klog what it writes."""
+"""klog and real Kafka 3.9 on real ZooKeeper: each understands what the other writes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_kafkas_registration_is_read(broker: ZooKeeperBroker, store: ZooKeeperSt
         cluster.register_broker(store, registered)
 
 
-def test_kafkas_controller_creates_grows_and_deletes_what_klog_asks_for(store: ZooKeeperStore) -> None:
+def test_kafkas_controller_creates_grows_and_deletes_topics_that_klog_wrote(store: ZooKeeperStore) -> None:
     topics.create_topic(store, "asked", topics.new_topic_id(os.urandom), {0: [0]}, {"retention.ms": "9"}, [0])
     first, second = TopicPartition("asked", 0), TopicPartition("asked", 1)
     eventually(lambda: first in topics.read_partition_states(store, [first]))
@@ -63,8 +63,8 @@ def test_kafkas_controller_creates_grows_and_deletes_what_klog_asks_for(store: Z
     eventually(lambda: configs.read_config(store, "topics/asked") == {})
 
 
-class Silence:
-    """An outbox whose brokers never answer."""
+class SilentQueue:
+    """A BrokerRequestQueue whose brokers never answer."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[int, ControlRequest]] = []
@@ -82,12 +82,14 @@ class Silence:
         pass
 
 
-def test_the_office_goes_from_kafka_to_klog_and_back(broker: ZooKeeperBroker, store: ZooKeeperStore) -> None:
+def test_klog_replaces_kafka_as_controller_and_kafka_replaces_klog(
+    broker: ZooKeeperBroker, store: ZooKeeperStore
+) -> None:
     del broker
     topics.create_topic(store, "kept", topics.new_topic_id(os.urandom), {0: [0]}, {}, [0])
     partition = TopicPartition("kept", 0)
     eventually(lambda: partition in topics.read_partition_states(store, [partition]))
-    request_queue, events = Silence(), list[Event]()
+    request_queue, events = SilentQueue(), list[Event]()
     settings = ControllerSettings(broker_id=7)
     core = ControllerCore(
         lambda: settings,
@@ -102,7 +104,7 @@ def test_the_office_goes_from_kafka_to_klog_and_back(broker: ZooKeeperBroker, st
     assert not core.is_active
     assert core.active_controller_id == 0
     before = znodes.decode_epoch(store.get(paths.CONTROLLER_EPOCH).data)
-    # Kafka stands for election again at once: whoever is faster wins.
+    # Kafka takes part in the next election at once, and either may win it.
     for _ in range(50):
         store.delete(paths.CONTROLLER)
         core.handle(Startup())
@@ -115,7 +117,7 @@ def test_the_office_goes_from_kafka_to_klog_and_back(broker: ZooKeeperBroker, st
     state = topics.read_partition_states(store, [partition])[partition]
     assert state.leader_and_isr.leader == 0
     assert {to for to, _ in request_queue.sent} == {0}
-    # Kafka resigned when it saw us; when we resign it takes over, in a later epoch than ours.
+    # Kafka resigned when it saw us. When we resign it is elected, in a later epoch than ours.
     ours = core.active.fenced.epoch
     core.resign()
     eventually(lambda: (now := read_controller(store)) is not None and now.broker_id == 0)

@@ -1,4 +1,4 @@
-"""Stores of every kind, for tests that hold whatever keeps the tree."""
+"""Stores of every kind, for tests of what all stores have in common."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _memory_sessions(opened: list[MetadataStore]) -> OpenStore:
 
 
 def _zookeeper_sessions(server: ZooKeeperServer, opened: list[MetadataStore]) -> OpenStore:
-    # Each test has a tree of its own.
+    # Each test has its own tree.
     hosts = f"{server.hosts}/contract/test{next(_numbers)}"
 
     def open_store() -> MetadataStore:

@@ -1,4 +1,4 @@
-"""A TCP proxy that a test tells when to break: between a store and its ZooKeeper server."""
+"""A TCP proxy between a store and its ZooKeeper server that tests can break."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from tests.threads import join, started
 
 
 class Proxy:
-    """Forwards 127.0.0.1:`port` to a server. `cut` breaks every connection, `refuse` keeps new ones out,
-    `lose_next_reply` lets the next request through and breaks the connection in place of its answer."""
+    """Forwards 127.0.0.1:`port` to a server.
+
+    `cut` breaks every connection, `refuse` rejects new ones, and `lose_next_reply` forwards the next request
+    and breaks the connection instead of answering.
+    """
 
     def __init__(self, server_port: int) -> None:
         self._server_port = server_port
@@ -80,7 +83,7 @@ class Proxy:
 
 
 def _shut(each: socket.socket) -> None:
-    # Shut before close: a thread that waits in recv or accept wakes up.
+    # `shutdown` before `close` wakes a thread that waits in recv or accept.
     with suppress(OSError):
         each.shutdown(socket.SHUT_RDWR)
     each.close()

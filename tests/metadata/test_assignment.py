@@ -1,4 +1,4 @@
-"""Replica assignment: the examples that Kafka documents, what always holds, and Kafka's own answers."""
+"""Replica assignment: Kafka's documented examples, properties, and Kafka's own answers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_kafkas_documented_example_with_racks() -> None:
     }
 
 
-def test_racks_of_unequal_size_take_turns_until_they_run_out() -> None:
+def test_racks_of_unequal_size_alternate_until_they_run_out() -> None:
     assert rack_alternated({0: "a", 1: "a", 2: "b", 3: "c", 4: "c"}) == [0, 2, 3, 1, 4]
 
 
@@ -69,7 +69,9 @@ _racks = st.dictionaries(
 
 
 @given(_racks, st.data(), st.randoms(use_true_random=False))
-def test_what_holds_for_every_assignment(racks: Racks, data: st.DataObject, rng: random.Random) -> None:
+def test_every_assignment_is_valid_and_balanced(
+    racks: Racks, data: st.DataObject, rng: random.Random
+) -> None:
     replication_factor = data.draw(st.integers(1, len(racks)))
     count = data.draw(st.integers(1, 40))
     assignment = assign_replicas(racks, count, replication_factor, rng.randrange)
@@ -85,7 +87,7 @@ def test_what_holds_for_every_assignment(racks: Racks, data: st.DataObject, rng:
 
 
 @given(_racks, st.data(), st.randoms(use_true_random=False))
-def test_a_topic_grows_on_the_round_that_it_began(
+def test_added_partitions_continue_the_round_robin(
     racks: Racks, data: st.DataObject, rng: random.Random
 ) -> None:
     replication_factor = data.draw(st.integers(1, len(racks)))
@@ -96,13 +98,13 @@ def test_a_topic_grows_on_the_round_that_it_began(
     assert sorted(grown) == list(range(5, 12))
     if None in racks.values():
         assert [grown[each][0] for each in grown] == [whole[each][0] for each in grown]
-        # Growth does not know how often the followers' shift has grown before: here, not at all.
+        # Added partitions do not continue the followers' shift. Here it had not grown.
         if len(racks) >= len(present):
             assert {**present, **grown} == whole
 
 
-def test_growth_starts_at_the_first_broker_not_below_the_first_replica() -> None:
-    # Broker 3 has left: partition 0 began there, broker 4 takes its place.
+def test_added_partitions_start_at_the_first_broker_not_below_the_first_replica() -> None:
+    # Broker 3, where partition 0 began, has left. Broker 4 takes its place.
     racks = dict.fromkeys([0, 1, 4])
     assert assign_more(racks, {0: (3, 0)}, 2, below) == assign_replicas(
         racks, 1, 2, below, fixed_start=2, first_partition=1
@@ -112,7 +114,7 @@ def test_growth_starts_at_the_first_broker_not_below_the_first_replica() -> None
     )
 
 
-def test_what_cannot_be_assigned_is_refused() -> None:
+def test_impossible_assignments_are_refused() -> None:
     with pytest.raises(InvalidPartitionsError):
         assign_replicas(unracked(3), 0, 1, below)
     with pytest.raises(InvalidReplicationFactorError):
@@ -138,7 +140,7 @@ def test_what_cannot_be_assigned_is_refused() -> None:
         ({0: [-1]}, "not alive"),
     ],
 )
-def test_a_bad_manual_assignment_is_refused(partitions: dict[int, list[int]], what: str) -> None:
+def test_an_invalid_manual_assignment_is_refused(partitions: dict[int, list[int]], what: str) -> None:
     with pytest.raises(InvalidReplicaAssignmentError, match=what):
         validate_assignment(partitions, range(len(partitions)), [0, 1])
 

@@ -1,4 +1,4 @@
-"""The broker's view of the cluster, as the controller's updates make it."""
+"""The metadata cache of a broker, as the controller's updates make it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_partitions_are_merged_and_brokers_replaced() -> None:
     assert now.topic_names == {IDS["t"]: "t", IDS["u"]: "u"}
 
 
-def test_an_update_without_partitions_tells_of_brokers_only() -> None:
+def test_an_update_without_partitions_replaces_only_the_brokers() -> None:
     cache = MetadataCache()
     cache.update(update(state(T0, 1)))
     cache.update(update(brokers=(ONE,), controller=-1))
@@ -60,7 +60,7 @@ def test_an_update_without_partitions_tells_of_brokers_only() -> None:
     assert cache.snapshot.controller_id is None
 
 
-def test_a_topic_goes_with_its_last_partition() -> None:
+def test_a_topic_is_removed_with_its_last_partition() -> None:
     cache = MetadataCache()
     cache.update(update(state(T0, 1), state(T1, 1), state(U0, 1)))
     assert cache.update(update(state(T0, LEADER_DURING_DELETE))) == (T0,)
@@ -72,7 +72,7 @@ def test_a_topic_goes_with_its_last_partition() -> None:
     assert cache.update(update(state(T1, LEADER_DURING_DELETE))) == (T1,)
 
 
-def test_a_topic_created_again_has_its_new_id_only() -> None:
+def test_a_topic_that_is_created_again_has_only_its_new_id() -> None:
     cache = MetadataCache()
     cache.update(update(state(T0, 1)))
     cache.update(update_metadata(dict([state(T0, 2)]), {"t": ANOTHER_ID}, (ONE, TWO)))
@@ -87,7 +87,7 @@ def test_a_leader_is_reached_by_the_listener_asked_for() -> None:
     assert cache.snapshot.leader_endpoint(T1, "PLAIN") is None
 
 
-def test_a_snapshot_once_taken_stays_as_it_is() -> None:
+def test_a_snapshot_never_changes() -> None:
     cache = MetadataCache()
     cache.update(update(state(T0, 1)))
     before = cache.snapshot
@@ -96,7 +96,7 @@ def test_a_snapshot_once_taken_stays_as_it_is() -> None:
     assert before.partition(U0) is None
 
 
-def test_brokers_are_known_before_the_controller_speaks_and_its_word_counts_from_then_on() -> None:
+def test_the_initial_brokers_are_replaced_by_the_first_update() -> None:
     cache = MetadataCache()
     cache.set_initial_brokers({1: ONE})
     assert cache.snapshot.brokers == {1: ONE}

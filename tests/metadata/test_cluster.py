@@ -110,7 +110,7 @@ def broker(broker_id: int, rack: str | None = None) -> BrokerRegistration:
 
 
 @pytest.mark.parametrize("loss", ["lost before", "lost after"])
-def test_a_write_with_a_lost_reply_is_settled(store: Lossy, loss: str) -> None:
+def test_a_write_with_a_lost_reply_gets_its_outcome(store: Lossy, loss: str) -> None:
     store.plan = [loss]
     assert write(store, Create("/a", b"0")) == "/a"
     store.plan = [loss]
@@ -121,7 +121,7 @@ def test_a_write_with_a_lost_reply_is_settled(store: Lossy, loss: str) -> None:
     assert store.exists("/a") is None
 
 
-def test_a_lost_reply_is_not_taken_for_what_another_did(store: Lossy, other: Lossy) -> None:
+def test_a_write_of_another_session_is_not_mistaken_for_a_lost_reply(store: Lossy, other: Lossy) -> None:
     other.create("/a", b"theirs")
     store.plan = ["lost before"]
     with pytest.raises(NodeExistsError):
@@ -167,7 +167,7 @@ def test_an_id_in_use_is_refused(store: Lossy, other: Lossy) -> None:
     cluster.register_broker(other, broker(1))
 
 
-def test_what_an_own_expired_session_left_behind_is_replaced(store: Lossy, other: Lossy) -> None:
+def test_a_registration_of_the_own_expired_session_is_replaced(store: Lossy, other: Lossy) -> None:
     first = cluster.register_broker(store, broker(1))
     with pytest.raises(BrokerIdInUseError):
         cluster.register_broker(other, broker(1), previous_session=None)
@@ -209,7 +209,7 @@ def test_each_election_has_the_next_epoch(store: Lossy, other: Lossy, losses: li
     assert elected.broker_id == 1
 
 
-def test_the_slower_candidate_has_lost(store: Lossy, other: Lossy) -> None:
+def test_the_slower_candidate_is_not_elected(store: Lossy, other: Lossy) -> None:
     elect(other, 2, 5)
     with pytest.raises(ControllerMovedError):
         elect(store, 1, 6)
@@ -218,7 +218,7 @@ def test_the_slower_candidate_has_lost(store: Lossy, other: Lossy) -> None:
         elect(store, 1, 6)
 
 
-def test_a_reign_that_is_over_writes_nothing(store: Lossy, other: Lossy) -> None:
+def test_a_replaced_controller_writes_nothing(store: Lossy, other: Lossy) -> None:
     old = FencedStore(store, elect(store, 1, 5))
     old.write(Create("/a", b"ours"))
     old.resign()
@@ -276,12 +276,12 @@ def test_a_topic_with_its_config(store: Lossy) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a b", "é", "x" * 250])
-def test_names_that_kafka_does_not_allow(store: Lossy, name: str) -> None:
+def test_names_that_kafka_does_not_allow_are_refused(store: Lossy, name: str) -> None:
     with pytest.raises(InvalidTopicError):
         topics.create_topic(store, name, "A" * 22, {0: [1]}, {}, [1])
 
 
-def test_names_that_metrics_would_confuse(store: Lossy) -> None:
+def test_names_that_collide_in_metrics_are_refused(store: Lossy) -> None:
     topics.create_topic(store, "a.b_c", "A" * 22, {0: [1]}, {}, [1])
     with pytest.raises(InvalidTopicError, match=r"'a_b.c' collides with 'a.b_c'"):
         topics.create_topic(store, "a_b.c", "A" * 22, {0: [1]}, {}, [1])
@@ -294,7 +294,7 @@ def test_assignments_are_validated(store: Lossy) -> None:
     assert store.exists("/config/topics/t") is None
 
 
-def test_a_topic_grows(store: Lossy) -> None:
+def test_partitions_are_added_to_a_topic(store: Lossy) -> None:
     with pytest.raises(UnknownTopicError):
         topics.add_partitions(store, "t", {1: [1]})
     topics.create_topic(store, "t", "A" * 22, {0: [1]}, {}, [1])
@@ -307,7 +307,7 @@ def test_a_topic_grows(store: Lossy) -> None:
         topics.add_partitions(store, "t", {3: [1]})
 
 
-def test_deletion_is_asked_for_once(store: Lossy) -> None:
+def test_deletion_is_requested_once(store: Lossy) -> None:
     with pytest.raises(UnknownTopicError):
         topics.request_deletion(store, "t")
     topics.create_topic(store, "t", "A" * 22, {0: [1]}, {}, [1])
@@ -358,7 +358,7 @@ def test_features_are_created_or_replaced(store: Lossy, fenced: FencedStore) -> 
     assert znodes.decode_features(store.get("/feature").data) == FinalizedFeatures({"f": 3})
 
 
-def test_topic_ids_are_random_uuids_that_no_tool_takes_for_an_option() -> None:
+def test_topic_ids_are_random_uuids_that_do_not_start_with_a_dash() -> None:
     raws = [b"\xf8" * 16, b"\x00" * 16]
     text = topics.new_topic_id(lambda _count: raws.pop(0))
     assert decode_uuid(text).hex() == "00000000000040008000000000000000"
@@ -368,30 +368,30 @@ def test_topic_ids_are_random_uuids_that_no_tool_takes_for_an_option() -> None:
 # --- configs ---
 
 
-def test_configs_are_written_and_told(store: Lossy, clock: Clock) -> None:
+def test_configs_are_written_and_notified(store: Lossy, clock: Clock) -> None:
     configs.change_config(store, "users/alice/clients/c%2F1", {"producer_byte_rate": "1"})
-    told: list[str] = []
-    notes = configs.ConfigChangeNotifications(store, told.append, clock)
-    notes.follow()
-    assert told == ["users/alice/clients/c%2F1"]
+    notified: list[str] = []
+    notifications = configs.ConfigChangeNotifications(store, notified.append, clock)
+    notifications.follow()
+    assert notified == ["users/alice/clients/c%2F1"]
     assert configs.read_config(store, "users/alice/clients/c%2F1") == {"producer_byte_rate": "1"}
     configs.change_config(store, "topics/t", {"a": "1"})
     configs.change_config(store, "topics/t", {"a": "2"})
-    assert told[1:] == ["topics/t", "topics/t"]
+    assert notified[1:] == ["topics/t", "topics/t"]
     assert configs.read_configs(store, "topics") == {"t": {"a": "2"}}
     assert configs.read_config(store, "topics/none") == {}
     assert configs.read_configs(store, "none") == {}
 
 
-def test_a_broken_note_does_not_stop_the_next(store: Lossy, clock: Clock) -> None:
-    told: list[str] = []
-    configs.ConfigChangeNotifications(store, told.append, clock).follow()
+def test_an_invalid_notification_does_not_stop_the_next(store: Lossy, clock: Clock) -> None:
+    notified: list[str] = []
+    configs.ConfigChangeNotifications(store, notified.append, clock).follow()
     store.create(paths.CONFIG_CHANGE_PREFIX, b"broken", sequential=True)
     configs.change_config(store, "topics/t", {})
-    assert told == ["topics/t"]
+    assert notified == ["topics/t"]
 
 
-def test_notes_are_thrown_away_after_a_quarter_of_an_hour(store: Lossy, clock: Clock) -> None:
+def test_notifications_are_deleted_after_a_quarter_of_an_hour(store: Lossy, clock: Clock) -> None:
     configs.change_config(store, "topics/old", {})
     clock.ms += 10 * 60 * 1000
     configs.change_config(store, "topics/young", {})
@@ -410,7 +410,7 @@ def test_blocks_of_producer_ids_follow_each_other(store: Lossy, other: Lossy, lo
     assert allocate_producer_ids(other, 2) == ProducerIdBlock(2, 1000, 1999)
 
 
-def test_producer_ids_end(store: Lossy) -> None:
+def test_no_block_is_allocated_after_the_last_producer_id(store: Lossy) -> None:
     last = ProducerIdBlock(1, 0, 2**63 - 500)
     store.set(paths.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(last))
     with pytest.raises(ProducerIdsExhaustedError):

@@ -126,7 +126,7 @@ def test_a_topic_without_an_id_has_none_after_the_wire() -> None:
     assert topic_ids(arrived.topic_states) == {}
 
 
-def test_an_answer_to_leader_and_isr_names_topics_by_id() -> None:
+def test_a_leader_and_isr_response_names_topics_by_id() -> None:
     partition = TopicPartition("a", 3)
     request = leader_and_isr({partition: leader_and_isr_state(3, 1, (1,))}, TOPICS)
     answer = ControlResponse(ErrorCode.NONE, {partition: ErrorCode.KAFKA_STORAGE_ERROR})
@@ -135,6 +135,6 @@ def test_an_answer_to_leader_and_isr_names_topics_by_id() -> None:
     assert control_response(request, response) == answer
 
 
-def test_an_answer_to_stop_replica_names_partitions() -> None:
+def test_a_stop_replica_response_names_partitions() -> None:
     answer = ControlResponse(ErrorCode.NONE, {TopicPartition("a", 3): ErrorCode.FENCED_LEADER_EPOCH})
     assert control_response(stop_replica({}), stop_replica_response(answer)) == answer

@@ -1,4 +1,4 @@
-"""The store in one file: what survives, what does not, and who may open it."""
+"""The store in one file: what is stored, what is not, and who may open it."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_restart_ends_the_session_of_the_process_before(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("delay_ms", [1, 3, 7, 20, 50])
-def test_what_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path, delay_ms: int) -> None:
+def test_acknowledged_writes_survive_a_kill_at_any_moment(tmp_path: Path, delay_ms: int) -> None:
     script = (
         "import sys; from pathlib import Path; from klog.metadata.embedded import EmbeddedStore\n"
         "from klog.metadata.store import SetData\n"
@@ -81,7 +81,7 @@ def test_what_was_acknowledged_survives_a_kill_at_any_moment(tmp_path: Path, del
     assert acknowledged <= int(a or b"0") <= acknowledged + 1
 
 
-def test_sequence_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
+def test_sequence_numbers_continue_after_a_restart(tmp_path: Path) -> None:
     names = []
     for _ in range(2):
         store = EmbeddedStore(tmp_path / FILE_NAME)
@@ -91,7 +91,7 @@ def test_sequence_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     assert names[0] < names[1]
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
+def test_only_one_process_at_a_time_opens_the_file(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     store = EmbeddedStore(file)
     store.create("/a", b"")
@@ -108,7 +108,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     EmbeddedStore(file).close()
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME
     file.write_bytes(b"not a database" * 100)
     with pytest.raises(StoreFailedError, match="not a database"):
@@ -124,16 +124,18 @@ def test_a_file_of_another_schema_is_refused(tmp_path: Path) -> None:
         EmbeddedStore(file)
 
 
-def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreFailedError, match="unable to open"):
         EmbeddedStore(tmp_path / "missing" / FILE_NAME)
 
 
-def test_a_write_that_cannot_be_kept_did_not_happen(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_write_that_cannot_be_stored_does_not_happen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO", "klog")
     store = EmbeddedStore(tmp_path / FILE_NAME)
     store.create("/a", b"small")
-    # A full disk, as SQLite sees it: no more pages.
+    # PRAGMA max_page_count has the effect of a full disk.
     pages = store._journal._database.execute("PRAGMA page_count").fetchone()[0]
     store._journal._database.execute(f"PRAGMA max_page_count = {pages}")
     seen: list[object] = []
@@ -146,12 +148,12 @@ def test_a_write_that_cannot_be_kept_did_not_happen(tmp_path: Path, caplog: pyte
     assert store.exists("/b") is None
     store._journal._database.execute("PRAGMA max_page_count = 1000000")
     store.set("/a", b"y" * 100_000)
-    # The operator is told of it once, and of the end.
-    failed, mended = (record.getMessage() for record in caplog.records)
+    # The failure is logged once, and so is its end.
+    failed, repaired = (record.getMessage() for record in caplog.records)
     assert failed.startswith(
         f"the metadata cannot be changed: {tmp_path / FILE_NAME}: database or disk is full"
     )
-    assert mended == "the metadata can be changed again"
+    assert repaired == "the metadata can be changed again"
     store.close()
     assert seen == []
     again = EmbeddedStore(tmp_path / FILE_NAME)
@@ -170,7 +172,7 @@ _operations = st.one_of(
 
 
 @given(st.lists(st.lists(_operations, max_size=4), max_size=20))
-def test_what_the_file_keeps_is_what_the_tree_says(multis: list[list[Operation]]) -> None:
+def test_the_file_holds_the_same_nodes_as_the_tree(multis: list[list[Operation]]) -> None:
     store = EmbeddedStore(Path(":memory:"))
     for operations in multis:
         with suppress(StoreError):
@@ -184,7 +186,7 @@ def _content(tree: NodeTree) -> object:
     return tree._records, {path: sorted(names) for path, names in tree._children.items()}, tree.last_zxid
 
 
-def test_a_disk_that_takes_nothing_does_not_keep_the_store_from_closing(
+def test_the_store_closes_although_the_disk_cannot_be_written(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / FILE_NAME

@@ -1,4 +1,4 @@
-"""The contract that every metadata store keeps, on real ZooKeeper and on ours alike."""
+"""The contract of every metadata store, on real ZooKeeper and on klog's own alike."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SOON_S = 30
 
 
 class Seen(queue.SimpleQueue[WatchEvent]):
-    """A watch that remembers what it saw."""
+    """A watch that remembers its events."""
 
     def __call__(self, event: WatchEvent) -> None:
         self.put(event)
@@ -49,7 +49,7 @@ def test_a_created_node_has_version_0_and_its_data(store: MetadataStore) -> None
 
 
 @pytest.mark.parametrize("data", [None, b"", b"\x00\xff" * 5000], ids=["null", "empty", "bytes"])
-def test_data_comes_back_as_it_was_written(store: MetadataStore, data: bytes | None) -> None:
+def test_data_is_read_as_it_was_written(store: MetadataStore, data: bytes | None) -> None:
     store.create("/a", data)
     assert store.get("/a").data == data
     store.set("/a", b"other")
@@ -82,7 +82,7 @@ def test_reads_of_missing_nodes(store: MetadataStore) -> None:
         store.children("/a")
 
 
-def test_a_write_names_the_version_it_replaces(store: MetadataStore) -> None:
+def test_a_write_needs_the_version_that_it_replaces(store: MetadataStore) -> None:
     store.create("/a", b"0")
     assert store.set("/a", b"1", 0).version == 1
     with pytest.raises(BadVersionError):
@@ -105,7 +105,7 @@ def test_each_change_has_a_higher_zxid(store: MetadataStore) -> None:
     assert store.get("/a").stat.created_zxid > changed.modified_zxid
 
 
-def test_a_deletion_names_the_version_and_needs_an_empty_node(store: MetadataStore) -> None:
+def test_a_deletion_needs_the_version_and_a_node_without_children(store: MetadataStore) -> None:
     store.create("/a/b", make_parents=True)
     with pytest.raises(NotEmptyError):
         store.delete("/a")
@@ -117,7 +117,7 @@ def test_a_deletion_names_the_version_and_needs_an_empty_node(store: MetadataSto
         store.delete("/a")
 
 
-def test_sequential_names_rise_and_are_never_given_twice(store: MetadataStore) -> None:
+def test_sequential_names_grow_and_are_never_used_twice(store: MetadataStore) -> None:
     store.create("/q")
     first = store.create("/q/n_", b"", sequential=True)
     assert first == "/q/n_0000000000"
@@ -154,7 +154,7 @@ def test_a_multi_does_everything_in_order(store: MetadataStore) -> None:
     assert store.exists("/a") is None
 
 
-def test_a_failed_multi_does_nothing_and_says_what_failed(store: MetadataStore) -> None:
+def test_a_failed_multi_does_nothing_and_names_the_operation(store: MetadataStore) -> None:
     store.create("/a", b"")
     with pytest.raises(BadVersionError) as failed:
         store.multi([Create("/b"), Check("/a", 1), Create("/c")])
@@ -166,7 +166,7 @@ def test_a_failed_multi_does_nothing_and_says_what_failed(store: MetadataStore) 
     assert store.exists("/c") is None
 
 
-def test_many_multis_stand_each_for_itself(store: MetadataStore) -> None:
+def test_many_multis_are_independent(store: MetadataStore) -> None:
     store.create("/a")
     outcomes = store.multi_many(
         [[Check("/a", 0), Create(f"/n{number}")] if number != 7 else [Check("/a", 1)] for number in range(25)]
@@ -219,7 +219,7 @@ def test_a_child_watch_sees_children_come_and_go_but_not_change(store: MetadataS
     assert seen.empty()
 
 
-def test_watches_are_told_in_the_order_of_the_changes(store: MetadataStore) -> None:
+def test_watches_are_called_in_the_order_of_the_changes(store: MetadataStore) -> None:
     seen = Seen()
     for number in range(40):
         store.exists(f"/n{number}", seen)
@@ -239,7 +239,7 @@ def test_a_failed_multi_fires_no_watch(store: MetadataStore) -> None:
     assert seen.empty()
 
 
-def test_a_closed_store_answers_nothing(store: MetadataStore) -> None:
+def test_a_closed_store_refuses_everything(store: MetadataStore) -> None:
     store.close()
     store.close()
     with pytest.raises(StoreClosedError):
@@ -260,7 +260,7 @@ def test_sessions_see_each_others_changes(open_session: OpenStore) -> None:
     assert two.get("/a").data == b"by one"
 
 
-def test_ephemeral_nodes_go_with_the_session_that_made_them(open_session: OpenStore) -> None:
+def test_ephemeral_nodes_are_deleted_with_their_session(open_session: OpenStore) -> None:
     one, two = open_session(), open_session()
     one.create("/one", ephemeral=True)
     two.create("/two", ephemeral=True)

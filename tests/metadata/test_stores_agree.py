@@ -1,4 +1,4 @@
-"""Our tree and ZooKeeper's: the same random operations have the same outcomes and leave the same nodes."""
+"""The same random operations have the same outcomes on klog's tree and on ZooKeeper."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def test_the_same_operations_have_the_same_outcomes(
     for store in (ours, theirs):
         store.create(root)
     placed = [[_under(root, each) for each in operations] for operations in multis]
-    said = [_say(each) for each in ours.multi_many(placed)]
-    assert said == [_say(each) for each in theirs.multi_many(placed)]
+    said = [_comparable(each) for each in ours.multi_many(placed)]
+    assert said == [_comparable(each) for each in theirs.multi_many(placed)]
     assert _nodes(ours, root) == _nodes(theirs, root)
 
 
@@ -81,8 +81,8 @@ def _under(root: str, operation: Operation) -> Operation:
             return Delete(root + path, version)
 
 
-def _say(outcome: MultiResult | StoreError) -> object:
-    """Without what differs by nature: zxids, times, sessions."""
+def _comparable(outcome: MultiResult | StoreError) -> object:
+    """An outcome without what always differs: zxids, times, sessions."""
     if isinstance(outcome, StoreError):
         return type(outcome), outcome.op_index
     return [

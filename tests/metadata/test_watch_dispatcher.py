@@ -1,4 +1,4 @@
-"""Watches are called in order, and one that fails keeps none of the others from being called."""
+"""Watches are called in order, and one that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from klog.formats.errors import KlogError
 from klog.metadata.watches import Dispatcher
 
 
-class OddError(Exception):
-    """Of no kind that anybody would think of."""
+class UnexpectedError(Exception):
+    """An exception that no code expects."""
 
 
-@pytest.mark.parametrize("error", [KlogError("a reason"), OddError("a bug")])
-def test_a_watch_that_fails_does_not_silence_the_next(error, caplog) -> None:
+@pytest.mark.parametrize("error", [KlogError("a reason"), UnexpectedError("a bug")])
+def test_a_watch_that_fails_does_not_stop_the_next(error, caplog) -> None:
     called = threading.Event()
 
     def fail() -> None:

@@ -1,4 +1,4 @@
-"""Znodes as Kafka writes them: the live cluster's bytes, and every value there and back."""
+"""Znodes as Kafka writes them: the bytes of a live cluster, and round trips of any value."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIVE = live_nodes()
 
 
 def _again(path: str, node: Node) -> bytes | None:
-    """What a node's data becomes when it is parsed and built again; None for nodes without data."""
+    """The data of a node after it was parsed and built again; None for nodes without data."""
     last = path.rpartition("/")[2]
     where = re.fullmatch(r"/brokers/topics/([^/]+)/partitions/(\d+)/state", path)
     if where:
@@ -63,18 +63,18 @@ def test_a_live_node_is_parsed_and_built_to_the_same_bytes(path: str) -> None:
     assert _again(path, LIVE[path]) == LIVE[path].data
 
 
-def test_what_every_broker_creates_at_its_start_is_in_the_live_tree() -> None:
+def test_the_persistent_nodes_are_in_the_tree_of_a_live_cluster() -> None:
     assert set(paths.PERSISTENT) <= set(LIVE)
 
 
-def test_a_live_broker() -> None:
+def test_a_registration_of_a_live_cluster_is_read() -> None:
     broker = znodes.decode_broker(1, LIVE["/brokers/ids/1"]._replace(stat=NodeStat(1, 62, 62, 0, 9)))
     assert broker == BrokerRegistration(
         1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 39093),), "r1", 62, {}, -1, 1795251376470
     )
 
 
-def test_a_live_topic_and_its_partition() -> None:
+def test_a_topic_of_a_live_cluster_is_read() -> None:
     topic = znodes.decode_topic("t1", LIVE["/brokers/topics/t1"].data)
     assert topic.topic_id == "Ms7dVHaNQuSV5FEQS031AA"
     assert topic.partitions[0] == ReplicaAssignment((1, 2))
@@ -83,7 +83,7 @@ def test_a_live_topic_and_its_partition() -> None:
     assert state == LeaderIsrAndControllerEpoch(LeaderAndIsr(1, 4, (2, 1), partition_epoch=5), 1)
 
 
-def test_a_broker_without_plaintext_has_no_host_on_top() -> None:
+def test_a_broker_without_plaintext_has_no_host_at_the_top_level() -> None:
     broker = BrokerRegistration(3, (Endpoint("INTERNAL", "SSL", "::1", 9093),), timestamp_ms=5)
     assert znodes.encode_broker(broker) == (
         b'{"features":{},"listener_security_protocol_map":{"INTERNAL":"SSL"},'
@@ -112,7 +112,7 @@ def test_older_registrations_are_read(data: bytes, endpoint: Endpoint) -> None:
     assert znodes.decode_broker(7, _node(data)).endpoints == (endpoint,)
 
 
-def test_a_reassignment_stands_in_the_topic() -> None:
+def test_a_reassignment_is_stored_in_the_topic() -> None:
     moving = ReplicaAssignment((0, 1, 2)).reassign_to((3, 1))
     assert moving == ReplicaAssignment((3, 1, 0, 2), adding=(3,), removing=(0, 2))
     data = znodes.encode_topic(TopicAssignment("t", None, {0: moving, 1: ReplicaAssignment((1,))}))
@@ -123,7 +123,7 @@ def test_a_reassignment_stands_in_the_topic() -> None:
     assert znodes.decode_topic("t", data).partitions[0] == moving
 
 
-def test_recovery_state_is_written_while_it_lasts() -> None:
+def test_the_recovery_state_is_written_only_while_recovering() -> None:
     state = LeaderIsrAndControllerEpoch(LeaderAndIsr(2, 3, (2,), LeaderRecoveryState.RECOVERING), 4)
     data = znodes.encode_partition_state(state)
     assert data.endswith(b'"isr":[2],"leader_recovery_state":1}')
@@ -160,7 +160,7 @@ def test_entity_names_are_percent_encoded(name: str, sanitised: str) -> None:
         ),
     ],
 )
-def test_a_broken_partition_state_is_named(data: bytes | None, what: str) -> None:
+def test_an_invalid_partition_state_raises_an_error_with_its_path(data: bytes | None, what: str) -> None:
     with pytest.raises(InvalidZnodeError, match=rf"/brokers/topics/t/partitions/0/state .*{what}"):
         znodes.decode_partition_state(TopicPartition("t", 0), _node(data))
 
@@ -168,13 +168,13 @@ def test_a_broken_partition_state_is_named(data: bytes | None, what: str) -> Non
 @pytest.mark.parametrize(
     "endpoints", [b'["h:1"]', b'["PLAINTEXT://h"]', b'["OTHER://h:1"]', b"[1]", b'"PLAINTEXT://h:1"']
 )
-def test_a_broken_endpoint_is_named(endpoints: bytes) -> None:
+def test_an_invalid_endpoint_raises_an_error_with_its_path(endpoints: bytes) -> None:
     with pytest.raises(InvalidZnodeError, match=r"/brokers/ids/1 .*endpoint"):
         znodes.decode_broker(1, _node(b'{"version":5,"endpoints":' + endpoints + b"}"))
 
 
 @pytest.mark.parametrize("data", [None, b"", b"x", b"-1", b"1.5"])
-def test_a_broken_epoch_is_named(data: bytes | None) -> None:
+def test_an_invalid_epoch_raises_an_error_with_its_path(data: bytes | None) -> None:
     with pytest.raises(InvalidZnodeError, match="/controller_epoch"):
         znodes.decode_epoch(data)
 
@@ -203,18 +203,18 @@ _brokers = st.builds(
 
 
 @given(_brokers)
-def test_any_registration_comes_back(broker: BrokerRegistration) -> None:
+def test_any_registration_round_trips(broker: BrokerRegistration) -> None:
     assert znodes.decode_broker(1, _node(znodes.encode_broker(broker))) == broker
 
 
 @given(st.dictionaries(st.integers(0, 500), st.builds(ReplicaAssignment, _ids, _ids, _ids), max_size=5))
-def test_any_topic_comes_back(partitions: dict[int, ReplicaAssignment]) -> None:
+def test_any_topic_round_trips(partitions: dict[int, ReplicaAssignment]) -> None:
     topic = TopicAssignment("t", "A" * 22, partitions)
     assert znodes.decode_topic("t", znodes.encode_topic(topic)) == topic
 
 
 @given(st.dictionaries(_texts, _texts))
-def test_any_config_comes_back(config: dict[str, str]) -> None:
+def test_any_config_round_trips(config: dict[str, str]) -> None:
     assert znodes.decode_config("topics/t", znodes.encode_config(config)) == config
 
 
@@ -225,7 +225,7 @@ def test_any_entity_name_is_one_name_in_a_path(name: str) -> None:
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1))
-def test_other_nodes_come_back(number: int, first: int, last: int) -> None:
+def test_other_nodes_round_trip(number: int, first: int, last: int) -> None:
     block = ProducerIdBlock(number, first, last)
     assert znodes.decode_producer_id_block(znodes.encode_producer_id_block(block)) == block
     controller = ControllerRegistration(number, first)

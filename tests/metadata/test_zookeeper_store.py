@@ -1,4 +1,4 @@
-"""What only a store behind a network does: lost connections, lost replies, expired sessions."""
+"""The behaviour of a store behind a network: lost connections, lost replies, expired sessions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def proxy(zookeeper: ZooKeeperServer) -> Iterator[Proxy]:
 
 @pytest.fixture
 def direct(zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperStore]:
-    """A session that nothing disturbs, on an empty tree."""
+    """An undisturbed session on an empty tree."""
     store = ZooKeeperStore(f"{zookeeper.hosts}/direct{time.time_ns()}", session_timeout_ms=40_000)
     yield store
     store.close()
@@ -42,7 +42,7 @@ def direct(zookeeper: ZooKeeperServer) -> Iterator[ZooKeeperStore]:
 
 @pytest.fixture
 def disturbed(proxy: Proxy, direct: ZooKeeperStore) -> Iterator[ZooKeeperStore]:
-    """A session on the same tree, through the proxy."""
+    """A session on the same tree through the proxy."""
     hosts = f"127.0.0.1:{proxy.port}{direct._root}"
     store = ZooKeeperStore(hosts, session_timeout_ms=SESSION_TIMEOUT_MS)
     yield store
@@ -97,10 +97,10 @@ def test_a_change_while_disconnected_is_not_missed(
     assert events == {WatchEvent(WatchKind.DATA_CHANGED, "/a"), WatchEvent(WatchKind.CHILDREN_CHANGED, "/")}
 
 
-def test_a_write_without_reply_is_an_open_question(
+def test_a_write_without_a_reply_may_or_may_not_have_happened(
     disturbed: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
 ) -> None:
-    # The request reaches the server, the answer is lost: only reading back tells.
+    # The request reaches the server and the answer is lost: only reading back shows the outcome.
     proxy.lose_next_reply()
     with pytest.raises(ConnectionLossError):
         disturbed.multi([Create("/a", b"written"), Create("/b")])
@@ -112,14 +112,14 @@ def test_a_write_without_reply_is_an_open_question(
 
 @pytest.fixture
 def short_lived(proxy: Proxy, direct: ZooKeeperStore) -> Iterator[ZooKeeperStore]:
-    """As `disturbed`, with a session that ends soon when its client falls silent."""
+    """Like `disturbed`, with a session that expires soon when its client is silent."""
     hosts = f"127.0.0.1:{proxy.port}{direct._root}"
     store = ZooKeeperStore(hosts, session_timeout_ms=SHORT_SESSION_TIMEOUT_MS)
     yield store
     store.close()
 
 
-def test_a_silent_client_loses_its_session(
+def test_the_session_of_a_silent_client_expires(
     short_lived: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
 ) -> None:
     disturbed = short_lived
@@ -135,7 +135,7 @@ def test_a_silent_client_loses_its_session(
     states.wait_for(SessionState.EXPIRED)
     states.wait_for(SessionState.CONNECTED)
     assert disturbed.session_id not in (0, old_session)
-    # The old session's watches are gone with it; the new session works as the first did.
+    # The watches of the old session are gone with it. The new session works like the first.
     direct.create("/later")
     new_watch = Seen()
     disturbed.get("/later", new_watch)
@@ -144,12 +144,12 @@ def test_a_silent_client_loses_its_session(
     assert old_watch.empty()
 
 
-def test_the_server_comes_back_with_the_session(zookeeper: ZooKeeperServer, proxy: Proxy) -> None:
+def test_the_session_survives_a_restart_of_the_server(zookeeper: ZooKeeperServer, proxy: Proxy) -> None:
     hosts = f"127.0.0.1:{proxy.port}/back{time.time_ns()}"
     with closing(ZooKeeperStore(hosts, session_timeout_ms=40_000)) as store:
         session_id = store.session_id
         store.create("/mine", b"kept", ephemeral=True)
-        # A connection that comes while it starts it may forget, and the client waits for it all its session.
+        # The server may forget a connection that comes while it starts; the client then waits for long.
         proxy.refuse(True)
         zookeeper.kill()
         zookeeper.start()
@@ -158,14 +158,14 @@ def test_the_server_comes_back_with_the_session(zookeeper: ZooKeeperServer, prox
         assert store.session_id == session_id
 
 
-def test_a_server_that_was_away_for_long_is_found_soon(
+def test_a_server_is_found_soon_after_it_was_away_for_long(
     disturbed: ZooKeeperStore, direct: ZooKeeperStore, proxy: Proxy
 ) -> None:
     states = States()
     disturbed.add_session_listener(states)
     proxy.refuse(True)
     states.wait_for(SessionState.SUSPENDED)
-    # Doubled each time, the waits between attempts would be of six seconds by now.
+    # Waits that double each time would be six seconds by now.
     time.sleep(8)
     proxy.refuse(False)
     since_s = time.monotonic()
@@ -173,23 +173,23 @@ def test_a_server_that_was_away_for_long_is_found_soon(
     assert time.monotonic() - since_s < 4
 
 
-def test_no_server_is_said_plainly() -> None:
+def test_a_missing_server_raises_a_clear_error() -> None:
     with pytest.raises(ConnectionLossError, match=r"zookeeper\.connect"):
         ZooKeeperStore(f"127.0.0.1:{free_port()}", connect_timeout_ms=300)
 
 
 @pytest.mark.parametrize("hosts", ["127.0.0.1:abc", "127.0.0.1:99999", ":2181", ",", "/chroot"])
-def test_servers_that_are_none_are_a_bad_config(hosts: str) -> None:
+def test_invalid_servers_are_a_config_error(hosts: str) -> None:
     with pytest.raises(ConfigError, match=r"zookeeper\.connect"):
         ZooKeeperStore(hosts)
 
 
-def test_nothing_between_commas_is_passed_over() -> None:
+def test_empty_names_between_commas_are_ignored() -> None:
     with pytest.raises(ConnectionLossError):
         ZooKeeperStore(f"127.0.0.1:{free_port()}, ,", connect_timeout_ms=50)
 
 
-def test_closing_wakes_who_waits_for_a_connection(disturbed: ZooKeeperStore, proxy: Proxy) -> None:
+def test_closing_wakes_a_thread_that_waits_for_a_connection(disturbed: ZooKeeperStore, proxy: Proxy) -> None:
     states = States()
     disturbed.add_session_listener(states)
     proxy.refuse(True)

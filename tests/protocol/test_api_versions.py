@@ -30,14 +30,14 @@ def test_the_answer_holds_every_served_api_with_its_range(version):
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767, -1])
-def test_an_unknown_version_is_told_the_known_ones_in_a_version_0_body(version):
+def test_an_unknown_version_gets_the_known_ones_in_a_version_0_body(version):
     raw = encode_api_versions_response(version)
     assert raw == b"\x00\x23" + b"\x00\x00\x00\x01" + b"\x00\x12\x00\x00\x00\x04"
     assert decode_api_versions_response(version, raw) == (ErrorCode.UNSUPPORTED_VERSION, {18: (0, 4)})
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_a_client_says_what_it_is_from_version_3_on(version):
+def test_a_request_names_the_client_since_version_3(version):
     software = ClientSoftware("klog", "0.1")
     raw = encode_api_versions_request(version, software)
     assert decode_api_versions_request(version, raw) == (software if version >= 3 else ClientSoftware())
@@ -45,7 +45,7 @@ def test_a_client_says_what_it_is_from_version_3_on(version):
 
 
 @pytest.mark.parametrize("version", [0, 3])
-def test_a_cut_answer_is_malformed(version):
+def test_a_truncated_response_is_malformed(version):
     raw = encode_api_versions_response(version)
     for size in range(len(raw) - 8):
         with pytest.raises(MalformedMessageError):
@@ -55,7 +55,7 @@ def test_a_cut_answer_is_malformed(version):
 @pytest.mark.parametrize(
     ("version", "tags"), [(0, b""), (1, b""), (2, b""), (3, b"\1\1\x08"), (4, b"\1\1\x08")]
 )
-def test_the_epoch_of_finalized_features_is_told_from_version_3_on(version, tags):
+def test_the_response_has_the_epoch_of_finalized_features_since_version_3(version, tags):
     known, unknown = encode_api_versions_response(version, 3), encode_api_versions_response(version)
     told = tags + bytes(7) + b"\3" if tags else b""
     assert known == (unknown[:-1] + told if tags else unknown)
@@ -64,7 +64,7 @@ def test_the_epoch_of_finalized_features_is_told_from_version_3_on(version, tags
     assert not tags or (parsed.finalized_features_epoch, parsed.finalized_features) == (3, ())
 
 
-def test_an_unknown_version_is_not_told_of_features():
+def test_the_response_to_an_unknown_version_has_no_features():
     assert encode_api_versions_response(5, 3) == encode_api_versions_response(5)
 
 

@@ -101,7 +101,7 @@ def versions(frame):
     return framed(head + encode_api_versions_response(header.api_version))
 
 
-def test_a_request_entity_gets_the_entity_of_its_answer():
+def test_the_response_entity_matches_the_request_entity():
     with broker() as port, Channel("127.0.0.1", port) as channel:
         for number in (0, 3, 11):
             answer = channel.send(UpdateMetadataRequest(**{**_fields(UPDATE), "controller_id": number}))
@@ -117,7 +117,7 @@ def test_a_channel_can_use_tls():
         assert channel.send(UPDATE).error_code == 1
 
 
-def test_a_peer_whose_certificate_is_not_trusted_is_not_connected_to():
+def test_a_peer_with_an_untrusted_certificate_is_refused():
     import ssl
 
     with broker(server_tls()) as port, pytest.raises(ConnectFailedError, match="certificate"):
@@ -151,7 +151,7 @@ def test_an_older_peer_is_asked_again_in_a_version_that_it_names():
     assert asked == [4, 2]
 
 
-def test_nobody_listening_is_a_failed_connect():
+def test_a_closed_port_is_a_failed_connect():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(ConnectFailedError, match=f"127.0.0.1:{port}"):
@@ -179,7 +179,7 @@ def test_a_peer_that_does_not_answer_is_a_timeout_after_which_the_channel_is_clo
         assert not channel.connected
 
 
-def test_the_time_of_a_request_is_not_stretched_by_bytes_that_trickle_in():
+def test_bytes_that_trickle_in_do_not_extend_the_timeout():
     with peer(versions, lambda frame: b"\0\0") as port:
         channel = Channel("127.0.0.1", port)
         channel.connect()
@@ -196,14 +196,14 @@ BAD_ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", BAD_ANSWERS.values(), ids=BAD_ANSWERS.keys())
-def test_an_answer_that_cannot_be_right_closes_the_channel(answer):
+def test_an_invalid_response_closes_the_channel(answer):
     with peer(versions, answer) as port, Channel("127.0.0.1", port) as channel:
         with pytest.raises(UnexpectedResponseError):
             channel.send(UPDATE)
         assert not channel.connected
 
 
-def test_a_peer_that_is_no_kafka_is_an_unexpected_response():
+def test_a_peer_that_is_not_kafka_is_an_unexpected_response():
     with peer(lambda frame: b"HTTP/1.1 400 Bad Request\r\n\r\n" * 40) as port:
         channel = Channel("127.0.0.1", port, timeout_ms=500)
         with pytest.raises((UnexpectedResponseError, RequestTimeoutError)):
@@ -211,7 +211,7 @@ def test_a_peer_that_is_no_kafka_is_an_unexpected_response():
         assert not channel.connected
 
 
-def test_another_thread_may_close_the_channel_under_a_request():
+def test_another_thread_may_close_the_channel_during_a_request():
     with peer(versions, lambda frame: b"") as port, Channel("127.0.0.1", port) as channel:
         threading.Timer(0.1, channel.close).start()
         with pytest.raises(ConnectionLostError):
@@ -229,7 +229,7 @@ def test_a_closed_channel_refuses_and_connects_again():
             channel.close()
 
 
-def test_large_bodies_go_and_come_whole():
+def test_large_bodies_are_sent_and_received_whole():
     body = bytes(range(256)) * 20_000
 
     def echo(frame):

@@ -36,7 +36,7 @@ ENTITY_APIS = [
 @pytest.mark.parametrize(("api_key", "version"), ENTITY_APIS)
 @settings(max_examples=10)
 @given(data=st.data())
-def test_every_served_message_is_written_and_read_as_kio_does(api_key, version, data):
+def test_every_served_message_is_written_and_read_like_kio(api_key, version, data):
     for entity_type in (request_class(api_key, version), response_class(api_key, version)):
         entity = data.draw(entities(entity_type))
         written = io.BytesIO()
@@ -49,7 +49,7 @@ def test_every_served_message_is_written_and_read_as_kio_does(api_key, version, 
 @pytest.mark.parametrize(("api_key", "version"), ENTITY_APIS)
 @settings(max_examples=10)
 @given(data=st.data())
-def test_a_cut_message_is_malformed_and_never_something_else(api_key, version, data):
+def test_a_truncated_message_is_always_malformed(api_key, version, data):
     entity_type = request_class(api_key, version)
     raw = write_entity(data.draw(entities(entity_type)))
     cut = raw[: data.draw(st.integers(0, max(0, len(raw) - 1)))]
@@ -72,13 +72,13 @@ def test_an_array_length_beyond_the_message_allocates_nothing(version):
         read_entity(request_class(ApiKey.METADATA, version), huge)
 
 
-def test_tagged_fields_that_nobody_knows_are_skipped():
+def test_unknown_tagged_fields_are_skipped():
     raw = b"\x06alice\x041.0" + b"\x02\x07\x03abc\x63\x00"
     request = read_entity(request_class(ApiKey.API_VERSIONS, 3), raw)
     assert (request.client_software_name, request.client_software_version) == ("alice", "1.0")
 
 
-def test_tagged_fields_may_stand_in_any_order_and_of_one_that_comes_twice_the_last_counts():
+def test_tagged_fields_may_have_any_order_and_the_last_of_duplicates_wins():
     raw = b"\x06alice\x041.0" + b"\x02\x07\x00\x03\x00"
     assert read_entity(request_class(ApiKey.API_VERSIONS, 3), raw).client_software_name == "alice"
     assert read_tags(b"\x03\x07\x01a\x03\x00\x07\x01b", 0) == ({7: 8, 3: 6}, 9)
@@ -105,7 +105,7 @@ def test_a_tagged_field_at_its_default_is_not_written():
     assert write_entity(dataclasses.replace(EMPTY_UPDATE, request_type=2))[-4:] == b"\x01\x00\x01\x02"
 
 
-def test_an_error_of_a_later_kafka_is_an_error_all_the_same():
+def test_an_error_code_of_a_later_kafka_is_still_an_error():
     response = read_entity(response_class(ApiKey.UPDATE_METADATA, 8), b"\x7f\xff\x00")
     assert response.error_code is ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -120,12 +120,12 @@ def test_a_number_of_more_than_32_bits_is_malformed():
         read_uvarint(b"\xff\xff\xff\xff\x1f", 0)
 
 
-def test_a_value_that_its_type_cannot_carry_is_refused():
+def test_a_value_that_its_type_cannot_hold_is_refused():
     with pytest.raises(UnencodableMessageError, match="UpdateMetadataRequest"):
         write_entity(dataclasses.replace(EMPTY_UPDATE, controller_id=1 << 40))
 
 
-def test_null_where_the_schema_has_none_is_refused():
+def test_null_in_a_field_that_is_not_nullable_is_refused():
     with pytest.raises(UnencodableMessageError):
         write_entity(dataclasses.replace(EMPTY_UPDATE, topic_states=None))
 
