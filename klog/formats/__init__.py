@@ -1,1 +1,1 @@
-"""Formats: every file of a Kafka log directory, defined once; bytes and their meaning, nothing opened."""
+"""The formats of a Kafka log directory: each file is defined once, in pure functions that open no files."""

@@ -22,19 +22,19 @@ def seek(data, int64_t offset):
     open_buffer(&buffer, data)
     with nogil:
         found = -1
-        while buffer.size - at > MAGIC_AT:
+        while buffer.size - at > MAGIC_POSITION:
             p = buffer.start + at
             follows = <int32_t>be32(p + 8)
-            if follows < SMALLEST_FOLLOWS:
+            if follows < MIN_MESSAGE_SIZE:
                 break
             last = <int64_t>be64(p)
-            if <int8_t>p[MAGIC_AT] >= 2:
-                if buffer.size - at < LAST_DELTA_END:
+            if <int8_t>p[MAGIC_POSITION] >= 2:
+                if buffer.size - at < BATCH_LAST_OFFSET_DELTA_POSITION + 4:
                     break
                 last = wrapping_sum(last, <int32_t>be32(p + 23))
             if last >= offset:
                 found = at
                 break
-            at += <int64_t>follows + PREFIX_BYTES
+            at += <int64_t>follows + ENTRY_PREFIX_BYTES
     PyBuffer_Release(&buffer.view)
     return found if found >= 0 else -1 - at

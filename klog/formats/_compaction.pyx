@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Keys to last offsets, and records of a batch written anew, compiled. `_pycompaction` states what they mean.
+"""The offset map of compaction, and the rewriting of batches, compiled. `_pycompaction` states their meaning.
 
-Keys are hashed by SipHash-2-4 with 128 bits of output. Hashing and probing go in blocks, so that the slots that
-a block needs come from memory while the rest of it is hashed: the table is far larger than any cache.
+Keys are hashed by SipHash-2-4 with 128 bits of output. Keys are hashed and looked up in blocks: the slots of a
+block are prefetched while the rest of the block is hashed, because the table is far larger than any cache.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
@@ -32,9 +32,9 @@ cdef extern from *:
 
 cdef enum:
     SLOT_BYTES = 24
-    SMALL_TABLE = 8192  # slots to begin with, at most
+    SMALL_TABLE = 8192  # the largest number of slots at the beginning
     BLOCK = 32
-    MOST_ADDED = 32  # bytes that the fields before a key may grow by, with room to spare
+    MOST_ADDED = 32  # more bytes than the fields before a key can grow by
 
 cdef struct Slot:
     uint64_t high
@@ -46,10 +46,10 @@ cdef struct Slot:
 
 
 cdef class OffsetMap:
-    # The table begins small and grows with its keys, by four, up to `slots`: most logs have few keys, and then
-    # it stays in a cache. While it grows for the last time it takes a quarter more than its share.
+    # The table begins small, and is made four times as large as it fills, up to `slots`. Most logs have few keys,
+    # and a small table stays in a cache. While it grows for the last time it takes a quarter more memory.
     cdef Slot *table
-    cdef int64_t room  # slots that the table has now
+    cdef int64_t allocated  # slots that the table has now
     cdef readonly int64_t slots
     cdef readonly int64_t capacity
     cdef readonly int64_t size
@@ -68,10 +68,10 @@ cdef class OffsetMap:
         self.latest_offset = -1
         self.k0 = le64(<const uint8_t *>PyBytes_AS_STRING(secret))
         self.k1 = le64(<const uint8_t *>PyBytes_AS_STRING(secret) + 8)
-        self.room = self.slots
-        while self.room > SMALL_TABLE:
-            self.room = (self.room + 3) // 4
-        self.table = <Slot *>calloc(self.room, SLOT_BYTES)
+        self.allocated = self.slots
+        while self.allocated > SMALL_TABLE:
+            self.allocated = (self.allocated + 3) // 4
+        self.table = <Slot *>calloc(self.allocated, SLOT_BYTES)
         if self.table == NULL:
             raise MemoryError
 
@@ -79,12 +79,12 @@ cdef class OffsetMap:
         free(self.table)
 
     cdef inline Slot *home(self, Hash hash_of_key) noexcept nogil:
-        return self.table + <int64_t>(hash_of_key.low % <uint64_t>self.room)
+        return self.table + <int64_t>(hash_of_key.low % <uint64_t>self.allocated)
 
     cdef inline Slot *find(self, Hash wanted) noexcept nogil:
-        """The slot of a key, or the empty one where it would go."""
+        """The slot of a key, or the empty one in which it would be put."""
         cdef Slot *slot = self.home(wanted)
-        cdef Slot *end = self.table + self.room
+        cdef Slot *end = self.table + self.allocated
         while slot.next_offset != 0 and (slot.high != wanted.high or slot.low != wanted.low):
             slot += 1
             if slot == end:
@@ -92,17 +92,17 @@ cdef class OffsetMap:
         return slot
 
     cdef bint grow(self) noexcept nogil:
-        """Move to a table four times as large, or to the largest; False where there is no memory for it."""
+        """Move to a table four times as large, or to the largest; False if there is no memory for it."""
         cdef Slot *old = self.table
-        cdef int64_t old_room = self.room, at
+        cdef int64_t old_slots = self.allocated, at
         cdef Hash moved
-        cdef int64_t room = self.slots if self.room > self.slots // 4 else self.room * 4
-        cdef Slot *table = <Slot *>calloc(room, SLOT_BYTES)
+        cdef int64_t slots = self.slots if self.allocated > self.slots // 4 else self.allocated * 4
+        cdef Slot *table = <Slot *>calloc(slots, SLOT_BYTES)
         if table == NULL:
             return False
         self.table = table
-        self.room = room
-        for at in range(old_room):
+        self.allocated = slots
+        for at in range(old_slots):
             if old[at].next_offset != 0:
                 moved.high = old[at].high
                 moved.low = old[at].low
@@ -116,8 +116,8 @@ cdef class OffsetMap:
         cdef Hash hashes[BLOCK]
         cdef Slot *slot
         cdef Py_ssize_t start, stop, row
-        cdef bint full = False, starved = False
-        look_at(&rows, records, first, last)
+        cdef bint full = False, out_of_memory = False
+        open_rows(&rows, records, first, last)
         open_buffer(&buffer, payload)
         try:
             require_spans(&buffer, &rows, first, last)
@@ -125,9 +125,9 @@ cdef class OffsetMap:
             with nogil:
                 while start < last and not full:
                     stop = start + BLOCK if last - start > BLOCK else last
-                    if self.size + BLOCK > self.room // 4 * 3 and self.room < self.slots:
+                    if self.size + BLOCK > self.allocated // 4 * 3 and self.allocated < self.slots:
                         if not self.grow():
-                            starved = True
+                            out_of_memory = True
                             break
                     for row in range(start, stop):
                         if rows.key_size[row] >= 0 and rows.offset[row] >= from_offset:
@@ -151,12 +151,12 @@ cdef class OffsetMap:
                     start = stop
         finally:
             PyBuffer_Release(&buffer.view)
-        if starved:
+        if out_of_memory:
             raise MemoryError
         return row if full else last
 
     def hash_of(self, key):
-        """The 16 bytes that stand for a key."""
+        """The 16 bytes that represent a key."""
         cdef Buffer buffer
         cdef Hash found
         open_buffer(&buffer, key)
@@ -189,7 +189,7 @@ cdef class OffsetMap:
         cdef int64_t *kept_of
         cdef int64_t *tombstones_of
         cdef int64_t *last_kept_of
-        look_at(&rows, records, first, last)
+        open_rows(&rows, records, first, last)
         open_batches(&batches, table)
         require_batches(&rows, first, last, batches.rows)
         if len(kept) != batches.rows or len(tombstones) != batches.rows or len(last_kept) != batches.rows:
@@ -246,7 +246,7 @@ cdef array.array flags_of(chosen, Py_ssize_t rows):
     return keep
 
 
-cdef int look_at(Records *rows, records, Py_ssize_t first, Py_ssize_t last) except -1:
+cdef int open_rows(Records *rows, records, Py_ssize_t first, Py_ssize_t last) except -1:
     open_records(rows, records, 0)
     if not 0 <= first <= last <= rows.rows:
         raise UsageError(f"records {first} to {last} of a table of {rows.rows}")

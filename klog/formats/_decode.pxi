@@ -1,7 +1,7 @@
-# Records out of batches: the decoding half of `_kernel`; `_pydecode` states the meaning and the rules.
+# Decodes the records of batches, for `_kernel`; `_pydecode` states the meaning and the rules.
 
 cdef enum Fault:
-    SOUND
+    NO_FAULT
     NEGATIVE_COUNT
     BATCH_ENDS
     BAD_LENGTH
@@ -11,7 +11,7 @@ cdef enum Fault:
     INNER_COMPRESSED
 
 
-cdef struct Trouble:
+cdef struct Failure:
     Fault fault
     int64_t number
     int64_t count
@@ -19,19 +19,19 @@ cdef struct Trouble:
     int64_t left
 
 
-cdef str described(const Trouble *trouble):
-    if trouble.fault == NEGATIVE_COUNT:
-        return f"batch has a record count of {trouble.count}"
-    if trouble.fault == BATCH_ENDS:
-        return f"batch ends after {trouble.number} of {trouble.count} records"
-    if trouble.fault == BAD_LENGTH:
-        where = f"record {trouble.number} of {trouble.count}"
-        return f"{where} is {trouble.length} bytes long with {trouble.left} left"
-    if trouble.fault == BAD_FIELDS:
-        return f"record {trouble.number} of {trouble.count} has fields that do not fit its length"
-    if trouble.fault == BYTES_REMAIN:
-        return f"{trouble.left} bytes remain after the {trouble.count} records that the batch declares"
-    if trouble.fault == BAD_MESSAGE:
+cdef str described(const Failure *failure):
+    if failure.fault == NEGATIVE_COUNT:
+        return f"batch has a record count of {failure.count}"
+    if failure.fault == BATCH_ENDS:
+        return f"batch ends after {failure.number} of {failure.count} records"
+    if failure.fault == BAD_LENGTH:
+        record = f"record {failure.number} of {failure.count}"
+        return f"{record} is {failure.length} bytes long with {failure.left} left"
+    if failure.fault == BAD_FIELDS:
+        return f"record {failure.number} of {failure.count} has fields that do not fit its length"
+    if failure.fault == BYTES_REMAIN:
+        return f"{failure.left} bytes remain after the {failure.count} records that the batch declares"
+    if failure.fault == BAD_MESSAGE:
         return "message has a key or value that does not fit it"
     return "inner message is compressed itself"
 
@@ -43,7 +43,7 @@ cdef int fail(records, Py_ssize_t row, str problem) except -1:
 
 
 cdef inline Py_ssize_t most_records(int64_t count, int64_t left) noexcept nogil:
-    """How many records can be there: what is declared, or what the bytes have room for."""
+    """The largest possible number of records: the declared count, or what the bytes can hold."""
     cdef int64_t fitting = left // SMALLEST_RECORD
     if count <= 0:
         return 0
@@ -54,8 +54,8 @@ def decode(data, table, Py_ssize_t first, Py_ssize_t last, records):
     cdef Buffer buffer
     cdef Batches batches
     cdef Records out
-    cdef Trouble trouble
-    cdef Py_ssize_t row, room = 0
+    cdef Failure failure
+    cdef Py_ssize_t row, most = 0
     cdef int64_t at, end
     fail(records, -1, None)
     open_batches(&batches, table)
@@ -68,9 +68,9 @@ def decode(data, table, Py_ssize_t first, Py_ssize_t last, records):
             if batches.attributes[row] & CODEC_MASK and batches.count[row] != 0:
                 last = row + 1
                 break
-            room += 1 if batches.magic[row] < 2 else most_records(batches.count[row], batches.size[row])
-        open_records(&out, records, room)
-        trouble.fault = SOUND
+            most += 1 if batches.magic[row] < 2 else most_records(batches.count[row], batches.size[row])
+        open_records(&out, records, most)
+        failure.fault = NO_FAULT
         row = first
         try:
             while row < last:
@@ -81,13 +81,13 @@ def decode(data, table, Py_ssize_t first, Py_ssize_t last, records):
                 if batches.magic[row] < 2:
                     decode_message(
                         &buffer, at, end, batches.magic[row], row, batches.last_offset[row],
-                        batches.max_timestamp[row], &out, &trouble,
+                        batches.max_timestamp[row], &out, &failure,
                     )
                 else:
-                    at = at + V2_BYTES if batches.size[row] > V2_BYTES else end
-                    decode_v2(buffer.start, at, end, &batches, row, &out, &trouble)
-                if trouble.fault != SOUND:
-                    fail(records, row, described(&trouble))
+                    at = at + BATCH_HEADER_BYTES if batches.size[row] > BATCH_HEADER_BYTES else end
+                    decode_v2(buffer.start, at, end, &batches, row, &out, &failure)
+                if failure.fault != NO_FAULT:
+                    fail(records, row, described(&failure))
                     break
                 row += 1
         finally:
@@ -101,7 +101,7 @@ def decode_payload(payload, table, Py_ssize_t row, records):
     cdef Buffer buffer
     cdef Batches batches
     cdef Records out
-    cdef Trouble trouble
+    cdef Failure failure
     fail(records, -1, None)
     open_batches(&batches, table)
     if not 0 <= row < batches.rows:
@@ -111,12 +111,12 @@ def decode_payload(payload, table, Py_ssize_t row, records):
         if batches.magic[row] < 2:
             decode_inner(&buffer, &batches, row, records)
         else:
-            trouble.fault = SOUND
+            failure.fault = NO_FAULT
             open_records(&out, records, most_records(batches.count[row], buffer.size))
-            decode_v2(buffer.start, 0, buffer.size, &batches, row, &out, &trouble)
+            decode_v2(buffer.start, 0, buffer.size, &batches, row, &out, &failure)
             close_records(&out, records)
-            if trouble.fault != SOUND:
-                fail(records, row, described(&trouble))
+            if failure.fault != NO_FAULT:
+                fail(records, row, described(&failure))
     finally:
         PyBuffer_Release(&buffer.view)
     return records.problem is None
@@ -135,9 +135,9 @@ def payload_span(data, table, Py_ssize_t row):
         at = batch_at(&buffer, &batches, row)
         end = at + batches.size[row]
         if batches.magic[row] >= 2:
-            if end - at <= V2_BYTES:
+            if end - at <= BATCH_HEADER_BYTES:
                 return end, 0
-            return at + V2_BYTES, end - at - V2_BYTES
+            return at + BATCH_HEADER_BYTES, end - at - BATCH_HEADER_BYTES
         if not read_fields(buffer.start, at, end, batches.magic[row], &fields):
             return at, -1
         return fields.value_start, fields.value_size
@@ -187,7 +187,7 @@ cdef inline bint decode_record(
     Records *out,
     Py_ssize_t n,
 ) noexcept nogil:
-    """Write row `n` from the record body between `p` and `stop`; False where its fields do not fill it."""
+    """Write row `n` from the record body between `p` and `stop`; False if its fields do not fill it exactly."""
     cdef int64_t timestamp_delta
     cdef int32_t offset_delta, key_size, value_size, header_count
     cdef const uint8_t *key
@@ -230,9 +230,9 @@ cdef void decode_v2(
     const Batches *batches,
     Py_ssize_t row,
     Records *records,
-    Trouble *trouble,
+    Failure *failure,
 ) noexcept nogil:
-    """The records between `at` and `end`; `records` has room for `most_records` of them."""
+    """Decode the records between `at` and `end`; `records` has `most_records` unused rows for them."""
     cdef Records out = records[0]  # a copy that the compiler may keep in registers
     cdef const uint8_t *p = data + at
     cdef const uint8_t *stop = data + end
@@ -241,31 +241,31 @@ cdef void decode_v2(
     cdef int64_t count = batches.count[row], number = 0
     cdef Py_ssize_t first = out.rows, n = out.rows, i
     cdef int32_t length = 0
-    trouble.count = count
+    failure.count = count
     if count < 0:
-        trouble.fault = NEGATIVE_COUNT
+        failure.fault = NEGATIVE_COUNT
         return
     while number < count:
         body = varint32(p, stop, &length)
         if body == NULL:
-            trouble.fault = BATCH_ENDS
+            failure.fault = BATCH_ENDS
             break
         if length < 0 or length > stop - body:
-            trouble.fault = BAD_LENGTH
-            trouble.length = length
-            trouble.left = stop - body
+            failure.fault = BAD_LENGTH
+            failure.length = length
+            failure.left = stop - body
             break
         if not decode_record(data, body, body + length, base_offset, base_timestamp, &out, n):
-            trouble.fault = BAD_FIELDS
+            failure.fault = BAD_FIELDS
             break
         out.record_size[n] = varint_size(length) + length
         p = body + length
         n += 1
         number += 1
-    trouble.number = number
-    if trouble.fault == SOUND and p != stop and count:
-        trouble.fault = BYTES_REMAIN
-        trouble.left = stop - p
+    failure.number = number
+    if failure.fault == NO_FAULT and p != stop and count:
+        failure.fault = BYTES_REMAIN
+        failure.left = stop - p
     for i in range(first, n):
         out.batch[i] = row
         out.crc[i] = -1

@@ -11,7 +11,7 @@ cdef struct Fields:
 cdef bint read_fields(
     const uint8_t *data, int64_t at, int64_t end, int64_t magic, Fields *fields
 ) noexcept nogil:
-    """False where key and value do not fit the message that takes the bytes from `at` to `end`."""
+    """False if key and value do not fit the message, which takes the bytes from `at` to `end`."""
     cdef int64_t cursor = at + (18 if magic == 0 else 26)
     if cursor + 4 > end:
         return False
@@ -38,14 +38,14 @@ cdef bint decode_message(
     int64_t offset,
     int64_t timestamp,
     Records *out,
-    Trouble *trouble,
+    Failure *failure,
 ) except -1:
     cdef Fields fields
     cdef Py_ssize_t n = out.rows
     cdef Span span
     cdef int64_t computed
     if not read_fields(buffer.start, at, end, magic, &fields):
-        trouble.fault = BAD_MESSAGE
+        failure.fault = BAD_MESSAGE
         return False
     span = Span.__new__(Span)
     span.point(buffer.start + at + MESSAGE_CRC_FROM, end - at - MESSAGE_CRC_FROM)
@@ -66,47 +66,47 @@ cdef bint decode_message(
     return True
 
 
-cdef struct Inner:
-    int64_t stop  # where the whole messages end
+cdef struct FoundMessages:
+    int64_t stop  # the end of the whole messages
     int64_t last_offset
     Py_ssize_t messages
     bint bad_size
     int64_t follows
 
 
-cdef Inner walk_inner(const Buffer *buffer) noexcept nogil:
-    cdef Inner found
+cdef FoundMessages find_messages(const Buffer *buffer) noexcept nogil:
+    cdef FoundMessages found
     cdef int64_t follows
     found.stop = 0
     found.last_offset = -1
     found.messages = 0
     found.bad_size = False
-    while buffer.size - found.stop >= PREFIX_BYTES:
+    while buffer.size - found.stop >= ENTRY_PREFIX_BYTES:
         follows = <int32_t>be32(buffer.start + found.stop + 8)
-        if follows < SMALLEST_FOLLOWS:
+        if follows < MIN_MESSAGE_SIZE:
             found.bad_size = True
             found.follows = follows
             break
-        if buffer.size - found.stop < follows + PREFIX_BYTES:
+        if buffer.size - found.stop < follows + ENTRY_PREFIX_BYTES:
             break
         found.last_offset = <int64_t>be64(buffer.start + found.stop)
         found.messages += 1
-        found.stop += follows + PREFIX_BYTES
+        found.stop += follows + ENTRY_PREFIX_BYTES
     return found
 
 
 cdef int decode_inner(const Buffer *buffer, Batches *batches, Py_ssize_t row, records) except -1:
-    cdef Inner inner
+    cdef FoundMessages inner
     cdef Records out
-    cdef Trouble trouble
+    cdef Failure failure
     cdef int64_t magic = batches.magic[row], wrapper_offset = batches.last_offset[row], shift = 0
     cdef Py_ssize_t first
     cdef str problem = None
     if magic < 0:
         return fail(records, row, f"compressed message set of magic {magic}")
-    inner = walk_inner(buffer)
+    inner = find_messages(buffer)
     if inner.bad_size:
-        problem = f"inner message of {inner.follows} bytes, the smallest has {SMALLEST_FOLLOWS}"
+        problem = f"inner message of {inner.follows} bytes, the smallest has {MIN_MESSAGE_SIZE}"
     elif inner.messages == 0:
         problem = "compressed message set holds no message"
     if problem is not None and magic == 1:
@@ -116,17 +116,17 @@ cdef int decode_inner(const Buffer *buffer, Batches *batches, Py_ssize_t row, re
             problem = f"wrapper offset {wrapper_offset} is below its last inner offset {inner.last_offset}"
             return fail(records, row, problem)
         shift = <int64_t>(<uint64_t>wrapper_offset - <uint64_t>inner.last_offset)
-    trouble.fault = SOUND
+    failure.fault = NO_FAULT
     open_records(&out, records, inner.messages)
     first = out.rows
     try:
-        append_inner(buffer, inner.stop, shift, batches, row, &out, &trouble)
+        append_inner(buffer, inner.stop, shift, batches, row, &out, &failure)
         if out.rows > first:
             batches.base_offset[row] = out.offset[first]
     finally:
         close_records(&out, records)
-    if trouble.fault != SOUND:
-        problem = described(&trouble)
+    if failure.fault != NO_FAULT:
+        problem = described(&failure)
     return fail(records, row, problem) if problem is not None else 0
 
 
@@ -137,19 +137,19 @@ cdef int append_inner(
     const Batches *batches,
     Py_ssize_t row,
     Records *out,
-    Trouble *trouble,
+    Failure *failure,
 ) except -1:
-    """`stop`: where `walk_inner` found the whole messages to end."""
+    """`stop` is the end of the whole messages that `find_messages` found."""
     cdef bint log_append_time = batches.magic[row] == 1 and batches.attributes[row] & TIMESTAMP_TYPE_BIT
     cdef int64_t at = 0, end, offset, timestamp
     cdef uint8_t magic
     cdef const uint8_t *p
     while at < stop:
         p = buffer.start + at
-        end = at + <int64_t><int32_t>be32(p + 8) + PREFIX_BYTES
-        magic = p[MAGIC_AT]
-        if p[MAGIC_AT + 1] & CODEC_MASK:
-            trouble.fault = INNER_COMPRESSED
+        end = at + <int64_t><int32_t>be32(p + 8) + ENTRY_PREFIX_BYTES
+        magic = p[MAGIC_POSITION]
+        if p[MAGIC_POSITION + 1] & CODEC_MASK:
+            failure.fault = INNER_COMPRESSED
             return 0
         timestamp = -1
         if magic == 1 and log_append_time:
@@ -157,7 +157,7 @@ cdef int append_inner(
         elif magic != 0:
             timestamp = <int64_t>be64(p + 18)
         offset = wrapping_sum(<int64_t>be64(p), shift)
-        if not decode_message(buffer, at, end, magic, row, offset, timestamp, out, trouble):
+        if not decode_message(buffer, at, end, magic, row, offset, timestamp, out, failure):
             return 0
         at = end
     return 0

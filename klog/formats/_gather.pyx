@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Gathering of decoded values into contiguous columns, compiled; `_pygather` states what each function means.
+"""Gathers decoded values into contiguous columns, compiled; `_pygather` states the meaning of each function.
 
-Spans are checked before anything is written, so a refused call leaves the columns as they were.
+Spans are checked before anything is written, so a call that raises leaves the columns unchanged.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
@@ -63,7 +63,7 @@ cdef array.array ends_of(column):
 
 
 cdef int open_spans(Spans *spans, column, Py_ssize_t more, int64_t more_bytes) except -1:
-    """Make room for exactly `more` values that take `more_bytes` together."""
+    """Add `more` uninitialised values, of `more_bytes` bytes together."""
     cdef array.array ends = ends_of(column)
     cdef bytearray data = column.data, valid = column.valid
     cdef Py_ssize_t held = PyByteArray_GET_SIZE(valid), need
@@ -84,7 +84,7 @@ cdef int open_spans(Spans *spans, column, Py_ssize_t more, int64_t more_bytes) e
 
 
 cdef inline void put_span(Spans *spans, const uint8_t *start, int64_t size) noexcept nogil:
-    """Room was made for it. Size below 0: null."""
+    """Writes the next value that `open_spans` has added. A size below 0 is null."""
     cdef Py_ssize_t row = spans.rows
     if size >= 0:
         spans.valid[row >> 3] |= <uint8_t>(1 << (row & 7))
@@ -135,7 +135,7 @@ cdef const uint8_t *next_header(
     const uint8_t **value,
     int32_t *value_size,
 ) noexcept nogil:
-    """The header at `p` and the position after it; NULL where it does not end before `stop`."""
+    """The header at `p` and the position after it; NULL if it does not end before `stop`."""
     key[0] = varint32(p, stop, key_size)
     if key[0] == NULL or key_size[0] < 0 or key_size[0] > stop - key[0]:
         return NULL

@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The record kernel, compiled. `_pykernel` and `_pydecode` state what each function means.
+"""The record kernel, compiled. `_pykernel`, `_pydecode` and `_pyappend` state the meaning of each function.
 
-Every read is inside the buffer: a position is compared with the end before it is read, and sizes are compared
-with the bytes left (never added to a position first, which could overflow). Columns grow by what the
-bytes can hold (a magic 2 record takes 7 bytes or more), never by what a count field says.
+Every read is inside the buffer: a position is compared with the end before it is read, and a size is compared
+with the bytes that are left (adding it to the position first could overflow). Columns grow by the number of
+records that the bytes can hold (a magic 2 record takes at least 7 bytes), never by what a count field says.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -17,23 +17,12 @@ IMPLEMENTATION = "cython"
 include "_columns.pxi"
 include "_records.pxi"
 include "_varint.pxi"
+include "_constants.pxi"
 include "_numbers.pxi"
 include "_record_checks.pxi"
 
 cdef enum:
-    PREFIX_BYTES = 12
-    MAGIC_AT = 16
-    SMALLEST_FOLLOWS = 14  # of a magic 0 message after the prefix
-    SMALLEST_ENTRY = 26
-    V2_BYTES = 61
-    V2_CRC_FROM = 21
-    LAST_DELTA_END = 27
-    MESSAGE_CRC_FROM = 16
     SMALLEST_RECORD = 7  # seven fields of a byte each
-    CODEC_MASK = 7
-    TIMESTAMP_TYPE_BIT = 8
-
-cdef int64_t INT32_MAX = 0x7FFFFFFF
 
 
 cdef inline int64_t varint_size(uint32_t length) noexcept nogil:
@@ -50,7 +39,7 @@ cdef inline int64_t varint_size(uint32_t length) noexcept nogil:
 # Batches
 
 
-cdef struct Walk:
+cdef struct FoundBatches:
     Py_ssize_t batches
     int64_t consumed
     int64_t need
@@ -58,25 +47,25 @@ cdef struct Walk:
     int32_t size_field
 
 
-cdef Walk walk(const uint8_t *data, int64_t end, bint final) noexcept nogil:
+cdef FoundBatches find_batches(const uint8_t *data, int64_t end, bint final) noexcept nogil:
     """Find the whole batches of a buffer."""
-    cdef Walk found
+    cdef FoundBatches found
     cdef int64_t at = 0, size, need
     cdef int32_t follows
     found.batches = 0
     found.need = 0
     found.bad_size = False
     found.size_field = 0
-    while end - at > MAGIC_AT + 1:
+    while end - at > MAGIC_POSITION + 1:
         follows = <int32_t>be32(data + at + 8)
-        if follows < SMALLEST_FOLLOWS:
+        if follows < MIN_MESSAGE_SIZE:
             found.bad_size = True
             found.size_field = follows
             break
-        size = <int64_t>follows + PREFIX_BYTES
+        size = <int64_t>follows + ENTRY_PREFIX_BYTES
         need = size
-        if <int8_t>data[at + MAGIC_AT] >= 2 and need < V2_BYTES:
-            need = V2_BYTES
+        if <int8_t>data[at + MAGIC_POSITION] >= 2 and need < BATCH_HEADER_BYTES:
+            need = BATCH_HEADER_BYTES
         if end - at < size or (end - at < need and not final):
             found.need = need
             break
@@ -88,31 +77,31 @@ cdef Walk walk(const uint8_t *data, int64_t end, bint final) noexcept nogil:
 
 def scan(data, int64_t origin, bint final, table):
     cdef Buffer buffer
-    cdef Walk found
+    cdef FoundBatches found
     cdef Batches batches
     cdef const uint8_t *p
-    cdef uint8_t header[V2_BYTES]
+    cdef uint8_t header[BATCH_HEADER_BYTES]
     cdef int64_t at = 0
     cdef Py_ssize_t row
     cdef int i
     table.clear(origin)
     open_buffer(&buffer, data)
     try:
-        found = walk(buffer.start, buffer.size, final)
+        found = find_batches(buffer.start, buffer.size, final)
         resize_batches(table, found.batches)
         open_batches(&batches, table)
         for row in range(found.batches):
             p = buffer.start + at
             batches.position[row] = origin + at
-            batches.size[row] = <int64_t><int32_t>be32(p + 8) + PREFIX_BYTES
-            batches.magic[row] = <int8_t>p[MAGIC_AT]
+            batches.size[row] = <int64_t><int32_t>be32(p + 8) + ENTRY_PREFIX_BYTES
+            batches.magic[row] = <int8_t>p[MAGIC_POSITION]
             at += batches.size[row]
             if batches.magic[row] < 2:
                 put_legacy(&batches, row, p)
                 continue
-            if p - buffer.start > buffer.size - V2_BYTES:
-                # The file ends inside the header of a batch that claims to be shorter than it.
-                for i in range(V2_BYTES):
+            if p - buffer.start > buffer.size - BATCH_HEADER_BYTES:
+                # The file ends inside the header of a batch whose size field is smaller than the header.
+                for i in range(BATCH_HEADER_BYTES):
                     header[i] = p[i] if p + i < buffer.start + buffer.size else 0
                 p = header
             put_v2(&batches, row, p)
@@ -126,7 +115,7 @@ def scan(data, int64_t origin, bint final, table):
 
 
 cdef inline void put_v2(Batches *batches, Py_ssize_t row, const uint8_t *p) noexcept nogil:
-    """`p`: the 61 bytes of a header."""
+    """`p` points at the 61 bytes of a header."""
     batches.base_offset[row] = <int64_t>be64(p)
     batches.last_offset[row] = wrapping_sum(<int64_t>be64(p), <int32_t>be32(p + 23))
     batches.crc[row] = be32(p + 17)
@@ -141,7 +130,7 @@ cdef inline void put_v2(Batches *batches, Py_ssize_t row, const uint8_t *p) noex
 
 
 cdef inline void put_legacy(Batches *batches, Py_ssize_t row, const uint8_t *p) noexcept nogil:
-    """`p`: the 26 bytes or more of a message."""
+    """`p` points at the 26 bytes or more of a message."""
     cdef int64_t timestamp = -1
     if batches.magic[row] != 0:
         timestamp = <int64_t>be64(p + 18)
@@ -159,10 +148,10 @@ cdef inline void put_legacy(Batches *batches, Py_ssize_t row, const uint8_t *p) 
 
 
 cdef inline int64_t batch_at(const Buffer *buffer, const Batches *batches, Py_ssize_t row) except -1:
-    """Where batch `row` starts in the buffer; raises unless all of it lies there."""
+    """The position of batch `row` in the buffer. Raises `UsageError` unless all of it is there."""
     cdef int64_t at = <int64_t>(<uint64_t>batches.position[row] - <uint64_t>batches.origin)
     cdef int64_t size = batches.size[row]
-    if at < 0 or size < SMALLEST_ENTRY or at > buffer.size or size > buffer.size - at:
+    if at < 0 or size < MIN_ENTRY_BYTES or at > buffer.size or size > buffer.size - at:
         raise UsageError(f"batch {row} of the table does not lie in the buffer")
     return at
 
@@ -193,9 +182,9 @@ def verify(data, table):
                 computed = of_message(span)
                 good = computed == batches.crc[row]
             else:
-                span.point(buffer.start + at + V2_CRC_FROM, size - V2_CRC_FROM)
+                span.point(buffer.start + at + BATCH_CRC_FROM, size - BATCH_CRC_FROM)
                 computed = of_batch(span)
-                good = size >= V2_BYTES and computed == batches.crc[row]
+                good = size >= BATCH_HEADER_BYTES and computed == batches.crc[row]
             valid.data.as_longlongs[row] = good
             computed_crc.data.as_longlongs[row] = computed
             bad += not good

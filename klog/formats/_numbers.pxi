@@ -18,7 +18,7 @@ cdef inline int64_t wrapping_sum(int64_t a, int64_t b) noexcept nogil:
 
 
 cdef inline const uint8_t *varint64(const uint8_t *p, const uint8_t *stop, int64_t *out) noexcept nogil:
-    """Zig-zag varint of at most 10 bytes; NULL where it does not end before `stop`."""
+    """Zig-zag varint of at most 10 bytes; NULL if it does not end before `stop`."""
     cdef uint64_t value = 0
     cdef uint8_t byte
     cdef int shift = 0

@@ -1,11 +1,10 @@
-"""What compaction asks of records, in pure Python: the twin of `_compaction`, where there is no compiler.
+"""The offset map of compaction, and the rewriting of batches: the twin of `_compaction` in pure Python.
 
-Meaning and rules are stated here, once; the tests hold the two equal. An `OffsetMap` remembers the last
-offset of each key of a stretch of a log in memory of a fixed size: 24 bytes a key, as in Kafka's
-`SkimpyOffsetMap`, of which 16 stand for the key itself. Two keys with one hash would lose a record, so the
-hash has 128 bits; and it is keyed with a secret, so that nobody can prepare such keys (which is possible for
-MD5, Kafka's choice). Which hash it is cannot be seen in any file: the compiled map takes SipHash-2-4-128,
-this one BLAKE2b.
+The meaning and the rules are stated here; tests hold both equal. An `OffsetMap` remembers the last offset of
+each key in memory of a fixed size: 24 bytes a key, as in Kafka's `SkimpyOffsetMap`, 16 of them for a hash of
+the key. Two keys with the same hash would lose a record, so the hash has 128 bits. It is keyed with a secret,
+so that nobody can construct such keys (with MD5, Kafka's choice, one can). No file depends on the hash
+function: the compiled map uses SipHash-2-4-128, this one BLAKE2b.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _SECRET_BYTES: Final = 16
 
 
 class OffsetMap:
-    """Keys to the last of their offsets.
+    """The last offset of each key.
 
-    `slots` is how many keys fit the memory, `capacity` how many are taken in, `size` how many there are.
-    `latest_offset` is the offset up to which the log is in the map (-1: nothing); the caller moves it over
-    batches that brought no key. Raises `UsageError` where not even one key fits.
+    `slots` is the number of keys that fit the memory, `capacity` the largest number that is accepted, `size`
+    the present number. The map covers the log up to `latest_offset` (-1: nothing); the caller moves it over
+    batches without keys. Raises `UsageError` if not even one key fits.
     """
 
     def __init__(self, memory_bytes: int, load_factor: float, secret: bytes) -> None:
@@ -50,7 +49,9 @@ class OffsetMap:
         self.latest_offset = -1
         self._secret = secret
         self._hashes = bytearray(self.slots * _HASH_BYTES)
-        self._next_offsets = array("q", bytes(8 * self.slots))  # the offset + 1; 0 says that a slot is empty
+        self._next_offsets = array(
+            "q", bytes(8 * self.slots)
+        )  # the offset + 1; 0 means that the slot is empty
 
     def _find(self, key: Bytes) -> tuple[int, bytes]:
         wanted = hashlib.blake2b(key, digest_size=_HASH_BYTES, key=self._secret).digest()
@@ -63,10 +64,10 @@ class OffsetMap:
         return slot, wanted
 
     def put(self, payload: Bytes, records: RecordTable, first: int, last: int, from_offset: int) -> int:
-        """Take in the keys of the records `first` to `last` (exclusive) at or above `from_offset`.
+        """Add the keys of the records `first` to `last` (exclusive) at or above `from_offset`.
 
-        Returns `last`, or the row of the first record that would have been put when the map was full (also
-        where its key is in the map: Kafka does not look before it stops).
+        Returns `last`, or the row of the first record that did not fit because the map was full. As in Kafka,
+        a full map does not accept a key that it has, either.
         """
         _require_rows(records, first, last)
         view = memoryview(payload)
@@ -85,7 +86,7 @@ class OffsetMap:
         return last
 
     def get(self, key: Bytes) -> int:
-        """The last offset of a key, -1 where the map does not have it."""
+        """The last offset of a key, -1 if the map does not have it."""
         return self._next_offsets[self._find(key)[0]] - 1
 
     def select(
@@ -101,9 +102,10 @@ class OffsetMap:
     ) -> int:
         """Decide which of the records `first` to `last` (exclusive) of data batches stay in a compacted log.
 
-        Those beyond `latest_offset` stay; without a key they go (their number is returned); else the last of
-        its key stays, but a tombstone only until its batch's delete horizon, and one of magic 0 or 1 only
-        with `keep_legacy`. `chosen` (of as many batches as `table`) is told of every record.
+        Records beyond `latest_offset` stay. Records without a key are removed; their number is returned. Of
+        each key the last record stays; but a tombstone stays only until its batch's delete horizon, and a
+        tombstone of magic 0 or 1 only with `keep_legacy`. The decisions are written to `chosen`, which is for
+        the batches of `table`.
         """
         _require_rows(records, first, last)
         if len(chosen.kept) != len(table):
@@ -159,11 +161,11 @@ def rewrite(
     base_offset: int,
     base_timestamp: int | None,
 ) -> tuple[bytes, int, int, int]:
-    """The kept ones of the magic 2 records `first` to `last`, as they stand in a batch with these bases.
+    """Those of the magic 2 records `first` to `last` that `keep` marks, encoded for a batch with these bases.
 
-    Without a base timestamp it is the one of the first record kept. Returns the (uncompressed) records, how
-    many they are, the base timestamp and their largest timestamp. Raises `CorruptRecordError` where offsets
-    do not ascend or a timestamp is negative (but -1): Kafka does not write such a batch either.
+    Without a base timestamp the one of the first kept record is used. Returns the (uncompressed) records,
+    their number, the base timestamp and their largest timestamp. Raises `CorruptRecordError` if offsets do
+    not ascend or a timestamp is below -1: Kafka does not write such a batch either.
     """
     from klog.formats.kernel import headers
 

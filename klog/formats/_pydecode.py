@@ -1,8 +1,8 @@
-"""Records out of batches, in pure Python: the decoding half of `_pykernel`, which states what it is for.
+"""Decodes the records of batches, in pure Python: part of `_pykernel`.
 
-Kafka's own reader (`DefaultRecordBatch`, `DefaultRecord`, `AbstractLegacyRecordBatch`, `LegacyRecord`) is the
-measure: what it accepts is accepted (any negative length is null, a batch of no records may hold anything,
-inner messages may be of the other magic), what it refuses ends the batch with a problem.
+It accepts what Kafka's own reader accepts (`DefaultRecordBatch`, `DefaultRecord`,
+`AbstractLegacyRecordBatch`, `LegacyRecord`): any negative length is null, a batch of no records may have any
+content, inner messages may be of the other magic. Anything else ends the batch with a problem.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def decode(data: Bytes, table: BatchTable, first: int, last: int, records: Recor
     """Append the records of the batches `first` to `last` (exclusive) to `records`.
 
     Spans point into `data`, the buffer that `table` was scanned from. Returns the row after the last batch
-    that was decoded whole: `last`; or the row of the batch in which `records.problem` was found; or that of
-    the first compressed batch that holds records, which wants `decode_payload` (no problem then).
-    `records.problem` speaks of the last call only.
+    that was decoded completely. That is `last`; or the row of the batch with `records.problem`; or the row of
+    the first compressed batch with records, for which `decode_payload` must be called (no problem then).
+    `records.problem` is that of the last call only.
     """
     _forget_problem(records)
     if not 0 <= first <= last <= len(table):
@@ -52,10 +52,10 @@ def decode(data: Bytes, table: BatchTable, first: int, last: int, records: Recor
 
 
 def decode_payload(payload: Bytes, table: BatchTable, row: int, records: RecordTable) -> bool:
-    """Append the records of compressed batch `row`; `payload` is what its block decompressed to.
+    """Append the records of compressed batch `row`; `payload` is its decompressed block.
 
     Spans point into `payload`. For magic 0 and 1 the payload is the inner message set, and the batch's
-    `base_offset` becomes known. False where `records.problem` was found, which speaks of the last call only.
+    `base_offset` becomes known. False if `records.problem` was set, which is that of the last call only.
     """
     _forget_problem(records)
     if not 0 <= row < len(table):
@@ -69,9 +69,9 @@ def decode_payload(payload: Bytes, table: BatchTable, row: int, records: RecordT
 
 
 def payload_span(data: Bytes, table: BatchTable, row: int) -> tuple[int, int]:
-    """Start and size of the (compressed) block of batch `row` in `data`; size -1 where there is none.
+    """Start and size of the (compressed) block of batch `row` in `data`; size -1 if there is none.
 
-    For magic 2 all after the header; for magic 0 and 1 the message's value.
+    In magic 2 it is everything after the header; in magic 0 and 1 it is the message's value.
     """
     if not 0 <= row < len(table):
         raise UsageError(f"batch {row} of a table of {len(table)}")
@@ -84,9 +84,9 @@ def payload_span(data: Bytes, table: BatchTable, row: int) -> tuple[int, int]:
 
 
 def headers(payload: Bytes, start: int, count: int) -> list[tuple[bytes, bytes | None]]:
-    """The headers of one decoded record, (key, value or None) in their order.
+    """The headers of one decoded record, as (key, value or None) in their order.
 
-    Raises CorruptRecordError where `start` and `count` are not those of a record in `payload`.
+    Raises CorruptRecordError if `start` and `count` are not those of a record in `payload`.
     """
     view = memoryview(payload)
     end = len(view)
@@ -106,7 +106,7 @@ def headers(payload: Bytes, start: int, count: int) -> list[tuple[bytes, bytes |
 
 
 def batch_bounds(view: memoryview, table: BatchTable, row: int) -> tuple[int, int]:
-    """Where batch `row` starts and ends in the buffer that `table` was scanned from."""
+    """Start and end of batch `row` in the buffer that `table` was scanned from."""
     at = table.position[row] - table.origin
     size = table.size[row]
     if at < 0 or size < MIN_ENTRY_BYTES or at + size > len(view):
@@ -132,7 +132,7 @@ def _int32(view: memoryview, at: int) -> int:
 
 
 def _message_fields(view: memoryview, at: int, end: int, magic: int) -> tuple[int, int, int, int] | None:
-    """Key start and size, value start and size of the message at `at`; None where they do not fit it."""
+    """Key start and size, value start and size of the message at `at`; None if they do not fit it."""
     cursor = at + (MESSAGE_V0_HEADER_BYTES if magic == 0 else MESSAGE_V1_HEADER_BYTES)
     if cursor + 4 > end:
         return None
@@ -180,9 +180,10 @@ def _append_message(
 
 
 def _walk_inner(view: memoryview) -> tuple[int, int, str | None]:
-    """Where the whole inner messages end, the offset field of the last one, and what ended the walk.
+    """The end of the whole inner messages, the offset field of the last one, and the problem that ended the
+    search.
 
-    A cut last message is dropped without a word, as Kafka's reader does.
+    An incomplete last message is ignored, as in Kafka's reader.
     """
     at = 0
     last_offset = -1
@@ -205,12 +206,12 @@ def _decode_inner(view: memoryview, table: BatchTable, row: int, records: Record
         return
     stop, last_inner, problem = _walk_inner(view)
     if problem is not None and wrapper_magic == 1:
-        # The last inner offset gives all the others: without it no message has an offset.
+        # All offsets depend on the last inner offset. Without it no message has an offset.
         _fail(records, row, problem)
         return
     wrapper_offset = table.last_offset[row]
     shift = 0
-    if wrapper_magic == 1 and wrapper_offset != 0:  # 0: from a librdkafka that left it to the broker
+    if wrapper_magic == 1 and wrapper_offset != 0:  # 0: a librdkafka that did not set the offset
         shift = wrapper_offset - last_inner
         if shift < 0:
             problem = f"wrapper offset {wrapper_offset} is below its last inner offset {last_inner}"
@@ -250,9 +251,9 @@ def _append_inner(
 
 
 def varint(view: memoryview, at: int, end: int, bits: int) -> tuple[int, int]:
-    """Zig-zag varint at `at`: (value, position after it); position -1 where it does not end.
+    """Zig-zag varint at `at`: (value, position after it); position -1 if it does not end.
 
-    At most 5 bytes for 32 bits, 10 for 64; bits beyond are dropped, as Kafka's readers do.
+    At most 5 bytes for 32 bits, 10 for 64; further bits are dropped, as in Kafka's readers.
     """
     value = shift = 0
     while at < end:
@@ -269,7 +270,7 @@ def varint(view: memoryview, at: int, end: int, bits: int) -> tuple[int, int]:
 
 
 def _varint_size(length: int) -> int:
-    """Bytes that a length of 0 or more takes as a zig-zag varint."""
+    """The size of a length of 0 or more as a zig-zag varint."""
     return max(1, ((length << 1).bit_length() + 6) // 7)
 
 

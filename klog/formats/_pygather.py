@@ -1,8 +1,8 @@
-"""Gathering of decoded values into contiguous columns, in pure Python: the twin of `_gather`.
+"""Gathers decoded values into contiguous columns, in pure Python: the twin of `_gather`.
 
-Meaning and rules are stated here, once; the tests hold the two equal. Every function appends the rows
-`first` to `last` (exclusive), and refuses with `UsageError` spans that do not lie in the payload and columns
-that would outgrow Arrow's 32-bit offsets: nothing is appended then.
+The meaning and the rules are stated here; tests hold both equal. Every function appends the rows `first` to
+`last` (exclusive). If spans do not lie in the payload, or columns would exceed Arrow's 32-bit offsets, it
+raises `UsageError` and appends nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IMPLEMENTATION: Final = "python"
 
 
 def take(source: array[int], rows: array[int], first: int, last: int, out: array[int]) -> None:
-    """Append `source[row]` to `out` for each of `rows`: a batch's field, once a record."""
+    """Append `source[row]` to `out` for each of `rows`: a field of a batch, for each record."""
     _check_rows(first, last, len(rows))
     chosen = rows[first:last]
     if chosen and not 0 <= min(chosen) <= max(chosen) < len(source):

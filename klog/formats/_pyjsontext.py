@@ -1,9 +1,9 @@
-"""JSON Lines in pure Python: the same functions as `_jsontext`, for installs without a compiler.
+"""JSON Lines in pure Python: the twin of `_jsontext`, for installs without a compiler.
 
-One object a line, field names as Kafka's own code has them (camelCase), always the same fields in the same
-order; `null` where a value does not exist (`controlType` and `coordinatorEpoch` of records that are no
-control records, `count` of magic 0 and 1). Writes into `out` from `at` on and returns where the text ends,
-as `_pytext` does.
+One object a line, with field names as in Kafka's code (camelCase), always the same fields in the same order.
+A value that does not exist is `null` (`controlType` and `coordinatorEpoch` of other records than control
+records, `count` of magic 0 and 1). Functions write into `out` from `at` on and return the end of the text, as
+in `_pytext`.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def jsonl_records(
 ) -> int:
     """Rows `first` to `last` (exclusive) of `records`, whose spans point into `payload`.
 
-    `prefix` is the start of each object, ready made: `{"file":...,"topic":...,"partition":...`.
+    `prefix` is the start of each object: `{"file":...,"topic":...,"partition":...`.
     """
     check_rows(len(records), first, last)
     if not AUTO <= mode <= NONE:
@@ -136,7 +136,7 @@ def _batch_line(table: BatchTable, row: int) -> str:
     legacy = table.magic[row] < 2
     base: int | str = table.base_offset[row]
     if legacy and attributes & CODEC_MASK and base == -1:
-        base = "null"  # it is inside of the compressed block
+        base = "null"  # it is inside the compressed block
     horizon: int | str = "null"
     if not legacy and attributes & DELETE_HORIZON_BIT:
         horizon = table.base_timestamp[row]
@@ -158,8 +158,8 @@ def _batch_line(table: BatchTable, row: int) -> str:
 def jsonl_batches(table: BatchTable, first: int, last: int, prefix: bytes, out: bytearray, at: int) -> int:
     """The batches `first` to `last` (exclusive) of a verified table.
 
-    `prefix` is the start of each object, ready made: `{"file":...`. `baseOffset` of a compressed
-    batch of magic 0 or 1 is null until it has been decoded.
+    `prefix` is the start of each object: `{"file":...`. `baseOffset` of a compressed batch of magic 0 or 1 is
+    null until it has been decoded.
     """
     check_rows(len(table), first, last)
     lines = [prefix + _batch_line(table, row).encode() for row in range(first, last)]

@@ -1,9 +1,9 @@
-"""The record kernel in pure Python: the same functions as `_kernel`, for installs without a compiler.
+"""The record kernel in pure Python: the twin of `_kernel`, for installs without a compiler.
 
-Meaning and rules are stated here, once; `_kernel.pyx` is the fast version of the same and the tests hold
-the two equal. Layouts are those of the definitions in `record_batch` and `message_set` (KIP-98, KIP-32),
-and the tests hold both kernels equal to them. What Kafka's own reader (`FileLogInputStream`,
-`DefaultRecordBatch`, `AbstractLegacyRecordBatch`) accepts is accepted here.
+The meaning and the rules are stated here; `_kernel.pyx` is the fast version, and tests hold both equal. The
+layouts are those of the definitions in `record_batch` and `message_set` (KIP-98, KIP-32); tests hold the
+kernels equal to them. The kernel accepts what Kafka's own reader accepts (`FileLogInputStream`,
+`DefaultRecordBatch`, `AbstractLegacyRecordBatch`).
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ IMPLEMENTATION: Final = "python"
 def scan(data: Bytes, origin: int, final: bool, table: BatchTable) -> None:
     """Fill `table` with the headers of the whole batches in `data`, which starts at file position `origin`.
 
-    Nothing is checked but what is needed to find the next batch, as Kafka's reader does. `final` says that
-    the file ends where `data` ends. `table.stop` tells why the scan ended, `table.consumed_bytes` how far it
-    got, `table.need_bytes` how large the batch is that the buffer cuts (0 when its size field is cut too).
+    As in Kafka's reader, only what is needed to find the next batch is checked. `final` means that the file
+    ends with `data`. `table.stop` says why the scan ended, `table.consumed_bytes` where, and
+    `table.need_bytes` the size of the batch that the buffer cuts (0 if its size field is cut too).
     """
     table.clear(origin)
     view = memoryview(data)
     end = len(view)
     at = 0
-    while end - at > MAGIC_POSITION + 1:  # Kafka looks at no entry of so few bytes
+    while end - at > MAGIC_POSITION + 1:  # Kafka does not read an entry of so few bytes
         first_offset, follows = ENTRY_PREFIX.unpack_from(view, at)
         if follows < MIN_MESSAGE_SIZE:
             table.stop = STOP_BAD_SIZE
@@ -64,7 +64,7 @@ def scan(data: Bytes, origin: int, final: bool, table: BatchTable) -> None:
         size = follows + ENTRY_PREFIX_BYTES
         magic = view[at + MAGIC_POSITION]
         magic = magic - 256 if magic > 127 else magic
-        # A magic 2 header is read whole even where a damaged size field claims that it is shorter.
+        # A whole magic 2 header is read even if a damaged size field is smaller than the header.
         need = size if magic < 2 else max(size, BATCH_HEADER_BYTES)
         if end - at < size or (end - at < need and not final):
             table.need_bytes = need
@@ -116,7 +116,7 @@ def _append_legacy(
     crc = int.from_bytes(view[at + 12 : at + 16], "big")
     attributes = view[at + 17]
     timestamp = -1
-    if magic != 0:  # the smallest entry reaches to the end of this field, though not to its key
+    if magic != 0:  # the smallest entry contains this field, but not its key
         timestamp = int.from_bytes(view[at + 18 : at + 26], "big", signed=True)
     compressed = attributes & CODEC_MASK
     table.position.append(position)
@@ -136,9 +136,10 @@ def _append_legacy(
 
 
 def verify(data: Bytes, table: BatchTable) -> int:
-    """Fill `valid` and `computed_crc` of all rows of `table` (scanned from `data`); returns how many fail.
+    """Fill `valid` and `computed_crc` of all rows of `table` (scanned from `data`); returns how many are not
+    valid.
 
-    A magic 2 batch shorter than its header is bad whatever its checksum says.
+    A magic 2 batch that is shorter than its header is not valid, whatever its checksum is.
     """
     view = memoryview(data)
     bad = 0
@@ -158,7 +159,7 @@ def verify(data: Bytes, table: BatchTable) -> int:
 
 
 def index(table: BatchTable, state: IndexState) -> bool:
-    """Take the batches of a verified `table` into an index rebuild; False where the log must end.
+    """Add the batches of a verified `table` to an index rebuild; False if the log must end there.
 
     Stops at the first batch that is not valid, or whose last offset does not fit the segment's index
     (`state.stopped_at` and `why` say where and why).

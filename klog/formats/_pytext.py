@@ -1,9 +1,9 @@
-"""Kafka's dump lines in pure Python: the same functions as `_text`, for installs without a compiler.
+"""Kafka's dump lines in pure Python: the twin of `_text`, for installs without a compiler.
 
-The lines are those of Kafka 3.9's `kafka-dump-log` (byte for byte), the rules are stated here, once.
-A function writes its text into the bytearray `out` from `at` on (which grows when needed and may be reused)
-and returns where the text ends. Keys and values are shown as Java's `new String(bytes, UTF_8)` has them.
-Rows that Kafka's tool would die of (unknown codecs, records that do not fit) are the caller's to keep away.
+The lines equal those of Kafka 3.9's `kafka-dump-log`, byte for byte; the rules are stated here. A function
+writes its text into the bytearray `out` from `at` on, which grows if necessary and may be reused, and returns
+the end of the text. Keys and values are shown as Java's `new String(bytes, UTF_8)`. The caller must not pass
+rows with which Kafka's tool fails (unknown codecs, records that do not fit).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from klog.formats.wrapping import sequence_after, wrap_int32, wrap_int64
 
 IMPLEMENTATION: Final = "python"
 
-# How keys, values and header keys are shown; the numbers are the compiled twin's, too.
-AUTO: Final = 0  # a string where it is valid UTF-8, else {"base64": "..."}
+# How keys, values and header keys are shown; the compiled twin has the same numbers.
+AUTO: Final = 0  # a string if it is valid UTF-8, else {"base64": "..."}
 UTF8: Final = 1  # a string; what is not UTF-8 becomes U+FFFD
 BASE64: Final = 2
 HEX: Final = 3
@@ -35,7 +35,7 @@ NONE: Final = 4  # {"size": n} only
 CODEC_NAMES: Final = ("none", "gzip", "snappy", "lz4", "zstd", "unknown", "unknown", "unknown")
 _BOOLEANS: Final = ("false", "true")
 
-# Java replaces an encoded surrogate whole, where Python replaces each of its bytes; all else is alike.
+# Java replaces a whole encoded surrogate, Python each of its bytes. They do not differ otherwise.
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\ufffd".encode()
 
@@ -53,7 +53,7 @@ def timestamp_type(table: BatchTable, row: int) -> str:
 
 
 def last_sequence(table: BatchTable, row: int) -> int:
-    """Sequence number of a batch's last record; -1 where the batch has none."""
+    """Sequence number of a batch's last record; -1 if the batch has none."""
     if table.base_sequence[row] == -1:
         return -1
     delta = wrap_int32(table.last_offset[row] - table.base_offset[row])
@@ -61,7 +61,7 @@ def last_sequence(table: BatchTable, row: int) -> int:
 
 
 def record_sequence(table: BatchTable, row: int, offset: int) -> int:
-    """Sequence number of the record at `offset` in batch `row`; -1 where it has none."""
+    """Sequence number of the record at `offset` in batch `row`; -1 if it has none."""
     if table.magic[row] < 2 or table.base_sequence[row] < 0:
         return -1
     return sequence_after(table.base_sequence[row], wrap_int32(offset - table.base_offset[row]))
@@ -73,13 +73,13 @@ def is_control(table: BatchTable, row: int) -> bool:
 
 
 def check_rows(rows: int, first: int, last: int) -> None:
-    """Refuses a range of rows that a table does not have. Raises ValueError."""
+    """Raise ValueError unless the table has the rows."""
     if not 0 <= first <= last <= rows:
         raise ValueError(f"rows {first} to {last} of a table of {rows}")
 
 
 def check_record(table: BatchTable, records: RecordTable, row: int, payload_bytes: int) -> None:
-    """Nothing outside of the payload is read, whatever the table says. Raises FormatError."""
+    """Raise FormatError if the table points outside of the payload."""
     spans = (
         (records.key_start[row], records.key_size[row]),
         (records.value_start[row], records.value_size[row]),
@@ -91,7 +91,7 @@ def check_record(table: BatchTable, records: RecordTable, row: int, payload_byte
 
 
 def varint(view: memoryview, at: int) -> tuple[int, int]:
-    """Zig-zag varint of 32 bits at `at`: (value, position after it); position -1 where there is none."""
+    """Zig-zag varint of 32 bits at `at`: (value, position after it); position -1 if there is none."""
     value = 0
     for shift in range(0, 35, 7):
         if at >= len(view):
@@ -121,7 +121,9 @@ def header_spans(view: memoryview, at: int, count: int) -> list[tuple[int, int, 
 
 
 def store(text: bytes, out: bytearray, at: int) -> int:
-    """Put `text` at `at` of `out`, growing it when needed; returns where the text ends. Raises ValueError."""
+    """Put `text` at `at` of `out`, which grows if necessary; returns the end of the text. Raises
+    ValueError.
+    """
     if not 0 <= at <= len(out):
         raise ValueError(f"cannot write at {at} of a buffer of {len(out)} bytes")
     out[at : at + len(text)] = text
@@ -179,7 +181,7 @@ def _control(records: RecordTable, row: int, view: memoryview) -> str:
 
 
 def _shown_size(magic: int, start: int, size: int, view: memoryview) -> int:
-    """Legacy messages show the size field as it stands there, believable or not."""
+    """For messages of magic 0 and 1 the stored size field, even if it is not plausible."""
     if magic < 2 and 4 <= start <= len(view):
         return int.from_bytes(view[start - 4 : start], "big", signed=True)
     return size
@@ -195,7 +197,7 @@ def _metadata(table: BatchTable, records: RecordTable, row: int, view: memoryvie
         f" keySize: {key_size} valueSize: {value_size}"
     )
     if magic < 2:
-        # The stray brace is Kafka's.
+        # Kafka writes this brace, too.
         return f"{text} isValid: {_BOOLEANS[bool(records.valid[row])]} crc: {records.crc[row]}}}"
     spans = header_spans(view, records.headers_start[row], records.header_count[row])
     keys = ",".join(java_text(view[start : start + size]) for start, size, _, _ in spans)
@@ -239,7 +241,7 @@ def kafka_records(
 ) -> int:
     """The record lines of rows `first` to `last` (exclusive) of `records`, whose spans point into `payload`.
 
-    Nothing of a control record that `odd_control` finds is shown after its header keys.
+    The lines of control records that `first_unshown_control` finds end after their header keys.
     """
     check_rows(len(records), first, last)
     view = memoryview(payload)
@@ -276,10 +278,12 @@ def kafka_deep(
     return store("".join(lines).encode(), out, at)
 
 
-def odd_control(table: BatchTable, records: RecordTable, first: int, last: int, payload: Bytes) -> int:
-    """The first row of a control record that `kafka_records` cannot show whole; `last` where there is none.
+def first_unshown_control(
+    table: BatchTable, records: RecordTable, first: int, last: int, payload: Bytes
+) -> int:
+    """The first row of a control record that `kafka_records` cannot show completely; `last` if there is none.
 
-    Its bytes are wrong, or KRaft's schemas are needed.
+    Its bytes are invalid, or KRaft's schemas are needed.
     """
     check_rows(len(records), first, last)
     view = memoryview(payload)
@@ -293,9 +297,9 @@ def odd_control(table: BatchTable, records: RecordTable, first: int, last: int, 
 def offset_gaps(
     records: RecordTable, first: int, last: int, previous: int
 ) -> tuple[list[tuple[int, int]], int]:
-    """Pairs of neighbouring offsets that do not follow on each other, and the last offset seen.
+    """Pairs of adjacent offsets that are not consecutive, and the last offset.
 
-    `previous` is the offset before row `first`. As in Kafka's tool -1 means that there is none yet.
+    `previous` is the offset before row `first`. As in Kafka's tool, -1 means that there is none yet.
     """
     check_rows(len(records), first, last)
     found = []

@@ -1,4 +1,4 @@
-# BatchTable and RecordTable as structs of C pointers, for `_kernel`; `_columns.pxi` says how long they are good.
+# BatchTable and RecordTable as structs of C pointers; `_columns.pxi` says how long the pointers are valid.
 
 
 cdef array.array column(table, str name):
@@ -75,7 +75,7 @@ cdef tuple RECORD_COLUMNS = (
 
 
 cdef int open_records(Records *records, table, Py_ssize_t more) except -1:
-    """Make room for `more` rows after those that the table has; `close_records` gives back what is not used."""
+    """Add `more` uninitialised rows to the table; `close_records` removes those that were not written."""
     cdef int64_t **pointers = &records.batch
     cdef array.array one
     cdef Py_ssize_t i

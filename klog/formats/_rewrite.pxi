@@ -1,5 +1,4 @@
-# Records of a magic 2 batch written again for a compacted log, and the varints for that. `_pycompaction` states the
-# rules of `rewrite`.
+# Rewrites the records of a magic 2 batch for a compacted log. `_pycompaction` states the rules of `rewrite`.
 
 
 cdef inline uint8_t *put_varint(uint8_t *p, uint64_t zigzag) noexcept nogil:
@@ -32,7 +31,7 @@ cdef inline uint8_t *put_sized(uint8_t *p, const uint8_t *data, int64_t size) no
 
 
 cdef const uint8_t *after_headers(const uint8_t *p, const uint8_t *end, int64_t count) noexcept nogil:
-    """The end of `count` headers; NULL where they are not there."""
+    """The end of `count` headers; NULL if they do not end before `end`."""
     cdef int32_t size
     cdef int64_t i
     for i in range(2 * count):
@@ -56,9 +55,9 @@ def rewrite(payload, records, Py_ssize_t first, Py_ssize_t last, keep, int64_t b
     cdef const uint8_t *end
     cdef uint8_t *out
     cdef uint8_t *p
-    cdef bytes room
+    cdef bytes written
     cdef bint based = base_timestamp is not None
-    look_at(&rows, records, first, last)
+    open_rows(&rows, records, first, last)
     if len(flags) < last or flags.ob_descr.typecode_char != c"B":
         raise UsageError("flags for fewer records than there are")
     if based:
@@ -76,9 +75,9 @@ def rewrite(payload, records, Py_ssize_t first, Py_ssize_t last, keep, int64_t b
             ):
                 raise UsageError(f"record {row} of the table does not lie in the payload")
             size += rows.record_size[row] + MOST_ADDED
-        # `record_size` bounds what is written: its parts are copied from there or written no longer.
-        room = PyBytes_FromStringAndSize(NULL, size)
-        out = p = <uint8_t *>PyBytes_AS_STRING(room)
+        # `record_size` limits what is written: its parts are copied, or become no longer.
+        written = PyBytes_FromStringAndSize(NULL, size)
+        out = p = <uint8_t *>PyBytes_AS_STRING(written)
         end = buffer.start + buffer.size
         for row in range(first, last):
             if not flags.data.as_uchars[row]:
@@ -123,4 +122,4 @@ def rewrite(payload, records, Py_ssize_t first, Py_ssize_t last, keep, int64_t b
                 largest = rows.timestamp[row]
     finally:
         PyBuffer_Release(&buffer.view)
-    return room[: p - out], count, base, largest
+    return written[: p - out], count, base, largest

@@ -197,7 +197,7 @@ def kafka_deep(
     return used(&o)
 
 
-def odd_control(table, records, Py_ssize_t first, Py_ssize_t last, const uint8_t[::1] payload not None):
+def first_unshown_control(table, records, Py_ssize_t first, Py_ssize_t last, const uint8_t[::1] payload not None):
     cdef Decoded d
     cdef Py_ssize_t batch
     load_decoded(&d, table, records, first, last, payload)

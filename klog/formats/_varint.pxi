@@ -1,4 +1,4 @@
-# Zig-zag varints as the compiled kernels read them: `int32`, at most 5 bytes, never past `stop`.
+# Zig-zag varints of 32 bits, as the compiled modules read them: at most 5 bytes, never past `stop`.
 
 
 cdef const uint8_t *long_varint32(const uint8_t *p, const uint8_t *stop, int32_t *out) noexcept nogil:
@@ -17,7 +17,7 @@ cdef const uint8_t *long_varint32(const uint8_t *p, const uint8_t *stop, int32_t
 
 
 cdef inline const uint8_t *varint32(const uint8_t *p, const uint8_t *stop, int32_t *out) noexcept nogil:
-    """Zig-zag varint of at most 5 bytes; NULL where it does not end before `stop`."""
+    """Zig-zag varint of at most 5 bytes; NULL if it does not end before `stop`."""
     cdef uint32_t value
     if p < stop and p[0] < 0x80:
         out[0] = <int32_t>(p[0] >> 1) ^ -<int32_t>(p[0] & 1)

@@ -1,16 +1,16 @@
-"""Decoded records as Arrow: columns asked for are gathered from record tables into record batches.
+"""Decoded records as Arrow: the requested columns are gathered from record tables into record batches.
 
 Column names and meanings are those of the JSON Lines records (`klog dump-segment --format jsonl`), typed
-for analysis: keys, values and header values are `binary` (nothing is guessed about their encoding), times
-are `timestamp[ms, UTC]`. Where Kafka stores -1 for "no timestamp" the column is null; other fields keep
-Kafka's -1. Header keys are `string`; bytes that are not UTF-8 become U+FFFD, as in Kafka's own reader.
+for analysis. Keys, values and header values are `binary`, because their encoding is not known. Times are
+`timestamp[ms, UTC]`. The column is null if Kafka stores -1 for "no timestamp"; other fields keep Kafka's -1.
+Header keys are `string`; bytes that are not UTF-8 become U+FFFD, as in Kafka's own reader.
 
     builder = ArrowBuilder(["offset", "timestamp", "value"])
-    decoded = ((payload, batches, records) for ...)  # as the record kernel makes them; copied, to be reused
+    decoded = ((payload, batches, records) for ...)  # tables of the record kernel; they are copied
     for batch in builder.batches_of(decoded, ARROW_BATCH_BYTES): ...
 
-Only columns asked for are built. What a builder holds is bounded by when its user calls `finish`;
-where files and row groups begin and end is the caller's business.
+Columns that are not requested are not built. A builder grows until its user calls `finish`; the caller
+decides where files and row groups begin and end.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ ARROW_BATCH_BYTES: Final = 1 << 20
 
 _TIMESTAMP_TYPES: Final = ("CreateTime", "LogAppendTime", "NoTimestampType")
 
-# Which fields of the record table, and which of the batch table, each column is made of.
+# The fields of the record table, and those of the batch table, that each column needs.
 _OF_RECORD: Final[dict[str, tuple[str, ...]]] = {
     "offset": ("offset",),
     "timestamp": ("timestamp",),
@@ -80,7 +80,7 @@ _OF_BATCH: Final[dict[str, tuple[str, ...]]] = {
 
 
 def schema(columns: Sequence[str] = DEFAULT_COLUMNS) -> pa.Schema:
-    """The Arrow schema of `columns`. Raises UsageError for a name that is not in COLUMNS."""
+    """The Arrow schema of `columns`. Raises `UsageError` for a name that is not in COLUMNS."""
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -115,9 +115,9 @@ def _check(columns: Iterable[str]) -> None:
 
 
 class ArrowBuilder:
-    """Gathers records into one Arrow record batch of chosen columns; not for two threads at a time.
+    """Gathers records into Arrow record batches of chosen columns; not for two threads at a time.
 
-    `columns`: names of COLUMNS, in the order wanted. Raises UsageError for an unknown name.
+    `columns` are names of COLUMNS in the requested order. Raises `UsageError` for an unknown name.
     """
 
     def __init__(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> None:
@@ -140,11 +140,11 @@ class ArrowBuilder:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the gathered columns take in memory, nearly."""
+        """Approximate bytes of the gathered columns in memory."""
         return self._gathered.nbytes
 
     def has_room(self, payload: Bytes) -> bool:
-        """Whether the records of `payload` surely fit beside what is gathered (Arrow's 32-bit offsets)."""
+        """Whether the records of `payload` fit too, whatever they are (Arrow's offsets have 32 bits)."""
         return self.nbytes + len(payload) <= INT32_MAX
 
     def append(
@@ -155,11 +155,11 @@ class ArrowBuilder:
         first: int = 0,
         last: int | None = None,
     ) -> None:
-        """Copy the rows `first` to `last` (exclusive; default: all) of `records` in.
+        """Copy the rows `first` to `last` (exclusive; default: all) of `records`.
 
-        `payload` is the buffer that `records` point into, `table` the batches that they belong to. Raises
-        UsageError, with nothing copied, where they do not belong together or the columns would outgrow
-        Arrow's 32-bit offsets (see `has_room`).
+        `records` point into the buffer `payload`; `table` holds their batches. If they do not belong
+        together, or the columns would exceed Arrow's 32-bit offsets (see `has_room`), raises `UsageError` and
+        copies nothing.
         """
         stop = len(records) if last is None else last
         if not 0 <= first <= stop <= len(records):
@@ -182,7 +182,7 @@ class ArrowBuilder:
             yield self.finish()
 
     def finish(self) -> pa.RecordBatch:
-        """The gathered records, which the builder then forgets."""
+        """The gathered records. The builder is empty afterwards."""
         import pyarrow as pa
 
         wanted = schema(self.columns)
@@ -236,7 +236,9 @@ def from_attributes(name: str, fields: dict[str, pa.Array]) -> pa.Array:
 
 
 def sequences(fields: dict[str, pa.Array]) -> pa.Array:
-    """Base sequence plus the record's place in its batch, wrapping inside 0..2^31-1 as Kafka's does."""
+    """The sequence number of each record: base sequence plus offset in the batch; it wraps from 2^31-1 to
+    0.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,8 +1,8 @@
-"""Batch headers as Arrow: one row a batch, the twin of `klog.formats.arrow` for `BatchTable`s.
+"""Batch headers as Arrow, one row a batch; `klog.formats.arrow` does the same for records.
 
-Column names and meanings are those of the JSON Lines batches (`klog dump-segment --batches --format
-jsonl`). Null stands where a format stores nothing: `baseOffset` and `count` of compressed sets of magic 0
-and 1, `count` of their messages, timestamps, the delete horizon, and `valid` where nobody verified.
+Column names and meanings are those of the JSON Lines batches (`klog dump-segment --batches --format jsonl`).
+Values that a format does not store are null: `baseOffset` and `count` of compressed sets of magic 0 and 1,
+`count` of their messages, timestamps, the delete horizon, and `valid` without verification.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Magic 2 batches built fast: the writer beside the definition in `record_batch` (KIP-98).
+"""Builds magic 2 batches fast: the writer beside the definition in `record_batch` (KIP-98).
 
-What it builds equals, byte for byte, what the definition builds from the same values; a test holds the two
+Its batches equal, byte for byte, those that the definition builds from the same values; a test holds both
 equal. It serves producers, recompression, up-conversion and the cleaner.
 """
 
@@ -37,7 +37,7 @@ Headers = Sequence[tuple[bytes, bytes | None]]
 
 
 class RecordData(NamedTuple):
-    """One record to be written; `offset` is absolute, `timestamp` in ms since the epoch."""
+    """One record to write; `offset` is absolute, `timestamp` in ms since the epoch."""
 
     offset: int
     timestamp: int
@@ -48,7 +48,7 @@ class RecordData(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchFields:
-    """What a batch says besides its records. `delete_horizon_ms` takes the place of the base timestamp."""
+    """The fields of a batch without its records. `delete_horizon_ms` replaces the base timestamp."""
 
     codec: int = compression.NONE
     level: int | None = None
@@ -83,8 +83,8 @@ def _sized(data: bytes | None) -> bytes:
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: bytes | None, value: bytes | None, headers: Headers = ()
 ) -> bytes:
-    """One record of a batch, its length included."""
-    # Timestamps far apart wrap around, as in every reader's 64-bit sum.
+    """One record of a batch, with its length."""
+    # Timestamps far apart wrap, as the 64-bit sums of readers do.
     timestamp_delta = (timestamp_delta + _INT64_SPAN // 2) % _INT64_SPAN - _INT64_SPAN // 2
     body = b"".join(
         (
@@ -101,9 +101,10 @@ def encode_record(
 
 
 def build_batch(records: Sequence[RecordData], fields: BatchFields = PLAIN) -> bytearray:
-    """A batch of one or more records, offsets ascending; the first gives the base offset and base timestamp.
+    """A batch of one or more records with ascending offsets; the first gives the base offset and base
+    timestamp.
 
-    With `log_append_time_ms` that is the batch's maximum timestamp and the records' own are kept as deltas.
+    `log_append_time_ms`, if given, is the batch's maximum timestamp; the records' own are kept as deltas.
     """
     base_offset = records[0].offset
     base_timestamp = records[0].timestamp
@@ -128,7 +129,7 @@ def build_batch(records: Sequence[RecordData], fields: BatchFields = PLAIN) -> b
 
 
 def empty_batch(fields: BatchFields, *, base_offset: int, last_offset: int, max_timestamp: int) -> bytearray:
-    """A batch without records, which only remembers its producer's last sequence (KIP-98, compaction)."""
+    """A batch without records, which keeps its producer's last sequence (KIP-98, compaction)."""
     return assemble(
         b"",
         fields,
@@ -150,7 +151,7 @@ def assemble(
     max_timestamp: int,
     count: int,
 ) -> bytearray:
-    """A batch around records that are encoded already (uncompressed `payload`)."""
+    """A batch of records that are encoded already (uncompressed `payload`)."""
     block = compression.compress(fields.codec, payload, level=fields.level) if count else payload
     batch = bytearray(BATCH_HEADER_BYTES + len(block))
     BATCH_HEADER.pack_into(

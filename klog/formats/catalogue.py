@@ -1,6 +1,7 @@
-"""Every format of a log directory by name: what it is, its rules' source, the module that defines it.
+"""Lists every format of a log directory by name: what it is, the source of its rules, the module that defines
+it.
 
-Nothing is imported until a format's definition, `parse` or `build` is asked for, so this list costs nothing.
+A module is imported only when its definition, `parse` or `build` is needed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Format:
     """One format.
 
     `kind` says what `parse` takes: a whole file, a part of one, a record (key and value; only the value for
-    the metadata log) or a name. `build` gives back what `parse` took.
+    the metadata log) or a name. `build` returns what `parse` took.
     """
 
     name: str
@@ -40,18 +41,18 @@ class Format:
 
     @property
     def definition(self) -> Value:
-        """The definition: a Construct, or of text and names this room's own declarations."""
+        """The definition: a Construct, or for text and names a declaration of this package."""
         return self._member(self.definition_name)
 
     @property
     def parse(self) -> Callable[..., Any]:
-        """From bytes (or a name) to a value; raises `FormatError`."""
+        """Turns bytes (or a name) into a value; raises `FormatError`."""
         found: Callable[..., Any] = self._member(self.parse_name)
         return found
 
     @property
     def build(self) -> Callable[[Any], Any]:
-        """From a value to bytes (or a name); raises `FormatError`."""
+        """Turns a value into bytes (or a name); raises `FormatError`."""
         found: Callable[[Any], Any] = self._member(self.build_name)
         return found
 
@@ -279,7 +280,7 @@ FORMATS: Final = (
 
 
 def find(name: str) -> Format:
-    """The format of this name. Raises `UsageError` with the names that there are."""
+    """The format with this name. Raises `UsageError`, which lists the names."""
     for candidate in FORMATS:
         if candidate.name == name:
             return candidate
@@ -292,7 +293,7 @@ def find(name: str) -> Format:
 
 _BY_KIND: Final = {
     "log": "segment",
-    "checkpoint": "segment",  # a metadata snapshot is batches too
+    "checkpoint": "segment",  # a metadata snapshot consists of batches, too
     "bootstrap.checkpoint": "segment",
     "index": "offset-index",
     "timeindex": "time-index",
@@ -313,7 +314,7 @@ _BY_KIND: Final = {
 def of_file(name: str) -> Format | None:
     """The format of a file by its name, None for files without one (`.lock`).
 
-    Raises `FormatError` where the name is none of Kafka's.
+    Raises `FormatError` if it is not a name of Kafka's files.
     """
     from klog.formats.names import parse_file
 

@@ -1,9 +1,8 @@
 """Checkpoint files: offsets of a log directory's partitions, and the leader epochs of one partition.
 
 Rules: Kafka's `CheckpointFile`, `OffsetCheckpointFile` and `LeaderEpochCheckpointFile` (KIP-101). An empty
-file is valid and means no entries. A count that lies is an error, for a broker would take the log directory
-offline for it. Which offset a file holds is in its name (see `names`); what follows from it is the storage
-room's matter.
+file is valid and has no entries. A wrong count is an error, because a broker takes the log directory offline
+for it. The name of the file says which offset it holds (see `names`).
 """
 
 from __future__ import annotations
@@ -70,14 +69,14 @@ class EpochEntry(NamedTuple):
 
 
 class OffsetCheckpoint(NamedTuple):
-    """An offset checkpoint file, entries in its order; version None is a file of no bytes."""
+    """An offset checkpoint file with its entries in order; version None is an empty file."""
 
     entries: tuple[OffsetEntry, ...]
     version: int | None = CHECKPOINT_VERSION
 
 
 class EpochCheckpoint(NamedTuple):
-    """A leader epoch checkpoint file, entries in its order; version None is a file of no bytes."""
+    """A leader epoch checkpoint file with its entries in order; version None is an empty file."""
 
     entries: tuple[EpochEntry, ...]
     version: int | None = CHECKPOINT_VERSION
@@ -93,7 +92,7 @@ def _read(definition: TextFormat, data: bytes) -> tuple[int | None, list[dict[st
             f"{definition.title}: version {version} is not defined (known: {CHECKPOINT_VERSION})",
             position_bytes=0,
         )
-    # Kafka takes a file that ends here for an empty one.
+    # Kafka takes a file that ends here for empty.
     if len(lines) == 1:
         return CHECKPOINT_VERSION, []
     count = _COUNT.read(lines[1][1], definition.title, lines[1][0])["count"]

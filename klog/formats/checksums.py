@@ -1,7 +1,7 @@
 """The two checksums of the log: CRC-32C (magic 2, producer snapshots) and CRC-32 (magic 0 and 1).
 
-Both are libraries' work. `crc32c` reads any buffer without copying at memory speed; where that package
-has no wheel, crcmod computes the same polynomial (and serves the tests as an independent oracle).
+Libraries compute both. The package `crc32c` reads any buffer at memory speed without copying it. If it has no
+wheel for the platform, crcmod computes the same polynomial; tests use crcmod for comparison.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Checksum = Callable[[Any], int]
 
 
 def _crc32c_of_extension() -> Checksum | None:
-    # The package's __init__ imports importlib.metadata for its version: 30 of the 35 ms that it takes.
-    # Loading its extension module alone leaves a small dump instant.
+    # Only the extension module is loaded: the package's __init__ imports importlib.metadata, which takes 30
+    # ms.
     package = importlib.util.find_spec("crc32c")
     if package is None or not package.submodule_search_locations:
         return None
@@ -38,7 +38,7 @@ def _crc32c_of_extension() -> Checksum | None:
 
 
 def crc32c_by_crcmod(data: Bytes) -> int:
-    """CRC-32C by crcmod: the fallback, and the independent oracle of the tests (slow without its C part)."""
+    """CRC-32C by crcmod: the fallback, and the comparison in tests. It is slow without its C part."""
     import crcmod.predefined
 
     return int(crcmod.predefined.mkPredefinedCrcFun("crc-32c")(bytes(data)))

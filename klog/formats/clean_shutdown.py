@@ -1,8 +1,8 @@
-"""`.kafka_cleanshutdown`: stands in a log directory between a clean stop and the next start.
+"""`.kafka_cleanshutdown`: the file that a log directory has between a clean stop and the next start.
 
-Rules: Kafka's `CleanShutdownFileHandler` (KIP-966). That the file is there is what counts; before 3.7 it
-is empty, since then it has the broker's epoch in JSON. Its content, even a damaged one, never decides
-whether logs are recovered.
+Rules: Kafka's `CleanShutdownFileHandler` (KIP-966). The existence of the file counts. Before 3.7 it is empty;
+since then it has the broker's epoch as JSON. Its content, even if damaged, never decides whether logs are
+recovered.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MAX_BYTES: Final = 4096
 
 
 class CleanShutdown(NamedTuple):
-    """What the marker says; both are None in an empty one."""
+    """The content of the marker; both values are None in an empty one."""
 
     version: int | None = None
     broker_epoch: int | None = None
 
 
 def parse(data: bytes) -> CleanShutdown:
-    """The marker's content. Raises `FormatError`; the marker is a marker all the same."""
+    """The marker's content. Raises `FormatError`; the file is a valid marker anyway."""
     if not data:
         return CleanShutdown()
     try:

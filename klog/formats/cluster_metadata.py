@@ -1,6 +1,6 @@
 """Records of `__cluster_metadata`, KRaft's metadata log, and of its snapshots (KIP-500, KIP-631).
 
-The topic's data records have no key; the value is a frame (see `frames`) around one of the records of
+Data records of the topic have no key; the value is a frame (see `frames`) around one of the records of
 `metadata_records`. The quorum's own records in that log are control records.
 """
 

@@ -1,12 +1,12 @@
-"""Columns that the record kernel fills: batch headers and records of one stretch of a segment.
+"""Columns that the record kernel fills: batch headers and records of one buffer of a segment.
 
-Both kernels (`_kernel`, compiled, and `_pykernel`, its pure-Python twin) fill the same tables, so
-everything above them is written once. A column is an `array('q')`: random access from Python, one
-contiguous int64 buffer for Arrow and for the compiled kernel. A table is reused from chunk to chunk
-and holds values of one chunk only, so memory does not grow with the file.
+Both kernels (`_kernel`, compiled, and `_pykernel`, its twin in pure Python) fill the same tables, so the code
+above them exists once. A column is an `array('q')`: Python reads single values, Arrow and the compiled kernel
+read a contiguous int64 buffer. A table is reused from chunk to chunk and holds values of one chunk only, so
+memory does not grow with the file.
 
-All positions named `position` are bytes from the start of the file; `origin` is the file position of
-the first byte of the buffer that a table speaks of.
+A `position` is in bytes from the start of the file. `origin` is the position in the file of the first byte of
+the table's buffer.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from klog.formats.checksums import Bytes
 
 # Why a scan stopped.
-STOP_NEED_BYTES: Final = 0  # the buffer ends inside or right after a batch: read on, or end of file
-STOP_BAD_SIZE: Final = 1  # a size field below the smallest record (14): nothing after it can be found
+STOP_NEED_BYTES: Final = 0  # the buffer ends inside or right after a batch: read more, or the file ends
+STOP_BAD_SIZE: Final = 1  # a size field is below the smallest (14): nothing after it can be found
 
 COUNT_UNKNOWN: Final = -1  # magic 0 and 1 store no record count
 OFFSET_UNKNOWN: Final = -1  # base offset of a compressed magic 0/1 wrapper, until it has been decoded
@@ -32,12 +32,12 @@ def _column() -> array[int]:
 
 
 class BatchTable:
-    """Headers of the whole batches found in one buffer, one row a batch, in file order.
+    """Headers of the whole batches in one buffer, one row a batch, in file order.
 
-    `position` bytes from the start of the file; `size` bytes including the 12-byte prefix;
-    `crc` as stored (unsigned); `valid` 1/0 and `computed_crc` are filled by `verify`;
-    `base_timestamp` is the delete horizon when DELETE_HORIZON_BIT is set.
-    Fields that a magic does not have hold Kafka's "none" value (-1); `count` may be COUNT_UNKNOWN.
+    `position` is in bytes from the start of the file. `size` is in bytes with the 12-byte prefix. `crc` is
+    the stored one (unsigned). `verify` fills `valid` (1 or 0) and `computed_crc`. `base_timestamp` is the
+    delete horizon if DELETE_HORIZON_BIT is set. Fields that a magic does not have hold Kafka's "none" value
+    (-1); `count` may be COUNT_UNKNOWN.
     """
 
     COLUMNS: Final = (
@@ -104,11 +104,11 @@ class BatchTable:
 class RecordTable:
     """Records of one or more batches, one row a record; spans point into one payload buffer.
 
-    `batch` is the row in the BatchTable; `*_start` bytes from the start of the payload buffer;
-    `key_size`/`value_size` -1 for null; `headers_start` where the first header's key length is
-    (magic 2) and `header_count` how many headers follow; `record_size` as Kafka's `sizeInBytes`;
-    `crc` and `valid` are of inner messages (magic 0 and 1; crc -1 otherwise).
-    `problem` tells why decoding stopped inside batch `problem_batch`; the rows before it are good.
+    `batch` is the row in the BatchTable. `key_start`, `value_start` and `headers_start` are in bytes from the
+    start of the payload buffer. `key_size` and `value_size` are -1 for null. `headers_start` is the position
+    of the first header's key length (magic 2), `header_count` the number of headers. `record_size` is Kafka's
+    `sizeInBytes`. `crc` and `valid` are those of inner messages (magic 0 and 1; else crc is -1). `problem`
+    says why decoding stopped inside batch `problem_batch`; the rows before it are valid.
     """
 
     COLUMNS: Final = (
@@ -158,17 +158,17 @@ class RecordTable:
         return len(self.offset)
 
     def message_magic(self, row: int, payload: Bytes) -> int:
-        """The magic of a message (0 or 1): in a wrapper of the one there may stand messages of the other."""
+        """The magic of a message (0 or 1); a wrapper may contain messages of the other magic."""
         return payload[self.headers_start[row] - self.record_size[row] + MAGIC_POSITION]
 
 
 class IndexState:
-    """What an index rebuild carries from chunk to chunk of one segment, and the entries it made.
+    """The state of an index rebuild between the chunks of one segment, and the entries so far.
 
-    The rule is the one of Kafka's segment recovery: an entry before the first batch that starts more than
-    `interval_bytes` after the last entry. `offsets`/`positions` make the offset index,
-    `timestamps`/`timestamp_offsets` the time index; offsets are relative to `base_offset`.
-    `max_timestamp` and `max_timestamp_offset` are the largest so far and the last offset of its batch.
+    The rule is that of Kafka's segment recovery: an entry before the first batch that starts more than
+    `interval_bytes` after the last entry. `offsets` and `positions` are the offset index, `timestamps` and
+    `timestamp_offsets` the time index; offsets are relative to `base_offset`. `max_timestamp` and
+    `max_timestamp_offset` are the largest timestamp so far and the last offset of its batch.
     """
 
     __slots__ = (
@@ -194,20 +194,20 @@ class IndexState:
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
         self.last_index_timestamp = -1
-        self.last_offset = -1  # last offset of the last batch taken in
+        self.last_offset = -1  # last offset of the last batch added
         self.offsets: array[int] = _column()
         self.positions: array[int] = _column()
         self.timestamps: array[int] = _column()
         self.timestamp_offsets: array[int] = _column()
-        self.stopped_at: int | None = None  # file position of the batch that may not be indexed
+        self.stopped_at: int | None = None  # file position of the batch that cannot be indexed
         self.why: str | None = None
 
 
 class SpanColumn:
-    """Variable-sized values gathered into one buffer, laid out as Arrow's binary arrays are.
+    """Values of variable size gathered into one buffer, laid out like Arrow's binary arrays.
 
-    Value n takes the bytes of `data` from `ends[n]` to `ends[n + 1]`, and is null where bit n of `valid`
-    (least significant bit first) is 0.
+    Value n is the bytes of `data` from `ends[n]` to `ends[n + 1]`. It is null if bit n of `valid` (least
+    significant bit first) is 0.
     """
 
     __slots__ = ("data", "ends", "valid")

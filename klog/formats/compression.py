@@ -1,18 +1,18 @@
-"""The four codecs of the log, as Kafka and its clients frame them; decompression with a limit.
+"""The four codecs of the log, as Kafka and its clients frame them; decompression has a limit.
 
-Rules: `CompressionType` of the record format (attributes bits 0-2), and what Kafka's readers in Java make of
-odd streams, which is what is accepted here:
+Rules: `CompressionType` of the record format (attributes bits 0-2). Unusual streams are accepted if Kafka's
+readers in Java accept them:
 
-- gzip is RFC 1952, possibly of several members; bytes after a member that start no other are ignored.
-- snappy comes in two framings: the xerial one that Java clients write (possibly several streams, one after
-  the other), and one raw block as librdkafka writes it.
-- lz4 is one LZ4 frame, what follows it is ignored. Kafka looks neither at its content size nor at its content
-  checksum. For magic 0 its header checksum is computed over the wrong bytes (KAFKA-3160), which a standard
-  library refuses: it is mended before reading and broken again when writing.
-- zstd is one or more standard frames, never below magic 2.
+- gzip is RFC 1952 with one or more members; other bytes after a member are ignored.
+- snappy has two framings: the xerial one of Java clients (one or more streams), and one raw block of
+  librdkafka.
+- lz4 is one LZ4 frame; bytes after it are ignored. Kafka checks neither its content size nor its content
+  checksum. For magic 0 the header checksum covers the wrong bytes (KAFKA-3160), which a standard library
+  refuses. So it is corrected before reading, and the wrong one is computed when writing.
+- zstd is one or more standard frames; magic 0 and 1 do not have it.
 
-What comes out is bounded by `limit_bytes`, and by what that many compressed bytes can honestly hold: no
-length field decides how much is allocated.
+The output is limited by `limit_bytes`, and by the largest possible output of that many compressed bytes. No
+length field decides how much memory is allocated.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ DEFAULT_LIMIT_BYTES: Final = 100 << 20
 _CHUNK_BYTES: Final = 256 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
-_XERIAL_BLOCK_BYTES: Final = 32 * 1024  # what the Java client's stream writes
+_XERIAL_BLOCK_BYTES: Final = 32 * 1024  # the block size of the Java client's stream
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_CONTENT_SIZE_BIT: Final = 0x08
 _LZ4_CONTENT_CHECKSUM_BIT: Final = 0x04
-_LZ4_MOST_RATIO: Final = 255  # a byte of a length stands for that many
+_LZ4_MOST_RATIO: Final = 255  # one byte of a length represents at most so many
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_SMALLEST_BYTES: Final = 18  # header and trailer
-_SNAPPY_MOST_RATIO: Final = 22  # a copy element makes at most 64 bytes of 3
-_ZSTD_MOST_RATIO: Final = 32 * 1024  # a run-length block makes 128 KiB of 4 bytes
+_SNAPPY_MOST_RATIO: Final = 22  # a copy element of 3 bytes makes at most 64
+_ZSTD_MOST_RATIO: Final = 32 * 1024  # a run-length block of 4 bytes makes 128 KiB
 _ZSTD_SMALLEST_SLICE_BYTES: Final = 256
 _ZSTD_AT_ONCE_BYTES: Final = 256 * 1024
 _ZSTD_USUAL_RATIO: Final = 8
@@ -66,11 +66,11 @@ def codec_name(codec: int) -> str:
 
 
 def decompress(codec: int, data: Bytes, *, magic: int = 2, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """The plain bytes of a compressed block.
+    """The decompressed bytes of a block.
 
-    `data` is any buffer; `magic` that of the batch around it. Raises `CompressionError` where the block is
-    damaged, `DecompressionLimitError` where it grows past `limit_bytes`, `UnsupportedFormatError` for codec
-    ids that Kafka does not define.
+    `data` is any buffer; `magic` is that of its batch. Raises `CompressionError` if the block is damaged,
+    `DecompressionLimitError` if it grows past `limit_bytes`, `UnsupportedFormatError` for codec ids that
+    Kafka does not define.
     """
     if codec == NONE:
         return bytes(data)
@@ -88,7 +88,7 @@ def decompress(codec: int, data: Bytes, *, magic: int = 2, limit_bytes: int = DE
 
 
 def compress(codec: int, data: bytes, *, magic: int = 2, level: int | None = None) -> bytes:
-    """A block as Kafka's own producer frames it; `level` is the codec's own scale (gzip, lz4, zstd)."""
+    """A block as Kafka's own producer frames it; `level` is on the codec's own scale (gzip, lz4, zstd)."""
     if codec == NONE:
         return bytes(data)
     if codec == GZIP:
@@ -105,7 +105,7 @@ def compress(codec: int, data: bytes, *, magic: int = 2, level: int | None = Non
 
 
 def _zstd_compressor(level: int) -> Any:  # noqa: ANN401 (of a library without types)
-    """This thread's compressor of a level: making one costs more than compressing a small batch."""
+    """This thread's compressor for a level. Creating one costs more than compressing a small batch."""
     import zstandard
 
     compressors = _per_thread.__dict__.setdefault("zstd_compressors", {})
@@ -168,10 +168,10 @@ def _gunzip(data: Bytes, limit_bytes: int) -> bytes:
     parts = _Parts(limit_bytes)
     rest: Bytes = data
     while True:
-        # wbits 31: gzip header and trailer; one member at a time, as a block may hold several
+        # wbits 31: gzip header and trailer; one member at a time, because a block may have several
         member = gz.decompressobj(wbits=31)
         while not member.eof:
-            # What a step leaves over is copied: steps as large as the input keep that in proportion.
+            # Input that a step does not use is copied. Steps as large as the input limit that.
             step = min(max(_CHUNK_BYTES, 4 * len(rest)), parts.left_bytes + 1)
             try:
                 part = member.decompress(rest, step)
@@ -211,7 +211,7 @@ def _unsnappy(data: Bytes, limit_bytes: int) -> bytes:
         raise CompressionError("snappy stream header is cut short")
     parts = _Parts(limit_bytes)
     at = _XERIAL_HEADER_BYTES
-    while len(view) - at >= 4:  # Kafka's reader takes fewer bytes for the end
+    while len(view) - at >= 4:  # Kafka's reader takes fewer bytes as the end
         if bytes(view[at : at + 8]) == _XERIAL_MAGIC:
             at += _XERIAL_HEADER_BYTES
             continue
@@ -236,7 +236,9 @@ def _xerial(data: bytes) -> bytes:
 
 
 def _lz4_header_end(frame: Bytes) -> int:
-    """Where the header checksum byte of an LZ4 frame stands; raises if the frame has no room for it."""
+    """The position of the header checksum byte of an LZ4 frame. Raises `CompressionError` if the frame is
+    too short.
+    """
     end = 6 + (8 if len(frame) > 4 and frame[4] & _LZ4_CONTENT_SIZE_BIT else 0)
     if len(frame) <= end or bytes(frame[:4]) != _LZ4_MAGIC:
         raise CompressionError("lz4 block does not start with an LZ4 frame header")
@@ -253,7 +255,7 @@ def _unlz4(data: Bytes, magic: int, limit_bytes: int) -> bytes:
     frame = memoryview(data)
     end = _lz4_header_end(frame)
     if magic == 0:
-        # Old clients took the checksum over the frame magic too; newer writers of magic 0 may not.
+        # Old clients include the frame magic in the checksum; newer writers of magic 0 may not.
         frame = memoryview(_lz4_with_descriptor(frame, bytes(frame[4:end]), end))
     try:
         return _lz4_frame(frame, limit_bytes)
@@ -266,7 +268,7 @@ def _unlz4(data: Bytes, magic: int, limit_bytes: int) -> bytes:
 
 
 def _unlz4_unchecked(frame: memoryview, end: int, limit_bytes: int) -> bytes:
-    """The frame read without its content size and checksum, which Kafka does not compare with anything."""
+    """Read the frame without its content size and checksum, which Kafka ignores."""
     flags = frame[4] & ~(_LZ4_CONTENT_SIZE_BIT | _LZ4_CONTENT_CHECKSUM_BIT)
     bare = _lz4_with_descriptor(frame, bytes((flags, frame[5])), end)
     try:
@@ -276,17 +278,21 @@ def _unlz4_unchecked(frame: memoryview, end: int, limit_bytes: int) -> bytes:
 
 
 def _lz4_with_descriptor(frame: memoryview, descriptor: bytes, end: int) -> bytes:
-    """The frame with another descriptor, and the header checksum that belongs to it."""
+    """The frame with another descriptor and the header checksum for it."""
     checksum = _lz4_header_checksum(descriptor)
     return b"".join((_LZ4_MAGIC, descriptor, bytes((checksum,)), frame[end + 1 :]))
 
 
 def _lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
-    """One frame by the library; what follows is ignored. Raises RuntimeError where the library does."""
+    """Decompress one frame with the library; bytes after it are ignored. Raises RuntimeError if the
+    library does.
+    """
     import lz4.frame
 
     if len(frame) * _LZ4_MOST_RATIO <= limit_bytes and not frame[4] & _LZ4_CONTENT_SIZE_BIT:
-        plain: bytes = lz4.frame.decompress(frame)  # allocates as it goes where no content size is claimed
+        plain: bytes = lz4.frame.decompress(
+            frame
+        )  # without a content size the library allocates step by step
         return plain
     context = lz4.frame.LZ4FrameDecompressor()
     parts = _Parts(limit_bytes)
@@ -333,7 +339,7 @@ def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
     at = 0
     while at < len(view):
         frame = context.decompressobj() if frame is None or frame.eof else frame
-        # All that a slice holds comes out at once: no more goes in than what there is room for.
+        # The whole output of a slice comes at once, so a slice is so small that its output fits the limit.
         slice_bytes = max(parts.left_bytes // _ZSTD_MOST_RATIO, _ZSTD_SMALLEST_SLICE_BYTES)
         taken = view[at : at + slice_bytes]
         try:
@@ -348,17 +354,17 @@ def _unzstd(data: Bytes, limit_bytes: int) -> bytes:
 
 
 def _unzstd_at_once(context: Any, data: memoryview, limit_bytes: int) -> bytes | None:  # noqa: ANN401
-    """What nearly every block is: one frame, not large, that grows as records do. None for anything else."""
+    """Decompress the usual block: one frame of ordinary size and ratio. None for any other."""
     import zstandard
 
     if len(data) > _ZSTD_AT_ONCE_BYTES:
         return None
     room_bytes = min(limit_bytes, _ZSTD_USUAL_RATIO * len(data))
     try:
-        # The size that a frame claims is what would be allocated, whatever is in it.
+        # The library allocates the size that the frame claims.
         if zstandard.frame_content_size(data) <= room_bytes:
             plain: bytes = context.decompress(data, max_output_size=room_bytes, allow_extra_data=False)
             return plain
     except zstandard.ZstdError:
-        pass  # damaged, or several frames, or more than there is room for: taken bit by bit it tells which
+        pass  # damaged, or several frames, or too large: reading it in slices shows which
     return None

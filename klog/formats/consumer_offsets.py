@@ -1,10 +1,10 @@
 """Records of `__consumer_offsets`: committed offsets and groups, of both group coordinators.
 
 Rules: Kafka's message schemas of the group coordinator (KIP-848 for consumer groups, KIP-932 for share
-groups, KIP-1071 for streams groups; as of 4.1, with 3.9's form of type 9). The key starts with the
-record's type; the value is that type's message after its own version, null when the thing is gone. Types
-0 and 1 are commits, the same but for the number; 2 is a classic group. Tagged fields added later keep
-their version.
+groups, KIP-1071 for streams groups; as of 4.1, with 3.9's form of type 9). The key starts with the record's
+type. The value is that type's message after its own version; it is null if the entry was removed. Types 0 and
+1 are commits and differ only in the number; 2 is a classic group. Later versions may add tagged fields
+without a new version.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COMMIT_KEY: Final = (
     Field("topic", STRING, "whose offset is committed"),
     Field("partition", INT32, "whose offset is committed"),
 )
-# The new coordinator calls the group by another name.
+# The new coordinator has another name for the group.
 _GROUP_ID: Final = Field("groupId", STRING, "group id")
 _MEMBER_KEY: Final = (_GROUP_ID, _MEMBER)
 
@@ -77,7 +77,7 @@ _KEY_FIELDS: Final[dict[int, tuple[Field, ...]]] = {
     **dict.fromkeys((5, 7, 8, 10, 13, 14, 19, 21, 22), _MEMBER_KEY),
     16: (_GROUP_ID, Field("regularExpression", STRING, "that members subscribe by")),
 }
-# The key's int16 is called a version, and is the record's type.
+# Kafka calls the key's int16 a version; it is the record's type.
 Key: Final = Versioned(
     "type of the record", {kind: schema.fields_of(0, NEVER, *fields) for kind, fields in _KEY_FIELDS.items()}
 )
@@ -255,7 +255,7 @@ VALUES: Final[dict[int, Versioned]] = {
         Field("assignedPartitions", _TOPIC_PARTITIONS, "that it holds"),
         Field("partitionsPendingRevocation", _TOPIC_PARTITIONS, "that it must still give up"),
     ),
-    # 3.9's form. Share groups were an early preview there; 4.x gave the type up in favour of 15.
+    # 3.9's form. Share groups were an early preview there; 4.x replaced the type by 15.
     9: _flexible(TYPE_NAMES[9], *_topic_states(("initializedTopics", True), ("deletingTopics", False))),
     10: _flexible(TYPE_NAMES[10], *_CLIENT, Field("subscribedTopicNames", array(STRING), "by name")),
     # 3.9's preview ended after the epoch.
@@ -318,5 +318,5 @@ def build(record: KeyValue) -> tuple[bytes, bytes | None]:
 
 
 def group_of(key: c.Container) -> str:
-    """The group that a record is about."""
+    """The group that a record belongs to."""
     return str(key["group"] if "group" in key else key["groupId"])

@@ -1,8 +1,8 @@
 """Control records: transaction markers (KIP-98) and the quorum's own records (KIP-595, KIP-630, KIP-853).
 
-Rules: Kafka's documentation, "Control Batches"; a control batch holds one such record and no client sees
-it. The key says the type, the value is that type's message. Later versions may add fields, so what
-follows the known ones is kept as it is.
+Rules: Kafka's documentation, "Control Batches". A control batch holds one such record, and clients never see
+it. The key says the type, and the value is the message of that type. Later versions may add fields, so bytes
+after the known fields are kept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ControlKey: Final = c.Struct(
     "rest" / c.GreedyBytes * "fields of later versions; empty in version 0",
 )
 
-# Not flexible, and read by every version of Kafka: 6 bytes, more are ignored.
+# Not flexible, so that every version of Kafka can read it: 6 bytes; more are ignored.
 EndTxnMarker: Final = c.Struct(
     "version" / c.Int16sb * "0",
     "coordinatorEpoch" / c.Int32sb * "of the transaction coordinator that ended the transaction",
@@ -105,7 +105,7 @@ ControlRecord: Final = Keyed(ControlKey, lambda key: VALUES.get(str(key.type), c
 
 
 def parse(key: Bytes, value: Bytes | None) -> KeyValue:
-    """The control record of a batch. Raises `FormatError`; a record of unknown type has its raw value."""
+    """The control record of a batch. Raises `FormatError`. A record of unknown type keeps its raw value."""
     return ControlRecord.parse(key, value, TITLE)
 
 

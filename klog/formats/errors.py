@@ -1,6 +1,6 @@
-"""The errors that klog raises, and nothing else: each says where, what and what to do.
+"""The errors that klog raises. Each says where the problem is, what it is and what to do.
 
-Every error that bad input can cause is a `KlogError`; a caller that catches it has caught all of them.
+Every error that bad input can cause is a `KlogError`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 class KlogError(Exception):
     """Base of all errors of klog.
 
-    `what` is the problem in one clause, `cure` what the user can do about it, `file` and
-    `position_bytes` where it was found (None where that is unknown or has no meaning).
+    `what` is the problem in one clause, `cure` what the user can do about it. `file` and `position_bytes` are
+    the place (None if it is unknown or has no meaning).
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class KlogError(Exception):
         self.cure = cure
 
     def at(self, file: str | None = None, position_bytes: int | None = None) -> KlogError:
-        """The same error with the place filled in where the raiser did not know it; returns self."""
+        """Fill in the place if it is not known yet; returns the same error."""
         if self.file is None:
             self.file = file
         if self.position_bytes is None:
@@ -44,27 +44,27 @@ class KlogError(Exception):
 
 
 class FormatError(KlogError):
-    """Bytes or text that do not fit their format's definition."""
+    """Bytes or text that do not fit the definition of their format."""
 
 
 class CorruptRecordError(FormatError):
-    """A batch or record that Kafka's reader would refuse (checksum, sizes, counts, offsets)."""
+    """A batch or record that Kafka's reader refuses (checksum, sizes, counts, offsets)."""
 
 
 class UnsupportedFormatError(FormatError):
-    """A magic, codec or version that this klog (or the format itself) does not know."""
+    """A magic, codec or version that this klog, or the format itself, does not know."""
 
 
 class CompressionError(CorruptRecordError):
-    """A compressed block that does not decompress."""
+    """A compressed block that cannot be decompressed."""
 
 
 class DecompressionLimitError(CompressionError):
-    """A compressed block that grows past the limit that the caller set."""
+    """A compressed block that is larger than the limit that the caller set."""
 
 
 class UsageError(KlogError):
-    """A call or option that makes no sense; the command line exits with 2."""
+    """A call or option with an invalid argument; the command line exits with 2."""
 
 
 class StorageError(KlogError):

@@ -1,8 +1,8 @@
-"""The frame of records that say their own type: KRaft's metadata log and the log of remote segments.
+"""The frame of records that contain their own type: KRaft's metadata log and the log of remote segments.
 
-Rules: Kafka's `AbstractApiMessageSerde` and its message schemas. Three unsigned varints (frame version,
-type, version of the type) stand before the record's fields, which are all flexible (KIP-482). A type or
-version that is not defined keeps its fields as raw bytes.
+Rules: Kafka's `AbstractApiMessageSerde` and its message schemas. Three unsigned varints (frame version, type,
+version of the type) precede the record's fields, which are all flexible (KIP-482). A record with an undefined
+type or version keeps its fields as raw bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FRAME_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class RecordType:
-    """One record type: Kafka's name, the versions there are, and the fields of all of them."""
+    """One record type: Kafka's name, its versions, and the fields of all of them."""
 
     name: str
     versions: range
@@ -37,7 +37,7 @@ def record_type(name: str, last_version: int, *fields: Field) -> RecordType:
 
 
 class FieldsByType(c.Construct):  # type: ignore[misc]
-    """The fields of the record's type and version; raw bytes where that pair is not defined."""
+    """The fields of the record's type and version; raw bytes if they are not defined."""
 
     def __init__(self, records: Mapping[int, RecordType]) -> None:
         super().__init__()

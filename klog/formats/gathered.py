@@ -1,7 +1,7 @@
-"""Fields of decoded records, gathered from many runs into columns that Arrow can take over as they are.
+"""Gathers fields of decoded records from many runs into columns that Arrow can use without copying.
 
-The raw half of what makes Arrow of records: which fields there are and how they grow. What columns mean, how
-they are named and typed is the business of those who finish them (`klog.formats.arrow`, the export).
+This module knows the fields and how they grow. `klog.formats.arrow` and the export give the columns their
+names, types and meanings.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ SPAN_FIELDS: Final = ("key", "value")
 
 
 class BatchField:
-    """A field of batch headers, once a record: one value and a count for as long as it does not change."""
+    """A field of batch headers, with a value for each record. While the value does not change, it is kept
+    once with a count.
+    """
 
     __slots__ = ("_same", "_values", "rows")
 
@@ -33,7 +35,7 @@ class BatchField:
 
     @property
     def constant(self) -> int | None:
-        """The one value of all rows; None where they differ or there are none."""
+        """The value of all rows; None if they differ or there are none."""
         return self._same if self._values is None else None
 
     @property
@@ -44,7 +46,7 @@ class BatchField:
         return self._values
 
     def append(self, source: array[int], batches: array[int], first: int, last: int) -> None:
-        """Take `source[batch]` for each of `batches[first:last]`, which do not descend."""
+        """Append `source[batch]` for each of `batches[first:last]`, which do not decrease."""
         if first == last:
             return
         lowest, highest = batches[first], batches[last - 1]
@@ -60,10 +62,10 @@ class BatchField:
 
 
 class Gathered:
-    """Columns of the named fields of records, as they grow; not for two threads at a time.
+    """Columns of the named fields of records, which grow; not for two threads at a time.
 
-    `of_record` are fields of `RecordTable`, `of_batch` of `BatchTable`; `spans` of "key" and "value", and
-    `headers` say whether those are wanted.
+    `of_record` are fields of `RecordTable`, `of_batch` of `BatchTable`. `spans` ("key", "value") and
+    `headers` say which of those are gathered.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class Gathered:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns take in memory when they are finished, nearly."""
+        """Approximate bytes of the finished columns in memory."""
         total = self.rows * 8 * (len(self.of_record) + len(self.of_batch))
         total += sum(len(spans.data) + 4 * self.rows for spans in self.spans.values())
         if self.headers is not None:
@@ -86,9 +88,9 @@ class Gathered:
         return total
 
     def append(self, payload: Bytes, table: BatchTable, records: RecordTable, first: int, last: int) -> None:
-        """Copy the rows `first` to `last` (exclusive) of `records`, which point into `payload`, in.
+        """Append the rows `first` to `last` (exclusive) of `records`, which point into `payload`.
 
-        Raises UsageError where rows, records and payload do not belong together.
+        Raises UsageError if rows, records and payload do not belong together.
         """
         if not 0 <= first <= last <= len(records):
             raise UsageError(f"rows {first} to {last} of a table of {len(records)}")
@@ -106,7 +108,7 @@ class Gathered:
 
 
 def int64_array(values: array[int]) -> pa.Array:
-    """The column without copying it; it can no longer grow."""
+    """The column without copying it; it cannot grow any more."""
     import pyarrow as pa
 
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)], null_count=0)
@@ -121,7 +123,7 @@ def binary_array(spans: SpanColumn, kind: pa.DataType) -> pa.Array:
 
 
 def header_pairs(column: HeadersColumn, kind: pa.StructType) -> pa.Array:
-    """All headers one after the other, as structs of a string key and a binary value.
+    """All headers in order, as structs of a string key and a binary value.
 
     Bytes of keys that are not UTF-8 become U+FFFD, as in Kafka's own reader.
     """
@@ -130,7 +132,7 @@ def header_pairs(column: HeadersColumn, kind: pa.StructType) -> pa.Array:
     keys = binary_array(column.keys, pa.binary())
     try:
         keys = keys.cast(pa.string())
-    except pa.ArrowInvalid:  # some key is not UTF-8
+    except pa.ArrowInvalid:  # a key is not UTF-8
         keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
     values = binary_array(column.values, pa.binary())
     return pa.StructArray.from_arrays([keys, values], fields=list(kind))

@@ -1,8 +1,9 @@
-"""What offset and time index share: fixed-size entries without checksum, then perhaps a pre-allocated tail.
+"""The common form of offset and time indexes: entries of fixed size without checksum, then maybe a
+pre-allocated tail.
 
 Rules: Kafka's `AbstractIndex`. The index files of the active segment are pre-allocated to
-`segment.index.bytes`, zero filled, and trimmed on roll or clean close. After a crash they are still
-full size, so the entries end at the first all-zero entry after entry 0 (entry 0 may be zero in earnest).
+`segment.index.bytes`, filled with zeros, and trimmed on roll or clean close. After a crash they still have
+their full size, so the entries end at the first all-zero entry after entry 0. Entry 0 may be all zeros.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from klog.formats.values import Bytes, Value
 
 
 class EntriesToZeroTail(Variable):
-    """Fixed-size entries up to the end or to the first all-zero one after entry 0."""
+    """Entries of fixed size up to the end, or to the first all-zero one after entry 0."""
 
     def __init__(self, subcon: c.Construct) -> None:
         super().__init__(subcon)
@@ -56,7 +57,7 @@ def index_of(entry: c.Construct) -> c.Struct:
 
 
 def iterate(entry: c.Construct, data: Bytes, what: str) -> Iterator[c.Container]:
-    """The entries before the zero tail, one at a time; a part of an entry at the end is left out."""
+    """The entries before the zero tail, one at a time. An incomplete entry at the end is left out."""
     entry_bytes = int(entry.sizeof())
     zero = bytes(entry_bytes)
     view = memoryview(data)
@@ -68,7 +69,7 @@ def iterate(entry: c.Construct, data: Bytes, what: str) -> Iterator[c.Container]
 
 
 def parse(definition: c.Struct, data: Bytes, what: str) -> c.Container:
-    """An index file, all of it. Raises `FormatError` where the tail is not zero, or cuts an entry."""
+    """A whole index file. Raises `FormatError` if the tail is not zero, or ends inside an entry."""
     index: c.Container = binary.parse_all(definition, data, what)
     entry_bytes = int(definition.subcons[0].subcon.subcon.sizeof())
     cure = "an index holds nothing that the segment does not: `klog rebuild-index` makes it anew"

@@ -1,7 +1,7 @@
-"""Java's properties files, read without losing a byte: comments, blank lines, escapes, continuation lines.
+"""Java's properties files, parsed without loss: comments, blank lines, escapes, continuation lines.
 
-Rules: the documentation of `java.util.Properties.load`. Text is ISO-8859-1, one byte a character, so
-every file has a reading and is written back as it was.
+Rules: the documentation of `java.util.Properties.load`. Text is ISO-8859-1, one byte a character, so every
+file can be read and is written back unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "\\": "
 
 
 class PropertyLine(NamedTuple):
-    """One logical line as it stands in the file, end included; comments and blanks have no key and value."""
+    """One logical line as it is in the file, with its end. Comments and blank lines have no key and value."""
 
     raw: str
     key: str | None = None
@@ -47,7 +47,7 @@ def build(lines: tuple[PropertyLine, ...]) -> bytes:
 
 
 def entries(lines: tuple[PropertyLine, ...]) -> dict[str, str]:
-    """The properties; of a key that comes twice the last."""
+    """The properties. If a key occurs twice, the last one wins."""
     return {line.key: line.value for line in lines if line.key is not None and line.value is not None}
 
 
@@ -127,5 +127,5 @@ def _unescape(text: str, position_bytes: int) -> str:
             at += 4
         else:
             out.append(_ESCAPES.get(char, char))
-    # Two escapes may be the halves of one character.
+    # Two escapes may be the two halves of one character.
     return "".join(out).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -1,4 +1,4 @@
-"""Records whose key says what their value is: control records, and those of the internal topics."""
+"""Records whose key says what the value is: control records, and those of the internal topics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klog.formats.values import Bytes, Value
 
 
 class KeyValue(NamedTuple):
-    """A decoded record: its key's fields and its value's (None: a tombstone; raw bytes: an unknown type)."""
+    """A decoded record: the fields of key and value (value None: a tombstone; raw bytes: an unknown type)."""
 
     key: c.Container
     value: Value
@@ -22,14 +22,16 @@ class KeyValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """Definition of a key and, chosen by it, of the value; `values` lists the choices to be drawn."""
+    """The definition of a key and of the values that it chooses; `values` lists the choices for the drawn
+    layout.
+    """
 
     key: c.Construct
     choose: Callable[[c.Container], c.Construct]
     values: Mapping[Any, c.Construct]
 
     def parse(self, key: Bytes | None, value: Bytes | None, what: str) -> KeyValue:
-        """Both parts of a record. Raises `FormatError`."""
+        """Parse both parts of a record. Raises `FormatError`."""
         if key is None:
             raise FormatError(f"{what}: the key is null", cure="the record is none of this topic's kinds")
         parsed_key = binary.parse_all(self.key, key, f"{what} key")

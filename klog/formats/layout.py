@@ -1,7 +1,7 @@
-"""Draws a format's layout from its definition: the definition is the documentation, nothing restates it.
+"""Draws the layout of a format from its definition, which is the documentation.
 
-`rows` walks the Construct objects (or the lines and rules of text and name formats) and gives plain data;
-how rows look is the command's matter.
+`rows` walks the Construct objects (or the lines and rules of text and name formats) and returns plain data.
+The command renders the rows.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from klog.formats.values import Value
 class Row(NamedTuple):
     """One line of a layout.
 
-    `offset` in bytes from the start of the thing, or of the enclosing item where `relative`; None after a
-    field of variable size. `size` in bytes as text (`4`, `1-5`, `n`); of bit fields, offset and size are bits
-    and `bits` is true. `depth` is how deep the field is nested.
+    `offset` is in bytes from the start of the format, or of the enclosing item if `relative`; None after a
+    field of variable size. `size` is in bytes as text (`4`, `1-5`, `n`). For bit fields `bits` is true, and
+    offset and size are in bits. `depth` is the nesting of the field.
     """
 
     depth: int
@@ -85,7 +85,7 @@ def _text(definition: TextFormat) -> Iterator[Row]:
 
 
 def _grouped(cases: Mapping[Any, list[Row]]) -> list[tuple[str, list[Row]]]:
-    """Cases of the same layout together: versions that differ in nothing are drawn once."""
+    """Cases with the same layout together: equal versions are drawn once."""
     groups: list[tuple[list[str], list[Row]]] = []
     for case, case_rows in cases.items():
         same = next((group for group in groups if group[1] == case_rows), None)
@@ -97,7 +97,7 @@ def _grouped(cases: Mapping[Any, list[Row]]) -> list[tuple[str, list[Row]]]:
 
 
 class _Walk:
-    """One pass over a definition, counting bytes while sizes are fixed."""
+    """One pass over a definition. It counts bytes while sizes are fixed."""
 
     def __init__(self, offset: int | None = 0, relative: bool = False) -> None:
         self.offset = offset
@@ -108,7 +108,7 @@ class _Walk:
         while isinstance(con, c.Renamed):
             name, meaning = con.name or name, con.docs or meaning
             con = con.subcon
-        # Documentation attached in one line of source stands in one line of the layout.
+        # Documentation of several source lines becomes one line of the layout.
         meaning = " ".join(str(meaning).split())
         for kind, draw in _DRAWINGS:
             if isinstance(con, kind):
@@ -119,7 +119,7 @@ class _Walk:
     def leaf(
         self, con: c.Construct, depth: int, name: str, meaning: str, kind: str = "", size: str = ""
     ) -> Row:
-        """One row for one field, moving the offset past it."""
+        """A row for one field; moves the offset past it."""
         fixed = _fixed_size(con)
         text = size or (str(fixed) if fixed is not None else str(getattr(con, "size_text", "n")))
         row = Row(depth, self.offset, text, kind or _type_name(con), name, meaning, self.relative)
@@ -127,7 +127,7 @@ class _Walk:
         return row
 
     def skip(self, size: int | None) -> None:
-        """Move past a field; None for one of variable size."""
+        """Move past a field; None for a field of variable size."""
         self.offset = None if size is None or self.offset is None else self.offset + size
 
     def heading(self, depth: int, kind: str, name: str, meaning: str, size: str = "") -> Row:
@@ -251,14 +251,14 @@ def _draw_versions(
     walk.offset = None
 
 
-# The first kind that fits draws. Kinds with `cases` are told by that, for they live in format modules.
+# The first matching kind draws. Kinds of format modules are recognised by their `cases`.
 class _WithCases(type):
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, c.Construct) and isinstance(getattr(instance, "cases", None), dict)
 
 
 class _Cases(metaclass=_WithCases):
-    """Any construct that chooses among `cases`."""
+    """Any construct that chooses one of `cases`."""
 
 
 _DRAWINGS: Final[tuple[tuple[Any, Any], ...]] = (

@@ -1,9 +1,9 @@
-"""Messages of magic 0 (Kafka 0.8, 0.9) and magic 1 (0.10; KIP-31, KIP-32), and wrapped sets of them.
+"""Messages of magic 0 (Kafka 0.8, 0.9) and magic 1 (0.10; KIP-31, KIP-32), and compressed sets of them.
 
-Rules: Kafka's documentation, "Old Message Format". A compressed message is a *wrapper*: its key is null
-and its value is a compressed set of whole messages (`inner` opens it). What the wrapper's offset means
-differs: in magic 0 inner offsets are absolute, in magic 1 they count from 0 and the wrapper has the
-offset of the last one, so that a broker can assign offsets without compressing anew.
+Rules: Kafka's documentation, "Old Message Format". A compressed message is a *wrapper*: its key is null, and
+its value is a compressed set of whole messages (`inner` opens it). In magic 0 inner offsets are absolute. In
+magic 1 they count from 0, and the wrapper has the offset of the last message, so that a broker can assign
+offsets without compressing again.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ Message: Final = c.Struct(
 
 
 def parse(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> c.Container:
-    """One message, all of `data`. Raises `FormatError`; `CorruptRecordError` where the crc does not match."""
+    """One message, all of `data`. Raises `FormatError`, and `CorruptRecordError` if the crc does not
+    match.
+    """
     if check_crc:
         require_crc(data, position_bytes)
     message: c.Container = binary.parse_all(Message, data, TITLE, position_bytes)
@@ -67,8 +69,9 @@ def parse(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> c.
 
 
 def require_crc(data: Bytes, position_bytes: int) -> None:
-    """Raise `CorruptRecordError` if the message in `data` does not have its own crc. Data without a whole
-    header passes.
+    """Raise `CorruptRecordError` if the message in `data` does not have its own crc.
+
+    Data that is shorter than the header passes.
     """
     if len(data) < MIN_ENTRY_BYTES:
         return
@@ -78,12 +81,14 @@ def require_crc(data: Bytes, position_bytes: int) -> None:
 
 
 def build(message: c.Container) -> bytes:
-    """The bytes of a message as its fields say, size and crc included (`sealed` computes those)."""
+    """The bytes of a message from its fields, with size and crc as they are given (`sealed` computes
+    them).
+    """
     return binary.build(Message, message, TITLE)
 
 
 def sealed(offset: int, body: dict[str, Any]) -> c.Container:
-    """A message whose size and crc are as its body (magic, attributes, timestamp, key, value) demands."""
+    """A message with the size and the crc of its body (magic, attributes, timestamp, key, value)."""
     value = c.Container(offset=offset, size=0, body=c.Container(crc=0, **body))
     overhead = MIN_MESSAGE_SIZE + (8 if body["magic"] == 1 else 0)
     value["size"] = overhead + len(body["key"] or b"") + len(body["value"] or b"")
@@ -106,7 +111,7 @@ def open_block(message: c.Container, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) 
 
 
 def close_block(magic: int, codec: str, block: bytes) -> bytes:
-    """A set of messages compressed as a wrapper of this magic has it."""
+    """A set of messages, compressed as in a wrapper of this magic."""
     return compress(int(Codec.encmapping[codec]), block, magic=magic)
 
 
@@ -121,7 +126,7 @@ def _codec_number(message: c.Container) -> int:
 
 
 def iterate_set(block: Bytes, *, position_bytes: int = 0) -> Iterator[c.Container]:
-    """Messages one after the other until the bytes end. Raises `FormatError` where the damage is reached."""
+    """The messages of a set, up to the end of the bytes. Raises `FormatError` at the first damaged one."""
     stream = io.BytesIO(block)
     while p.remaining_bytes(stream):
         start = stream.tell()
@@ -131,7 +136,7 @@ def iterate_set(block: Bytes, *, position_bytes: int = 0) -> Iterator[c.Containe
 
 
 def inner(message: c.Container, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> list[c.Container]:
-    """The messages of a wrapper with the offsets as stored. Raises `FormatError` and `CompressionError`."""
+    """The messages of a wrapper with their stored offsets. Raises `FormatError` and `CompressionError`."""
     found = list(iterate_set(open_block(message, limit_bytes=limit_bytes)))
     if not found:
         raise CorruptRecordError(f"{TITLE} at offset {message.offset}: wrapper without messages")
@@ -139,10 +144,11 @@ def inner(message: c.Container, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> li
 
 
 def absolute_offsets(message: c.Container, messages: list[c.Container]) -> list[int]:
-    """The log's offsets of a wrapper's messages: as stored (magic 0), or counted back from it (magic 1).
+    """The offsets of a wrapper's messages in the log: the stored ones (magic 0), or relative to the wrapper's
+    (magic 1).
 
-    A wrapper of magic 1 at offset 0 is one whose offset its client left to the broker: Kafka takes the
-    stored offsets then.
+    If a wrapper of magic 1 has the offset 0, its client did not set the offset, and Kafka takes the stored
+    ones.
     """
     counts_back = message.body.magic == 1 and message.offset != 0 and messages
     shift = message.offset - messages[-1].offset if counts_back else 0
@@ -150,5 +156,5 @@ def absolute_offsets(message: c.Container, messages: list[c.Container]) -> list[
 
 
 def build_set(messages: list[c.Container]) -> bytes:
-    """Messages one after the other, as they stand in a wrapper before compression."""
+    """The bytes of messages, as in a wrapper before compression."""
     return b"".join(build(message) for message in messages)

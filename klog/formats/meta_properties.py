@@ -1,8 +1,8 @@
-"""`meta.properties`: which broker and cluster a log directory belongs to (version 1: KIP-631, KIP-858).
+"""`meta.properties`: the broker and the cluster that own a log directory (version 1: KIP-631, KIP-858).
 
-Rules: Kafka's `MetaProperties`. Version 0 is of ZooKeeper clusters and every key may be missing; version
-1, of KRaft, demands `cluster.id` and `node.id`. No version reads as 0; `directory.id` may stand in both.
-Keys that Kafka does not know are kept.
+Rules: Kafka's `MetaProperties`. In version 0, of ZooKeeper clusters, every key is optional. Version 1, of
+KRaft, requires `cluster.id` and `node.id`. A missing version is version 0. Both may have a `directory.id`.
+Unknown keys are kept.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _TITLE: Final = MetaPropertiesFile.title
 
 
 class MetaProperties(NamedTuple):
-    """The file's lines, and what they say."""
+    """The lines of the file, and their values."""
 
     lines: tuple[PropertyLine, ...]
     version: int = 0
@@ -67,7 +67,7 @@ class MetaProperties(NamedTuple):
 
 
 def parse(data: bytes) -> MetaProperties:
-    """The file. Raises `FormatError` where a broker would refuse to start with it."""
+    """The file. Raises `FormatError` if a broker would refuse to start with it."""
     return _interpret(java_properties.parse(data))
 
 
@@ -84,7 +84,7 @@ def create(
     directory_id: str | None = None,
     comments: tuple[str, ...] = (),
 ) -> MetaProperties:
-    """A file of these properties, keys in Kafka's words. Raises `FormatError` as `parse` does."""
+    """A file with these properties under Kafka's keys. Raises `FormatError` as `parse` does."""
     named = {
         "broker.id" if version == 0 else "node.id": node_id,
         "directory.id": directory_id,

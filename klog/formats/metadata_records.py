@@ -1,7 +1,7 @@
 """The records of KRaft's metadata log by type: names, versions and fields (KIP-631; as of 3.9 and 4.1).
 
-A table only: how a frame is read is `cluster_metadata`'s matter. Fields that have a tag are written only
-where they differ from their default.
+`cluster_metadata` reads the frames around them. Fields with a tag are written only if they differ from their
+default.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from klog.formats.schema import (
 
 
 def _changed(name: str, wire_type: WireType, meaning: str, tag: int, since: int = 0) -> Field:
-    # A list of a change record: absent means unchanged.
+    # A list of a change record. If it is absent, the value is unchanged.
     return Field(name, wire_type, meaning, since=since, null_since=since, tag=tag)
 
 

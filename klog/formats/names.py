@@ -1,9 +1,8 @@
-"""Names of files and directories in a log directory, parsed to values and back to the same string.
+"""Names of files and directories in a log directory, parsed to values and formatted to the same string.
 
 The rules are those of Kafka's `LocalLog`, `LogFileUtils`, `Snapshots` (KIP-630) and `RemoteIndexCache`
-(KIP-405). A name that Kafka itself would not write (an offset of 19 digits, a partition `01`) is refused:
-taking it for the name it resembles would make two names of one thing. What a file holds is
-`catalogue`'s matter, what its suffix means at start-up is the storage room's.
+(KIP-405). A name that Kafka itself does not write (an offset of 19 digits, a partition `01`) is refused;
+otherwise one thing would have two names. `catalogue` says what a file holds.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ class TopicPartition(NamedTuple):
 
 
 class DirectoryState(StrEnum):
-    """What the suffix of a partition's directory says about the replica in it."""
+    """The state of a replica, from the suffix of its directory's name."""
 
     CURRENT = "current"
     DELETE = "delete"  # scheduled for deletion
-    FUTURE = "future"  # destination of a move between log directories, not caught up yet
-    STRAY = "stray"  # metadata no longer assigns the replica to this broker; kept aside
+    FUTURE = "future"  # destination of a move between log directories that is not complete
+    STRAY = "stray"  # the metadata no longer assigns the replica to this broker
 
 
 class DirectoryName(NamedTuple):
-    """The name of a partition's directory; the topic of a deleted or stray one may have been cut short."""
+    """The name of a partition's directory. The topic of a deleted or stray one may be truncated."""
 
     partition: TopicPartition
     state: DirectoryState = DirectoryState.CURRENT
@@ -54,7 +53,9 @@ class DirectoryName(NamedTuple):
 
 
 class FileKind(StrEnum):
-    """What a file of a log directory or partition directory is, by its name without transient suffixes."""
+    """The kind of a file of a log directory or partition directory, from its name without transient
+    suffixes.
+    """
 
     LOG = "log"
     OFFSET_INDEX = "index"
@@ -79,9 +80,9 @@ class FileState(StrEnum):
     """The transient suffix after the usual name; NORMAL has none."""
 
     NORMAL = ""
-    DELETED = ".deleted"  # out of the log, its deletion is delayed
+    DELETED = ".deleted"  # no longer in the log; deleted later
     CLEANED = ".cleaned"  # output of the cleaner or of a segment split, still being written
-    SWAP = ".swap"  # complete output; its replacing the old segments is under way
+    SWAP = ".swap"  # complete output that is replacing the old segments
     TEMPORARY = ".tmp"  # written, not yet renamed into place
     PARTIAL = ".part"  # a metadata snapshot still being written
 
@@ -127,7 +128,7 @@ class FileName(NamedTuple):
 
 
 class NameRule(NamedTuple):
-    """One rule of the grammar: the shape for people, the pattern for the parser, and what the name says."""
+    """One rule of the grammar: the shape for people, the pattern for the parser, and the meaning."""
 
     shape: str
     pattern: re.Pattern[str]
@@ -184,7 +185,7 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_legal_topic(topic: str) -> bool:
-    """Whether Kafka lets a topic have this name (1 to 249 of `a-z A-Z 0-9 . _ -`, not `.` or `..`)."""
+    """Whether Kafka allows the name for a topic (1 to 249 of `a-z A-Z 0-9 . _ -`, not `.` or `..`)."""
     return (
         topic not in (".", "..")
         and len(topic) <= MAX_TOPIC_LENGTH
@@ -193,7 +194,7 @@ def is_legal_topic(topic: str) -> bool:
 
 
 def parse_directory(name: str) -> DirectoryName:
-    """The partition and state that a directory's name says; raises `FormatError` for any other directory."""
+    """The partition and state from a directory's name. Raises `FormatError` for any other directory."""
     marked = _MARKED_SUFFIX.search(name) is not None
     match = (MARKED_DIRECTORY if marked else CURRENT_DIRECTORY).pattern.fullmatch(name)
     if match is None or len(match["partition"]) > _INT32_DIGITS or int(match["partition"]) > INT32_MAX:
@@ -212,10 +213,11 @@ def _not_a_partition(name: str) -> FormatError:
 
 
 def marked_directory(partition: TopicPartition, state: DirectoryState, unique_id: str) -> DirectoryName:
-    """The name that Kafka gives a directory that it sets aside; `unique_id` is a random UUID's 32 hex digits.
+    """Kafka's name for a directory that is deleted, moved or stray; `unique_id` is 32 hex digits of a random
+    UUID.
 
-    Names of deleted and stray replicas are cut to 255 characters at the cost of the topic; that of a
-    future replica is not (Kafka refuses the move instead).
+    Names of deleted and stray replicas are limited to 255 characters, by truncating the topic. That of a
+    future replica is not; Kafka refuses the move instead.
     """
     marked = DirectoryName(partition, state, unique_id)
     excess = len(str(marked)) - MAX_DIRECTORY_NAME_LENGTH
@@ -225,12 +227,12 @@ def marked_directory(partition: TopicPartition, state: DirectoryState, unique_id
 
 
 def parse_file(name: str) -> FileName:
-    """What a file's name says about it; raises `FormatError` where the name is not one of Kafka's."""
+    """The meaning of a file's name. Raises `FormatError` if it is not one of Kafka's names."""
     if match := SEGMENT_FILE.pattern.fullmatch(name):
         return FileName(FileKind(match["kind"]), _offset(match["offset"], name), _state(match))
     if match := METADATA_SNAPSHOT.pattern.fullmatch(name):
         epoch, state = int(match["epoch"]), _state(match)
-        # Only a partial snapshot carries its writer's random number.
+        # Only a partial snapshot has its writer's random number.
         if epoch <= INT32_MAX and (match["writer"] is not None) == (state is FileState.PARTIAL):
             offset = _offset(match["offset"], name)
             return FileName(FileKind.METADATA_SNAPSHOT, offset, state, epoch, match["writer"])
@@ -257,7 +259,7 @@ def _offset(digits: str, name: str) -> int:
 
 
 def build_name(name: FileName | DirectoryName) -> str:
-    """The name as it stands in a directory listing."""
+    """The name as in a directory listing."""
     return str(name)
 
 

@@ -1,8 +1,8 @@
-"""The offset index (`.index`) of a segment: where in the `.log` to start looking for an offset.
+"""The offset index (`.index`) of a segment: the positions in the `.log` of some offsets.
 
-Rules: Kafka's `OffsetIndex`. Not every batch has an entry (`index.interval.bytes`), so a lookup takes
-the largest entry at or below the offset and scans on from there. Brokers before 2.x stored the first
-offset of the batch they index, later ones the last: a reader must take both.
+Rules: Kafka's `OffsetIndex`. Not every batch has an entry (`index.interval.bytes`), so a lookup takes the
+largest entry at or below the offset and scans from there. Brokers before 2.x stored the first offset of the
+batch, later ones the last; a reader must accept both.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""`partition.metadata`: the id of the topic that a partition's directory belongs to (KIP-516).
+"""`partition.metadata`: the id of the topic of a partition's directory (KIP-516).
 
-Rules: Kafka's `PartitionMetadataFile`. Two lines, no newline after the second. Written before the first
-append; an id of all zeros is refused, for it stands for "no id".
+Rules: Kafka's `PartitionMetadataFile`. Two lines, no newline after the second. It is written before the first
+append. An id of all zeros is refused, because it means "no id".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parse(data: bytes) -> PartitionMetadata:
     """The file. Raises `FormatError`."""
     what = PartitionMetadataFile.title
     lines = PartitionMetadataFile.split(data)
-    # Like Kafka, take any version from 0 on and ignore lines that a later one may add.
+    # As in Kafka, any version from 0 on is accepted, and additional lines are ignored.
     if len(lines) < len(PartitionMetadataFile.lines):
         raise FormatError(
             f"{what}: {len(lines)} lines instead of 2",
@@ -57,7 +57,7 @@ def parse(data: bytes) -> PartitionMetadata:
 
 
 def _labelled(text: str, line: Line, at: int) -> str:
-    """The line with the label that belongs there: Kafka counts two parts and looks at the second only."""
+    """The line with the expected label. Kafka requires two parts and reads only the second."""
     parts = _SEPARATOR.split(text)
     while parts and not parts[-1]:
         parts.pop()

@@ -1,14 +1,14 @@
-"""Building blocks of the binary definitions: what Kafka's simple wire types are in Construct.
+"""Building blocks of the binary definitions: Kafka's simple wire types in Construct.
 
 Rules: Kafka's protocol guide, "Protocol Primitive Types" (varints, nullable, compact and classic strings,
 bytes and arrays), and the record format's own varint lengths (KIP-98).
 
-Every length and count is held against the bytes really there before anything is allocated. What a block
-accepts it writes back byte for byte, so there is no second spelling of a value: a varint with needless
-bytes, which Kafka's reader would take and no known writer makes, is refused here.
+Every length and count is compared with the bytes that exist before memory is allocated. A block writes back
+exactly the bytes that it accepts, so a value has one form: a varint with unnecessary bytes, which Kafka's
+reader accepts and no known writer makes, is refused.
 
-What is made of several fields is in `structures`. Each class says `type_name` (its row in a drawn layout)
-and `size_text` (bytes it takes).
+`structures` has the blocks of several fields. Each class has a `type_name` (its row in a drawn layout) and a
+`size_text` (its size in bytes).
 """
 
 # ruff: noqa: ARG002 - the signatures are Construct's
@@ -27,7 +27,7 @@ from klog.formats.varints import uvarint
 
 
 def remaining_bytes(stream: io.BytesIO) -> int:
-    """Bytes of a stream after its position."""
+    """The number of bytes of a stream after its position."""
     here = stream.tell()
     end = stream.seek(0, io.SEEK_END)
     stream.seek(here)
@@ -35,7 +35,7 @@ def remaining_bytes(stream: io.BytesIO) -> int:
 
 
 def take(stream: io.BytesIO, size: int, path: str, what: str) -> bytes:
-    """The next bytes of a stream, only if there are as many."""
+    """The next bytes of a stream; fails if there are not enough."""
     left = remaining_bytes(stream)
     if size > left:
         raise c.StreamError(f"{what} of {size} bytes, but only {left} are left", path=path)
@@ -75,11 +75,11 @@ class VarUInt(c.Construct):  # type: ignore[misc]
         return obj
 
     def decode(self, value: int) -> int:
-        """The number that the bits stand for."""
+        """The number that the bits represent."""
         return value
 
     def encode(self, value: int) -> int:
-        """The bits that stand for a number."""
+        """The bits that represent a number."""
         return value
 
 
@@ -94,7 +94,7 @@ class ZigZag(VarUInt):
 
 
 class PlusOne(c.Adapter):  # type: ignore[misc]
-    """A length stored as itself plus one, so that 0 can say null (the compact types of KIP-482)."""
+    """A length stored plus one, so that 0 means null (the compact types of KIP-482)."""
 
     def __init__(self, subcon: VarUInt) -> None:
         super().__init__(subcon)
@@ -122,14 +122,14 @@ _LENGTH_NAMES: Final = {
 
 
 def length_name(length: c.Construct) -> str:
-    """How a layout calls the type of a length field."""
+    """The name of a length field's type in a layout."""
     return _LENGTH_NAMES.get(id(length)) or str(getattr(length, "type_name", "int"))
 
 
 def read_length(
     length: c.Construct, stream: io.BytesIO, context: c.Container, path: str, null: bool
 ) -> int | None:
-    """The length that stands next; None for -1 where `null` allows it."""
+    """The next length; None for -1 if `null` allows it."""
     size = int(length._parsereport(stream, context, path))
     if size >= 0:
         return size
@@ -139,14 +139,14 @@ def read_length(
 
 
 class Variable(c.Subconstruct):  # type: ignore[misc]
-    """A field around another whose size does not follow from the other's."""
+    """A field whose size does not follow from that of the field in it."""
 
     def _sizeof(self, context: c.Container, path: str) -> int:
         raise c.SizeofError(path=path)
 
 
 class SizedBytes(c.Construct):  # type: ignore[misc]
-    """Bytes after their length; length -1 is None where `null` allows it."""
+    """Bytes after their length; length -1 is None if `null` allows it."""
 
     def __init__(self, length: c.Construct, *, null: bool = False, type_name: str = "bytes") -> None:
         super().__init__()
@@ -172,7 +172,7 @@ class SizedBytes(c.Construct):  # type: ignore[misc]
         return obj
 
     def decode(self, raw: bytes) -> Value:
-        """The value that the bytes after the length stand for."""
+        """The value that the bytes after the length represent."""
         return raw
 
     def encode(self, value: Value) -> bytes:
@@ -183,8 +183,8 @@ class SizedBytes(c.Construct):  # type: ignore[misc]
 class SizedString(SizedBytes):
     """UTF-8 after its length in bytes.
 
-    Bytes that are no UTF-8 become lone surrogates (PEP 383) and are written back as they were: a name
-    that a foreign client garbled must not make its record unreadable.
+    Bytes that are not UTF-8 become lone surrogates (PEP 383) and are written back unchanged. So a record with
+    an invalid name from a client can be read.
     """
 
     def __init__(self, length: c.Construct, *, null: bool = False) -> None:
@@ -198,7 +198,7 @@ class SizedString(SizedBytes):
 
 
 class SizedArray(Variable):
-    """Items after their count; count -1 is None where `null` allows it. Every item takes a byte at least."""
+    """Items after their count; count -1 is None if `null` allows it. Every item has at least one byte."""
 
     def __init__(self, length: c.Construct, subcon: c.Construct, *, null: bool = False) -> None:
         super().__init__(subcon)
@@ -225,7 +225,7 @@ class SizedArray(Variable):
 
 
 class CountedArray(Variable):
-    """Items whose count stands elsewhere: `count` is the name of an earlier field."""
+    """Items whose count is in an earlier field with the name `count`."""
 
     def __init__(self, count: str, subcon: c.Construct) -> None:
         super().__init__(subcon)
@@ -246,7 +246,7 @@ class CountedArray(Variable):
 
 
 def require_list(obj: Value, path: str) -> None:
-    """Refuse to write anything but a list as an array."""
+    """Raise an error unless the value of an array is a list."""
     if not isinstance(obj, (list, tuple)):
         raise c.RangeError(f"an array must be a list, not {type(obj).__name__}", path=path)
 
@@ -261,7 +261,7 @@ def _parse_items(
 
 
 class UuidField(c.Adapter):  # type: ignore[misc]
-    """16 bytes, shown as Kafka shows ids: 22 characters of URL-safe base64."""
+    """16 bytes, shown like Kafka's ids: 22 characters of URL-safe base64."""
 
     def __init__(self) -> None:
         super().__init__(c.Bytes(16))
@@ -279,7 +279,7 @@ class UuidField(c.Adapter):  # type: ignore[misc]
 
 
 class BoolField(c.Adapter):  # type: ignore[misc]
-    """One byte, 0 or 1. Kafka reads any other byte as true too; nobody writes one."""
+    """One byte, 0 or 1. Kafka reads any other byte as true, too; no known writer makes one."""
 
     def __init__(self) -> None:
         super().__init__(c.Int8ub)

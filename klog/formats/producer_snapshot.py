@@ -1,7 +1,7 @@
-"""The producer snapshot (`.snapshot`): what the log knew of each producer before the offset in its name.
+"""The producer snapshot (`.snapshot`): the state of each producer before the offset in its name.
 
-Rules: Kafka's `ProducerStateManager` (KIP-98). A broker starts from the newest one and replays what comes
-after. Only the last batch of a producer is stored, although memory keeps five.
+Rules: Kafka's `ProducerStateManager` (KIP-98). A broker starts from the newest one and replays the log after
+it. Only the last batch of a producer is stored; memory has five.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ProducerSnapshot: Final = c.Struct(
 
 
 def parse(data: Bytes) -> c.Container:
-    """The snapshot. Raises `FormatError`, also where the crc does not match."""
+    """The snapshot. Raises `FormatError`, also if the crc does not match."""
     snapshot: c.Container = binary.parse_all(ProducerSnapshot, data, TITLE)
     computed = crc32c(memoryview(data)[SNAPSHOT_CRC_FROM:])
     if computed != snapshot.crc:
@@ -50,12 +50,12 @@ def parse(data: Bytes) -> c.Container:
 
 
 def build(snapshot: c.Container) -> bytes:
-    """The bytes of a snapshot as its fields say, crc included (`sealed` computes that)."""
+    """The bytes of a snapshot from its fields, with the crc as it is given (`sealed` computes it)."""
     return binary.build(ProducerSnapshot, snapshot, TITLE)
 
 
 def sealed(producers: list[dict[str, Any]]) -> c.Container:
-    """A snapshot of these producers with the crc that they demand."""
+    """A snapshot of these producers with its crc."""
     snapshot = c.Container(version=SNAPSHOT_VERSION, crc=0, producers=producers)
     snapshot["crc"] = crc32c(build(snapshot)[SNAPSHOT_CRC_FROM:])
     return snapshot

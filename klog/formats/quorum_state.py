@@ -1,8 +1,8 @@
-"""`quorum-state`: what a KRaft node must remember of elections, beside its metadata log (KIP-595, KIP-853).
+"""`quorum-state`: the state of elections that a KRaft node keeps beside its metadata log (KIP-595, KIP-853).
 
-Rules: Kafka's `FileQuorumStateStore` and its QuorumStateData schema, as JSON without white space or
-newline. Version 0 also lists the voters; version 1 has them in the log, and the directory that was voted
-for.
+Rules: Kafka's `FileQuorumStateStore` and its QuorumStateData schema, as JSON without white space or newline.
+Version 0 also lists the voters. Version 1 has the voters in the log, and the directory of the voted
+candidate.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _NUMBERS: Final = ("leaderId", "leaderEpoch", "votedId", "data_version")
 
 
 class QuorumState(NamedTuple):
-    """The file: its fields as they stand in it, in their order."""
+    """The fields of the file, in its order."""
 
     fields: tuple[tuple[str, Value], ...]
 
     def field(self, name: str) -> Value:
-        """The value of a field, None where it is absent."""
+        """The value of a field, None if it is absent."""
         return dict(self.fields).get(name)
 
 

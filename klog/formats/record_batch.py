@@ -1,8 +1,7 @@
 """Record batches of magic 2, their records and headers (Kafka 0.11 on; KIP-98, KIP-534 for bit 6).
 
-Rules: Kafka's documentation, "Record Batch" and "Record". The batch's fields are always readable; its
-records are a list in an uncompressed batch, and one block of bytes in a compressed one (`records` opens
-it). What the numbers mean for a log (offsets that run on, epochs, transactions) is the storage room's.
+Rules: Kafka's documentation, "Record Batch" and "Record". The batch's fields are always readable. Its records
+are a list in an uncompressed batch, and one block of bytes in a compressed one (`records` opens it).
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ TITLE: Final = "record batch"
 Codec: Final = c.Enum(c.BitsInteger(3), **{name: number for number, name in enumerate(CODEC_NAMES)})
 TimestampType: Final = c.Enum(c.BitsInteger(1), CreateTime=0, LogAppendTime=1)
 
-# Sixteen bits, highest first. A codec of 5 to 7 parses, so that a broken batch can be shown.
+# Sixteen bits, highest first. An undefined codec (5 to 7) parses, so that a broken batch can be shown.
 Attributes: Final = c.BitStruct(
     "unused" / c.BitsInteger(9) * "zero",
     "hasDeleteHorizon" / c.Flag * "baseTimestamp is the time from which tombstones or the marker may go",
@@ -60,7 +59,7 @@ Record: Final = s.Sized(
     ),
 )
 
-# The first three fields and the magic stand where magic 0 and 1 have theirs, so one scan reads all.
+# The first two fields and the magic have the same positions in magic 0 and 1, so one scan reads all.
 RecordBatch: Final = c.Struct(
     "baseOffset"
     / c.Int64sb
@@ -93,7 +92,7 @@ RecordBatch: Final = c.Struct(
 
 
 def parse(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> c.Container:
-    """One batch, all of `data`. Raises `FormatError`; `CorruptRecordError` where the crc does not match."""
+    """One batch, all of `data`. Raises `FormatError`, and `CorruptRecordError` if the crc does not match."""
     if check_crc:
         require_crc(data, position_bytes)
     batch: c.Container = binary.parse_all(RecordBatch, data, TITLE, position_bytes)
@@ -101,8 +100,9 @@ def parse(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> c.
 
 
 def require_crc(data: Bytes, position_bytes: int) -> None:
-    """Raise `CorruptRecordError` if the batch in `data` does not have its own crc. Data without a whole
-    header passes.
+    """Raise `CorruptRecordError` if the batch in `data` does not have its own crc.
+
+    Data that is shorter than the header passes.
     """
     if len(data) < BATCH_HEADER_BYTES:
         return
@@ -112,14 +112,16 @@ def require_crc(data: Bytes, position_bytes: int) -> None:
 
 
 def build(batch: c.Container) -> bytes:
-    """The bytes of a batch as its fields say, lengths and crc included (`sealed` computes those)."""
+    """The bytes of a batch from its fields, with lengths and crc as they are given (`sealed` computes
+    them).
+    """
     return binary.build(RecordBatch, batch, TITLE)
 
 
 def sealed(batch: dict[str, Any]) -> c.Container:
-    """The batch with `magic`, `batchLength`, `recordCount` and `crc` as its other fields demand.
+    """The batch with the `magic`, `batchLength`, `recordCount` and `crc` for its other fields.
 
-    `records` is a list (of a batch whose codec is none), or a block with `recordCount` given.
+    `records` is a list (if the codec is none), or a block with `recordCount` given.
     """
     value = c.Container({**batch, "magic": 2, "crc": 0})
     if isinstance(value["records"], (bytes, bytearray, memoryview)):
@@ -135,15 +137,15 @@ def sealed(batch: dict[str, Any]) -> c.Container:
 def records(
     batch: c.Container, *, position_bytes: int = 0, limit_bytes: int = DEFAULT_LIMIT_BYTES
 ) -> list[c.Container]:
-    """The batch's records, decompressed if need be. Raises `FormatError` and `CompressionError`.
+    """The batch's records, decompressed if necessary. Raises `FormatError` and `CompressionError`.
 
-    `position_bytes` is the batch's; inside a compressed block errors have that position, for a block
-    has no positions of the file.
+    `position_bytes` is the position of the batch. Errors inside a compressed block have that position,
+    because a block has no positions in the file.
     """
     if batch.attributes.codec == "none":
         return list(batch.records)
     if batch.recordCount == 0 and not batch.records:
-        return []  # emptied by the cleaner: no block is left to open
+        return []  # emptied by the cleaner: it has no compressed block
     block = open_block(batch, limit_bytes=limit_bytes)
     return list(iterate_records(block, batch.recordCount, position_bytes=position_bytes))
 
@@ -166,7 +168,7 @@ def _codec_number(batch: c.Container) -> int:
 
 
 def iterate_records(block: bytes, count: int, *, position_bytes: int = 0) -> Iterator[c.Container]:
-    """`count` records, which must fill the block. Raises `FormatError` where the damage is reached."""
+    """`count` records, which must fill the block. Raises `FormatError` at the first damaged one."""
     if count < 0:
         raise CorruptRecordError(f"{TITLE} says {count} records", position_bytes=position_bytes)
     stream = io.BytesIO(block)
@@ -189,10 +191,10 @@ def iterate_records(block: bytes, count: int, *, position_bytes: int = 0) -> Ite
 
 
 def build_records(values: list[c.Container]) -> bytes:
-    """Records one after the other, as they stand in a batch before compression."""
+    """The bytes of records, as in a batch before compression."""
     return b"".join(binary.build(Record, value, "record") for value in values)
 
 
 def last_offset(batch: c.Container) -> int:
-    """Offset of the last record that the batch had when it was written."""
+    """Offset of the last record that the batch had when it was first written."""
     return int(batch.baseOffset + batch.lastOffsetDelta)

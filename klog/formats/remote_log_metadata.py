@@ -1,7 +1,7 @@
 """Records of `__remote_log_metadata`: which segments were copied to remote storage (KIP-405).
 
-The value is a frame (see `frames`) around one of four records; the topic-based metadata manager of tiered
-storage writes them and reads them back.
+The value is a frame (see `frames`) around one of four records. The topic-based metadata manager of tiered
+storage writes and reads them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SEGMENT: Final = (
     _CUSTOM,
     _STATE,
 )
-# Since 4.0, written only when true.
+# Since 4.0; written only if it is true.
 _EMPTY_TXN_INDEX: Final = Field("txnIndexEmpty", BOOL, "the segment has no aborted transaction", tag=0)
 
 RECORDS: Final[dict[int, RecordType]] = {

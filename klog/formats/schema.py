@@ -1,10 +1,9 @@
-"""Definitions of Kafka's versioned messages: fields with the versions that have them, made into Construct.
+"""Defines Kafka's versioned messages: a table of fields with their versions becomes a Construct definition.
 
-The records of the internal topics and of the metadata log are messages of Kafka's protocol generator: a
-field exists from a version on, is nullable from a version on, and from some version the whole message is
-*flexible* (KIP-482), which makes its lengths compact and ends every struct with tagged fields. A table of
-`Field`s says that once for all versions; `message` makes one Construct definition of it that starts
-with the version.
+The records of the internal topics and of the metadata log are messages of Kafka's protocol generator. A field
+exists from a version on, and is nullable from a version on. From some version on the whole message is
+*flexible* (KIP-482): its lengths are compact and every struct ends with tagged fields. A table of `Field`s
+states that for all versions; `message` makes one Construct definition from it, which starts with the version.
 """
 
 from __future__ import annotations
@@ -21,13 +20,15 @@ from klog.formats import structures as s
 LATEST: Final = 2**15 - 1
 NEVER: Final = 2**15
 
-# A wire type: how a field looks in a version, given (version, flexible, nullable).
+# A wire type: the form of a field in a version, from (version, flexible, nullable).
 WireType = Callable[[int, bool, bool], c.Construct]
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a message: in versions `since` to `until`, nullable from `null_since`, perhaps tagged."""
+    """One field of a message, in versions `since` to `until`, nullable from `null_since`, optionally
+    tagged.
+    """
 
     name: str
     type: WireType
@@ -41,7 +42,7 @@ class Field:
         """The field's definition in a version that has it."""
         shape = self.type(version, flexible, version >= self.null_since)
         if self.tag is not None and isinstance(shape, s.NullableStruct):
-            # The generator marks null in its own way there.
+            # There the generator has another mark for null.
             shape = s.NullableStruct(shape.subcon, null_mark=0)
         return self.name / shape * self.meaning
 
@@ -82,7 +83,7 @@ def array(item: WireType) -> WireType:
 
 
 def struct(*fields: Field) -> WireType:
-    """Fields one after the other, and in flexible versions tagged fields at the end."""
+    """Adjacent fields; in flexible versions tagged fields follow."""
 
     def at(version: int, flexible: bool, null: bool) -> c.Construct:
         present = [field for field in fields if field.since <= version <= field.until]
@@ -102,12 +103,12 @@ def fields_of(version: int, flexible_since: int, *fields: Field) -> c.Construct:
 
 
 def message(title: str, versions: range, flexible_since: int, *fields: Field) -> s.Versioned:
-    """A message of all its versions, written after its version (int16)."""
+    """A message in all its versions, after its version (int16)."""
     return s.Versioned(title, {version: fields_of(version, flexible_since, *fields) for version in versions})
 
 
 def tagged(value: c.Container, name: str) -> object | None:
-    """The value of an optional (tagged) field of a parsed message, None where it is absent."""
+    """The value of an optional (tagged) field of a parsed message, None if it is absent."""
     for field in value.get("taggedFields", ()):
         if field["name"] == name:
             found: object = field["value"]

@@ -1,7 +1,7 @@
-"""A segment's `.log`: batches and messages one after the other, no header, no footer, any mix of magics.
+"""A segment's `.log`: batches and messages in sequence, of any magic, without header and footer.
 
-Rules: the first 12 bytes and the magic at byte 16 are common to all. `entries` walks a buffer lazily and
-stops with a typed error where the damage is; the fast readers beside it do the same on columns.
+Rules: the first 12 bytes and the magic at byte 16 are common to all. `entries` reads a buffer lazily and
+raises a typed error at the first damage. The kernel's fast readers do the same on columns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SIZE_POSITION: Final = 8
 
 
 class ByMagic(c.Construct):  # type: ignore[misc]
-    """What stands here is chosen by the magic at byte 16 from here."""
+    """A construct that is chosen by the magic at byte 16 of its data."""
 
     def __init__(self, cases: dict[int, c.Construct]) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ Segment: Final = Filled("entry" / Entry)
 
 
 class Located(NamedTuple):
-    """One entry of a segment: where it starts, how many bytes it takes, and its fields."""
+    """One entry of a segment: its position, its size, and its fields."""
 
     position_bytes: int
     size_bytes: int
@@ -69,9 +69,9 @@ class Located(NamedTuple):
 
 
 def entries(data: Bytes, *, position_bytes: int = 0, check_crc: bool = True) -> Iterator[Located]:
-    """The entries of a segment, one at a time. Raises `FormatError` where the first bad one stands.
+    """The entries of a segment, one at a time. Raises `FormatError` at the first bad one.
 
-    `position_bytes` is where `data` starts in its file.
+    `position_bytes` is the position of `data` in its file.
     """
     view = memoryview(data)
     at = 0
@@ -116,10 +116,10 @@ def _entry_size(rest: memoryview, here: int) -> int:
 
 
 def parse(data: Bytes) -> list[Located]:
-    """All entries of a segment. Raises `FormatError` where the first bad one stands."""
+    """All entries of a segment. Raises `FormatError` at the first bad one."""
     return list(entries(data))
 
 
 def build(segment: list[Located]) -> bytes:
-    """The bytes of a segment's entries, one after the other."""
+    """The bytes of a segment's entries."""
     return b"".join(binary.build(Entry, entry.value, TITLE) for entry in segment)

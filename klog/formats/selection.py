@@ -1,4 +1,4 @@
-"""Which records of some batches stay: what compaction decides, in columns beside those of `columns`."""
+"""The decisions of compaction, in columns beside those of `columns`: which records of some batches stay."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from array import array
 
 
 class Selection:
-    """Per record (row of a RecordTable) `keep` 1 or 0; per batch (row of a BatchTable) how many are `kept`,
-    how many of them are `tombstones`, and the `last_kept_offset` (-1: none).
+    """The decisions for a RecordTable and its BatchTable.
+
+    `keep` is 1 or 0 for each record. For each batch, `kept` is the number of records that stay, `tombstones`
+    the number of tombstones among them, and `last_kept_offset` the offset of the last one (-1: none).
     """
 
     __slots__ = ("keep", "kept", "last_kept_offset", "tombstones")

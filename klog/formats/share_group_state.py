@@ -1,7 +1,7 @@
-"""Records of `__share_group_state`: how far each share group got in each partition (KIP-932, as of 4.1).
+"""Records of `__share_group_state`: the progress of each share group in each partition (KIP-932, as of 4.1).
 
-Rules: Kafka's message schemas of the share coordinator. The key's version is the record's type: a snapshot
-of the state, or an update to it.
+Rules: Kafka's message schemas of the share coordinator. The key's version is the record's type: a snapshot of
+the state, or an update to it.
 """
 
 from __future__ import annotations

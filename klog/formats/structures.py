@@ -1,7 +1,7 @@
-"""Building blocks made of several fields: sized and bounded ones, tagged fields, versions, repetition.
+"""Building blocks of several fields: sized and bounded ones, tagged fields, versions, repetition.
 
-Rules: Kafka's protocol guide and KIP-482 (tagged fields). As in `primitives`, sizes and counts are held
-against the bytes really there, and what is read is written back byte for byte.
+Rules: Kafka's protocol guide and KIP-482 (tagged fields). As in `primitives`, sizes and counts are compared
+with the bytes that exist, and values are written back as they were read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from klog.formats.values import Value
 
 
 class Sized(Variable):
-    """A field after its size in bytes, which it must fill to the last byte."""
+    """A field after its size in bytes, which it must fill completely."""
 
     def __init__(self, length: c.Construct, subcon: c.Construct) -> None:
         super().__init__(subcon)
@@ -71,7 +71,7 @@ class Bounded(Variable):
 def parse_within(
     subcon: c.Construct, size: int, stream: io.BytesIO, context: c.Container, path: str
 ) -> Value:
-    """Parse a field in the next `size` bytes, all of them; a failure leaves the stream where it happened."""
+    """Parse a field that fills the next `size` bytes. After a failure the stream is at its position."""
     start = stream.tell()
     inner = io.BytesIO(take(stream, size, path, "size"))
     try:
@@ -86,7 +86,7 @@ def parse_within(
 
 
 class NullableStruct(Variable):
-    """A byte, 1 before the fields or `null_mark` instead of them (0 in a tagged field, else -1)."""
+    """A byte, 1 before the fields, or `null_mark` without fields (0 in a tagged field, else -1)."""
 
     def __init__(self, subcon: c.Construct, null_mark: int = -1) -> None:
         super().__init__(subcon)
@@ -108,9 +108,10 @@ class NullableStruct(Variable):
 
 
 class TaggedFields(c.Construct):  # type: ignore[misc]
-    """Optional fields of a flexible version (KIP-482): a count, then of each tag, size, value; tags ascend.
+    """Optional fields of a flexible version (KIP-482): a count, then tag, size and value of each; tags
+    ascend.
 
-    The value is a list of containers `tag, name, value`; an unknown tag has name None and its raw bytes.
+    The value is a list of containers `tag, name, value`. An unknown tag has the name None and its raw bytes.
     """
 
     def __init__(self, known: dict[int, c.Renamed]) -> None:
@@ -158,7 +159,7 @@ class Versioned(c.Construct):  # type: ignore[misc]
         self.size_text = "n"
 
     def fields(self, version: int, path: str) -> c.Construct:
-        """The fields of a version; raises Construct's SwitchError for one that is not defined."""
+        """The fields of a version. Raises Construct's SwitchError for a version that is not defined."""
         found = self.versions.get(version)
         if found is None:
             known = ", ".join(map(str, self.versions))
@@ -178,7 +179,7 @@ class Versioned(c.Construct):  # type: ignore[misc]
 
 
 class Filled(Variable):
-    """Items up to the end, the last one whole."""
+    """Items up to the end of the data, which is the end of an item."""
 
     def __init__(self, subcon: c.Construct) -> None:
         super().__init__(subcon)

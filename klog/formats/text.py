@@ -23,7 +23,7 @@ IMPLEMENTATION = _text_functions.IMPLEMENTATION
 kafka_batches = _text_functions.kafka_batches
 kafka_deep = _text_functions.kafka_deep
 kafka_records = _text_functions.kafka_records
-odd_control = _text_functions.odd_control
+first_unshown_control = _text_functions.first_unshown_control
 offset_gaps = _text_functions.offset_gaps
 
 __all__ = [
@@ -33,12 +33,12 @@ __all__ = [
     "IMPLEMENTATION",
     "NONE",
     "UTF8",
+    "first_unshown_control",
     "java_text",
     "jsonl_batches",
     "jsonl_records",
     "kafka_batches",
     "kafka_deep",
     "kafka_records",
-    "odd_control",
     "offset_gaps",
 ]

@@ -1,8 +1,8 @@
-"""How a text format is defined: the kinds of lines it has, each a template of typed fields.
+"""Defines text formats: the kinds of lines, each with a template of typed fields.
 
-One definition serves reading, writing and the drawn layout, as Construct does for the binary formats. A
-space in a template stands for any white space when reading, as Kafka's readers split, and for one space
-when writing.
+One definition serves reading, writing and the drawn layout, as Construct does for the binary formats. A space
+in a template means any white space when reading, because Kafka's readers split the line, and one space when
+writing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class TextType(NamedTuple):
-    """How one field looks in text: its pattern, and the value that it stands for."""
+    """The type of a field in text: its pattern, and how its value is read."""
 
     name: str
     pattern: str
@@ -55,7 +55,7 @@ class TextField(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One kind of line: `template` holds its fields in braces, `occurs` says how often it comes."""
+    """One kind of line. `template` has its fields in braces; `occurs` says how many there are."""
 
     template: str
     occurs: str
@@ -63,7 +63,7 @@ class Line:
     meaning: str = ""
 
     def read(self, text: str, what: str, position_bytes: int) -> dict[str, Value]:
-        """The fields of a line. Raises `FormatError` where the line does not fit."""
+        """The fields of a line. Raises `FormatError` if the line does not match."""
         types = {field.name: field.type for field in self.fields}
         match = re.fullmatch(self._pattern(types), text, re.ASCII)
         try:
@@ -86,29 +86,31 @@ class Line:
             f"(?P<{part}>{types[part].pattern})" if index % 2 else re.escape(part).replace(r"\ ", r"\s+")
             for index, part in enumerate(parts)
         )
-        # Splitting at white space drops what trails; a line of one field is not split.
+        # Splitting at white space removes trailing white space; a line of one field is not split.
         return pattern + (r"\s*" if " " in self.template else "")
 
     @property
     def shape(self) -> str:
-        """The template as people read it."""
+        """The template as it is shown to people."""
         return self.template.replace("{{", "{").replace("}}", "}")
 
     def write(self, **values: Value) -> str:
-        """The line of these fields."""
+        """The line with these fields."""
         return self.template.format(**values)
 
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """A text format: its title and its kinds of lines, in order; `notes` says what lines cannot."""
+    """A text format: its title and its kinds of lines, in order; `notes` describes the rest."""
 
     title: str
     lines: tuple[Line, ...]
     notes: str = ""
 
     def split(self, data: Bytes, encoding: str = "utf-8") -> list[tuple[int, str]]:
-        """The lines with the bytes they start at, ends cut off as Java's readers do. Raises `FormatError`."""
+        """The lines with their positions in bytes, without the line ends that Java's readers know. Raises
+        `FormatError`.
+        """
         try:
             text = str(data, encoding)
         except UnicodeDecodeError as error:

@@ -1,7 +1,7 @@
-"""The time index (`.timeindex`) of a segment: the first offset that can have a timestamp (KIP-33).
+"""The time index (`.timeindex`) of a segment: the largest timestamps up to some offsets (KIP-33).
 
-Rules: Kafka's `TimeIndex`. An entry says that no record up to its offset is later than its timestamp;
-timestamps strictly increase. The offset is the last one of the batch that had the largest timestamp.
+Rules: Kafka's `TimeIndex`. No record up to the offset of an entry has a later timestamp than the entry;
+timestamps strictly increase. The offset is the last one of the batch with the largest timestamp.
 """
 
 from __future__ import annotations

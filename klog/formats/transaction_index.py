@@ -1,8 +1,8 @@
 """The transaction index (`.txnindex`) of a segment: its aborted transactions (KIP-98).
 
-Rules: Kafka's `TransactionIndex` and `AbortedTxn`. Only aborted transactions have an entry, so most
-segments have no such file. A read_committed fetch sends the entries that touch it, and the consumer drops
-the records.
+Rules: Kafka's `TransactionIndex` and `AbortedTxn`. Only aborted transactions have an entry, so most segments
+have no such file. A read_committed fetch returns the entries that overlap its data, and the consumer drops
+their records.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Records of `__transaction_state`: what the transaction coordinator knows of each transactional id.
+"""Records of `__transaction_state`: the state of each transactional id at its coordinator.
 
-Rules: Kafka's TransactionLogKey and TransactionLogValue schemas (KIP-98, KIP-890). A null value forgets
-the id.
+Rules: Kafka's TransactionLogKey and TransactionLogValue schemas (KIP-98, KIP-890). A null value removes the
+id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Types that the definitions of this room speak of."""
+"""Types of the definitions in this package."""
 
 from __future__ import annotations
 

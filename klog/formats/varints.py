@@ -1,6 +1,6 @@
-"""Numbers written in base 128, lowest seven bits first: unsigned (KIP-482) and zig-zag signed (KIP-98).
+"""Writes numbers in base 128, lowest seven bits first: unsigned (KIP-482) and zig-zag signed (KIP-98).
 
-They are read where the bytes are: each reader has limits and errors of its own.
+Readers decode them themselves, because each has its own limits and errors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _ONE_BYTE: Final = tuple(bytes((value,)) for value in range(0x80))
 
 
 def uvarint(value: int) -> bytes:
-    """A number from 0 on."""
+    """A number of 0 or more."""
     if value < 0x80:
         return _ONE_BYTE[value]
     out = bytearray()
@@ -24,6 +24,6 @@ def uvarint(value: int) -> bytes:
 
 
 def zigzag(value: int) -> bytes:
-    """A signed number (of 32 or 64 bits): numbers near 0 of either sign are short."""
+    """A signed number (of 32 or 64 bits); numbers near 0 of either sign are short."""
     value = value << 1 if value >= 0 else (-value << 1) - 1
     return _ONE_BYTE[value] if value < 0x80 else uvarint(value)

@@ -17,6 +17,7 @@ from klog.formats.checksums import crc32c
 IMPLEMENTATION = "cython"
 
 include "../formats/_varint.pxi"
+include "../formats/_constants.pxi"
 include "../formats/_numbers.pxi"
 include "../formats/_record_checks.pxi"
 
@@ -30,8 +31,6 @@ cdef enum:
     FLEXIBLE_FROM = 9
     LAST_VERSION = 11
     HEADER_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
-    BATCH_BYTES = 61
-    BATCH_CRC_FROM = 21
 
 cdef object compute_crc = crc32c
 
@@ -176,7 +175,7 @@ cdef class ProduceRun:
             p += 12
             if size < 0 or stop - p != size:
                 return False
-        if acks < -1 or acks > 1 or size < BATCH_BYTES:
+        if acks < -1 or acks > 1 or size < BATCH_HEADER_BYTES:
             return False
         if self.frames and (
             version != self.version
@@ -222,7 +221,7 @@ cdef class ProduceRun:
             PyMemoryView_FromMemory(<char *>p + BATCH_CRC_FROM, size - BATCH_CRC_FROM, PyBUF_READ)
         ) != be32(p + 17):
             return False
-        checked = look_through(p + BATCH_BYTES, p + size, <int64_t>be64(p + 27), count)
+        checked = look_through(p + BATCH_HEADER_BYTES, p + size, <int64_t>be64(p + 27), count)
         if not checked.valid or checked.smallest < -1 or checked.largest != batch.max_timestamp:
             return False
         batch.smallest_timestamp = checked.smallest

@@ -167,7 +167,7 @@ class LogDump:
         if not any(bits & CONTROL_BIT for bits in attributes):
             return False
         rows = _rows_of(self._records, last)
-        return text.odd_control(self._table, self._records, *rows, data) < rows[1]
+        return text.first_unshown_control(self._table, self._records, *rows, data) < rows[1]
 
     def _print_batches(self, data: Bytes, first: int, last: int) -> None:
         buffer, records = self._buffer, self._records
@@ -278,7 +278,7 @@ class LogDump:
     def _control_line(self, iterated: Iterated, row: int) -> None:
         self._metadata(iterated, row)
         records, payload = iterated.records, iterated.payload
-        if text.odd_control(self._table, records, row, row + 1, payload) == row:
+        if text.first_unshown_control(self._table, records, row, row + 1, payload) == row:
             self._buffer.write(control_text(*_key_and_value(iterated, row)))
         self._buffer.write("\n")
 
