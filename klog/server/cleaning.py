@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 
 from klog.config.broker import BrokerConfig
 from klog.formats.errors import KlogError, StorageError
@@ -14,6 +13,7 @@ from klog.storage.cleaner.cleaner_values import CleanerConfig
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.cleaner.open_log import OpenLog
 from klog.storage.log.log_manager import LogManager
+from klog.storage.log.log_map import parent_of
 from klog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class ServedLogs:
     """The log manager as the replica manager uses it.
 
     Before a log is created, `read_configs` reads its topic's configs: those of a new topic are not announced.
-    Before a log is deleted, its cleaning is stopped.
+    Before a log is deleted or truncated, its cleaning is stopped.
     """
 
     def __init__(self, logs: LogManager, cleaner: LogCleaner, read_configs: Callable[[str], None]) -> None:
@@ -78,19 +78,46 @@ class ServedLogs:
         return self._logs.get_or_create(partition, topic_id, is_new=is_new)
 
     def delete(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
-        """Delete logs, once none of them is being cleaned; the cleaner's checkpoints forget them.
-
-        Returns the errors of those that failed.
-        """
-        by_directory: dict[str, list[TopicPartition]] = {}
+        """Delete logs; the cleaner's checkpoints forget them. Returns the errors of those that failed."""
         wanted = dict.fromkeys(partitions)
+        with self._not_cleaned(wanted) as directories:
+            failed = self._logs.delete(wanted)
+        by_directory: dict[str, list[TopicPartition]] = {}
+        for partition, directory in directories.items():
+            if partition not in failed:
+                by_directory.setdefault(directory, []).append(partition)
+        for directory, deleted in by_directory.items():
+            self._cleaner.forget(deleted, directory)
+        return failed
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Exception]:
+        """Drop the records at and above each offset. Returns the errors of those logs that failed."""
+        return self._truncate(offsets, self._logs.truncate_to)
+
+    def restart_at(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, Exception]:
+        """Drop all records and begin again at each offset. Returns the errors of those logs that failed."""
+        return self._truncate(offsets, self._logs.restart_at)
+
+    def _truncate(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        change: Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, Exception]],
+    ) -> dict[TopicPartition, Exception]:
+        with self._not_cleaned(offsets) as directories:
+            failed = change(offsets)
+            for partition, directory in directories.items():
+                # What is written from this offset on is dirty again.
+                self._cleaner.truncated(partition, directory, offsets[partition])
+        return failed
+
+    @contextmanager
+    def _not_cleaned(self, partitions: Iterable[TopicPartition]) -> Iterator[dict[TopicPartition, str]]:
+        """Stop the cleaning of logs while the body changes them; gives their log directories."""
+        directories: dict[TopicPartition, str] = {}
         with ExitStack() as pauses:
-            for partition in wanted:
+            for partition in partitions:
                 log = self._logs.get(partition)
                 if log is not None:
-                    by_directory.setdefault(os.path.dirname(log.directory), []).append(partition)
+                    directories[partition] = parent_of(log)
                     pauses.enter_context(self._cleaner.paused(partition))
-            failed = self._logs.delete(wanted)
-        for directory, deleted in by_directory.items():
-            self._cleaner.forget([partition for partition in deleted if partition not in failed], directory)
-        return failed
+            yield directories

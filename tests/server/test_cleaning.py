@@ -6,13 +6,70 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from klog.config.broker import BrokerConfig
 from klog.formats.names import FileKind, TopicPartition
 from klog.server.cleaning import ServedLogs, open_cleaner
+from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from tests.storage.log.building import NOW_MS, batch
 from tests.storage.log.managing import Managed
 
-WHERE = TopicPartition("t", 0)
+PARTITION = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def cleaned(tmp_path: Path):
+    """A compacted log that has been cleaned up to an offset above 10, with what is needed to truncate it."""
+    broker = Managed(tmp_path / "logs", topics={"t": {"cleanup.policy": "compact", "segment.bytes": "2000"}})
+    manager = broker.start()
+    cleaner = open_cleaner(manager, manager.online, BrokerConfig({}), broker.clock)
+    served = ServedLogs(manager, cleaner, lambda topic: None)
+    log = served.get_or_create(PARTITION, None, is_new=True)
+    for repeat in range(20):
+        log.append_as_leader(batch([b"v" * 400], key=b"%d" % (repeat % 3)), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    assert cleaner.clean_dirtiest()
+    assert first_dirty_offset(broker) > 10
+    yield broker, cleaner, served, log
+    broker.stop()
+
+
+def first_dirty_offset(broker: Managed) -> int:
+    (directory,) = broker.manager.online
+    return CleanerCheckpointFile(directory).read()[PARTITION]
+
+
+@pytest.mark.parametrize("change", ["truncate_to", "restart_at"])
+def test_a_truncated_log_is_dirty_from_there_on_and_is_not_cleaned_meanwhile(
+    cleaned, monkeypatch, change: str
+) -> None:
+    broker, cleaner, served, log = cleaned
+    for repeat in range(10):
+        log.append_as_leader(batch([b"w" * 400], key=b"%d" % (repeat % 3)), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    truncate, found = getattr(broker.manager, change), []
+
+    def watched(offsets):
+        found.append(cleaner.clean_dirtiest())
+        return truncate(offsets)
+
+    monkeypatch.setattr(broker.manager, change, watched)
+    absent = TopicPartition("t", 7)
+    failed = getattr(served, change)({PARTITION: 10, absent: 10})
+    assert (found, list(failed)) == ([False], [absent])
+    assert (log.log_end_offset, first_dirty_offset(broker)) == (10, 10)
+    for repeat in range(20):
+        log.append_as_leader(batch([b"x" * 400], key=b"%d" % (repeat % 3)), 0, NOW_MS)
+    log.set_high_watermark(log.log_end_offset)
+    assert cleaner.clean_dirtiest(), "it is cleaned again afterwards"
+
+
+def test_a_deleted_log_is_forgotten_by_the_cleaner(cleaned) -> None:
+    broker, _cleaner, served, _log = cleaned
+    assert served.delete([PARTITION]) == {}
+    with pytest.raises(KeyError):
+        first_dirty_offset(broker)
 
 
 def test_a_disk_that_fails_under_the_cleaner_holds_up_nobody_who_deletes_that_log(tmp_path: Path) -> None:
@@ -20,7 +77,7 @@ def test_a_disk_that_fails_under_the_cleaner_holds_up_nobody_who_deletes_that_lo
     manager = broker.start()
     cleaner = open_cleaner(manager, manager.online, BrokerConfig({}), broker.clock)
     served = ServedLogs(manager, cleaner, lambda topic: None)
-    log = served.get_or_create(WHERE, None, is_new=True)
+    log = served.get_or_create(PARTITION, None, is_new=True)
     for repeat in range(20):
         log.append_as_leader(batch([b"v" * 400], key=b"%d" % repeat), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
@@ -41,4 +98,4 @@ def test_a_disk_that_fails_under_the_cleaner_holds_up_nobody_who_deletes_that_lo
         assert not cleaning.is_alive()
         assert broker.listener.failed == []
     broker.pass_ms(0)
-    assert broker.listener.failed == [(str(tmp_path / "logs"), (WHERE,))]
+    assert broker.listener.failed == [(str(tmp_path / "logs"), (PARTITION,))]

@@ -239,8 +239,15 @@ class LogCleaner:
     def truncated(self, partition: TopicPartition, log_directory: str, offset: int) -> None:
         """The log was truncated to `offset`: what is written there is dirty."""
         with self._changed:
-            if log_directory in self._files:
-                self._files[log_directory].lower(partition, offset)
+            file = self._files.get(log_directory)
+            if file is None:
+                return
+            try:
+                file.lower(partition, offset)
+            except StorageError as error:
+                self._on_directory_failure(log_directory, error)
+            except FormatError:
+                return  # counts as missing, so everything is dirty
 
     def moved(self, partition: TopicPartition, source: str, target: str) -> None:
         """The log has moved to another log directory: move its checkpoint."""

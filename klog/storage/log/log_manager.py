@@ -385,7 +385,7 @@ class LogManager:
         self.release()
 
     def release(self) -> None:
-        """Let go of all files and locks as they are: after `stop`, or if the broker may not start."""
+        """Close all files and release all locks without writing: after `stop`, or if the start failed."""
         for held in self._logs.all():
             held.log.release()
         self._directories.release()
