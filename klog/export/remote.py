@@ -8,7 +8,6 @@ URI, such as `s3://bucket/logs?endpoint_override=...`).
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Callable
 from functools import lru_cache
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from klog.formats.errors import StorageError
 from klog.storage.files import storage_error
+from klog.storage.seekable import SeekableStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ _CURE: Final = "check the path, the credentials and the network"
 _Result = TypeVar("_Result")
 
 
-class RemoteFile(io.RawIOBase):
+class RemoteFile(SeekableStream):
     """A seekable file of an object store. The read-ahead of sequential reads doubles, up to 8 MiB."""
 
     def __init__(self, uri: str) -> None:
@@ -38,22 +38,9 @@ class RemoteFile(io.RawIOBase):
         system, place = resolve(uri)
         self._file: pa.NativeFile = guarded(uri, "cannot be opened", lambda: system.open_input_file(place))
         self.size_bytes: int = guarded(uri, "cannot be opened", self._file.size)
-        self._position = 0
         self._held = b""
         self._held_from = 0
         self._ahead_bytes = FIRST_READ_BYTES
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def seekable(self) -> bool:
-        """True."""
-        return True
-
-    def tell(self) -> int:
-        """The position in bytes."""
-        return self._position
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         """Go to a position, without a request."""

@@ -69,4 +69,4 @@ def _choose_crc32() -> Checksum:
 
 
 crc32: Checksum = _choose_crc32()
-"""Unsigned CRC-32 (IEEE) of a buffer, not copied; isal's where it is installed, else zlib's."""
+"""Unsigned CRC-32 (IEEE) of a buffer, not copied; by isal if it is installed, else by zlib."""

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from klog.formats.twins import compiled_or_twin
+from klog.formats.twins import members
+
+__all__ = ["IMPLEMENTATION", "gather", "gather_headers", "take"]
 
 if TYPE_CHECKING:
-    from klog.formats import _pygather as _gather_functions
+    from klog.formats._pygather import IMPLEMENTATION, gather, gather_headers, take
 else:
-    _gather_functions = compiled_or_twin("klog.formats._gather", "klog.formats._pygather")
-
-IMPLEMENTATION = _gather_functions.IMPLEMENTATION
-gather = _gather_functions.gather
-gather_headers = _gather_functions.gather_headers
-take = _gather_functions.take
+    _found = members("klog.formats._gather", "klog.formats._pygather", __all__)
+    IMPLEMENTATION, gather, gather_headers, take = _found

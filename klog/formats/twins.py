@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
+from typing import Any
 
 
 def compiled_or_twin(compiled: str, twin: str) -> ModuleType:
@@ -19,3 +20,9 @@ def compiled_or_twin(compiled: str, twin: str) -> ModuleType:
         except ImportError:
             pass
     return importlib.import_module(twin)
+
+
+def members(compiled: str, twin: str, names: list[str]) -> tuple[Any, ...]:
+    """The members with these names of the module that `compiled_or_twin` chooses."""
+    module = compiled_or_twin(compiled, twin)
+    return tuple(getattr(module, name) for name in names)

@@ -7,12 +7,12 @@ it.
 
 from __future__ import annotations
 
-import io
 import os
 import zlib
 from typing import Any, BinaryIO, Final
 
 from klog.formats.errors import StorageError
+from klog.storage.seekable import SeekableStream
 
 _INPUT_BYTES: Final = 16 * 1024
 _OUTPUT_BYTES: Final = (
@@ -33,7 +33,7 @@ def _decompressor() -> tuple[Any, type[Exception]]:
     return isal_zlib.decompressobj(_WITH_HEADER), error
 
 
-class GzippedFile(io.RawIOBase):
+class GzippedFile(SeekableStream):
     """The plain bytes of `raw`, which holds one or more gzip members; positions are those of the plain bytes.
 
     Seeking back starts from the beginning. Raises `StorageError` if the copy is damaged or truncated.
@@ -51,18 +51,6 @@ class GzippedFile(io.RawIOBase):
         self._input = b""
         self._plain = memoryview(b"")
         self._position = 0
-
-    def readable(self) -> bool:
-        """True."""
-        return True
-
-    def seekable(self) -> bool:
-        """True."""
-        return True
-
-    def tell(self) -> int:
-        """The position in the plain bytes."""
-        return self._position
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
         """Fill a part of `buffer`; 0 at the end."""

@@ -53,7 +53,7 @@ def default_root(log_directory: str) -> str:
 
 
 def require_outside(root: str, log_directory: str) -> None:
-    """Raise `UsageError` where the quarantine would lie in a log directory."""
+    """Raise `UsageError` if the quarantine would be in a log directory."""
     above = os.path.realpath(root)
     while True:
         inside = os.path.exists(os.path.join(above, FileKind.META_PROPERTIES))

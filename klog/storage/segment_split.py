@@ -18,6 +18,7 @@ from klog.formats.constants import INT32_MAX
 from klog.formats.errors import FormatError, StorageError
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading
+from klog.storage.seekable import SeekableStream
 
 OpenSegment = Callable[[str], BinaryIO]
 
@@ -31,7 +32,7 @@ class Part(NamedTuple):
     end_bytes: int
 
 
-class _Section(io.RawIOBase):
+class _Section(SeekableStream):
     """A part of a file, read as a file."""
 
     def __init__(self, file: BinaryIO, start_bytes: int, end_bytes: int) -> None:
@@ -39,23 +40,18 @@ class _Section(io.RawIOBase):
         self._file = file
         self._start = start_bytes
         self._size = end_bytes - start_bytes
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        return self._at
+        self._position = (
+            offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        )
+        return self._position
 
     def readinto(self, buffer: Any, /) -> int:  # noqa: ANN401 (io's own signature)
-        room = max(0, min(len(buffer), self._size - self._at))
-        self._file.seek(self._start + self._at)
-        got: int = self._file.readinto(memoryview(buffer)[:room])  # type: ignore[attr-defined]
-        self._at += got
+        wanted = max(0, min(len(buffer), self._size - self._position))
+        self._file.seek(self._start + self._position)
+        got: int = self._file.readinto(memoryview(buffer)[:wanted])  # type: ignore[attr-defined]
+        self._position += got
         return got
 
     def close(self) -> None:
@@ -69,7 +65,7 @@ def open_part(part: Part) -> BinaryIO:
 
 
 def divide(path: str) -> tuple[Part, ...]:
-    """The parts of the segment at `path`. None if Kafka cannot split it, because other bytes follow the last
+    """The parts of the segment at `path`. Empty if Kafka cannot split it, because other bytes follow the last
     batch or a single batch is too long. Raises `StorageError`.
     """
     table = BatchTable()

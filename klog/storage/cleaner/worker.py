@@ -83,7 +83,7 @@ class _Talk:
         self._unreported_bytes = 0
 
     def say(self, **what: Any) -> None:  # noqa: ANN401 (JSON)
-        """Raises CleaningAbortedError where nobody listens any more."""
+        """Raises CleaningAbortedError if the parent has ended."""
         try:
             self._answers.write(json.dumps(what) + "\n")
             self._answers.flush()
