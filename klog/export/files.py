@@ -195,7 +195,7 @@ def _remote_entry(path: str) -> Entry | None:
     from klog.export.remote import guarded, resolve
 
     system, place = resolve(path)
-    info = guarded(path, "cannot be looked at", lambda: system.get_file_info(place))
+    info = guarded(path, "cannot be read", lambda: system.get_file_info(place))
     if info.type == pafs.FileType.NotFound:
         return None
     return Entry(base_name(path), path, info.type == pafs.FileType.Directory, info.size or 0)

@@ -1,7 +1,7 @@
-"""What a broker's append and read paths need of magic 2 batches, without filling tables: pure Python.
+"""Checks and searches magic 2 batches for a broker's append and read paths, without tables, in pure Python.
 
-The compiled twins are in `_append.pxi`. What is sound is what `_pydecode` accepts; why something is not is
-for the caller to find out by decoding it into a table.
+The compiled twins are in `_record_checks.pxi` and `_append.pxi`. Records are valid if `_pydecode` accepts
+them. To find out what is wrong, the caller decodes them into a table.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from klog.formats.wrapping import wrap_int64
 def check_records(
     data: Bytes, start: int, base_timestamp: int, count: int
 ) -> tuple[int, int, bool, bool] | None:
-    """Look through the uncompressed records of one magic 2 batch, from `start` to the end of `data`.
+    """Check the uncompressed records of one magic 2 batch, from `start` to the end of `data`.
 
-    Returns the smallest timestamp (-1, "no timestamp", set aside; -1 where no record has one), the largest
-    (at least -1), whether the offset deltas count up from 0, and whether any record has no key. None where
-    the bytes are not exactly `count` sound records.
+    Returns the smallest timestamp other than -1 ("no timestamp"; -1 if no record has another one), the
+    largest (at least -1), whether the offset deltas count up from 0, and whether any record has no key. None
+    if the bytes are not exactly `count` valid records.
     """
     view = memoryview(data)
     end = len(view)
@@ -62,10 +62,10 @@ def check_records(
 
 
 def seek(data: Bytes, offset: int) -> int:
-    """Position in `data`, which starts with a batch, of the first batch that ends at or above `offset`.
+    """The position in `data`, which starts with a batch, of the first batch that ends at or above `offset`.
 
-    Where `data` holds the header of no such batch: -1 minus the position of the first batch that was not
-    looked at (beyond `data`, at its cut end, or one whose size field is below the smallest record).
+    If `data` does not hold the header of such a batch, the result is -1 minus the position of the first batch
+    that was not read: after `data`, at its incomplete end, or a batch whose size field is below the smallest.
     """
     view = memoryview(data)
     at = 0

@@ -92,7 +92,7 @@ cdef void put_kafka_control(Out *o, const Records *r, Py_ssize_t row, const Payl
 
 
 cdef inline long long shown_size(long long magic, long long start, long long size, const Payload *p) noexcept:
-    """Legacy messages show the size field as it stands there, believable or not."""
+    """For messages of magic 0 and 1 the stored size field, even if it is not plausible."""
     return int32_at(p.data + start - 4) if magic < 2 and 4 <= start <= p.size else size
 
 

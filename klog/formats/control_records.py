@@ -51,7 +51,7 @@ SnapshotHeader: Final = schema.message(
     "SnapshotHeaderRecord",
     range(1),
     0,
-    Field("lastContainedLogTimestamp", INT64, "append time (ms) of the last record the snapshot stands for"),
+    Field("lastContainedLogTimestamp", INT64, "append time (ms) of the last record that the snapshot covers"),
 )
 SnapshotFooter: Final = schema.message("SnapshotFooterRecord", range(1), 0)
 KRaftVersion: Final = schema.message(

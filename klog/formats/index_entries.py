@@ -72,7 +72,7 @@ def parse(definition: c.Struct, data: Bytes, what: str) -> c.Container:
     """A whole index file. Raises `FormatError` if the tail is not zero, or ends inside an entry."""
     index: c.Container = binary.parse_all(definition, data, what)
     entry_bytes = int(definition.subcons[0].subcon.subcon.sizeof())
-    cure = "an index holds nothing that the segment does not: `klog rebuild-index` makes it anew"
+    cure = "an index holds nothing that the segment does not: `klog rebuild-index` rebuilds it"
     if len(data) % entry_bytes:
         raise FormatError(
             f"{what}: {len(data)} bytes are no whole number of {entry_bytes}-byte entries",

@@ -44,7 +44,7 @@ def parse(data: Bytes) -> c.Container:
         raise FormatError(
             f"{TITLE}: crc is {snapshot.crc}, but its bytes give {computed}",
             position_bytes=2,
-            cure="a broker takes the next older one; `klog rebuild-index --snapshots` makes it anew",
+            cure="a broker takes the next older one; `klog rebuild-index --snapshots` rebuilds it",
         )
     return snapshot
 

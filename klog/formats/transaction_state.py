@@ -37,7 +37,7 @@ Value: Final = schema.message(
     1,
     Field("producerId", INT64, "in use by the transactional id"),
     Field("previousProducerId", INT64, "of the last committed transaction", since=1, tag=0),
-    Field("nextProducerId", INT64, "already told to the producer", since=1, tag=1),
+    Field("nextProducerId", INT64, "that the producer knows already", since=1, tag=1),
     Field("producerEpoch", INT16, "of the producer id"),
     Field("nextProducerEpoch", INT16, "that goes with nextProducerId", since=1, tag=3),
     Field("transactionTimeoutMs", INT32, "after which the coordinator aborts"),

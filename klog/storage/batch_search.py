@@ -83,7 +83,7 @@ def fill_base_offset(data: Bytes, table: BatchTable, row: int, limit_bytes: int 
             limit_bytes=limit_bytes,
         )
     except KlogError:
-        return  # whoever decodes the records reports it
+        return  # decoding the records reports it
     kernel.decode_payload(payload, table, row, RecordTable())
 
 

@@ -54,7 +54,7 @@ def write_offsets(path: str, offsets: Mapping[TopicPartition, int]) -> None:
 
 
 def read_leader_epochs(directory: str) -> tuple[EpochEntry, ...]:
-    """The entries of a partition's `leader-epoch-checkpoint`, as they stand in the file.
+    """The entries of a partition's `leader-epoch-checkpoint`, in the order of the file.
 
     Empty if there is no such file. Raises `FormatError`, `StorageError`.
     """

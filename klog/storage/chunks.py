@@ -18,8 +18,8 @@ from klog.formats.constants import BATCH_HEADER_BYTES
 CHUNK_BYTES: Final = 1 << 20
 
 LARGEST_REUSED_BYTES: Final = 8 << 20
-"""A buffer that grew beyond this for one batch is let go after it: memory stays small behind a large batch,
-and who wants to keep bytes of such a buffer may, for nobody writes into it again."""
+"""A larger buffer is used for one batch only, so memory is small again after a large batch. Callers may keep
+the bytes of such a buffer, because nothing is written into it again."""
 
 
 def chunks(
@@ -52,15 +52,15 @@ def chunks(
     final = False
     limit = end_bytes if starts_before_bytes is None else starts_before_bytes
     while True:
-        room = len(buffer) - held
+        wanted = len(buffer) - held
         if limit is not None:
-            room = min(room, limit - origin - held)
-        got = file.readinto(memoryview(buffer)[held : held + room]) if room > 0 else 0  # type: ignore[attr-defined]
+            wanted = min(wanted, limit - origin - held)
+        got = file.readinto(memoryview(buffer)[held : held + wanted]) if wanted > 0 else 0  # type: ignore[attr-defined]
         held += got
         final = got == 0
         view = memoryview(buffer)[:held]
         kernel.scan(view, origin, final, table)
-        if final and starts_before_bytes is not None and room <= 0:
+        if final and starts_before_bytes is not None and wanted <= 0:
             # The bound cuts a batch, not the file: the rest of that batch is read, or at least its header.
             more = _end_of_cut_batch(table, held, starts_before_bytes)
             final = more is None

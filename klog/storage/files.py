@@ -111,7 +111,7 @@ def read_small(path: str | os.PathLike[str]) -> bytes:
         data = b"" if too_large else file.read(MAX_SMALL_BYTES + 1)
     if too_large or len(data) > MAX_SMALL_BYTES:
         raise StorageError(
-            f"is larger than {MAX_SMALL_BYTES >> 20} MiB, which no sound file of its kind is",
+            f"is larger than {MAX_SMALL_BYTES >> 20} MiB, which no valid file of its kind is",
             file=os.fspath(path),
             cure="it is damaged or none of Kafka's: put a copy of the right one in its place",
         )
@@ -123,7 +123,7 @@ def size_bytes(path: str | os.PathLike[str]) -> int:
     try:
         return os.stat(path).st_size
     except OSError as error:
-        raise storage_error("cannot be looked at", path, error) from error
+        raise storage_error("cannot be read", path, error) from error
 
 
 def list_directory(path: str | os.PathLike[str]) -> list[os.DirEntry[str]]:

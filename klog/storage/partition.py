@@ -179,7 +179,9 @@ class LogDirectory:
 
     @property
     def partitions(self) -> list[PartitionDirectory]:
-        """All partition directories by topic and number; `state` tells deleted, future and stray ones."""
+        """All partition directories by topic and number, also deleted, future and stray ones (see
+        `state`).
+        """
         return [
             PartitionDirectory(path, max_decompressed_bytes=self.max_decompressed_bytes)
             for path in partition_directories(self.path)

@@ -168,7 +168,7 @@ class _Worker(Generic[TaskT, ResultT]):
 
 @contextmanager
 def _interrupts_blocked(context: BaseContext) -> Iterator[None]:
-    """Block Ctrl-C. A process that is started here inherits that for good: only its parent handles it."""
+    """Block Ctrl-C. A process that is started in the block inherits that; only its parent handles Ctrl-C."""
     if context.get_start_method() != "fork":
         # multiprocessing starts this helper process for the other methods; that would unblock Ctrl-C again.
         resource_tracker.ensure_running()
@@ -275,7 +275,7 @@ def _do(work: Work[TaskT, ResultT], task: TaskT, advance: Callable[[int], None])
 
 
 def _end_with_parent() -> None:
-    """End this process as soon as its parent has died: whoever repeats the job must not meet it at work."""
+    """End this process as soon as its parent has died, so that it does not work beside a repeated job."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

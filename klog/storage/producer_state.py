@@ -242,7 +242,7 @@ def pack_snapshot(producers: dict[int, ProducerEntry]) -> bytes:
 
 def unpack_snapshot(data: Bytes) -> list[ProducerEntry]:
     """The entries of a producer snapshot. Raises `FormatError` if a broker would call it corrupt."""
-    cure = "a broker deletes it and takes the next older one; `klog rebuild-index --snapshots` makes it anew"
+    cure = "a broker deletes it and takes the next older one; `klog rebuild-index --snapshots` rebuilds it"
     if len(data) < SNAPSHOT_HEADER_BYTES:
         raise FormatError(
             f"snapshot of {len(data)} bytes is shorter than its header", position_bytes=0, cure=cure

@@ -27,7 +27,7 @@ DEFAULT_INDEX_INTERVAL_BYTES: Final = 4096
 DEFAULT_INDEX_MAX_BYTES: Final = 10_485_760
 
 Follow = Callable[[memoryview, BatchTable, int], int]
-"""Told of the first `rows` rows of a chunk, which are sound; returns how many of them it could follow."""
+"""Called with the number of valid rows at the start of a chunk; returns how many of them it could follow."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from klog.storage.verify_partition import PartitionFacts, verify_partition
 from klog.storage.verify_segment import SegmentFacts, verify_segment
 
 OnSegment = Callable[[int], None]
-"""Told the bytes of each segment that has been read."""
+"""Called with the bytes of each segment that was read."""
 
 
 @dataclass(frozen=True, slots=True)

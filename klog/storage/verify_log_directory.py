@@ -76,7 +76,7 @@ def _file(path: str, name: str) -> list[Problem]:
             clean_shutdown.parse(read_small(path))
     except FormatError as error:
         if kind is FileKind.META_PROPERTIES:
-            cure = "write it anew from another directory of this broker"
+            cure = "copy it from another log directory of this broker"
             return [Problem(path, error.what, "refuses to start", cure, position=error.position_bytes)]
         return [note(path, error.what, "takes the stop for clean all the same")]
     return []

@@ -81,11 +81,11 @@ def _between(files: PartitionFiles, segments: list[SegmentFacts]) -> list[Proble
 
 def _snapshots(files: PartitionFiles, segments: list[SegmentFacts], end: int) -> list[Problem]:
     problems: list[Problem] = []
-    sound: dict[int, list[ProducerEntry]] = {}
+    valid: dict[int, list[ProducerEntry]] = {}
     for offset in files.snapshots:
         path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)
         try:
-            sound[offset] = unpack_snapshot(read_small(path))
+            valid[offset] = unpack_snapshot(read_small(path))
         except KlogError as error:
             kafka = "deletes it and takes the next older one"
             cure = f"{REBUILD} --snapshots"
@@ -94,31 +94,31 @@ def _snapshots(files: PartitionFiles, segments: list[SegmentFacts], end: int) ->
             what = f"lies after the log's end {end}"
             problems.append(note(path, what, "deletes it at its next start", RECOVER))
     if any(facts.has_producers for facts in segments) and not any(facts.problems for facts in segments):
-        problems += _against_replay(files, segments, sound)
+        problems += _against_replay(files, segments, valid)
     return problems
 
 
 def _against_replay(
-    files: PartitionFiles, segments: list[SegmentFacts], sound: dict[int, list[ProducerEntry]]
+    files: PartitionFiles, segments: list[SegmentFacts], valid: dict[int, list[ProducerEntry]]
 ) -> list[Problem]:
     """Compare snapshots with the batches, from the log's first snapshot on."""
     problems: list[Problem] = []
     first = segments[0].base_offset
     state = ProducerState(first)
-    if first in sound:
-        state.load(sound[first], 0, 1 << 62)
+    if first in valid:
+        state.load(valid[first], 0, 1 << 62)
     for facts in segments:
-        problems += _compare(files, facts.base_offset, sound, state)
+        problems += _compare(files, facts.base_offset, valid, state)
         replay(state, files.file(FileKind.LOG, facts.base_offset))
     if segments[-1].next_offset != segments[-1].base_offset:
-        problems += _compare(files, segments[-1].next_offset, sound, state)
+        problems += _compare(files, segments[-1].next_offset, valid, state)
     return problems
 
 
 def _compare(
-    files: PartitionFiles, offset: int, sound: dict[int, list[ProducerEntry]], state: ProducerState
+    files: PartitionFiles, offset: int, valid: dict[int, list[ProducerEntry]], state: ProducerState
 ) -> list[Problem]:
-    for entry in sound.get(offset, ()):
+    for entry in valid.get(offset, ()):
         what = _behind(entry, state.producers.get(entry.producer_id), offset)
         if what is not None:
             path = files.file(FileKind.PRODUCER_SNAPSHOT, offset)

@@ -28,9 +28,11 @@ from klog.storage.cleaner.view import SegmentView
 from klog.storage.producer_state import AbortedTxn
 
 OnBytes = Callable[[int], None]
-"""Told how many bytes were read or written: for progress and throttling. May raise to end the cleaning."""
+"""Called with the number of bytes read or written, for progress and throttling. May raise to end the
+cleaning.
+"""
 OnGroup = Callable[[CleanedGroup], None]
-"""Told of a finished group; returns when it has been swapped in."""
+"""Called with a finished group; returns after it was swapped in."""
 
 _SECRET_BYTES: Final = 16
 _OWN_STEP: Final = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT  # bits of batches that are handled one by one
