@@ -68,7 +68,7 @@ def extension(source: Path, level: str) -> Extension:
     return Extension(name, [str(source)], extra_compile_args=[level, "-g0"], optional=True)
 
 
-KERNELS = [extension(source, "-O3") for source in sorted(KLOG.glob("*/_*.pyx"))]
+KERNELS = [extension(source, "-O3") for source in sorted(KLOG.glob("**/_*.pyx"))]
 MODULES = [extension(KLOG / path, "-O2") for path in COMPILED_MODULES]
 
 

@@ -163,11 +163,13 @@ class Connection:
             size += part.size_bytes if isinstance(part, FileSlice) else len(part)
         head = _FRAME_HEAD.pack(size, request.correlation_id) + tags
         add = self.outbound.add
-        if len(parts) == 1 and size <= _JOIN_MAX_BYTES and isinstance(parts[0], bytes):
-            add(head + parts[0])
-            return
+        begin = 0
+        if parts and isinstance(parts[0], bytes) and len(parts[0]) <= _JOIN_MAX_BYTES:
+            # In one item they leave together with a slice behind them.
+            head += parts[0]
+            begin = 1
         add(head)
-        for part in parts:
+        for part in parts[begin:]:
             add(part)
 
     def __repr__(self) -> str:

@@ -10,9 +10,10 @@ import os
 import socket
 import ssl
 from collections import deque
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klog.formats.errors import StorageError
+from klog.formats.twins import compiled_or_twin
 from klog.protocol.file_slice import BodyPart, FileSlice, HasFileno
 from klog.server.network.page_cache import IsCached, is_cached
 
@@ -21,6 +22,15 @@ _COPY_MAX_BYTES: Final = 16 * 1024
 _TLS_CHUNK_BYTES: Final = 64 * 1024
 _GATHER_MAX: Final = 64
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
+
+if TYPE_CHECKING:
+    from klog.server.network import _pyfile_sending as _file_sending
+else:
+    _file_sending = compiled_or_twin(
+        "klog.server.network._file_sending", "klog.server.network._pyfile_sending"
+    )
+send_with_file = _file_sending.send_with_file
+
 _BLOCKED: Final = (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError)
 
 
@@ -63,15 +73,19 @@ class Outbound:
         try:
             while items:
                 first = items[0]
-                if not isinstance(first, FileSlice):
+                part = first if isinstance(first, FileSlice) else self._slice_behind(first)
+                if part is None:
                     self._send_buffers(sock)
-                elif not may_wait and not self._is_cached(first):
+                elif not may_wait and not self._is_cached(part):
+                    if part is not first:
+                        self._send_buffers(sock)
+                        continue
                     self.is_cold = True
                     return False
                 elif self._tls:
-                    self._load(first)
+                    self._load(part)
                 else:
-                    self._send_file(sock, first)
+                    self._send_slice(sock, part)
         except _BLOCKED:
             return False
         return True
@@ -106,25 +120,38 @@ class Outbound:
         self.size_bytes -= sent
         while sent:
             first = items[0]
-            if isinstance(first, FileSlice):
-                return
-            if sent < len(first):
+            size = first.size_bytes if isinstance(first, FileSlice) else len(first)
+            if sent >= size:
+                items.popleft()
+            elif isinstance(first, FileSlice):
+                items[0] = FileSlice(first.file, first.position_bytes + sent, size - sent)
+            else:
                 items[0] = memoryview(first)[sent:]
-                return
-            sent -= len(first)
-            items.popleft()
+            sent -= min(sent, size)
 
-    def _send_file(self, sock: socket.socket, part: FileSlice) -> None:
-        sent = os.sendfile(sock.fileno(), _fileno(part.file), part.position_bytes, part.size_bytes)
-        if sent == 0:
+    def _slice_behind(self, first: BodyPart) -> FileSlice | None:
+        """The slice that follows the first item, if both can be sent in one call."""
+        if self._tls or len(self._items) == 1 or not isinstance(first, bytes):
+            return None
+        part = self._items[1]
+        return part if isinstance(part, FileSlice) else None
+
+    def _send_slice(self, sock: socket.socket, part: FileSlice) -> None:
+        """Sends a slice with the bytes before it, and with those behind it if they are the last."""
+        items = self._items
+        head, tail = items[0], b""
+        if not isinstance(head, bytes):
+            head = b""
+        follow = 2 if head else 1
+        if len(items) == follow + 1 and isinstance(last := items[follow], bytes):
+            tail = last
+        try:
+            sent = send_with_file(sock, head, _fileno(part.file), part.position_bytes, part.size_bytes, tail)
+        except EOFError as error:
             raise StorageError(
                 "the file ends before the records that were to be sent", position_bytes=part.position_bytes
-            )
-        self.size_bytes -= sent
-        if sent == part.size_bytes:
-            self._items.popleft()
-        else:
-            self._items[0] = FileSlice(part.file, part.position_bytes + sent, part.size_bytes - sent)
+            ) from error
+        self._consume(sent)
 
     def _load(self, part: FileSlice) -> None:
         """TLS encrypts in this process, so a slice goes through memory a piece at a time."""
