@@ -1,4 +1,4 @@
-"""klog's tables of configs say what Kafka 3.9 says of itself."""
+"""klog's tables of configs equal those of Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VALUES: Final[Mapping[Type, Sequence[str]]] = {
     ),
     Type.LIST: ("", "compact", "delete", "delete , compact", "compact,", "x", "classic,consumer", "TLSv1.2"),
 }
-# KRaft's, of which klog makes no use, and what names classes of Java in a list.
+# Configs of KRaft, which klog does not use, and lists of Java classes.
 OTHERS: Final = (
     "controller.",
     "early.start.listeners",
@@ -118,7 +118,7 @@ TOGETHER: Final = (
 
 
 def ours(configs: Mapping[str, str]) -> str:
-    """`ok`, or what klog says against starting with these configs."""
+    """`ok`, or klog's error for these configs."""
     try:
         config = BrokerConfig(configs)
         check_together(config)
@@ -129,8 +129,8 @@ def ours(configs: Mapping[str, str]) -> str:
     return "ok"
 
 
-def assert_judged_alike(kafka3: KafkaPeer, cases: Sequence[Mapping[str, str]]) -> None:
-    """Kafka takes and refuses what klog takes and refuses."""
+def assert_same_verdicts(kafka3: KafkaPeer, cases: Sequence[Mapping[str, str]]) -> None:
+    """Kafka accepts and rejects the same configs as klog."""
     whole = [{"zookeeper.connect": "x", "log.dirs": "/x", **case} for case in cases]
     asked = "\n".join("\t".join(f"{name}={text}" for name, text in each.items()) for each in whole)
     theirs = kafka3.java("ConfigCheck", stdin=asked.encode()).stdout.decode().splitlines()
@@ -163,13 +163,13 @@ def test_topic_configs_have_kafkas_names_types_and_defaults(kafka_says) -> None:
     assert ours == {name: (type_, default) for name, (type_, default, _) in kafka_says["topic"].items()}
 
 
-def test_each_broker_config_takes_the_values_that_kafka_takes(kafka3: KafkaPeer) -> None:
+def test_each_broker_config_accepts_the_values_that_kafka_accepts(kafka3: KafkaPeer) -> None:
     keys = [key for key in broker.KEYS_BY_NAME.values() if not key.name.startswith(OTHERS)]
     cases = [{key.name: text} for key in keys for text in VALUES.get(key.type, ())]
     assert len(cases) > 5000
-    assert_judged_alike(kafka3, cases)
+    assert_same_verdicts(kafka3, cases)
 
 
-def test_broker_configs_are_judged_together_as_kafka_judges_them(kafka3: KafkaPeer) -> None:
+def test_broker_configs_are_checked_together_as_in_kafka(kafka3: KafkaPeer) -> None:
     cases = [dict(each.split("=", 1) for each in case.split(" ")) for case in TOGETHER]
-    assert_judged_alike(kafka3, cases)
+    assert_same_verdicts(kafka3, cases)

@@ -1,4 +1,4 @@
-"""Values, precedence and complaints of broker and topic configs."""
+"""Values, precedence and errors of broker and topic configs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_dynamic_value_wins_over_the_file_and_the_file_over_the_default() -> N
     ]
 
 
-def test_a_bad_value_is_an_error_that_names_its_key() -> None:
+def test_an_invalid_value_is_an_error_that_names_its_key() -> None:
     with pytest.raises(ConfigError, match=r"num\.io\.threads") as caught:
         BrokerConfig({"num.io.threads": "many"})
     assert caught.value.key == "num.io.threads"
@@ -42,7 +42,7 @@ def test_a_bad_value_is_an_error_that_names_its_key() -> None:
         BrokerConfig({"log.retention.ms": str(2**63)})
 
 
-def test_an_unknown_name_is_kept_and_the_nearest_known_one_is_named() -> None:
+def test_an_unknown_name_is_kept_and_the_most_similar_known_one_is_given() -> None:
     config = BrokerConfig({"log.retention.mss": "1", "quite.different.thing": "x"})
     assert config.unknown() == {"log.retention.mss": "log.retention.ms", "quite.different.thing": None}
 
@@ -60,7 +60,7 @@ def test_an_unknown_name_is_kept_and_the_nearest_known_one_is_named() -> None:
         ("confluent.license", None),
     ],
 )
-def test_what_kafkas_plugins_and_listeners_have_of_their_own_is_known(name: str, nearest: str | None) -> None:
+def test_configs_of_kafkas_plugins_and_of_listeners_are_known(name: str, nearest: str | None) -> None:
     unknown = BrokerConfig({name: "x"}).unknown()
     assert unknown == ({} if nearest == "known" else {name: nearest})
 
@@ -83,7 +83,7 @@ def test_topic_defaults_follow_the_first_broker_synonym_that_is_set_in_its_unit(
     assert defaults(minutes.__getitem__)["retention.ms"] == 3 * 60_000
 
 
-def test_every_synonym_names_a_broker_config_and_back() -> None:
+def test_every_synonym_names_a_broker_config() -> None:
     assert SYNONYMS["retention.ms"][0].broker_config == "log.retention.ms"
     for synonyms in SYNONYMS.values():
         for synonym in synonyms:
@@ -105,14 +105,14 @@ def test_a_compacted_log_rolls_within_its_maximum_lag() -> None:
     assert default_topic_config({"max.compaction.lag.ms": "7"}).roll_ms == 604_800_000
 
 
-def test_a_broker_id_may_be_given_by_its_newer_name() -> None:
+def test_a_broker_id_may_be_set_by_its_newer_name() -> None:
     assert broker_id(BrokerConfig({"node.id": "7"})) == 7
     assert broker_id(BrokerConfig({"node.id": "7", "broker.id": "7"})) == 7
     with pytest.raises(ConfigError, match=r"Invalid value 7 for configuration node\.id"):
         broker_id(BrokerConfig({"node.id": "7", "broker.id": "8"}))
 
 
-def test_what_klog_does_not_do_is_told_of_only_where_somebody_asks_for_it() -> None:
+def test_a_config_that_klog_does_not_support_is_reported_only_if_it_is_set() -> None:
     asked = {"authorizer.class.name": "x.Y", "process.roles": "broker", "zookeeper.set.acl": "true"}
     assert without_effect(BrokerConfig(asked)).keys() == asked.keys()
     unasked = {"authorizer.class.name": "", "process.roles": "", "zookeeper.set.acl": "false"}
@@ -123,6 +123,6 @@ def test_what_klog_does_not_do_is_told_of_only_where_somebody_asks_for_it() -> N
     ("version", "told"),
     [("2.7", True), ("2.8-IV1", True), ("0.10.2", True), ("3.4", False), ("3.9.1", False)],
 )
-def test_an_older_protocol_between_brokers_than_klog_speaks_is_told_of(version: str, told: bool) -> None:
+def test_an_inter_broker_protocol_older_than_klogs_is_reported(version: str, told: bool) -> None:
     name = "inter.broker.protocol.version"
     assert (name in without_effect(BrokerConfig({name: version}))) is told

@@ -1,4 +1,4 @@
-"""Which broker configs may change while brokers run, and what a topic inherits from its broker."""
+"""Dynamic broker configs, and the topic configs that a broker gives its topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from klog.formats.errors import UsageError
 DIFFERENCE = {"log.message.timestamp.difference.max.ms": "5"}
 
 
-def test_a_listeners_own_config_is_told_apart_from_the_general_one() -> None:
+def test_a_listeners_own_config_is_distinguished_from_the_general_one() -> None:
     assert base_name("listener.name.outer.ssl.keystore.type") == "ssl.keystore.type"
     assert base_name("ssl.keystore.type") == "ssl.keystore.type"
     assert synonyms("listener.name.outer.max.connections") == (
@@ -26,7 +26,7 @@ def test_a_listeners_own_config_is_told_apart_from_the_general_one() -> None:
     assert broker_key("own.plugin") is None
 
 
-def test_a_config_that_is_set_pushes_its_synonyms_of_lower_layers_out() -> None:
+def test_a_config_that_is_set_removes_its_synonyms_of_lower_layers() -> None:
     static = {"log.retention.ms": "1", "log.retention.hours": "2", "log.roll.ms": "3"}
     assert merged(static, {"log.retention.hours": "4"}) == {"log.retention.hours": "4", "log.roll.ms": "3"}
     assert merged(static, {}, {"log.roll.ms": "5"}) == {**static, "log.roll.ms": "5"}
@@ -45,7 +45,7 @@ def test_a_config_that_is_set_pushes_its_synonyms_of_lower_layers_out() -> None:
         ("own.plugin", "x", False),
     ],
 )
-def test_what_may_change_passes(name, value, per_broker) -> None:
+def test_dynamic_configs_are_accepted(name, value, per_broker) -> None:
     check_dynamic_configs(BrokerConfig({}), {name: value}, per_broker=per_broker)
 
 
@@ -63,17 +63,17 @@ def test_what_may_change_passes(name, value, per_broker) -> None:
         ("listener.name.outer.num.network.threads", "7", True),
     ],
 )
-def test_what_may_not_change_is_refused(name, value, per_broker) -> None:
+def test_other_configs_and_invalid_values_are_refused(name, value, per_broker) -> None:
     with pytest.raises(UsageError, match=name.rpartition(".")[2]):
         check_dynamic_configs(BrokerConfig({}), {name: value}, per_broker=per_broker)
 
 
-def test_a_dynamic_default_that_the_brokers_own_config_hides_changes_no_threads() -> None:
+def test_a_dynamic_default_below_the_brokers_own_config_changes_no_threads() -> None:
     config = BrokerConfig({}, per_broker={"num.io.threads": "8"})
     check_dynamic_configs(config, {"num.io.threads": "100"}, per_broker=False)
 
 
-def test_what_cannot_be_applied_is_told_apart() -> None:
+def test_configs_that_cannot_be_applied_are_returned_separately() -> None:
     stored = {"log.retention.ms": "soon", "num.partitions": "2", "log.roll.ms": "5", "own.plugin": "x"}
     kept, passed_over = applicable(stored, per_broker=True)
     assert kept == {"log.roll.ms": "5", "own.plugin": "x"}
@@ -96,7 +96,7 @@ def test_a_topic_inherits_from_its_broker(static, topic_name, value) -> None:
     assert topic_values(BrokerConfig(static), {})[topic_name] == value
 
 
-def test_the_logs_take_the_old_timestamp_limit_where_the_new_ones_are_not_set() -> None:
+def test_logs_use_the_old_timestamp_limit_if_the_new_ones_are_not_set() -> None:
     config = topic_config_on(BrokerConfig({}), {"message.timestamp.difference.max.ms": "5"})
     assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == (5, 5)
 
@@ -111,12 +111,12 @@ def test_the_logs_take_the_old_timestamp_limit_where_the_new_ones_are_not_set() 
         {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
     ],
 )
-def test_what_a_topic_cannot_have_is_refused(overrides) -> None:
+def test_invalid_topic_overrides_are_refused(overrides) -> None:
     with pytest.raises(UsageError):
         check_topic_overrides(BrokerConfig({}), overrides)
 
 
-def test_a_topics_limits_are_judged_together_with_its_brokers() -> None:
+def test_a_topics_limits_are_checked_together_with_its_brokers() -> None:
     config = BrokerConfig({"log.cleaner.max.compaction.lag.ms": "10"})
     with pytest.raises(ConfigError):
         check_topic_overrides(config, {"min.compaction.lag.ms": "11"})

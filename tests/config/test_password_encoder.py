@@ -1,4 +1,4 @@
-"""Secrets as the tree holds them: klog reads what Kafka encrypts, and Kafka what klog encrypts."""
+"""Encrypted secrets of the tree: klog decrypts what Kafka encrypts, and Kafka what klog encrypts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALGORITHMS = [
     ("PBKDF2WithHmacSHA256", GCM, 128, 4096),
     ("PBKDF2WithHmacSHA384", GCM, 256, 2000),
 ]
-# Of a length that fills the last block, of none, of characters that count twice in Java.
+# A length that fills the last block, no length, and characters that count twice in Java.
 TEXTS = ["secret", "exactly 16 bytes", "", "käse 🔑", "-----BEGIN CERTIFICATE-----\nMIIB\n" * 50]
 SECRETS = ["s", "geheim ü 🔑"]
 CASES = [(secret, text, *each) for each in ALGORITHMS for text in TEXTS for secret in SECRETS]
@@ -33,7 +33,7 @@ def text64(text: str) -> str:
 
 
 @pytest.mark.kafka
-def test_what_kafka_has_encrypted_is_read(kafka3: KafkaPeer) -> None:
+def test_secrets_that_kafka_has_encrypted_are_decrypted(kafka3: KafkaPeer) -> None:
     asked = "".join(
         f"encode\t{secret}\t{factory}\t{cipher}\t{bits}\t{iterations}\t{text64(text)}\n"
         for secret, text, factory, cipher, bits, iterations in CASES
@@ -41,12 +41,12 @@ def test_what_kafka_has_encrypted_is_read(kafka3: KafkaPeer) -> None:
     stored = kafka3.java("PasswordEncoding", stdin=asked.encode()).stdout.decode().splitlines()
     assert len(stored) == len(CASES)
     for (secret, text, *_), each in zip(CASES, stored, strict=True):
-        # Which algorithms it takes is in the text.
+        # The encrypted form names its algorithms.
         assert PasswordEncoder(secret).decode(each) == text
 
 
 @pytest.mark.kafka
-def test_what_is_encrypted_here_kafka_reads_with_the_same_secret_only(kafka3: KafkaPeer) -> None:
+def test_kafka_decrypts_klogs_secrets_only_with_the_same_password_encoder_secret(kafka3: KafkaPeer) -> None:
     stored = [
         PasswordEncoder(secret, cipher, bits, iterations, factory).encode(text)
         for secret, text, factory, cipher, bits, iterations in CASES
@@ -57,14 +57,14 @@ def test_what_is_encrypted_here_kafka_reads_with_the_same_secret_only(kafka3: Ka
     assert answers == [text64(text) for _, text, *_ in CASES] + ["no", "no"]
 
 
-def test_the_same_secret_is_never_stored_the_same_way_twice() -> None:
+def test_the_same_secret_is_encrypted_differently_each_time() -> None:
     encoder = PasswordEncoder("s")
     assert encoder.encode("x") != encoder.encode("x")
 
 
 @pytest.mark.parametrize("cipher", [CBC, GCM])
-def test_another_secret_reads_nothing(cipher: str) -> None:
-    # By chance the padding fits once in 256 times, and then hardly the length: these bytes are no chance.
+def test_another_secret_decrypts_nothing(cipher: str) -> None:
+    # A wrong key gives valid padding once in 256 times by chance; these fixed bytes are not such a case.
     encoder = PasswordEncoder("s", cipher, random_bytes=bytes)
     with pytest.raises(UsageError, match="encrypted with"):
         PasswordEncoder("t").decode(encoder.encode("a secret"))
@@ -89,16 +89,16 @@ def test_another_secret_reads_nothing(cipher: str) -> None:
         ("passwordLength:3", "another password.encoder.secret"),
     ],
 )
-def test_what_is_broken_is_said_to_be(broken: str, why: str) -> None:
+def test_an_invalid_encrypted_form_is_an_error(broken: str, why: str) -> None:
     encoder = PasswordEncoder("s", iterations=1024)
     sound = encoder.encode("x")
-    # A field that is there twice has its last value.
+    # Of a duplicate field the last value counts.
     stored = f"{sound},{broken}" if broken.count(":") == 1 else broken
     with pytest.raises(UsageError, match=why):
         encoder.decode(stored)
 
 
-def test_the_configs_say_how_to_encrypt() -> None:
+def test_the_configs_choose_the_algorithms() -> None:
     assert encoder_of(BrokerConfig({})) is None
     configured = encoder_of(
         BrokerConfig(
@@ -123,14 +123,12 @@ def test_the_configs_say_how_to_encrypt() -> None:
         ({"password.encoder.keyfactory.algorithm": "X"}, "keyfactory.algorithm X is not known"),
     ],
 )
-def test_algorithms_that_cannot_be_used_are_refused_when_a_secret_is_set(
-    config: dict[str, str], why: str
-) -> None:
+def test_unusable_algorithms_are_refused_when_a_secret_is_set(config: dict[str, str], why: str) -> None:
     with pytest.raises(UsageError, match=why):
         encoded({KEY: "x"}, BrokerConfig({"password.encoder.secret": "s", **config}), per_broker=True)
 
 
-def test_without_the_package_that_encrypts_the_refusal_says_what_to_install(
+def test_without_the_package_for_encryption_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stored = PasswordEncoder("s").encode("x")
@@ -141,10 +139,10 @@ def test_without_the_package_that_encrypts_the_refusal_says_what_to_install(
         assert "klog[secrets]" in (refused.value.cure or "")
 
 
-def test_secrets_belong_to_one_broker_and_need_the_encoders_secret() -> None:
+def test_secrets_need_a_single_broker_and_the_encoders_secret() -> None:
     with pytest.raises(UsageError, match="Password encoder secret not configured"):
         encoded({KEY: "x"}, BrokerConfig({}), per_broker=True)
-    # Also those that a plugin reads.
+    # This includes the secrets of plugins.
     config = BrokerConfig({"password.encoder.secret": "s"})
     with pytest.raises(UsageError, match="only at broker level"):
         encoded({"plugin.sasl.jaas.config": "x"}, config, per_broker=False)
@@ -158,7 +156,7 @@ def test_secrets_belong_to_one_broker_and_need_the_encoders_secret() -> None:
     )
 
 
-def test_the_old_secret_reads_what_the_new_one_then_encrypts() -> None:
+def test_the_old_secret_decrypts_what_the_new_one_encrypts_again() -> None:
     old, new = PasswordEncoder("old", iterations=1024), PasswordEncoder("new", iterations=1024)
     other = "listener.name.secure.ssl.keystore.key"
     stored = {KEY: old.encode("x"), other: new.encode("y"), "num.io.threads": "3"}
@@ -169,7 +167,7 @@ def test_the_old_secret_reads_what_the_new_one_then_encrypts() -> None:
         {KEY: "x", other: "y", "num.io.threads": "3"},
         {},
     )
-    # At the next start the old secret may still be in the file: nothing is left to do.
+    # At the next start the old secret may still be in the file, and nothing is left to do.
     assert reencrypted(renewed, BrokerConfig(secrets)) == renewed
     assert reencrypted(stored, BrokerConfig({"password.encoder.secret": "new"})) == stored
     with pytest.raises(UsageError, match="not configured"):

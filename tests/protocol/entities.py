@@ -1,4 +1,4 @@
-"""Generated entities: values for the fields of any entity class, as kio's annotations and metadata say."""
+"""Strategies for entities of any class, by the types in kio's annotations and metadata."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _field_values(field: EntityField) -> st.SearchStrategy[Any]:
     value = entities(field.struct) if field.struct else VALUES[str(field.kafka_type)]
     if field.array:
         value = st.lists(value, max_size=3).map(tuple)
-    # A tagged field is never null on the wire: absence says so.
+    # A tagged field is never null on the wire, because its absence means null.
     return st.none() | value if field.nullable and field.tag is None else value
 
 

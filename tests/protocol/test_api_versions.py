@@ -1,4 +1,4 @@
-"""ApiVersions: every version is answered, unknown ones too."""
+"""ApiVersions: every version is answered, also unknown ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking channel: answers, or a clear error within its time, and never somebody else's answer."""
+"""The blocking channel: the answer to the request, or a clear error within the timeout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Entities are read and written as kio itself does it, and as the protocol wants where kio does otherwise."""
+"""Entities are read and written as in kio, and as the protocol requires if kio differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Error codes are Kafka's."""
+"""The error codes are those of Kafka."""
 
 from __future__ import annotations
 

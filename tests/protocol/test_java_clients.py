@@ -1,4 +1,4 @@
-"""The Java clients' own parsers read what klog writes: every field, and nothing is left over."""
+"""The parsers of the Java clients read every field of what klog writes, and no byte is left."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.protocol.test_entities import ENTITY_APIS
 
 pytestmark = pytest.mark.kafka
 
-# Our names that are not Kafka's with underscores.
+# klog's names that differ from Kafka's in more than underscores.
 NAMES = {"is_kraft_controller": "isKRaftController", "request_type": "type", "v0_host": "v0Host"}
 MESSAGES_EACH = 15
 
@@ -45,7 +45,7 @@ def collected(strategy: st.SearchStrategy) -> list:
 
 
 def read_by_java(kafka3, messages):
-    """What WireOracle says of (kind, key, version, bytes) messages: (bytes written again, fields) each."""
+    """WireOracle's result for each (kind, key, version, bytes): (bytes written again, fields)."""
     lines = "\n".join(f"{kind} {int(key)} {version} {raw.hex()}" for kind, key, version, raw in messages)
     done = kafka3.java("WireOracle", stdin=(lines + "\n").encode())
     assert done.returncode == 0, done.stderr.decode()
@@ -62,7 +62,7 @@ def camel(name: str) -> str:
 
 
 def as_json(entity: object) -> dict:
-    """The fields of an entity as Kafka's JSON has them."""
+    """The fields of an entity in the form of Kafka's JSON."""
     return {
         camel(field.name): _value(getattr(entity, field.name))
         for field in entity_fields(type(entity))
@@ -81,7 +81,7 @@ def _value(value):
 
 
 def without_null_ids(values: dict) -> dict:
-    """Kafka's JSON says the zero id where ours says None."""
+    """The values with the zero id in place of None, as in Kafka's JSON."""
     text = json.dumps(values).replace('"topicId": null', '"topicId": "AAAAAAAAAAAAAAAAAAAAAA"')
     return json.loads(text)
 
@@ -124,7 +124,7 @@ def test_every_served_entity_is_read_and_written_again_the_same_by_java(kafka3):
             ]
     for (kind, key, version, raw), (written, _) in zip(messages, read_by_java(kafka3, messages), strict=True):
         if written != raw:
-            # Kafka keeps some arrays as maps, which write once what came twice.
+            # Kafka stores some arrays as maps, which write duplicates once.
             entity_type = request_class(key, version) if kind == "request" else response_class(key, version)
             assert len(written) <= len(raw), (kind, key, version)
             assert write_entity(read_entity(entity_type, written)) == written
@@ -152,7 +152,7 @@ def test_produce_and_fetch_are_read_by_java(kafka3):
 
 
 def _distinct(message):
-    """Topics by name are a map in Kafka's class."""
+    """Without duplicate topics, because they are a map in Kafka's class."""
     return message._replace(topics=list(dict(message.topics).items()))
 
 

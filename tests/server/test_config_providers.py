@@ -1,4 +1,4 @@
-"""Variables in a properties file are looked up as Kafka looks them up."""
+"""Variables in a properties file are replaced as in Kafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FILES, DIRECTORIES, ENVIRONMENT = (
 
 
 def provided(kind: str, text: str, **parameters: str) -> str:
-    """`text` with variables of a provider called `p`."""
+    """`text` with variables replaced by a provider named `p`."""
     named = {f"config.providers.p.param.{name.replace('_', '.')}": each for name, each in parameters.items()}
     texts = {"config.providers": "p", "config.providers.p.class": kind, "super.users": text}
     return with_variables_replaced(texts | named)["super.users"]
@@ -66,7 +66,7 @@ def test_variables_of_the_environment(monkeypatch) -> None:
             provided(ENVIRONMENT, text, **parameters)
 
 
-def test_only_allowed_paths_are_looked_at(secrets) -> None:
+def test_only_allowed_paths_are_read(secrets) -> None:
     file, directory = secrets / "a.properties", secrets / "directory"
     variable = f"${{p:{file}:id}}"
     assert provided(FILES, variable, allowed_paths=f"{directory},{secrets}") == "7"
@@ -80,14 +80,14 @@ def test_only_allowed_paths_are_looked_at(secrets) -> None:
             provided(FILES, variable, allowed_paths=bad)
 
 
-def test_what_cannot_be_read_is_named(secrets) -> None:
+def test_a_file_that_cannot_be_read_is_named(secrets) -> None:
     (secrets / "latin").write_bytes(b"id=\xe9")
     for file in (secrets / "none", secrets / "directory", secrets / "latin"):
         with pytest.raises(ConfigError, match=str(file)):
             provided(FILES, f"${{p:{file}:id}}")
 
 
-def test_a_provider_of_somebody_elses_is_an_error_that_says_what_there_is() -> None:
+def test_an_unsupported_provider_is_an_error_that_lists_the_supported_ones() -> None:
     with pytest.raises(
         UsageError, match=r"org\.example\.Vault for configuration config\.providers\.p\.class"
     ):
@@ -110,7 +110,7 @@ def test_a_properties_file_may_have_variables(secrets) -> None:
 
 
 @pytest.mark.kafka
-def test_kafka_takes_the_same(kafka3: KafkaPeer, secrets) -> None:
+def test_kafka_replaces_the_same_variables(kafka3: KafkaPeer, secrets) -> None:
     file, where = secrets / "a.properties", secrets / "directory"
     (secrets / "number").write_text("9")
     kinds = (FILES, f"${{p:{file}:%s}}"), (DIRECTORIES, f"${{p:{secrets}:%s}}"), (ENVIRONMENT, "${p:%s}")

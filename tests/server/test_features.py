@@ -1,4 +1,4 @@
-"""The epoch of finalized features is the version of their node, while that is in force."""
+"""The epoch of finalized features is the version of their node, if they are enabled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
     opened.close()
 
 
-def test_it_follows_the_node_from_before_its_creation_to_after_its_deletion(store) -> None:
+def test_the_epoch_follows_the_node_from_before_its_creation_until_after_its_deletion(store) -> None:
     epoch = FeaturesEpoch(store)
     epoch.follow()
     assert epoch.value == UNKNOWN_FEATURES_EPOCH
@@ -39,7 +39,7 @@ def test_it_follows_the_node_from_before_its_creation_to_after_its_deletion(stor
 
 
 @pytest.mark.parametrize("data", [DISABLED, b"", b"{", b"[]", b'{"version":9,"status":1,"features":{}}'])
-def test_a_node_that_is_not_in_force_or_cannot_be_read_has_none(store, data) -> None:
+def test_a_node_that_is_not_enabled_or_is_invalid_has_no_epoch(store, data) -> None:
     store.create(paths.FEATURE, ENABLED)
     epoch = FeaturesEpoch(store)
     epoch.follow()

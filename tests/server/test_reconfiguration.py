@@ -1,4 +1,4 @@
-"""A running broker takes other configs through AlterConfigs, as a whole or not at all."""
+"""AlterConfigs changes the configs of a running broker, completely or not at all."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 def alter(broker: Broker, changes: dict[str, str | None], *, name: str = "7") -> tuple[ErrorCode, str | None]:
-    """Set configs of the broker (None takes one away): the error, and what is said about it."""
+    """Sets configs of the broker (None removes one). Returns the error code and message."""
     operations = tuple(
         part_of(
             API,
@@ -61,7 +61,7 @@ def alter(broker: Broker, changes: dict[str, str | None], *, name: str = "7") ->
 
 
 def refused(broker: Broker, changes: dict[str, str | None], *, name: str = "7") -> str:
-    """What a broker says that refuses a change, and stays as it is."""
+    """The message of a broker that refuses a change and does not change."""
     before = broker.live.broker()
     error, why = alter(broker, changes, name=name)
     assert error == ErrorCode.INVALID_REQUEST
@@ -76,7 +76,7 @@ def test_threads_and_limits_follow_their_configs(broker: Broker) -> None:
     assert alter(broker, changes, name="") == (ErrorCode.NONE, None)
     eventually(lambda: broker.network.thread_counts == (2, 5))
     clients = [socket.create_connection(("127.0.0.1", broker.network.port("PLAINTEXT"))) for _ in range(4)]
-    # The controller's connection is one of the three.
+    # One of the three connections is the controller's.
     eventually(lambda: broker.network.connection_count == 3)
     for client in clients:
         client.close()
@@ -100,7 +100,7 @@ def test_threads_and_limits_follow_their_configs(broker: Broker) -> None:
         ("max.connections.per.ip.overrides", "here", "host:limit"),
     ],
 )
-def test_what_cannot_be_is_refused_before_it_is_written(
+def test_invalid_changes_are_refused_before_they_are_written(
     broker: Broker, name: str, value: str, why: str
 ) -> None:
     assert why in refused(broker, {name: value}, name="")
@@ -123,7 +123,7 @@ def test_the_cleaner_and_the_logs_follow_their_configs(broker: Broker) -> None:
     assert broker.logs.settings.recovery_threads_per_directory == 2
 
 
-def test_dynamic_configs_hold_from_the_next_start_on(tmp_path: Path, broker: Broker) -> None:
+def test_dynamic_configs_apply_after_a_restart(tmp_path: Path, broker: Broker) -> None:
     changes = {
         "num.recovery.threads.per.data.dir": "2",
         "listeners": f"{INNER},OUTER://127.0.0.1:0",
@@ -140,12 +140,12 @@ def test_dynamic_configs_hold_from_the_next_start_on(tmp_path: Path, broker: Bro
 
 
 def known_endpoints(broker: Broker) -> tuple[Endpoint, ...]:
-    """What its cache has of the broker, once the controller has told it of any brokers."""
+    """The endpoints of the broker in its metadata cache, after the first UpdateMetadata."""
     found = broker.cache.snapshot.brokers.get(7)
     return () if found is None else found.endpoints
 
 
-def test_a_listener_comes_and_goes_with_its_registration(broker: Broker) -> None:
+def test_a_listener_is_added_and_removed_with_its_registration(broker: Broker) -> None:
     changes = {
         "listeners": f"{INNER},OUTER://127.0.0.1:0",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTER:PLAINTEXT",
@@ -189,15 +189,11 @@ def test_another_advertised_address_is_registered(broker: Broker) -> None:
         ),
     ],
 )
-def test_listeners_that_do_not_fit_are_refused(
-    broker: Broker, changes: dict[str, str | None], why: str
-) -> None:
+def test_invalid_listeners_are_refused(broker: Broker, changes: dict[str, str | None], why: str) -> None:
     assert why in refused(broker, changes)
 
 
-def test_an_address_that_is_taken_leaves_all_of_the_change_undone(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_address_in_use_undoes_the_whole_change(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         changes = {
             "listeners": f"{INNER},OUTER://127.0.0.1:{taken.getsockname()[1]}",
@@ -206,7 +202,7 @@ def test_an_address_that_is_taken_leaves_all_of_the_change_undone(
             "log.segment.bytes": "2000",
         }
         before = broker.live.broker()
-        # Nobody can tell before it is tried, so it is the log that says so.
+        # This fails only when it is tried, so that the error is in the log.
         assert alter(broker, changes)[0] == ErrorCode.NONE
         eventually(lambda: "stay as they are: cannot listen" in caplog.text)
         assert broker.live.broker() is before
@@ -217,7 +213,7 @@ def test_an_address_that_is_taken_leaves_all_of_the_change_undone(
     assert broker.network.port("OUTER")
 
 
-def test_configs_in_the_tree_that_do_not_fit_do_not_keep_the_broker_from_its_start(
+def test_the_broker_starts_although_configs_in_the_tree_are_invalid(
     tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     change_config(broker.store, "brokers/7", {"listeners": "OUTER://127.0.0.1:0"})
@@ -228,7 +224,7 @@ def test_configs_in_the_tree_that_do_not_fit_do_not_keep_the_broker_from_its_sta
     assert "The configs of brokers/7 stay as they are" in caplog.text
 
 
-def test_a_password_that_kafka_has_encrypted_stays_in_the_tree_and_keeps_nothing_else_from_its_place(
+def test_a_password_that_kafka_has_encrypted_stays_in_the_tree_and_other_configs_apply(
     tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     password = {
@@ -253,7 +249,7 @@ def test_a_password_that_kafka_has_encrypted_stays_in_the_tree_and_keeps_nothing
 
 @pytest.fixture
 def secure(tmp_path: Path) -> Iterator[Broker]:
-    """With a listener SSL beside the plain one; its key store is `keystore.pem`."""
+    """A broker with a listener SSL beside the plain one; its key store is `keystore.pem`."""
     keystore = tmp_path / "keystore.pem"
     shutil.copy(TLS_FILES / "first.pem", keystore)
     properties = config(tmp_path / "a", listeners=f"{INNER},SSL://127.0.0.1:0").static
@@ -264,7 +260,7 @@ def secure(tmp_path: Path) -> Iterator[Broker]:
 
 
 def shown(broker: Broker) -> ssl.SSLSocket:
-    """A connection through the TLS listener."""
+    """A connection to the TLS listener."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -280,7 +276,7 @@ def first_certificate(file: str) -> str:
     return text[text.index("-----BEGIN CERTIFICATE") :]
 
 
-def test_another_key_store_is_for_new_connections_and_old_ones_go_on(secure: Broker) -> None:
+def test_a_new_key_store_is_used_for_new_connections_and_old_ones_continue(secure: Broker) -> None:
     with shown(secure) as old:
         assert certificate(old) == first_certificate("first.pem")
         location = {"listener.name.ssl.ssl.keystore.location": str(TLS_FILES / "renewed.pem")}
@@ -323,7 +319,7 @@ def test_a_file_that_was_replaced_is_read_when_its_config_is_set_again(
         ("truststore.location", "certificate.pem", "Cannot add SSL truststore"),
     ],
 )
-def test_a_store_that_cannot_take_the_place_of_the_old_one_is_refused(
+def test_a_store_that_cannot_replace_the_old_one_is_refused(
     secure: Broker, key: str, file: str, why: str
 ) -> None:
     assert why in refused(secure, {f"listener.name.ssl.ssl.{key}": str(TLS_FILES / file)})

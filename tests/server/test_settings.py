@@ -1,4 +1,4 @@
-"""What the rooms are told of Kafka's configs."""
+"""The settings of klog's packages from Kafka's configs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def settings(overrides: str) -> NetworkSettings:
     ("host", "address"),
     [("localhost", "127.0.0.1"), ("127.0.0.1", "127.0.0.1"), ("0:0:0:0:0:0:0:1", "::1"), ("::1", "::1")],
 )
-def test_limits_of_hosts_are_those_of_their_addresses(host, address) -> None:
+def test_limits_of_hosts_apply_to_their_addresses(host, address) -> None:
     assert settings(f"{host}:7").max_connections_per_ip_overrides == {address: 7}
 
 
-def test_a_host_that_has_no_address_is_named() -> None:
+def test_a_host_without_an_address_is_named() -> None:
     with pytest.raises(ConfigError, match=r"a\.\.b for configuration max\.connections\.per\.ip\.overrides"):
         settings("a..b:7")
 
@@ -41,18 +41,18 @@ def broker(directory: Path, **options: str) -> Broker:
     return Broker(BrokerConfig(texts | options))
 
 
-def test_a_broker_counts_by_the_addresses_of_hosts(tmp_path) -> None:
+def test_a_broker_counts_connections_by_the_addresses_of_hosts(tmp_path) -> None:
     running = broker(tmp_path, **{"max.connections.per.ip": "0", LIMITS: "localhost:5"})
     try:
-        # Its controller's: without the limit of its own it would not be let in.
+        # The controller's connection would be refused without its own limit.
         eventually(lambda: running.network.connection_count == 1)
     finally:
         running.stop()
 
 
-def test_a_listener_at_what_cannot_be_a_name_is_refused(tmp_path) -> None:
+def test_a_listener_with_an_invalid_host_name_is_refused(tmp_path) -> None:
     before = os.listdir("/proc/self/fd")
     with pytest.raises(BindError, match=r"a\.\.b"):
         broker(tmp_path, listeners="PLAINTEXT://a..b:0")
-    # What other tests left behind may go meanwhile.
+    # Connections of other tests may be closed meanwhile.
     assert len(os.listdir("/proc/self/fd")) <= len(before)
