@@ -54,6 +54,7 @@ COMPILED_MODULES = (
     "storage/log/index_files.py",
     "storage/log/partition_log.py",
     "storage/log/producers.py",
+    "storage/log/readable_log.py",
     "storage/log/reading.py",
     "storage/log/run_limits.py",
     "storage/log/segment.py",

@@ -143,7 +143,7 @@ def read_one(
         if entry.last_fetched_epoch != NO_EPOCH:
             diverging = _divergence(log, entry)
             if diverging is not None:
-                return Fetched(entry, diverging=diverging, read=_nothing(log))
+                return Fetched(entry, diverging=diverging, read=log.nothing())
         read = log.read(
             entry.offset,
             min(entry.max_bytes, max_bytes),
@@ -162,19 +162,6 @@ def read_one(
     finally:
         log.lock.release()
     return Fetched(entry, ErrorCode.NONE, read)
-
-
-def _nothing(log: PartitionLog) -> Read:
-    return Read(
-        None,
-        0,
-        0,
-        log.segments.active.base_offset,
-        log.high_watermark,
-        log.last_stable_offset,
-        log.log_start_offset,
-        log.log_end_offset,
-    )
 
 
 def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:

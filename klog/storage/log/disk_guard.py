@@ -10,6 +10,7 @@ from klog.formats.errors import StorageError
 
 if TYPE_CHECKING:
     from klog.storage.log.partition_log import PartitionLog
+    from klog.storage.log.readable_log import ReadableLog
 
 
 class LogClosedError(StorageError):
@@ -20,15 +21,20 @@ _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 
 
+def require_open(log: ReadableLog) -> None:
+    """Raises `LogClosedError` if the log is closed."""
+    if log.closed:
+        raise LogClosedError("the log is closed", file=log.directory)
+
+
 def on_disk(
     method: Callable[Concatenate[PartitionLog, _Arguments], _Result],
 ) -> Callable[Concatenate[PartitionLog, _Arguments], _Result]:
-    """A method that must find the log open and, where the disk fails, closes it and tells `background`."""
+    """A method that requires an open log. If the disk fails, it closes the log and notifies `background`."""
 
     def guarded(log: PartitionLog, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
         with log.lock:
-            if log.closed:
-                raise LogClosedError("the log is closed", file=log.directory)
+            require_open(log)
             try:
                 return method(log, *args, **kwargs)
             except (OSError, StorageError) as error:

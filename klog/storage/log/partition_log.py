@@ -1,41 +1,40 @@
-"""The log of one partition: appended to by its leader or from its leader, read by consumers and followers.
+"""The log of one partition: appends, rolls, flushes and truncations.
 
-Rules: Kafka's `UnifiedLog` and `LocalLog`. This is what changes while the log is in use; loading and
-recovering it is `loading`'s, what retention deletes `retention`'s, lookups by time `time_lookup`'s. All
-public methods are safe for threads. Time comes from the caller or from `clock_ms`; what is done later (fsync
-after a roll, deleting files) is handed to `background`.
+Rules: Kafka's `UnifiedLog` and `LocalLog`. Reads are in `readable_log`, loading and recovery in `loading`,
+retention in `retention`, lookups by time in `time_lookup`. All public methods are safe for threads unless
+they say that the caller holds the lock. Time comes from the caller or from `clock_ms`. Work for later (fsync
+after a roll, deleting files) goes to `background`.
 
-Every method that touches the disk raises `OSError` or `StorageError` where that fails. Nothing of the log is
-to be trusted in memory then: it is closed, and `background` is told, which takes the log directory offline.
+Every method that touches the disk raises `OSError` or `StorageError` if the disk fails. The log in memory
+cannot be trusted then: it is closed, and `background` is notified, which takes the log directory offline.
 """
 
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from klog.config.topic import TopicConfig
-from klog.formats.epochs import EpochEnd
 from klog.formats.errors import KlogError, StorageError
-from klog.formats.markers import Marker, marker_of_batch
-from klog.formats.names import FileKind, TopicPartition, segment_file
+from klog.formats.markers import marker_of_batch
+from klog.formats.names import FileKind, TopicPartition
 from klog.protocol.produce_run import ProduceRun
-from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated, run_batch
-from klog.storage.log.disk_guard import on_disk
+from klog.storage.log.append_values import AppendError, Origin, Validated
+from klog.storage.log.disk_guard import on_disk, require_open
 from klog.storage.log.follower_batches import follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
-from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_range
+from klog.storage.log.readable_log import ReadableLog
+from klog.storage.log.reading import OffsetOutOfRangeError
 from klog.storage.log.run_limits import RunLimits
-from klog.storage.log.segment import INDEX_KINDS, LogSegment, sync_file
-from klog.storage.log.segments import Segments, discard, remove_file, unlink
+from klog.storage.log.segment import LogSegment, sync_file
+from klog.storage.log.segments import discard, new_segment, unlink
 from klog.storage.log.validation import validate
 
 __all__ = ["AppendInfo", "PartitionLog"]
 
 
-class PartitionLog:
-    """One replica's log. `lock` is held by every method that looks at segments or changes anything."""
+class PartitionLog(ReadableLog):
+    """One replica's log as its leader or follower changes it."""
 
     def __init__(
         self,
@@ -49,63 +48,20 @@ class PartitionLog:
         jitter: Callable[[int], int] = lambda limit: 0,  # noqa: ARG005
     ) -> None:
         """`jitter(limit)` draws a number from 0 up to, not including, `limit`."""
-        self.partition = partition
-        self.directory = directory
+        super().__init__(partition, directory, config, state)
         self.topic_id: str | None = None
-        self.config = config
         self._run_limits = RunLimits(config)
-        self.lock = threading.RLock()
         self._clock_ms = clock_ms
         self._background = background
         self._jitter = jitter
-        self.segments = Segments(state.segments)
-        self.producers = state.producers
         self._snapshots = state.snapshots
-        self.epochs = state.epochs
-        self.log_start_offset = state.log_start_offset
-        self.log_end_offset = state.log_end_offset
         self.recovery_point = state.recovery_point
-        self.high_watermark = state.log_start_offset
         self.last_flush_ms = clock_ms()
         self._unflushed_records = 0
-        self.closed = False
         self._roll_ms = self._next_roll_ms()
 
-    def __repr__(self) -> str:
-        return f"PartitionLog({self.partition}, {self.log_start_offset}..{self.log_end_offset})"
-
-    # -- what it holds ---------------------------------------------------------------------------------------
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of all segments."""
-        with self.lock:
-            return sum(segment.size for segment in self.segments)
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The first offset that read_committed consumers may not see yet."""
-        unstable = self.producers.first_unstable_offset
-        if unstable is None:
-            return self.high_watermark
-        return min(max(unstable, self.log_start_offset), self.high_watermark)
-
-    def set_high_watermark(self, offset: int) -> int:
-        """Move the high watermark (within the log); returns where it is now."""
-        with self.lock:
-            self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
-            self.producers.high_watermark_moved(self.high_watermark)
-            return self.high_watermark
-
-    def raise_high_watermark(self, offset: int) -> bool:
-        """Move the high watermark up to an offset within the log; whether it moved. The caller holds the
-        lock.
-        """
-        if offset <= self.high_watermark:
-            return False
-        self.high_watermark = offset
-        self.producers.high_watermark_moved(offset)
-        return True
+    def _notify_failure(self, error: OSError | StorageError) -> None:
+        self._background.failed(self, error)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """The topic's configs have changed."""
@@ -126,21 +82,27 @@ class PartitionLog:
         """This broker leads from `start_offset` on in `epoch`; written before anything is appended in it."""
         self.epochs.assign(epoch, start_offset)
 
-    def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch at or below `epoch` and where it ends; (-1, -1) where that is not known."""
-        with self.lock:
-            return self.epochs.end_of(epoch, self.log_end_offset)
-
     # -- appending -------------------------------------------------------------------------------------------
 
-    @on_disk
     def append_as_leader(
         self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
     ) -> AppendInfo:
         """Check records, give them offsets and write them. `data` must be writable and is changed.
 
-        Raises `AppendError` where they may not enter.
+        Raises `AppendError` if they may not enter.
         """
+        # What `on_disk` does, without the cost of a wrapper for each request.
+        with self.lock:
+            require_open(self)
+            try:
+                return self._append_as_leader(data, leader_epoch, now_ms, origin)
+            except (OSError, StorageError) as error:
+                self.fail(error)
+                raise
+
+    def _append_as_leader(
+        self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin
+    ) -> AppendInfo:
         config = self.config
         valid = validate(
             data,
@@ -194,7 +156,7 @@ class PartitionLog:
             or not segment.takes_run(run, first_offset + run.records - 1, self._roll_ms)
         ):
             return False
-        if run.has_producer_ids and not self._follow_producers(run, leader_epoch):
+        if run.has_producer_ids and not self.producers.follow_run(run, first_offset, leader_epoch):
             return False
         try:
             self.epochs.assign(leader_epoch, first_offset)
@@ -205,19 +167,6 @@ class PartitionLog:
         records = run.records
         self._unflushed_records += records
         self.producers.end_offset = self.log_end_offset = first_offset + records
-        return True
-
-    def _follow_producers(self, run: ProduceRun, leader_epoch: int) -> bool:
-        """Cut the run before the first batch that is refused or a duplicate; whether any is left."""
-        producers, offset = self.producers, self.log_end_offset
-        for number in range(run.frames):
-            batch = run_batch(run, number, offset, leader_epoch)
-            if batch.producer_id >= 0:
-                if not producers.is_next(batch):
-                    run.keep(number)
-                    return number > 0
-                producers.written(batch)
-            offset = batch.last_offset + 1
         return True
 
     @on_disk
@@ -249,20 +198,12 @@ class PartitionLog:
         self.log_end_offset = last_offset + 1
         for batch in valid.batches:
             if batch.producer_id >= 0:
-                self._follow_producer(batch, data, segment)
+                aborted = self.producers.follow(batch, data)
+                if aborted is not None:
+                    segment.append_aborted(aborted)
         self.producers.end_offset = self.log_end_offset
         if self._unflushed_records >= self.config.flush_messages:
             self.flush(self.log_end_offset)
-
-    def _follow_producer(self, batch: BatchInfo, data: memoryview | bytearray, segment: LogSegment) -> None:
-        if not batch.is_control:
-            self.producers.written(batch)
-            return
-        marker: Marker | None = marker_of_batch(memoryview(data)[batch.position :])
-        if marker is not None:
-            aborted = self.producers.marker_written(batch, marker)
-            if aborted is not None:
-                segment.append_aborted(aborted)
 
     # -- rolling and flushing --------------------------------------------------------------------------------
 
@@ -286,13 +227,7 @@ class PartitionLog:
         return self.segments.active
 
     def _new_segment(self, base_offset: int) -> None:
-        for kind in (FileKind.LOG, *INDEX_KINDS):
-            # Whatever bears the name was left by a crash or a cut, and is not part of the log.
-            remove_file(os.path.join(self.directory, segment_file(kind, base_offset)))
-        segment = LogSegment(self.directory, base_offset, self.config, self._clock_ms())
-        segment.preallocate()
-        segment.activate()
-        self.segments.add(segment)
+        self.segments.add(new_segment(self.directory, base_offset, self.config, self._clock_ms()))
         self._roll_ms = self._next_roll_ms()
 
     def flush(self, up_to_offset: int | None = None) -> None:
@@ -307,7 +242,15 @@ class PartitionLog:
             is_first = self.segments.bases[0] >= recovery_point
             unflushed = self._unflushed_records
         try:
-            self._sync(segments, end, recovery_point, with_parent=is_first)
+            # Without the lock: others go on reading and appending meanwhile.
+            for segment in segments:
+                segment.flush()
+                self._snapshots.flush(segment.base_offset)
+            self._snapshots.flush(end)
+            if any(segment.base_offset >= recovery_point for segment in segments):
+                sync_file(self.directory)
+            if is_first:
+                sync_file(os.path.dirname(self.directory))
         except OSError as error:
             self.fail(error)
             raise
@@ -317,64 +260,6 @@ class PartitionLog:
                 self.recovery_point = end
                 self.last_flush_ms = self._clock_ms()
                 self._unflushed_records -= min(unflushed, self._unflushed_records)
-
-    def _sync(
-        self, segments: Sequence[LogSegment], end: int, recovery_point: int, *, with_parent: bool
-    ) -> None:
-        """The slow part of a flush, without the lock: others go on reading and appending meanwhile."""
-        for segment in segments:
-            segment.flush()
-            self._snapshots.flush(segment.base_offset)
-        self._snapshots.flush(end)
-        if any(segment.base_offset >= recovery_point for segment in segments):
-            sync_file(self.directory)
-        if with_parent:
-            sync_file(os.path.dirname(self.directory))
-
-    # -- reading ---------------------------------------------------------------------------------------------
-
-    @on_disk
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        limit_offset: int,
-        *,
-        at_least_one: bool = False,
-        committed: bool = False,
-    ) -> Read:
-        """Batches from the one that holds `offset` on, up to `limit_offset` (exclusive) and `max_bytes`.
-
-        `at_least_one` gives the first batch whole even where it is larger than `max_bytes`; `committed` adds
-        the aborted transactions of what is read. Raises `OffsetOutOfRangeError`.
-        """
-        end = self.log_end_offset
-        if not self.log_start_offset <= offset <= end:
-            raise OffsetOutOfRangeError(f"offset {offset} is outside of {self.log_start_offset} to {end}")
-        found = None
-        if offset < limit_offset:
-            found = find_range(self.segments, offset, limit_offset, end, max_bytes, at_least_one)
-        if found is None:
-            active = self.segments.active
-            return self._read(None, active.size, 0, active.base_offset)
-        number, position, size = found
-        segment = self.segments[number]
-        read = self._read(segment.file, position, size, segment.base_offset)
-        if committed:
-            return read._replace(aborted=aborted_in(self.segments, found, offset, end))
-        return read
-
-    def _read(self, file: object, position: int, size: int, base: int) -> Read:
-        return Read(
-            file,  # type: ignore[arg-type]
-            position,
-            size,
-            base,
-            self.high_watermark,
-            self.last_stable_offset,
-            self.log_start_offset,
-            self.log_end_offset,
-        )
 
     # -- cutting ---------------------------------------------------------------------------------------------
 
@@ -488,17 +373,3 @@ class PartitionLog:
         self._snapshots.take(self.log_end_offset, self.producers)
         self.flush()
         self._snapshots.flush(self.log_end_offset)
-
-    def fail(self, error: OSError | StorageError) -> None:
-        """The disk has failed: let go of the log and tell `background`."""
-        with self.lock:
-            if not self.closed:
-                self.release()
-                self._background.failed(self, error)
-
-    def release(self) -> None:
-        """Let go of all files without touching them: the directory has failed or goes away."""
-        with self.lock:
-            self.closed = True
-            for segment in self.segments:
-                segment.release()

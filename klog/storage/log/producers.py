@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from klog.formats.constants import NO_SEQUENCE
-from klog.formats.markers import Marker
+from klog.formats.markers import Marker, marker_of_batch
 from klog.formats.wrapping import sequence_after
-from klog.storage.log.append_values import AppendError, BatchInfo, Origin
+from klog.protocol.produce_run import ProduceRun
+from klog.storage.log.append_values import AppendError, BatchInfo, Origin, run_batch
 from klog.storage.producer_history import BATCHES_REMEMBERED, History, SentBatch
 from klog.storage.producer_state import AbortedTxn, ProducerEntry
 
@@ -219,6 +220,32 @@ class Producers:
             producer.txn_first_offset = batch.first_offset
             insort(self._open, batch.first_offset)
             self._find_first_unstable()
+
+    def follow(self, batch: BatchInfo, data: memoryview | bytearray) -> AbortedTxn | None:
+        """Remember a batch that has been written, records or a marker; the transaction that it aborted.
+
+        `data` is what was appended, with the batch at its position.
+        """
+        if not batch.is_control:
+            self.written(batch)
+            return None
+        marker = marker_of_batch(memoryview(data)[batch.position :])
+        return None if marker is None else self.marker_written(batch, marker)
+
+    def follow_run(self, run: ProduceRun, first_offset: int, leader_epoch: int) -> bool:
+        """Remember the batches of a run that is about to be written at `first_offset`.
+
+        The run is cut before the first batch that is refused or a duplicate; False if none is left.
+        """
+        for number in range(run.frames):
+            batch = run_batch(run, number, first_offset, leader_epoch)
+            if batch.producer_id >= 0:
+                if not self.is_next(batch):
+                    run.keep(number)
+                    return number > 0
+                self.written(batch)
+            first_offset = batch.last_offset + 1
+        return True
 
     def marker_written(self, batch: BatchInfo, marker: Marker) -> AbortedTxn | None:
         """Remember a marker that has been written; the transaction that it aborted, if it did."""

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Final
 
-from klog.formats.names import FileKind, FileState
+from klog.config.topic import TopicConfig
+from klog.formats.names import FileKind, FileState, segment_file
 from klog.storage.log.segment import INDEX_KINDS, LogSegment
 
 _FILE_KINDS: Final = (FileKind.LOG, *INDEX_KINDS)
@@ -56,6 +57,17 @@ class Segments:
         gone = {segment.base_offset for segment in segments}
         self._segments = [segment for segment in self._segments if segment.base_offset not in gone]
         self._refresh()
+
+
+def new_segment(directory: str, base_offset: int, config: TopicConfig, now_ms: int) -> LogSegment:
+    """Create an active segment. Raises `OSError`."""
+    for kind in _FILE_KINDS:
+        # Files of that name were left by a crash or a truncation and are not part of the log.
+        remove_file(os.path.join(directory, segment_file(kind, base_offset)))
+    segment = LogSegment(directory, base_offset, config, now_ms)
+    segment.preallocate()
+    segment.activate()
+    return segment
 
 
 def discard(segments: Iterable[LogSegment], *, newest_first: bool) -> list[str]:

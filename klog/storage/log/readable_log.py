@@ -1,0 +1,159 @@
+"""What readers of a partition's log use: its segments, offsets and epochs.
+
+Rules: Kafka's `UnifiedLog.read` and `LocalLog.read`. All public methods are safe for threads unless they say
+that the caller holds the lock. `partition_log` adds what changes the log.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from klog.config.topic import TopicConfig
+from klog.formats.epochs import EpochEnd
+from klog.formats.errors import StorageError
+from klog.formats.names import TopicPartition
+from klog.storage.log.disk_guard import require_open
+from klog.storage.log.log_values import LogState
+from klog.storage.log.reading import OffsetOutOfRangeError, Read, aborted_in, find_range
+from klog.storage.log.segments import Segments
+
+
+class ReadableLog:
+    """One replica's log. Every method that looks at segments or changes anything holds `lock`."""
+
+    def __init__(
+        self, partition: TopicPartition, directory: str, config: TopicConfig, state: LogState
+    ) -> None:
+        self.partition = partition
+        self.directory = directory
+        self.config = config
+        self.lock = threading.RLock()
+        self.segments = Segments(state.segments)
+        self.producers = state.producers
+        self.epochs = state.epochs
+        self.log_start_offset = state.log_start_offset
+        self.log_end_offset = state.log_end_offset
+        self.high_watermark = state.log_start_offset
+        self.closed = False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    # -- what it holds ---------------------------------------------------------------------------------------
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        with self.lock:
+            return sum(segment.size for segment in self.segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset that read_committed consumers may not see yet."""
+        unstable = self.producers.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
+
+    def set_high_watermark(self, offset: int) -> int:
+        """Move the high watermark (within the log); returns where it is now."""
+        with self.lock:
+            self.high_watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+            self.producers.high_watermark_moved(self.high_watermark)
+            return self.high_watermark
+
+    def raise_high_watermark(self, offset: int) -> bool:
+        """Move the high watermark up to an offset within the log; whether it moved. The caller holds the
+        lock.
+        """
+        if offset <= self.high_watermark:
+            return False
+        self.high_watermark = offset
+        self.producers.high_watermark_moved(offset)
+        return True
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """The largest epoch at or below `epoch` and where it ends; (-1, -1) where that is not known."""
+        with self.lock:
+            return self.epochs.end_of(epoch, self.log_end_offset)
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        limit_offset: int,
+        *,
+        at_least_one: bool = False,
+        committed: bool = False,
+    ) -> Read:
+        """Batches from the one that holds `offset` on, up to `limit_offset` (exclusive) and `max_bytes`.
+
+        `at_least_one` gives the first batch whole even where it is larger than `max_bytes`; `committed` adds
+        the aborted transactions of what is read. Raises `OffsetOutOfRangeError`.
+        """
+        with self.lock:
+            require_open(self)
+            try:
+                return self._read(offset, max_bytes, limit_offset, at_least_one, committed)
+            except (OSError, StorageError) as error:
+                self.fail(error)
+                raise
+
+    def _read(
+        self, offset: int, max_bytes: int, limit_offset: int, at_least_one: bool, committed: bool
+    ) -> Read:
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRangeError(f"offset {offset} is outside of {self.log_start_offset} to {end}")
+        found = None
+        if offset < limit_offset:
+            found = find_range(self.segments, offset, limit_offset, end, max_bytes, at_least_one)
+        if found is None:
+            return self.nothing()._replace(position=self.segments.active.size)
+        segment = self.segments[found.number]
+        aborted = aborted_in(self.segments, found, offset, end) if committed else ()
+        return Read(
+            segment.file,
+            found.position,
+            found.size,
+            segment.base_offset,
+            self.high_watermark,
+            self.last_stable_offset,
+            self.log_start_offset,
+            end,
+            aborted,
+        )
+
+    def nothing(self) -> Read:
+        """A read without records, at the start of the active segment."""
+        return Read(
+            None,
+            0,
+            0,
+            self.segments.active.base_offset,
+            self.high_watermark,
+            self.last_stable_offset,
+            self.log_start_offset,
+            self.log_end_offset,
+        )
+
+    # -- failing and closing ---------------------------------------------------------------------------------
+
+    def fail(self, error: OSError | StorageError) -> None:
+        """The disk has failed: let go of the log and tell `background`."""
+        with self.lock:
+            if not self.closed:
+                self.release()
+                self._notify_failure(error)
+
+    def _notify_failure(self, error: OSError | StorageError) -> None:
+        """The log has been closed because of this error. Called with the lock held."""
+
+    def release(self) -> None:
+        """Let go of all files without touching them: the directory has failed or goes away."""
+        with self.lock:
+            self.closed = True
+            for segment in self.segments:
+                segment.release()
