@@ -55,8 +55,7 @@ class BrokerProcess:
         self.log_dirs: tuple[Path, ...] = ()
         """The paths of the log directories."""
 
-    # -- addresses and files
-    # ------------------------------------------------------------------------------------
+    # -- addresses and files -------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -85,8 +84,7 @@ class BrokerProcess:
                 return directory / name
         raise BrokerFailedError(f"no log directory holds {name}")
 
-    # -- start and stop
-    # -----------------------------------------------------------------------------------------
+    # -- start and stop ------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the broker unless it runs, and wait until it serves. Raises BrokerFailedError."""
@@ -174,8 +172,7 @@ class BrokerProcess:
     def _log_tail(self) -> str:
         return self.log_text()[-_LOG_TAIL_CHARS:]
 
-    # -- topics
-    # -------------------------------------------------------------------------------------------------
+    # -- topics --------------------------------------------------------------------------------------------
 
     def create_topic(
         self, topic: str, partitions: int = 1, config: Mapping[str, ConfigValue] | None = None

@@ -104,9 +104,9 @@ def _object(line: bytes) -> Mapping[str, _Json]:
     try:
         found: _Json = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"not JSON: {error}", cure="one object a line") from error
+        raise FormatError(f"not JSON: {error}", cure="one object per line") from error
     if not isinstance(found, dict):
-        raise FormatError(f"not a JSON object: {_shown(line)}", cure="one object a line")
+        raise FormatError(f"not a JSON object: {_shown(line)}", cure="one object per line")
     return found
 
 
