@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import BinaryIO, Final
 
-from klog.commands.dump import file_objects
+from klog.commands.dump import file_entries
 from klog.commands.dump.output_buffer import TEXT_MODES, OutputBuffer
 from klog.commands.dump.plan import DumpFile, DumpPlan, Rows, Selection
 from klog.commands.dump.problems import Problems
@@ -47,7 +47,7 @@ def run(plan: DumpPlan, out: BinaryIO) -> int:
 
 def _file(plan: DumpPlan, file: DumpFile, buffer: OutputBuffer, problems: Problems, limit: int | None) -> int:
     if file.kind not in RECORD_KINDS:
-        return file_objects.show(file, buffer, limit)
+        return file_entries.show(file, buffer, limit)
     with open_for_reading(file.path) as opened:
         reader = reader_of(plan, file, opened, problems, verify=True)
         if plan.rows is Rows.BATCHES:

@@ -1,6 +1,7 @@
-"""Prints files without records as JSON objects: indexes, snapshots, checkpoints, identity files.
+"""Parses files without records to entries: indexes, snapshots, checkpoints, identity files.
 
-Each entry is one object, whose fields have Kafka's names. A file without entries is one object.
+Each entry is a dict of fields with Kafka's names, and one JSON object in a dump. A file without entries gives
+one dict. Every entry of an index is given, valid or not.
 """
 
 from __future__ import annotations
@@ -17,44 +18,47 @@ from klog.formats.names import FileKind
 from klog.storage.files import read_small
 from klog.storage.indexes import offset_index_entries, read_entries, time_index_entries
 
-Objects = Iterable[dict[str, Any]]
+Entry = dict[str, Any]
+Entries = Iterable[Entry]
 
 
 def show(file: DumpFile, buffer: OutputBuffer, limit: int | None) -> int:
-    """Write the objects of one file; returns how many there are. Raises FormatError, StorageError."""
-    reader = _READERS.get(file.kind)
-    if reader is None:
-        raise FormatError(f"a {file.kind} file cannot be shown as JSON", file=file.path)
+    """Write the entries of one file as JSON Lines; returns how many there are.
+
+    Raises FormatError, StorageError.
+    """
     shown = 0
-    for fields in islice(reader(file, read_content(file)), limit):
-        buffer.write(
-            json.dumps({"file": file.path, **fields}, ensure_ascii=False, separators=(",", ":")) + "\n"
-        )
+    for fields in islice(entries_of(file), limit):
+        line = json.dumps({"file": file.path, **fields}, ensure_ascii=False, separators=(",", ":"))
+        buffer.write(line + "\n")
         buffer.flush_if_full()
         shown += 1
     return shown
 
 
-def read_content(file: DumpFile) -> bytes:
-    """The bytes of a file without records. Raises StorageError."""
+def entries_of(file: DumpFile) -> Entries:
+    """The entries of one file. Raises FormatError, StorageError."""
+    parse = _PARSERS.get(file.kind)
+    if parse is None:
+        raise FormatError(f"a {file.kind} file cannot be shown", file=file.path)
     if file.kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-        return read_entries(file.path, file.kind)
-    return read_small(file.path)
+        return parse(file, read_entries(file.path, file.kind))
+    return parse(file, read_small(file.path))
 
 
-def _offset_index(file: DumpFile, data: bytes) -> Objects:
+def _offset_index(file: DumpFile, data: bytes) -> Entries:
     base = file.base_offset or 0
     for relative, position in offset_index_entries(data):
         yield {"offset": base + relative, "position": position}
 
 
-def _time_index(file: DumpFile, data: bytes) -> Objects:
+def _time_index(file: DumpFile, data: bytes) -> Entries:
     base = file.base_offset or 0
     for timestamp, relative in time_index_entries(data):
         yield {"timestamp": timestamp, "offset": base + relative}
 
 
-def _txn_index(_: DumpFile, data: bytes) -> Objects:
+def _txn_index(_: DumpFile, data: bytes) -> Entries:
     from klog.formats import transaction_index
 
     names = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
@@ -62,7 +66,7 @@ def _txn_index(_: DumpFile, data: bytes) -> Objects:
         yield {name: entry[name] for name in names}
 
 
-def _snapshot(_: DumpFile, data: bytes) -> Objects:
+def _snapshot(_: DumpFile, data: bytes) -> Entries:
     from klog.formats import producer_snapshot
 
     for entry in producer_snapshot.parse(data).producers:
@@ -80,7 +84,7 @@ def _snapshot(_: DumpFile, data: bytes) -> Objects:
         }
 
 
-def _offsets(_: DumpFile, data: bytes) -> Objects:
+def _offsets(_: DumpFile, data: bytes) -> Entries:
     from klog.formats import checkpoints
 
     for entry in checkpoints.parse_offsets(data).entries:
@@ -91,35 +95,35 @@ def _offsets(_: DumpFile, data: bytes) -> Objects:
         }
 
 
-def _epochs(_: DumpFile, data: bytes) -> Objects:
+def _epochs(_: DumpFile, data: bytes) -> Entries:
     from klog.formats import checkpoints
 
     for entry in checkpoints.parse_epochs(data).entries:
         yield {"epoch": entry.epoch, "startOffset": entry.start_offset}
 
 
-def _meta_properties(_: DumpFile, data: bytes) -> Objects:
+def _meta_properties(_: DumpFile, data: bytes) -> Entries:
     from klog.formats import meta_properties
 
     lines = meta_properties.parse(data).lines
     yield {"properties": {line.key: line.value for line in lines if line.key is not None}}
 
 
-def _partition_metadata(_: DumpFile, data: bytes) -> Objects:
+def _partition_metadata(_: DumpFile, data: bytes) -> Entries:
     from klog.formats import partition_metadata
 
     metadata = partition_metadata.parse(data)
     yield {"version": metadata.version, "topicId": metadata.topic_id}
 
 
-def _clean_shutdown(_: DumpFile, data: bytes) -> Objects:
+def _clean_shutdown(_: DumpFile, data: bytes) -> Entries:
     from klog.formats import clean_shutdown
 
     marker = clean_shutdown.parse(data)
     yield {"version": marker.version, "brokerEpoch": marker.broker_epoch}
 
 
-def _quorum_state(file: DumpFile, data: bytes) -> Objects:
+def _quorum_state(file: DumpFile, data: bytes) -> Entries:
     try:
         state = json.loads(data)
     except ValueError as error:
@@ -127,7 +131,7 @@ def _quorum_state(file: DumpFile, data: bytes) -> Objects:
     yield {"quorumState": state}
 
 
-_READERS: Final[dict[FileKind, Callable[[DumpFile, bytes], Objects]]] = {
+_PARSERS: Final[dict[FileKind, Callable[[DumpFile, bytes], Entries]]] = {
     FileKind.OFFSET_INDEX: _offset_index,
     FileKind.TIME_INDEX: _time_index,
     FileKind.TXN_INDEX: _txn_index,
