@@ -1,4 +1,4 @@
-"""Batches of any bytes, put together without the definitions: what no sound producer would write."""
+"""Batches of arbitrary bytes, built without the definitions: also such as no correct producer writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def uncompressed_batch(contents: list[Content], base_offset: int = 7, attributes: int = 0) -> bytes:
-    """A batch of magic 2 with such keys, values and headers; header keys may be any bytes."""
+    """A batch of magic 2 with these keys, values and headers; header keys may be any bytes."""
     block = b""
     for delta, (key, value, headers) in enumerate(contents):
         fields = b"\0\0" + _varint(delta) + _sized(key) + _sized(value) + _varint(len(headers))

@@ -1,4 +1,4 @@
-"""A log read by a record kernel into plain values, for tests that compare it with the twin or with Kafka."""
+"""Reads a log with a record kernel into plain values, for comparison with the twin or with Kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LIMIT_BYTES = 64 << 20
 
 @dataclass
 class ReadBatch:
-    """One batch: its row of the table, its records, and what was wrong with it."""
+    """One batch: its row of the table, its records, and its problem."""
 
     row: dict[str, int]
     records: list[dict[str, Any]] = field(default_factory=list)
@@ -25,7 +25,7 @@ class ReadBatch:
 
 @dataclass
 class ReadLog:
-    """What a kernel found in a buffer."""
+    """What a kernel read from a buffer."""
 
     batches: list[ReadBatch]
     consumed_bytes: int
@@ -41,7 +41,7 @@ def rows_of(table: BatchTable | RecordTable) -> list[dict[str, int]]:
 
 
 def read(kernel: ModuleType, data: bytes, *, origin: int = 0, final: bool = True) -> ReadLog:
-    """Scan, verify and decode all of `data`, decompressing what is compressed."""
+    """Scan, verify and decode all of `data`, and decompress compressed batches."""
     table = BatchTable()
     kernel.scan(data, origin, final, table)
     kernel.verify(data, table)
@@ -68,7 +68,7 @@ def read_batch(kernel: ModuleType, data: bytes, table: BatchTable, row: int) -> 
 
 
 def read_records(kernel: ModuleType, payload: bytes, records: RecordTable) -> list[dict[str, Any]]:
-    """The rows of a record table with the bytes that their spans stand for."""
+    """The rows of a record table with the bytes of their spans."""
     found: list[dict[str, Any]] = rows_of(records)
     for row in found:
         for name in ("key", "value"):
@@ -80,7 +80,7 @@ def read_records(kernel: ModuleType, payload: bytes, records: RecordTable) -> li
 
 
 def index_of(kernel: ModuleType, data: bytes, base_offset: int, interval_bytes: int) -> dict[str, Any]:
-    """What an index rebuild of `data` ends with."""
+    """The state of an index rebuild after `data`."""
     table, state = BatchTable(), IndexState(base_offset, interval_bytes)
     kernel.scan(data, 0, True, table)
     kernel.verify(data, table)

@@ -1,4 +1,6 @@
-"""Decoded records as Arrow hold the values of the JSON Lines records; both ways of gathering do the same."""
+"""Decoded records as Arrow hold the values of the JSON Lines records, with both implementations of
+gathering.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ def test_a_missing_timestamp_is_null_and_others_are_utc_times() -> None:
 
 
 @given(strategies.segments(), st.lists(st.sampled_from(COLUMNS), unique=True, min_size=1))
-def test_chosen_columns_hold_what_they_hold_among_all(data: bytes, columns: list[str]) -> None:
+def test_chosen_columns_have_the_same_values_as_among_all(data: bytes, columns: list[str]) -> None:
     everything, chosen = ArrowBuilder(COLUMNS), ArrowBuilder(columns)
     append_all(everything, data)
     append_all(chosen, data)
@@ -120,7 +122,7 @@ def test_rows_may_be_appended_piece_by_piece(data: bytes, draws: st.DataObject) 
     assert pieces.finish() == whole.finish()
 
 
-def test_a_finished_builder_begins_anew_and_leaves_what_it_gave(fixture_log: bytes) -> None:
+def test_a_finished_builder_is_empty_and_its_batch_does_not_change(fixture_log: bytes) -> None:
     builder = ArrowBuilder(COLUMNS)
     append_all(builder, fixture_log)
     first = builder.finish()
@@ -177,7 +179,7 @@ columns = st.lists(int64s, max_size=12).map(lambda values: array("q", values))
 
 
 def outcome(call: Any, *arguments: Any) -> tuple[str | None, Any]:
-    """The error that a call raised and the state of its last argument, which it writes into."""
+    """The error that a call raised, and the state of its last argument, into which it writes."""
     try:
         call(*arguments)
         error = None
@@ -203,7 +205,7 @@ def compiled() -> ModuleType:
 
 
 @given(st.binary(max_size=30), columns, columns, st.integers(-1, 12), st.integers(-1, 12), st.integers(0, 2))
-def test_spans_are_gathered_alike_or_refused_alike(
+def test_both_gather_the_same_spans_or_refuse_them(
     compiled: ModuleType,
     payload: bytes,
     starts: array[int],
@@ -220,7 +222,7 @@ def test_spans_are_gathered_alike_or_refused_alike(
 
 
 @given(st.binary(max_size=30), columns, st.lists(st.integers(-1, 3), max_size=12), st.integers(0, 12))
-def test_headers_are_gathered_alike_or_refused_alike(
+def test_both_gather_the_same_headers_or_refuse_them(
     compiled: ModuleType, payload: bytes, starts: array[int], counts: list[int], last: int
 ) -> None:
     results = [
@@ -231,7 +233,7 @@ def test_headers_are_gathered_alike_or_refused_alike(
 
 
 @given(columns, columns, st.integers(-1, 12), st.integers(-1, 12))
-def test_fields_of_batches_are_taken_alike_or_refused_alike(
+def test_both_take_the_same_fields_of_batches_or_refuse_them(
     compiled: ModuleType, source: array[int], rows: array[int], first: int, last: int
 ) -> None:
     results = [
@@ -240,7 +242,7 @@ def test_fields_of_batches_are_taken_alike_or_refused_alike(
     assert results[0] == results[1]
 
 
-def test_gathered_spans_are_what_the_spans_say(gathering: ModuleType) -> None:
+def test_gathered_values_are_the_bytes_of_their_spans(gathering: ModuleType) -> None:
     out = SpanColumn()
     gathering.gather(b"abcdef", array("q", [1, 0, 6, 2]), array("q", [2, -1, 0, 4]), 0, 4, out)
     assert (bytes(out.data), out.ends.tolist(), bytes(out.valid)) == (b"bccdef", [0, 2, 2, 2, 6], b"\x0d")

@@ -1,4 +1,4 @@
-"""The offset map and the rewriting of records: what they mean, and that both implementations agree."""
+"""The offset map and the rewriting of records: their meaning, and that both implementations agree."""
 
 from __future__ import annotations
 
@@ -86,13 +86,13 @@ def test_the_map_is_full_at_its_load_factor_even_for_a_key_that_it_has(twin: Any
 
 
 @twins
-def test_a_map_for_no_key_is_refused(twin: Any) -> None:
+def test_a_map_that_cannot_hold_a_key_is_refused(twin: Any) -> None:
     with pytest.raises(UsageError, match="too small"):
         twin.OffsetMap(24, 0.9, SECRET)
 
 
 @twins
-def test_a_map_nearly_full_still_tells_keys_apart(twin: Any) -> None:
+def test_a_nearly_full_map_distinguishes_keys(twin: Any) -> None:
     names = [b"%d" % number for number in range(900)]
     offsets = filled(twin, keys(*names), slots=1001)
     assert [offsets.get(name) for name in names] == list(range(900))
@@ -101,7 +101,7 @@ def test_a_map_nearly_full_still_tells_keys_apart(twin: Any) -> None:
 
 @twins
 def test_a_map_that_grows_forgets_nothing(twin: Any) -> None:
-    """The compiled one begins with a few thousand slots."""
+    """The compiled map begins with a few thousand slots."""
     names = [b"%d" % number for number in range(60_000)]
     offsets = filled(twin, keys(*names), slots=70_001)
     assert [offsets.get(name) for name in names] == list(range(60_000))
@@ -109,13 +109,13 @@ def test_a_map_that_grows_forgets_nothing(twin: Any) -> None:
 
 
 @twins
-def test_superseded_records_and_those_without_a_key_go(twin: Any) -> None:
+def test_superseded_records_and_those_without_a_key_are_removed(twin: Any) -> None:
     rows = keys(b"a", None, b"b", b"a")
     assert kept(twin, filled(twin, rows), rows) == ([0, 0, 1, 1], 2, 0, 3, 1)
 
 
 @twins
-def test_records_beyond_the_map_stay_whatever_they_are(twin: Any) -> None:
+def test_all_records_beyond_the_map_stay(twin: Any) -> None:
     rows = keys(b"a", None, b"a", None)
     offsets = filled(twin, keys(b"a"))
     assert kept(twin, offsets, rows)[0] == [1, 1, 1, 1]
@@ -123,7 +123,7 @@ def test_records_beyond_the_map_stay_whatever_they_are(twin: Any) -> None:
 
 @twins
 @pytest.mark.parametrize(("now_ms", "stays"), [(4999, 1), (5000, 0)])
-def test_a_tombstone_goes_when_its_horizon_has_come(twin: Any, now_ms: int, stays: int) -> None:
+def test_a_tombstone_is_removed_after_its_delete_horizon(twin: Any, now_ms: int, stays: int) -> None:
     rows: Rows = [(b"a", b"1"), (b"a", None)]
     found = kept(twin, filled(twin, rows), rows, now_ms=now_ms, delete_horizon_ms=5000)
     assert found[:3] == ([0, stays], stays, stays)
@@ -182,7 +182,7 @@ records_of = st.lists(
 
 @given(records_of, strategies.offsets, st.none() | st.integers(0, 2**53))
 @twins
-def test_what_is_rewritten_is_what_a_batch_of_the_rest_holds(
+def test_rewritten_records_equal_a_batch_of_the_kept_ones(
     twin: Any, rows: Any, base_offset: int, base_timestamp: int | None
 ) -> None:
     every = [
@@ -210,7 +210,7 @@ def test_what_is_rewritten_is_what_a_batch_of_the_rest_holds(
 
 
 def _shifted(rest: list[RecordData], base_offset: int, base: int) -> bytearray:
-    """A batch that begins below its first record, which is left out again."""
+    """A batch that begins below its first record, which is removed again."""
     first = RecordData(base_offset, base, None, None)
     whole = build_batch([first, *rest], BatchFields(delete_horizon_ms=base))
     alone = build_batch([first], BatchFields(delete_horizon_ms=base))
@@ -219,7 +219,9 @@ def _shifted(rest: list[RecordData], base_offset: int, base: int) -> bytearray:
 
 @pytest.mark.skipif(COMPILED is None, reason="klog was built without a compiler")
 @given(st.lists(st.tuples(st.none() | st.binary(max_size=3), st.booleans()), max_size=60), st.integers(3, 50))
-def test_the_twins_take_in_and_choose_the_same(rows: list[tuple[bytes | None, bool]], slots: int) -> None:
+def test_both_maps_accept_and_choose_the_same_records(
+    rows: list[tuple[bytes | None, bool]], slots: int
+) -> None:
     pairs: Rows = [(key, b"" if full else None) for key, full in rows] or [(b"", b"")]
     data, table, records = decoded(pairs)
     found = []
@@ -245,7 +247,7 @@ def test_the_compiled_hash_is_siphash_with_128_bits(size: int, expected: str) ->
 
 
 @pytest.mark.skipif(COMPILED is None, reason="klog was built without a compiler")
-def test_keys_of_every_length_are_told_apart() -> None:
+def test_keys_of_every_length_are_distinguished() -> None:
     names = [bytes(size) for size in range(64)]
     offsets = filled(COMPILED, keys(*names), slots=1000)
     assert [offsets.get(name) for name in names] == list(range(64))

@@ -1,4 +1,4 @@
-"""Compressed blocks: what Kafka's own readers accept is accepted, everything else is a CompressionError."""
+"""Compressed blocks: what Kafka's own readers accept is accepted, anything else is a CompressionError."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def raw_snappy(data: bytes) -> bytes:
 @example(b"", SNAPPY, 2)
 @example(b"", LZ4, 0)
 @example(b"", ZSTD, 2)
-def test_what_is_compressed_decompresses_to_the_same(data: bytes, codec: int, magic: int) -> None:
+def test_a_compressed_block_decompresses_to_the_same_bytes(data: bytes, codec: int, magic: int) -> None:
     if codec == ZSTD:
         magic = 2
     for buffer in (bytes, bytearray, memoryview):
@@ -52,7 +52,7 @@ def test_a_block_may_hold_exactly_the_limit_and_not_a_byte_more(codec: int) -> N
 
 
 @CODECS
-def test_a_bomb_takes_memory_by_the_limit_and_not_by_what_it_holds(codec: int) -> None:
+def test_a_bomb_takes_memory_up_to_the_limit_only(codec: int) -> None:
     block = compress(codec, bytes(300 << 20))
     tracemalloc.start()
     with pytest.raises(DecompressionLimitError):
@@ -71,7 +71,7 @@ def test_every_cut_of_a_block_is_an_error(codec: int) -> None:
             got = decompress(codec, block[:end])
         except CompressionError:
             continue
-        # Only the xerial stream has no end mark: what is whole blocks is a whole stream.
+        # Only the xerial stream has no end mark: whole blocks are a whole stream.
         assert codec == SNAPPY
         assert got == b""
         assert 16 <= end < 20
@@ -119,7 +119,7 @@ def test_a_codec_that_kafka_does_not_define_is_unsupported(codec: int) -> None:
 
 @pytest.fixture(params=["isal", "zlib"])
 def gzip_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Both libraries that may read gzip; klog takes isal where it is installed."""
+    """Each of the two libraries that may read gzip; klog takes isal if it is installed."""
     compression._zlib.cache_clear()
     if request.param == "zlib":
         monkeypatch.setitem(sys.modules, "isal", None)
@@ -181,7 +181,7 @@ def test_xerial_streams_may_follow_one_another() -> None:
     assert decompress(SNAPPY, XERIAL_HEADER + XERIAL_HEADER) == b""
 
 
-def test_kafkas_reader_takes_fewer_than_four_last_bytes_for_the_end_of_a_xerial_stream() -> None:
+def test_fewer_than_four_bytes_end_a_xerial_stream_as_in_kafkas_reader() -> None:
     assert decompress(SNAPPY, compress(SNAPPY, b"one") + b"\0\0\x01") == b"one"
 
 
@@ -203,13 +203,13 @@ def test_a_damaged_snappy_block_is_a_compression_error(block: bytes) -> None:
         decompress(SNAPPY, block)
 
 
-def test_the_length_that_a_snappy_block_claims_allocates_nothing() -> None:
+def test_the_stored_length_of_a_snappy_block_allocates_nothing() -> None:
     claims_4_gib = b"\xff\xff\xff\xff\x0f" + raw_snappy(b"abc")[1:]
     with pytest.raises(CompressionError, match="claims to hold 4294967295"):
         decompress(SNAPPY, claims_4_gib, limit_bytes=1 << 40)
 
 
-def test_no_honest_snappy_block_holds_more_than_the_bound_on_claims() -> None:
+def test_no_valid_snappy_block_exceeds_the_limit_on_stored_lengths() -> None:
     zeros = raw_snappy(bytes(10 << 20))
     assert (10 << 20) / len(zeros) < compression._SNAPPY_MOST_RATIO
     assert decompress(SNAPPY, zeros) == bytes(10 << 20)
@@ -232,7 +232,7 @@ def test_an_lz4_frame_of_magic_0_is_written_with_the_checksum_of_old_clients() -
 
 
 @pytest.mark.parametrize("checksum", [0, 0x82, 0xFF])
-def test_kafka_does_not_look_at_the_lz4_header_checksum_of_magic_0(checksum: int) -> None:
+def test_the_lz4_header_checksum_of_magic_0_is_ignored_as_in_kafka(checksum: int) -> None:
     frame = bytearray(compress(LZ4, b"abc", magic=0))
     frame[6] = checksum
     assert decompress(LZ4, frame, magic=0) == b"abc"
@@ -262,7 +262,7 @@ def test_what_follows_the_first_lz4_frame_is_ignored() -> None:
     assert decompress(LZ4, frame + b"garbage") == b"one"
 
 
-def test_the_content_size_and_content_checksum_of_lz4_are_not_compared_as_kafka_does_not() -> None:
+def test_the_content_size_and_content_checksum_of_lz4_are_ignored_as_in_kafka() -> None:
     frame = bytearray(lz4.frame.compress(TEXT, store_size=True, content_checksum=True))
     frame[-1] ^= 1
     frame[6:14] = struct.pack("<Q", 1 << 60)
@@ -282,7 +282,7 @@ def test_a_wrong_block_checksum_of_lz4_is_an_error() -> None:
     [b"", b"\x04\x22\x4d\x18", b"\x04\x22\x4d\x18\x68\x40" + bytes(7), b"\x50\x2a\x4d\x18" + bytes(20)],
 )
 @pytest.mark.parametrize("magic", [0, 2])
-def test_what_is_no_lz4_frame_is_an_error(block: bytes, magic: int) -> None:
+def test_bytes_that_are_not_an_lz4_frame_are_an_error(block: bytes, magic: int) -> None:
     with pytest.raises(CompressionError, match="LZ4 frame header"):
         decompress(LZ4, block, magic=magic)
 

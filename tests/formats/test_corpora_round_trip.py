@@ -1,4 +1,4 @@
-"""Every file that real Kafka wrote parses and is built again, byte for byte."""
+"""Every file that real Kafka wrote can be parsed and built again, byte for byte."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def _files(log_dir: corpora.LogDirectory) -> Iterator[Path]:
 
 
 def _is_damaged(path: Path) -> bool:
-    """Whether the file may be one of those that were damaged on purpose, or lie in a crash's wake."""
+    """Whether the file may have been damaged, on purpose or by a crash."""
     top = path.relative_to(corpora.FIXTURES).parts[0]
     return top.startswith("corrupt-") or top == "k39-unclean"
 
 
 def _opened(entry: segment.Located) -> None:
-    """Build the records of a compressed entry again from what they parse to."""
+    """Build the records of a compressed entry again from their parsed values."""
     if entry.magic == 2:
         found = record_batch.records(entry.value, position_bytes=entry.position_bytes)
         assert len(found) == entry.value.recordCount
@@ -70,7 +70,7 @@ def test_every_file_of_a_log_directory_builds_the_bytes_that_it_parsed(log_dir: 
             assert _is_damaged(path), error
             assert error.position_bytes is not None
         seen[entry.name] += 1
-    # The directory was read: a log directory has segments, and Kafka left indexes with them.
+    # The directory was read: a log directory has segments, with indexes that Kafka wrote.
     assert seen["segment"]
     assert seen["offset-index"]
 
@@ -92,7 +92,7 @@ def _segment_round_trip(path: Path, data: bytes, seen: Counter[str]) -> None:
 @pytest.mark.parametrize(
     "partition", corpora.partitions(corpora.corpora("k0", "k2", "k3", "k4", "up-")), ids=str
 )
-def test_batches_stand_where_kafkas_reader_finds_them(partition: corpora.PartitionDirectory) -> None:
+def test_batches_have_the_positions_that_kafkas_reader_finds(partition: corpora.PartitionDirectory) -> None:
     if not partition.has_expected:
         assert not partition.files(".log")
         return

@@ -1,4 +1,4 @@
-"""Records of the internal topics say what Kafka's own dump tool says about them."""
+"""Records of the internal topics are decoded as Kafka's own dump tool shows them."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def _decoded(partition: corpora.PartitionDirectory, version: str = "") -> dict[i
 
 
 @pytest.mark.parametrize("partition", _topic("__transaction_state"), ids=str)
-def test_transaction_records_say_what_kafkas_dump_says(partition: corpora.PartitionDirectory) -> None:
+def test_transaction_records_equal_kafkas_dump(partition: corpora.PartitionDirectory) -> None:
     decoded = _decoded(partition)
     compared = 0
     for offset, is_control, record in _records(partition):
         found = transaction_state.parse(record.key, record.value)
         assert transaction_state.build(found) == (record.key, record.value)
         assert not is_control
-        # Kafka's 3.9 prints the keys that 4.1 wrote, but its values have other tagged fields there.
+        # Kafka 3.9 prints the keys that 4.1 wrote, but in its values other tagged fields.
         if offset not in decoded or found.value is None:
             continue
         key, payload = decoded[offset]
@@ -88,7 +88,7 @@ def test_transaction_records_say_what_kafkas_dump_says(partition: corpora.Partit
 
 
 def _as_json(value: Any) -> Any:
-    """A parsed message as Kafka's own JSON has it: tagged fields in their place, bytes in base64."""
+    """A parsed message like Kafka's own JSON: tagged fields in their place, bytes in base64."""
     if isinstance(value, dict):
         plain = {
             name: _as_json(field)
@@ -96,7 +96,7 @@ def _as_json(value: Any) -> Any:
             if name not in ("version", "taggedFields") and not name.startswith("_")
         }
         optional = {field["name"]: _as_json(field["value"]) for field in value.get("taggedFields", ())}
-        # `version` is the container's own: the one message with such a field has it under another name.
+        # `version` belongs to the container: the one message with such a field has another name for it.
         renamed = {"version": plain.pop("metadataVersion")} if "metadataVersion" in plain else {}
         return plain | optional | renamed
     if isinstance(value, list):
@@ -105,7 +105,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _compare_consumer_protocol(told: dict[str, Any], ours: dict[str, Any]) -> None:
-    """Kafka opens what members of the consumer protocol send; klog leaves it as bytes."""
+    """Kafka decodes what members of the consumer protocol send; klog keeps it as bytes."""
     for name, topics in (("subscription", "topics"), ("assignment", "assignedPartitions")):
         opened, raw = told.pop(name), base64.b64decode(ours.pop(name))
         if isinstance(opened, str):
@@ -116,7 +116,7 @@ def _compare_consumer_protocol(told: dict[str, Any], ours: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("partition", _topic("__consumer_offsets"), ids=str)
-def test_group_records_say_what_kafkas_dump_says(partition: corpora.PartitionDirectory) -> None:
+def test_group_records_equal_kafkas_dump(partition: corpora.PartitionDirectory) -> None:
     decoded = _decoded(partition, "4.1") or _decoded(partition)
     compared = 0
     for offset, is_control, record in _records(partition):
@@ -155,7 +155,7 @@ def test_the_corpora_have_commits_and_groups_of_both_coordinators() -> None:
 
 
 @pytest.mark.parametrize("partition", _topic("__cluster_metadata"), ids=str)
-def test_metadata_records_say_what_kafkas_dump_says(partition: corpora.PartitionDirectory) -> None:
+def test_metadata_records_equal_kafkas_dump(partition: corpora.PartitionDirectory) -> None:
     decoded = _decoded(partition, "4.1") or _decoded(partition)
     compared = 0
     for offset, is_control, record in _records(partition):

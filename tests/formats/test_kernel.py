@@ -1,7 +1,7 @@
-"""The rules by which a record kernel reads, each on the smallest input that shows it; for both kernels.
+"""The rules of a record kernel, each on the smallest input that shows it; for both kernels.
 
-Where Kafka's own reader is odd (`DefaultRecordBatch`, `DefaultRecord`, `AbstractLegacyRecordBatch`,
-`FileLogInputStream`, `ByteUtils`), its oddness is the rule.
+The rules are those of Kafka's own reader, odd ones too (`DefaultRecordBatch`, `DefaultRecord`,
+`AbstractLegacyRecordBatch`, `FileLogInputStream`, `ByteUtils`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def only(kernel: ModuleType, data: bytes) -> reading.ReadBatch:
     return found
 
 
-# The way through a file
+# Scanning a file
 
 
 def test_a_size_below_the_smallest_message_ends_the_scan(kernel: ModuleType) -> None:
@@ -74,18 +74,18 @@ def test_a_size_below_the_smallest_message_ends_the_scan(kernel: ModuleType) -> 
     assert (found.stop, found.stop_size, found.consumed_bytes) == (STOP_BAD_SIZE, 13, len(batch(SIMPLE, 1)))
 
 
-def test_kafka_looks_at_no_entry_of_17_bytes_or_fewer(kernel: ModuleType) -> None:
+def test_an_entry_of_17_bytes_or_fewer_is_not_read(kernel: ModuleType) -> None:
     assert reading.read(kernel, bytes(17)).stop == STOP_NEED_BYTES
     assert reading.read(kernel, bytes(18)).stop == STOP_BAD_SIZE
 
 
-def test_a_cut_batch_is_not_in_the_table_and_says_how_long_it_is(kernel: ModuleType) -> None:
+def test_an_incomplete_batch_is_not_in_the_table_and_its_size_is_known(kernel: ModuleType) -> None:
     whole = batch(SIMPLE, 1)
     found = reading.read(kernel, whole + whole[:-1])
     assert (len(found.batches), found.consumed_bytes, found.need_bytes) == (1, len(whole), len(whole))
 
 
-def test_a_batch_that_claims_less_than_its_header_is_read_with_the_bytes_that_follow(
+def test_a_batch_with_a_size_below_its_header_is_read_with_the_bytes_after_it(
     kernel: ModuleType,
 ) -> None:
     data = bytearray(batch(SIMPLE, 1) + batch(SIMPLE, 1))
@@ -98,7 +98,7 @@ def test_a_batch_that_claims_less_than_its_header_is_read_with_the_bytes_that_fo
     assert table.valid[0] == 0
 
 
-def test_the_header_of_a_batch_at_the_end_of_the_file_is_awaited_unless_the_file_ends(
+def test_an_incomplete_header_needs_more_bytes_unless_the_file_ends(
     kernel: ModuleType,
 ) -> None:
     data = bytearray(batch(SIMPLE, 1))[:40]
@@ -135,7 +135,7 @@ def test_the_checksum_of_a_batch_covers_what_follows_it_and_not_the_leader_epoch
 # Records of magic 2
 
 
-def test_a_record_has_what_its_fields_say(kernel: ModuleType) -> None:
+def test_a_record_has_the_values_of_its_fields(kernel: ModuleType) -> None:
     headers = b"\x04" + b"\x02h" + b"\x04ab" + b"\x02i" + NULL
     found = only(kernel, batch(record(b"\0\x04\x06" + b"\x02k" + b"\x02v" + headers), 1))
     (row,) = found.records
@@ -163,7 +163,7 @@ def test_any_negative_length_is_null(kernel: ModuleType, length: bytes) -> None:
     assert only(kernel, batch(record(b"\0\0\0" + NULL + NULL + header), 1)).problem is not None
 
 
-def test_a_varint_may_be_longer_than_it_must_and_drops_what_does_not_fit(kernel: ModuleType) -> None:
+def test_a_varint_may_have_unnecessary_bytes_and_drops_bits_that_do_not_fit(kernel: ModuleType) -> None:
     long_three = b"\x86\x80\x80\x80\x70"  # 3 in five bytes, with bits beyond the 32nd
     found = only(kernel, batch(record(b"\0\x04" + long_three + NULL + b"\x02v" + b"\0"), 1))
     assert [row["offset"] for row in found.records] == [103]
@@ -195,7 +195,7 @@ def test_offsets_and_timestamps_wrap_as_java_longs(kernel: ModuleType) -> None:
     assert [(row["offset"], row["timestamp"]) for row in found.records] == [(-(2**63) + 1, -(2**63) + 1)]
 
 
-def test_a_batch_of_no_records_may_hold_anything(kernel: ModuleType) -> None:
+def test_a_batch_of_no_records_may_have_any_content(kernel: ModuleType) -> None:
     for attributes in (0, 1, 4):
         found = only(kernel, batch(b"garbage", 0, attributes=attributes))
         assert (found.records, found.problem) == ([], None)
@@ -223,7 +223,7 @@ def test_a_batch_of_no_records_may_hold_anything(kernel: ModuleType) -> None:
         ),
     ],
 )
-def test_what_kafka_refuses_is_a_problem_and_the_records_before_it_are_kept(
+def test_records_that_kafka_refuses_are_a_problem_and_those_before_are_kept(
     kernel: ModuleType, records: bytes, count: int, good: int, problem: str
 ) -> None:
     found = only(kernel, batch(records, count))
@@ -250,7 +250,7 @@ def test_decoding_stops_at_a_problem_and_says_in_which_batch(kernel: ModuleType)
     assert (records.problem, records.problem_batch) == (None, -1)
 
 
-def test_a_problem_speaks_of_the_last_call_only(kernel: ModuleType) -> None:
+def test_a_problem_is_that_of_the_last_call_only(kernel: ModuleType) -> None:
     data = batch(SIMPLE, 2) + batch(SIMPLE, 1)
     table, records = BatchTable(), RecordTable()
     kernel.scan(data, 0, True, table)
@@ -327,7 +327,7 @@ def test_a_message_set_without_a_message_is_refused(kernel: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(("magic", "kept"), [(0, [5]), (1, [])])
-def test_a_bad_inner_size_takes_the_offsets_of_magic_1_with_it(
+def test_a_bad_inner_size_leaves_no_offsets_of_magic_1(
     kernel: ModuleType, magic: int, kept: list[int]
 ) -> None:
     offsets, problem, _ = inner_offsets(kernel, wrapper(magic, 5), message(magic, 5, b"a") + bytes(26))
@@ -339,7 +339,7 @@ def test_an_inner_message_may_not_be_compressed_itself(kernel: ModuleType) -> No
     assert inner_offsets(kernel, wrapper(1, 12), inner) == ([10], "inner message is compressed itself", 10)
 
 
-def test_inner_messages_carry_their_own_checksum(kernel: ModuleType) -> None:
+def test_inner_messages_have_their_own_checksum(kernel: ModuleType) -> None:
     bad = bytearray(message(1, 1, b"b"))
     bad[-1] ^= 1
     table, records = BatchTable(), RecordTable()
@@ -374,7 +374,7 @@ def test_a_wrapper_without_value_has_no_block(kernel: ModuleType) -> None:
 # Indexes
 
 
-def test_an_entry_stands_before_the_first_batch_past_the_interval(kernel: ModuleType) -> None:
+def test_an_index_entry_precedes_the_first_batch_after_the_interval(kernel: ModuleType) -> None:
     parts = [
         batch(SIMPLE, 1, base_offset=100 + 10 * n, last_delta=9, max_timestamp=stamp)
         for n, stamp in enumerate((5, 9, 7, 9, 11))
@@ -404,7 +404,7 @@ def test_a_rebuild_stops_where_the_log_must_end(
     assert state["stopped_at"] == (len(good) if base_offset >= 0 else 0)
 
 
-def test_a_rebuild_goes_on_over_chunks(kernel: ModuleType) -> None:
+def test_an_index_rebuild_continues_across_chunks(kernel: ModuleType) -> None:
     parts = [batch(SIMPLE, 1, base_offset=n) for n in range(20)]
     whole = reading.index_of(kernel, b"".join(parts), 0, 200)
     table, state = BatchTable(), IndexState(0, 200)

@@ -1,4 +1,4 @@
-"""What the append and read paths ask of the kernel, in both kernels: what decoding into tables says, too."""
+"""The kernel's functions for append and read paths agree with decoding into tables, in both kernels."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ HEADER_BYTES = 61
 
 
 def records_of(batch: bytes) -> tuple[bytes, BatchTable, RecordTable]:
-    """The uncompressed records of a batch, its header in a table, and the records as decoding sees them."""
+    """The uncompressed records of a batch, its header in a table, and its decoded records."""
     table, records = BatchTable(), RecordTable()
     _pykernel.scan(batch, 0, True, table)
     payload = batch[HEADER_BYTES:]
     if table.count[0]:
         payload = compression.decompress(table.attributes[0] & 7, payload)
-    table.attributes[0] = 0  # as the records are stored, whatever LogAppendTime makes of them
+    table.attributes[0] = 0  # the timestamps as they are stored, without the effect of LogAppendTime
     _pykernel.decode_payload(payload, table, 0, records)
     return payload, table, records
 
 
 @pytest.mark.parametrize("module", KERNELS)
 @given(batch=strategies.batch_bytes() | strategies.damaged(strategies.batch_bytes(codec="none")))
-def test_records_are_summed_up_as_decoding_them_finds_them(module: ModuleType, batch: bytes) -> None:
+def test_checked_records_agree_with_decoded_ones(module: ModuleType, batch: bytes) -> None:
     _pykernel.scan(batch, 0, True, table := BatchTable())
     if len(table) != 1 or table.magic[0] != 2 or len(batch) < HEADER_BYTES:
         return
@@ -52,13 +52,13 @@ def test_records_are_summed_up_as_decoding_them_finds_them(module: ModuleType, b
 def compression_fails(batch: bytes) -> bool:
     try:
         compression.decompress(batch[22] & 7, batch[HEADER_BYTES:])
-    except FormatError:  # a damaged attribute may name no codec at all
+    except FormatError:  # a damaged attribute may name an undefined codec
         return True
     return False
 
 
 @pytest.mark.parametrize("module", KERNELS)
-def test_records_are_checked_where_they_stand_behind_their_header(module: ModuleType) -> None:
+def test_records_are_checked_in_place_behind_their_header(module: ModuleType) -> None:
     batch = build_batch([RecordData(0, 50, b"k", b"v"), RecordData(1, 40, None, None, ((b"h", None),))])
     assert module.check_records(batch, HEADER_BYTES, 50, 2) == (40, 50, True, True)
     assert module.check_records(batch, HEADER_BYTES, 50, 1) is None, "bytes remain"
@@ -87,7 +87,7 @@ def test_seek_finds_the_first_batch_that_reaches_an_offset(
 
 @pytest.mark.parametrize("module", KERNELS)
 @given(data=strategies.segments(max_entries=4), offset=st.integers(0, 40), data_=st.data())
-def test_seek_in_a_cut_buffer_says_where_to_go_on(
+def test_seek_in_an_incomplete_buffer_says_where_to_continue(
     module: ModuleType, data: bytes, offset: int, data_: st.DataObject
 ) -> None:
     cut = data_.draw(st.integers(0, len(data)))
@@ -113,7 +113,7 @@ def test_a_built_batch_equals_the_definition_s(batch: object) -> None:
     _pykernel.scan(built, 0, True, table := BatchTable())
     attributes = table.attributes[0]
     if attributes & 7:
-        return  # how a codec cuts its blocks is its own business; the next test reads what it wrote
+        return  # codecs divide blocks differently; the next test reads the result
     records = [
         RecordData(
             table.base_offset[0] + record.offsetDelta,
@@ -134,7 +134,7 @@ def test_a_built_batch_equals_the_definition_s(batch: object) -> None:
     )
     mine = bytes(build_batch(records, fields))
     if records[0].timestamp != batch.baseTimestamp:
-        # Deltas count from the first record, wherever the generated batch counts from.
+        # Deltas are relative to the first record, also if those of the generated batch are not.
         assert record_batch.parse(mine).maxTimestamp == batch.maxTimestamp
         return
     assert mine == built

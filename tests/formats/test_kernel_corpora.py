@@ -1,4 +1,4 @@
-"""What both kernels read in every log that real Kafka wrote is what Kafka's own reader says is in it."""
+"""Both kernels read in every log of real Kafka what Kafka's own reader reads."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def text(value: bytes | None) -> str | None:
 
 
 def record_line(record: JsonObject, expected: JsonObject) -> JsonObject:
-    """The record as the expected line has it: long keys and values stand there as length and hash."""
+    """The record in the form of the expected line, in which long keys and values are length and hash."""
     line = {
         "offset": record["offset"],
         "timestamp": record["timestamp"],
@@ -104,7 +104,7 @@ def compare_end(found: reading.ReadLog, batches: int, size_bytes: int, end: Json
     assert size_bytes == end["fileSize"]
     too_small = re.search(r"Found record size (-?\d+) smaller", end.get("scanError", ""))
     if "scanError" in end and not too_small:
-        # Kafka's reader gives up in a batch that does not decompress; klog goes on after it.
+        # Kafka's reader ends at a batch that does not decompress; klog continues after it.
         (damaged,) = (batch for batch in found.batches if batch.row["position"] == end["endOfLastBatch"])
         assert damaged.problem is not None
         return

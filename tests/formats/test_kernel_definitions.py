@@ -1,4 +1,4 @@
-"""The record kernel reads what the definitions say: the fast readers restate no layout that could drift."""
+"""The record kernel reads what the definitions define, so their layouts cannot differ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kernel(request: pytest.FixtureRequest) -> ModuleType:
 
 
 def as_bytes(text: str) -> bytes:
-    """Text of a definition, where bytes that are no UTF-8 stand as lone surrogates."""
+    """Text of a definition as bytes; bytes that are not UTF-8 are lone surrogates in it."""
     return text.encode("utf-8", "surrogateescape")
 
 

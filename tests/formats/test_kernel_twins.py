@@ -1,4 +1,6 @@
-"""The compiled kernel and its pure-Python twin find the same in every input: columns, problems, bytes."""
+"""The compiled kernel and its twin in pure Python read the same from every input: columns, problems,
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def assert_same(data: bytes, *, origin: int = 0, final: bool = True) -> reading.
     return by_twin
 
 
-def test_the_two_are_two() -> None:
+def test_the_kernels_are_different_implementations() -> None:
     assert (compiled.IMPLEMENTATION, twin.IMPLEMENTATION) == ("cython", "python")
     assert set(twin.__all__) <= set(dir(compiled))
 
@@ -64,7 +66,7 @@ def test_equal_on_random_bytes_after_a_size_and_a_magic(
     records=st.lists(st.binary(max_size=20), max_size=5),
     rest=st.binary(max_size=12),
 )
-def test_equal_on_records_that_are_hardly_sound(
+def test_equal_on_mostly_invalid_records(
     count: int, attributes: int, records: list[bytes], rest: bytes
 ) -> None:
     payload = b"".join(bytes((2 * len(record),)) + record for record in records) + rest
@@ -89,7 +91,7 @@ def test_equal_on_records_that_are_hardly_sound(
         ).map(b"".join)
     ),
 )
-def test_equal_on_message_sets_that_are_hardly_sound(
+def test_equal_on_mostly_invalid_message_sets(
     magic: int, attributes: int, offset: int, payload: bytes
 ) -> None:
     message = struct.pack(">qiIbBqii", offset, 22, 0, magic, attributes, 1234, -1, -1)
@@ -157,7 +159,7 @@ def test_a_table_is_not_read_against_another_buffer(kernel: ModuleType) -> None:
 
 
 @KERNELS
-def test_a_column_that_somebody_looks_into_is_not_moved(kernel: ModuleType) -> None:
+def test_a_column_with_an_exported_buffer_is_not_resized(kernel: ModuleType) -> None:
     data = LOGS[0].read_bytes()
     table = BatchTable()
     kernel.scan(data, 0, True, table)

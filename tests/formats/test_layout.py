@@ -25,7 +25,7 @@ def test_every_format_has_a_layout_whose_rows_are_documented(entry: catalogue.Fo
     assert callable(entry.build)
 
 
-def test_the_batch_header_stands_where_fast_readers_read_it() -> None:
+def test_the_batch_header_has_the_positions_of_fast_readers() -> None:
     rows = _offsets("record-batch")
     assert rows["records"][0] == constants.BATCH_HEADER_BYTES
     assert rows["magic"] == (constants.MAGIC_POSITION, "1")
@@ -45,7 +45,7 @@ def test_attribute_bits_are_those_of_the_constants() -> None:
     assert "4 zstd" in bits["codec"].meaning
 
 
-def test_message_headers_stand_where_fast_readers_read_them() -> None:
+def test_message_headers_have_the_positions_of_fast_readers() -> None:
     rows = _offsets("message-set")
     assert rows["magic"] == (constants.MAGIC_POSITION, "1")
     assert rows["timestamp"] == (constants.MESSAGE_V0_HEADER_BYTES, "0 or 8")
@@ -67,7 +67,7 @@ def test_fixed_entries_have_the_sizes_of_the_constants(name: str, last: str, siz
     assert offset + int(width) == size
 
 
-def test_after_a_field_of_variable_size_no_offset_is_claimed() -> None:
+def test_after_a_field_of_variable_size_there_are_no_offsets() -> None:
     rows = layout.rows(catalogue.find("message-set").definition)
     after = [row for row in rows if row.name in ("key", "value")]
     assert [row.offset for row in after] == [None, None]

@@ -1,4 +1,4 @@
-"""Names of files and directories: every suffix, and nothing that Kafka would not write."""
+"""Names of files and directories: every suffix, and no name that Kafka does not write."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_directory_name_says_partition_and_state(name: str, expected: Director
     "name",
     ["", "a", "-0", "a-", "a-x", "a-01", "a-2147483648", "a-1.-delete", "a-delete", "a/b-1", "a-1 "],
 )
-def test_a_directory_that_is_no_partition_is_refused(name: str) -> None:
+def test_a_directory_name_that_is_not_a_partitions_is_refused(name: str) -> None:
     with pytest.raises(FormatError, match="topic-partition"):
         names.parse_directory(name)
 

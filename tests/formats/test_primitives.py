@@ -1,4 +1,4 @@
-"""Kafka's wire types: known encodings, and no allocation for bytes that are not there."""
+"""Kafka's wire types: known encodings, and no allocation for bytes that do not exist."""
 
 from __future__ import annotations
 
@@ -64,7 +64,9 @@ def test_known_encodings(wire_type: c.Construct, value: object, encoded: str) ->
         (s.NullableStruct(c.Struct()), "00", "null mark 0"),
     ],
 )
-def test_what_kafka_would_not_write_is_refused(wire_type: c.Construct, encoded: str, complaint: str) -> None:
+def test_encodings_that_kafka_does_not_write_are_refused(
+    wire_type: c.Construct, encoded: str, complaint: str
+) -> None:
     with pytest.raises(FormatError, match=complaint):
         binary.parse_all(wire_type, bytes.fromhex(encoded), "it")
 
@@ -78,7 +80,7 @@ def test_varlongs_take_as_few_bytes_as_their_bits_need(value: int) -> None:
 
 
 @given(st.binary(max_size=30))
-def test_text_that_is_no_utf8_survives(raw: bytes) -> None:
+def test_text_that_is_not_utf8_is_kept(raw: bytes) -> None:
     field = p.SizedString(c.Int16sb)
     data = len(raw).to_bytes(2, "big") + raw
     assert binary.build(field, binary.parse_all(field, data, "it"), "it") == data

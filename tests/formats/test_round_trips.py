@@ -1,4 +1,4 @@
-"""Every format both ways: what is built parses to the same value, what is parsed builds the same bytes."""
+"""Every format in both directions: built values parse to the same value, parsed bytes are built again."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "file-names": own.file_names,
     "directory-names": own.directory_names,
 }
-# A segment's value is built from its bytes (it says where each entry stands), so it has its own tests below.
+# A segment's value is made from its bytes (it has the position of each entry), so it has its own tests below.
 BYTES_ONLY = {"segment": own.segments()}
 
 
@@ -69,7 +69,7 @@ def test_every_format_has_values_here() -> None:
 
 @pytest.mark.parametrize("name", VALUES)
 @given(data=st.data())
-def test_what_is_built_parses_to_the_same_value(name: str, data: st.DataObject) -> None:
+def test_built_bytes_parse_to_the_same_value(name: str, data: st.DataObject) -> None:
     entry = catalogue.find(name)
     value = data.draw(VALUES[name])
     assert entry.parse(*_arguments(entry, entry.build(value))) == value
@@ -77,7 +77,7 @@ def test_what_is_built_parses_to_the_same_value(name: str, data: st.DataObject) 
 
 @pytest.mark.parametrize("name", [*VALUES, *BYTES_ONLY])
 @given(data=st.data())
-def test_what_parses_at_all_builds_the_same_bytes(name: str, data: st.DataObject) -> None:
+def test_parsed_bytes_are_built_again(name: str, data: st.DataObject) -> None:
     entry = catalogue.find(name)
     intact = VALUES[name].map(entry.build) if name in VALUES else BYTES_ONLY[name]
     given_back = data.draw(st.one_of(intact, _damaged(entry, intact)))
@@ -86,7 +86,7 @@ def test_what_parses_at_all_builds_the_same_bytes(name: str, data: st.DataObject
     except KlogError:
         return
     rebuilt = entry.build(value)
-    # Kafka's readers of text take more than its writers write: there the value is what comes back.
+    # Kafka's readers of text accept more than its writers write. Then only the value must come back.
     assert rebuilt == given_back or (name in TEXT and entry.parse(rebuilt) == value)
 
 
@@ -141,7 +141,7 @@ def test_offsets_in_a_wrapper_end_at_the_wrappers_own(wrapper: Any) -> None:
 
 
 @pytest.mark.parametrize("count", [-1, 0, 1, 3, 2**31 - 1])
-def test_a_record_count_that_lies_is_found_where_the_block_ends(count: int) -> None:
+def test_a_wrong_record_count_is_found_at_the_end_of_the_block(count: int) -> None:
     block = record_batch.build_records([_record(delta) for delta in range(2)])
     with pytest.raises(CorruptRecordError, match=f"says {count} records") as caught:
         list(record_batch.iterate_records(block, count, position_bytes=77))
@@ -154,7 +154,7 @@ def _record(offset_delta: int) -> dict[str, Any]:
 
 
 @given(own.offset_indexes, own.time_indexes)
-def test_index_entries_can_be_had_one_at_a_time(offsets: Any, times: Any) -> None:
+def test_index_entries_can_be_iterated(offsets: Any, times: Any) -> None:
     assert list(offset_index.entries(offset_index.build(offsets))) == offsets.entries
     assert list(time_index.entries(time_index.build(times) + b"\x01")) == times.entries
 

@@ -1,4 +1,4 @@
-"""The text kernels: compiled and pure Python write the same bytes, whatever is in the records."""
+"""The text kernels, compiled and in pure Python, write the same bytes for any records."""
 
 from __future__ import annotations
 
@@ -103,9 +103,7 @@ def test_damaged_segments_give_the_same_text(data: bytes) -> None:
     st.sampled_from([-(2**63), -1, 0, 1, 17, 2**31, 2**63 - 1]),
     st.integers(0, 200),
 )
-def test_spans_that_lie_are_refused_by_both(
-    contents: list[Content], column: str, lie: int, size: int
-) -> None:
+def test_wrong_spans_are_refused_by_both(contents: list[Content], column: str, lie: int, size: int) -> None:
     data = uncompressed_batch(contents, attributes=0x20)
     table, records = scanned(data)
     getattr(records, column)[-1] = lie
@@ -134,7 +132,7 @@ def test_base64_is_pythons(size: int, seed: int) -> None:
     assert b64decode(json.loads(found)["value"], validate=True) == value
 
 
-def test_a_range_of_rows_that_the_table_has_not_is_refused() -> None:
+def test_a_range_of_rows_outside_of_the_table_is_refused() -> None:
     data = uncompressed_batch([(b"k", b"v", [])])
     table, records = scanned(data)
     for first, last in ((0, 2), (-1, 1), (1, 0)):
@@ -146,7 +144,7 @@ def test_a_range_of_rows_that_the_table_has_not_is_refused() -> None:
 
 
 def test_an_encoded_surrogate_is_replaced_whole_and_other_bytes_one_by_one() -> None:
-    # What Java's decoder does; Python's replaces each of the three bytes.
+    # Java's decoder does that; Python's replaces each of the three bytes.
     assert _pytext.java_text(b"a\xed\xa0\x80b") == "a\ufffdb"
     assert _pytext.java_text(b"\xff\xfe") == "\ufffd\ufffd"
     assert _pytext.java_text(b"\xe2\x82") == "\ufffd"

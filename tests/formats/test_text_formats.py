@@ -1,4 +1,4 @@
-"""The text files of a log directory, in Kafka's words and in its readers' tolerance."""
+"""The text files of a log directory, as Kafka writes them and as its readers accept them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_columns_are_split_at_any_white_space_and_lines_at_any_end() -> None:
         (b"0\n1\n1 \xff\n", 6, "0xff"),
     ],
 )
-def test_a_checkpoint_that_kafka_refuses_is_refused_where_it_is_wrong(
+def test_an_invalid_checkpoint_is_refused_with_the_position_of_the_error(
     data: bytes, position: int, complaint: str
 ) -> None:
     with pytest.raises(FormatError, match=complaint) as caught:
@@ -137,7 +137,7 @@ def test_java_properties_read_as_java_reads_them(text: str, expected: dict[str, 
 
 
 @given(st.text(alphabet=" \t\f\r\n\\=:#!au0041é", max_size=30))
-def test_no_byte_of_a_properties_file_is_lost(text: str) -> None:
+def test_a_properties_file_keeps_all_its_bytes(text: str) -> None:
     data = text.encode("latin-1")
     try:
         lines = java_properties.parse(data)

@@ -18,7 +18,7 @@ import atheris
 with atheris.instrument_imports(include=["klog", "construct"]):
     from tests.fuzz import targets
 
-    PARSERS = [found.parse for found in targets.FORMATS]  # imports their modules while they are instrumented
+    PARSERS = [found.parse for found in targets.FORMATS]  # imports their modules, which are instrumented then
 
 
 def main(arguments: list[str]) -> None:
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
         own = [argument for argument in arguments[2:] if not argument.startswith("-")]
         options = [argument for argument in arguments[2:] if argument.startswith("-")]
         target = targets.TARGETS[name]
-        # libFuzzer writes what it finds into the first folder, so the user's comes first.
+        # libFuzzer writes its findings into the first folder, so the user's folder comes first.
         atheris.Setup([arguments[0], *options, *own, folder], lambda data: target(data) and None)
         atheris.Fuzz()
 

@@ -1,6 +1,6 @@
-"""What the fuzzer throws bytes at: each target takes any bytes and raises only where klog is wrong.
+"""The targets of the fuzzer: each accepts any bytes and raises only if klog is wrong.
 
-A target returns what it found, so that a test can say that a seed really reached what it was made for.
+A target returns what it found, so that a test can show that a seed reaches the code for which it was made.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ SEED_BYTES = 4096
 
 
 def scan(data: bytes) -> int:
-    """Both kernels read the same batches and records, in one piece and in chunks. Returns the batches."""
+    """Both kernels read the same batches and records, at once and in chunks. Returns the number of
+    batches.
+    """
     whole = reading.read(kernel, data)  # type: ignore[arg-type]
     assert whole == reading.read(twin, data)
     table = BatchTable()
@@ -36,9 +38,10 @@ def scan(data: bytes) -> int:
 
 
 def decode(data: bytes) -> int:
-    """Both kernels decode the same from a payload that belongs to a batch of any kind. Returns the records.
+    """Both kernels decode the same from a payload with a batch header of any kind. Returns the number of
+    records.
 
-    The first 61 bytes are the batch's header, its size made to fit; the others are the payload.
+    The first 61 bytes are the batch's header, with a corrected size; the others are the payload.
     """
     header, payload = bytearray(data[:61].ljust(61, b"\0")), data[61:]
     header[8:12] = (61 - 12).to_bytes(4, "big")
@@ -61,7 +64,7 @@ def decode(data: bytes) -> int:
 
 
 def decompress(data: bytes) -> int:
-    """A block gives at most what it may, or a KlogError. Returns the bytes that came out.
+    """A block decompresses to at most the limit, or raises a KlogError. Returns the number of bytes.
 
     The first byte is codec (bits 0-2) and magic (bits 3-4), the others are the block.
     """
@@ -75,9 +78,9 @@ def decompress(data: bytes) -> int:
 
 
 def definitions(data: bytes) -> int:
-    """A definition reads bytes or says with a KlogError why not. Returns 1 where it read them.
+    """A definition parses bytes or raises a KlogError. Returns 1 if it parsed them.
 
-    The first byte chooses the format of the catalogue, the second where a record's key ends.
+    The first byte chooses the format of the catalogue, the second the end of a record's key.
     """
     kind, cut = (*data[:2], 0, 0)[:2]
     chosen = FORMATS[kind % len(FORMATS)]
@@ -111,7 +114,7 @@ TARGETS: dict[str, Callable[[bytes], int]] = {
 
 
 def seeds(target: str) -> Iterator[bytes]:
-    """Small inputs from the fixtures that the target finds something in, always the same."""
+    """Small inputs from the fixtures in which the target finds something, always the same."""
     yield from {"scan": _logs, "decode": _payloads, "decompress": _blocks, "definitions": _files}[target]()
 
 

@@ -1,4 +1,4 @@
-"""The fuzzer's targets, for a moment and always the same way: every seed, and some thousand damaged ones."""
+"""The fuzzer's targets, briefly and always in the same way: every seed, and some thousand damaged ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST_FOUND = {"scan": 100, "decode": 30, "decompress": 5000, "definitions": 20}
 
 
 @TARGETS
-def test_every_seed_is_sound_and_reaches_what_it_was_made_for(name: str) -> None:
+def test_every_seed_is_valid_and_reaches_its_target(name: str) -> None:
     found = [targets.TARGETS[name](seed) for seed in targets.seeds(name)]
     assert len(found) >= 10
     assert sum(count for count in found if count > 0) >= LEAST_FOUND[name]
@@ -29,7 +29,7 @@ def test_damaged_seeds_are_read_or_refused(name: str) -> None:
 
 
 @TARGETS
-def test_no_bytes_at_all_are_read_or_refused(name: str) -> None:
+def test_empty_input_is_read_or_refused(name: str) -> None:
     assert targets.TARGETS[name](b"") <= 1
 
 
