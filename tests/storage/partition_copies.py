@@ -1,4 +1,6 @@
-"""What the tests of rebuild and recovery share: copies of fixtures, and the settings that made them."""
+"""Shared by the tests of rebuild and recovery: copies of fixtures, and the settings with which they were
+made.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from klog.storage.recovery_plan import RecoverySettings
 from klog.storage.segment_scan import IndexSettings
 from tests.corpora import Corpus, PartitionDirectory, corpora
 
-# The brokers that made the recovered fixtures ran with these, at this time: no producer had expired.
+# Settings and time of the brokers that made the recovered fixtures; no producer had expired.
 KAFKA_INDEXES = IndexSettings(interval_bytes=1024, max_bytes=16384)
 NOW_MS = 1_795_253_400_000  # 2026-11-21T09:30Z
 SETTINGS = RecoverySettings(NOW_MS, KAFKA_INDEXES)
@@ -34,8 +36,8 @@ def damaged() -> list[PartitionDirectory]:
 
 
 def after_kafka(partition: PartitionDirectory) -> dict[str, bytes] | None:
-    """What Kafka's recovery made of the directory, less files that wait for deletion; None where it
-    refused.
+    """The directory after Kafka's recovery, without files that wait for deletion; None if Kafka refused to
+    start.
     """
     recovered = partition.corpus.log_dir("logs_unclean" if partition.corpus.is_corrupt else "logs_recovered")
     directory = recovered.partition(partition.name).path
@@ -56,7 +58,7 @@ def unclean(name: str) -> list[PartitionDirectory]:
 
 
 def batch_positions(data: bytes | bytearray) -> list[int]:
-    """Where the batches of a `.log` start."""
+    """The positions of the batches of a `.log`."""
     positions = []
     at = 0
     while at + 12 <= len(data):
@@ -66,8 +68,8 @@ def batch_positions(data: bytes | bytearray) -> list[int]:
 
 
 def overlong(target: Path) -> Path:
-    """A copy of a sound partition whose last batch says offsets too far from its segment's base for an index
-    (KAFKA-6264): its checksum does not cover them.
+    """A copy of a valid partition whose last batch has offsets too far from its segment's base for an
+    index (KAFKA-6264); its checksum does not cover them.
     """
     directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), target)
     log = directory / "00000000000000000025.log"

@@ -1,4 +1,4 @@
-"""A segment read in chunks holds the same batches as one read whole, however small the chunks are."""
+"""A segment read in chunks of any size has the same batches as one read at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHUNK_BYTES = (1, 17, 61, 100, 4096)
 
 
 class ShortReads(io.BytesIO):
-    """A file that gives fewer bytes than it is asked for, as a pipe or a network file system may."""
+    """A file that returns fewer bytes than requested, as a pipe or a network file system may."""
 
     def readinto(self, buffer: Any) -> int:
         return super().readinto(memoryview(buffer)[: max(1, len(buffer) // 2)])
@@ -69,7 +69,7 @@ def test_chunks_of_real_logs_give_the_batches_of_one_read(path: Path, chunk_byte
 
 
 @given(strategies.segments(max_entries=6), st.sampled_from(CHUNK_BYTES), st.data())
-def test_a_range_between_batches_is_read_and_nothing_beside_it(
+def test_a_range_between_batches_is_read_and_nothing_else(
     data: bytes, chunk_bytes: int, draws: st.DataObject
 ) -> None:
     rows, (end, _, _, _) = read_whole(data)
@@ -80,7 +80,7 @@ def test_a_range_between_batches_is_read_and_nothing_beside_it(
     assert found == [row for row in rows if start <= row["position"] < stop]
 
 
-def test_a_batch_that_claims_2_gib_takes_no_more_memory_than_the_file_has() -> None:
+def test_a_batch_with_a_size_field_of_2_gib_takes_no_more_memory_than_the_file() -> None:
     file = io.BytesIO(struct.pack(">qiib", 0, 2**31 - 1, 0, 2) + bytes(10_000))
     table = BatchTable()
     held = [len(buffer) for buffer in chunks(file, table, chunk_bytes=64)]
@@ -105,7 +105,7 @@ def test_batches_that_start_before_a_position_are_read_whole_and_little_more_of_
 
 
 class ReadsCounted(io.BytesIO):
-    """A file that knows how far it was read."""
+    """A file that records how far it was read."""
 
     farthest = 0
 
@@ -124,7 +124,7 @@ def test_a_batch_above_the_limit_ends_the_scan_unread() -> None:
     assert found == [5012]
 
 
-def test_a_large_buffer_is_let_go_behind_its_batch_and_not_written_again(monkeypatch: Any) -> None:
+def test_a_large_buffer_is_not_reused_after_its_batch(monkeypatch: Any) -> None:
     monkeypatch.setattr("klog.storage.chunks.LARGEST_REUSED_BYTES", 1000)
     batches = [
         struct.pack(">qiib", n, size - 12, 0, 2) + bytes([n]) * (size - 17)

@@ -1,4 +1,6 @@
-"""A batch that the cleaner emptied has no block to open, whatever codec it names: no problem, as to Kafka."""
+"""A batch that the cleaner emptied has no compressed block, whatever codec it names. As in Kafka, that is
+not a problem.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Files at the edge: every failure is a StorageError that says what to do, and replacing is all or
-nothing."""
+"""Opening and replacing files: every failure is a StorageError with a cure, and a replacement is complete
+or nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from klog.storage import files
 from klog.storage.files import atomic_output, open_for_reading, read_whole, write_atomically
 
 
-def test_permission_denied_says_who_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    # The tests may run as root, whom nothing is denied: the refusal is the opener's.
+def test_permission_denied_has_a_cure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # The tests may run as root, to whom nothing is denied, so the opener refuses.
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -33,12 +34,12 @@ def test_permission_denied_says_who_may(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 @pytest.mark.parametrize("special", ["directory", "pipe", "nothing"])
-def test_what_is_no_regular_file_is_refused(tmp_path: Path, special: str) -> None:
+def test_only_regular_files_are_opened(tmp_path: Path, special: str) -> None:
     path = tmp_path / "x.log"
     if special == "directory":
         path.mkdir()
     elif special == "pipe":
-        os.mkfifo(path)  # nobody writes to it: to wait for a writer would be for ever
+        os.mkfifo(path)  # without a writer, waiting for one would never end
     with pytest.raises(StorageError) as caught:
         open_for_reading(path)
     assert caught.value.cure is not None
@@ -55,7 +56,9 @@ def test_a_read_that_fails_names_file_and_position(monkeypatch: pytest.MonkeyPat
     with open_for_reading(path) as file:
         file.seek(4)
         os.close(file.fileno())
-        reopened = os.open(tmp_path, os.O_RDONLY)  # a directory under the same number: reads fail with EISDIR
+        reopened = os.open(
+            tmp_path, os.O_RDONLY
+        )  # a directory with the same descriptor: reads fail with EISDIR
         with pytest.raises(StorageError) as caught:
             file.readinto(bytearray(4))  # type: ignore[attr-defined]
         assert caught.value.file == str(path)
@@ -77,7 +80,7 @@ def test_a_gzipped_copy_reads_and_seeks_like_the_plain_file(
 
 
 @pytest.mark.parametrize("cut", [1, 9, 100, 5000])
-def test_a_cut_gzipped_copy_delivers_what_there_is_and_then_says_so(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_gzipped_copy_is_read_up_to_its_end_and_reported(tmp_path: Path, cut: int) -> None:
     plain = os.urandom(20_000)
     path = tmp_path / "x.log.gz"
     path.write_bytes(gzip.compress(plain)[:-cut])
@@ -95,7 +98,7 @@ def test_a_cut_gzipped_copy_delivers_what_there_is_and_then_says_so(tmp_path: Pa
     assert len(delivered) >= min(len(plain), len(plain) - cut)
 
 
-def test_a_damaged_gzipped_copy_says_so(tmp_path: Path) -> None:
+def test_a_damaged_gzipped_copy_is_reported(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(os.urandom(20_000)))
     packed[-5] ^= 0xFF
     path = tmp_path / "x.log.gz"
@@ -104,7 +107,7 @@ def test_a_damaged_gzipped_copy_says_so(tmp_path: Path) -> None:
         read_whole(path)
 
 
-def test_a_name_with_gz_that_holds_plain_bytes_is_read_plain(tmp_path: Path) -> None:
+def test_a_file_named_gz_with_plain_bytes_is_read_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "x.log.gz"
     path.write_bytes(b"plain")
     assert read_whole(path) == b"plain"
@@ -135,7 +138,7 @@ def test_a_writer_that_fails_leaves_the_old_file_as_it_was(tmp_path: Path) -> No
     assert os.listdir(tmp_path) == ["x.index"]
 
 
-def test_nobody_sees_a_file_before_it_is_whole(tmp_path: Path) -> None:
+def test_a_file_is_visible_only_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "x.index"
     with atomic_output(path) as out:
         out.write(b"whole")
@@ -143,6 +146,6 @@ def test_nobody_sees_a_file_before_it_is_whole(tmp_path: Path) -> None:
     assert path.read_bytes() == b"whole"
 
 
-def test_a_directory_that_is_not_there_cannot_be_written_to(tmp_path: Path) -> None:
+def test_a_missing_directory_cannot_be_written_to(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be written"):
         write_atomically(tmp_path / "none" / "x", b"")

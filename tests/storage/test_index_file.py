@@ -1,4 +1,4 @@
-"""Index files as brokers allocate them: entries are read, zeros are not, whatever size the file claims."""
+"""Index files as brokers allocate them: entries are read, zeros are not, whatever the size of the file is."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_an_entry_of_zeros_before_others_stays(tmp_path: Path) -> None:
     assert read_index(str(path), 8) == IndexFile(bytes(8) + ENTRIES, 48)
 
 
-def test_an_odd_end_counts(tmp_path: Path) -> None:
+def test_an_incomplete_entry_at_the_end_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "0.index"
     path.write_bytes(ENTRIES + b"\0\0\1")
     assert read_index(str(path), 8) == IndexFile(ENTRIES + b"\0\0\1", 27)
 
 
-def test_what_stands_behind_a_long_gap_is_told_as_one_entry_out_of_order(tmp_path: Path) -> None:
+def test_entries_after_a_long_gap_are_one_entry_out_of_order(tmp_path: Path) -> None:
     path = sparse(tmp_path / "0.index", ENTRIES, 3 * GIB, b"\1")
     found = read_index(str(path), 8)
     assert (len(found.entries) % 8, found.size_bytes, found.complete) == (0, 3 * GIB, False)
@@ -73,7 +73,7 @@ def test_what_stands_behind_a_long_gap_is_told_as_one_entry_out_of_order(tmp_pat
     assert len(found.entries) < 1 << 20
 
 
-def test_a_large_file_that_is_no_index_is_not_read_to_its_end(tmp_path: Path) -> None:
+def test_a_large_file_that_is_not_an_index_is_not_read_to_its_end(tmp_path: Path) -> None:
     path = tmp_path / "0.timeindex"
     path.write_bytes(b"\x11" * (8 << 20))
     assert len(read_index(str(path), 12, sorted_only=True).entries) < 2 << 20
@@ -83,7 +83,7 @@ def test_a_large_file_that_is_no_index_is_not_read_to_its_end(tmp_path: Path) ->
     assert file.read_bytes < 2 << 10
 
 
-def test_a_gzipped_copy_reads_alike(tmp_path: Path) -> None:
+def test_a_gzipped_copy_is_read_in_the_same_way(tmp_path: Path) -> None:
     path = tmp_path / "0.index.gz"
     path.write_bytes(gzip.compress(ENTRIES + bytes(10 << 20)))
     assert read_index(str(path), 8) == IndexFile(ENTRIES, 24 + (10 << 20))
@@ -134,7 +134,7 @@ def test_indexes_of_gigabytes_cost_neither_memory_nor_time(
         [sys.executable, "-c", code, *command], capture_output=True, check=False, text=True, timeout=120
     )
     after = os.times()
-    # Processor time: what else the machine does is not this test's.
+    # Processor time does not depend on other load of the machine.
     assert after.children_user + after.children_system - before.children_user - before.children_system < 10
     assert "Traceback" not in done.stderr
     assert "MemoryError" not in done.stderr

@@ -1,4 +1,4 @@
-"""Rebuilt indexes are byte for byte Kafka's; sound ones are told from damaged ones."""
+"""Rebuilt indexes equal Kafka's byte for byte; valid ones are distinguished from damaged ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OPTIONS = RebuildOptions(NOW_MS, KAFKA_INDEXES)
 CHECK = replace(OPTIONS, check=True)
 INDEXES = (".index", ".timeindex", ".txnindex")
 
-# What 3.9 itself rebuilt, all segments of it; k010 wrote first offsets.
+# All segments that 3.9 itself rebuilt; k010 wrote first offsets.
 REBUILT = [
     *(p for corpus in corpora("corrupt-") for p in corpus.log_dir("logs_unclean").partitions()),
     *Corpus("k39-unclean").log_dir("logs_recovered").partitions(),
@@ -59,7 +59,7 @@ def test_deleted_indexes_come_back_byte_for_byte(partition: PartitionDirectory, 
             (directory / name).unlink()
     reports(directory, replace(OPTIONS, settings=IndexSettings(1024, 131_072)))
     after = contents(directory)
-    # An empty .txnindex says no more than none.
+    # An empty .txnindex is equivalent to a missing one.
     wanted = {n: d for n, d in before.items() if n.endswith(INDEXES) and (d or not n.endswith(".txnindex"))}
     assert {name: after[name] for name in wanted} == wanted
     assert {n: d for n, d in after.items() if not n.endswith(INDEXES)} == {
@@ -90,7 +90,7 @@ def test_indexes_that_brokers_wrote_are_valid(partition: PartitionDirectory) -> 
         ("idx-missing", IndexStatus.MISSING),
     ],
 )
-def test_damaged_indexes_are_told_from_sound_ones(
+def test_damaged_indexes_are_distinguished_from_valid_ones(
     corpus: Corpus, corruption: str, status: IndexStatus
 ) -> None:
     partition = corpus.log_dir().partition(f"c-b.{corruption}-0")
@@ -141,14 +141,14 @@ def test_only_what_is_missing_or_broken_is_rebuilt(tmp_path: Path) -> None:
     assert [name for name in after if after[name] != before[name]] == rebuilt
 
 
-def test_force_rebuilds_sound_ones_too(tmp_path: Path) -> None:
+def test_force_rebuilds_valid_ones_too(tmp_path: Path) -> None:
     directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0"), tmp_path)
     assert all(report.rebuilt for report in reports(directory, replace(OPTIONS, force=True)))
     recovered = Corpus("corrupt-k39").log_dir("logs_unclean").partition("c-b.intact-0")
     assert contents(directory) == contents(recovered.path)
 
 
-def test_a_damaged_log_is_reported_and_left_alone(tmp_path: Path) -> None:
+def test_a_damaged_log_is_reported_and_not_changed(tmp_path: Path) -> None:
     partition = Corpus("corrupt-k39").log_dir().partition("c-b.flip-last-0")
     directory = copied(partition, tmp_path)
     found = list(rebuild(tasks_of(str(directory)), replace(OPTIONS, force=True)))
@@ -178,7 +178,7 @@ def test_a_rebuilt_index_keeps_the_mode_of_the_old_one(tmp_path: Path) -> None:
     assert index.stat().st_mode & 0o777 == 0o640
 
 
-def test_processes_change_nothing_but_the_time_it_takes(tmp_path: Path) -> None:
+def test_results_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.idx-missing-0"), tmp_path)
     alone = list(rebuild(tasks_of(str(directory)), CHECK, processes=1))
     assert list(rebuild(tasks_of(str(directory)), CHECK, processes=2)) == alone
@@ -215,10 +215,12 @@ def test_the_fast_transaction_index_writer_agrees_with_the_definition() -> None:
     ("producer_ids", "order"),
     [
         ([3, 1, 2], [1, 2, 3]),
-        ([17, 1, 33], [17, 1, 33]),  # one bucket of 16: as they came
+        ([17, 1, 33], [17, 1, 33]),  # one bucket of 16: in order of appearance
         ([*range(20, 32), 16], [16, *range(20, 32)]),  # 13 producers: 32 buckets
         ([2**32, 0, 1], [0, 2**32, 1]),
     ],
 )
-def test_snapshot_entries_stand_as_in_kafkas_hash_map(producer_ids: list[int], order: list[int]) -> None:
+def test_snapshot_entries_have_the_order_of_kafkas_hash_map(
+    producer_ids: list[int], order: list[int]
+) -> None:
     assert hash_map_order(producer_ids) == order

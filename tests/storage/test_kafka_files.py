@@ -1,4 +1,4 @@
-"""PATH arguments become files in Kafka's order; what gives none is told."""
+"""PATH arguments become files in Kafka's order; arguments that give no file are reported."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def below(root: Path, found: list[kafka_files.KafkaFile]) -> list[str]:
     return [Path(file.path).relative_to(root).as_posix() for file in found]
 
 
-def test_partitions_go_by_number_and_segments_by_offset(tmp_path: Path) -> None:
+def test_partitions_come_by_number_and_segments_by_offset(tmp_path: Path) -> None:
     make(tmp_path, f"a-10/{0:020d}.log", f"a-2/{100:020d}.log", f"a-2/{7:020d}.log", f"a-2/{7:020d}.index")
     assert below(tmp_path, expand([str(tmp_path)])) == [
         f"a-2/{7:020d}.log",
@@ -33,7 +33,7 @@ def test_partitions_go_by_number_and_segments_by_offset(tmp_path: Path) -> None:
     ]
 
 
-def test_of_a_directory_only_live_segments_are_taken_unless_all_are_wanted(tmp_path: Path) -> None:
+def test_in_a_directory_only_live_segments_are_taken_unless_all_are_requested(tmp_path: Path) -> None:
     names = [f"{0:020d}.log", f"{0:020d}.index", f"{0:020d}.snapshot", f"{5:020d}.log.deleted"]
     make(tmp_path / "a-0", *names, "leader-epoch-checkpoint", "notes.md", ".lock")
     assert below(tmp_path / "a-0", expand([str(tmp_path / "a-0")])) == [names[0]]
@@ -58,19 +58,19 @@ def test_a_file_met_twice_is_taken_once(tmp_path: Path) -> None:
         ("a-0/partition.metadata", FileKind.PARTITION_METADATA, None),
     ],
 )
-def test_a_name_says_kind_offset_and_partition(name: str, kind: FileKind, base_offset: int | None) -> None:
+def test_a_name_gives_kind_offset_and_partition(name: str, kind: FileKind, base_offset: int | None) -> None:
     file = identify(name)
     assert file is not None
     assert (file.kind, file.base_offset, file.topic, file.partition) == (kind, base_offset, "a", 0)
 
 
-def test_what_gives_no_file_is_told_and_the_others_are_taken(
+def test_arguments_without_files_are_reported_and_the_others_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(tmp_path, f"a-0/{0:020d}.log", f"a-1/{0:020d}.log", f"a-2/{0:020d}.log", "letter.txt")
 
     def refuse(path: str) -> list[os.DirEntry[str]]:
-        # The tests may run as root, whom nothing is denied.
+        # The tests may run as root, to whom nothing is denied.
         if path.endswith("a-1"):
             raise files.storage_error("cannot be listed", path, PermissionError(errno.EACCES, "denied"))
         return files.list_directory(path)
@@ -84,7 +84,7 @@ def test_what_gives_no_file_is_told_and_the_others_are_taken(
         expand([str(tmp_path / "letter.txt")])
 
 
-def test_a_directory_that_links_lead_back_to_is_visited_once(tmp_path: Path) -> None:
+def test_a_directory_in_a_loop_of_links_is_visited_once(tmp_path: Path) -> None:
     partition = tmp_path / "t-0"
     partition.mkdir()
     (partition / f"{0:020}.log").touch()

@@ -1,4 +1,4 @@
-"""Partition and log directories: what is in them, and offsets by time as a real broker answers them."""
+"""Partition and log directories: their contents, and offsets by time as a real broker answers them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TIMES = corpora.Corpus("k39-times").log_dir()
 
 
 def ignore(problem: klog.KlogError) -> None:
-    """Corpora with an unclean tail: what is complained of is not looked at here."""
+    """Corpora with an unclean tail: these tests do not look at the problems."""
 
 
 @pytest.mark.parametrize("partition", TIMES.partitions(), ids=str)
@@ -43,7 +43,7 @@ CONSUMED = [
 
 
 @pytest.mark.parametrize("partition", CONSUMED, ids=str)
-def test_start_and_end_are_those_that_a_consumer_saw(partition: corpora.PartitionDirectory) -> None:
+def test_start_and_end_are_those_of_a_consumer(partition: corpora.PartitionDirectory) -> None:
     consumed = partition.expected_consumer()
     assert consumed is not None
     directory = klog.PartitionDirectory(partition.path)
@@ -65,7 +65,7 @@ def test_records_go_through_all_segments_in_order() -> None:
     assert sum(batch.num_rows for batch in directory.arrow_batches(start_offset=139, end_offset=281)) == 142
 
 
-def test_open_tells_segment_partition_and_log_directory_apart() -> None:
+def test_open_distinguishes_segment_partition_and_log_directory() -> None:
     logs = corpora.Corpus("k39-groups").path / "logs"
     assert isinstance(klog.open(logs), klog.LogDirectory)
     assert isinstance(klog.open(logs / "g-a-0"), klog.PartitionDirectory)
@@ -95,13 +95,13 @@ def test_a_log_directory_knows_its_partitions_checkpoints_and_owner() -> None:
 
 
 @pytest.mark.parametrize("missing", ["no-such-0", "no-such.log"])
-def test_what_is_not_there_is_a_storage_error_with_a_cure(tmp_path: Path, missing: str) -> None:
+def test_a_missing_path_is_a_storage_error_with_a_cure(tmp_path: Path, missing: str) -> None:
     with pytest.raises(klog.StorageError) as caught:
         klog.open(tmp_path / missing)
     assert caught.value.file == str(tmp_path / missing)
     assert caught.value.cure is not None
 
 
-def test_an_empty_directory_is_no_log(tmp_path: Path) -> None:
+def test_an_empty_directory_is_not_a_log(tmp_path: Path) -> None:
     with pytest.raises(klog.StorageError, match="neither segments nor partition directories"):
         klog.open(tmp_path)

@@ -1,4 +1,6 @@
-"""Workers do tasks one at a time each; no death or error goes unnoticed, and Ctrl-C ends them tidily."""
+"""Each worker does one task at a time; every death and every error is reported, and Ctrl-C ends all
+workers.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def nobody_left():
     assert multiprocessing.active_children() == []
 
 
-def test_every_task_is_done_once_and_its_progress_told() -> None:
+def test_every_task_is_done_once_and_its_progress_is_reported() -> None:
     events = list(run_tasks(process_tasks.square, [5, 4, 3, 2, 1], 2, cure=CURE))
     assert sorted(event.result for event in events if isinstance(event, Done)) == [1, 4, 9, 16, 25]
     assert sum(event.size_bytes for event in events if isinstance(event, Advanced)) == 15
@@ -61,7 +63,7 @@ def test_there_are_no_more_processes_than_tasks() -> None:
     assert len(list(run_tasks(process_tasks.who, [1], 8, cure=CURE))) == 1
 
 
-def test_an_error_keeps_its_place_and_cure() -> None:
+def test_an_error_keeps_its_position_and_cure() -> None:
     with pytest.raises(StorageError) as caught:
         list(run_tasks(process_tasks.refuse_three, [1, 2, 3, 4], 2, cure=CURE))
     assert str(caught.value) == "three at byte 7: cannot be read (leave it)"
@@ -78,7 +80,7 @@ def test_a_process_that_is_killed_is_an_error_that_names_its_task_and_the_cure()
     assert "--resume" in str(caught.value)
 
 
-def test_a_process_that_ends_is_an_error_that_tells_its_status() -> None:
+def test_a_process_that_ends_is_an_error_with_its_status() -> None:
     with pytest.raises(WorkerDiedError, match="ended with status 4"):
         list(run_tasks(process_tasks.exit_at_three, [3], 1, cure=CURE))
 

@@ -1,4 +1,4 @@
-"""Producers and transactions, followed over batch headers and markers."""
+"""The state of producers and transactions follows from batch headers and markers."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def test_sequences_wrap_after_the_largest() -> None:
     assert state.producers[1].last_sequence == 0
 
 
-def test_a_marker_that_does_not_decode_is_where_following_ends() -> None:
+def test_following_ends_at_a_marker_that_does_not_decode() -> None:
     broken = batch(1, 1, attributes=TRANSACTIONAL_BIT | CONTROL_BIT, body=b"\x7f\x7f")
     _, followed = follow(data(0, 1), broken, data(2, 1))
     assert followed == 1
 
 
-def test_plain_records_inside_a_transaction_are_complained_of() -> None:
+def test_plain_records_inside_a_transaction_are_reported() -> None:
     state, _ = follow(data(0, 1), batch(1, 1, sequence=1))
     assert [offset for offset, _ in state.complaints] == [1]
 

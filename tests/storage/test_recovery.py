@@ -1,4 +1,4 @@
-"""Recovery does what Kafka's own does after an unclean stop, and loses nothing of what it cuts."""
+"""Recovery does what Kafka's own does after an unclean stop, and keeps everything that it removes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_plan_says_where_kafka_refuses_to_start(partition: PartitionDirector
     assert (plan.kafka_refuses is not None) == refused(partition, "unclean")
 
 
-def test_what_kafka_refuses_is_cut_at_the_batch_that_it_refuses(tmp_path: Path) -> None:
+def test_the_log_is_cut_at_the_batch_that_kafka_refuses(tmp_path: Path) -> None:
     partition = Corpus("corrupt-k39").log_dir().partition("c-b.base-offset-0")
     got = recovered(copied(partition, tmp_path), tmp_path)
     position = partition.corpus.manifest["corruptions"][partition.name]["batch_pos"]
@@ -70,7 +70,7 @@ def test_a_killed_brokers_directory_ends_as_after_its_own_restart(
 def test_an_old_brokers_directory_ends_as_kafka_3_9_would_leave_it(
     partition: PartitionDirectory, tmp_path: Path
 ) -> None:
-    """0.10 indexed first offsets and knew neither snapshots nor leader epochs."""
+    """0.10 indexed first offsets and had neither snapshots nor leader epochs."""
     expected = after_kafka(partition)
     got = recovered(copied(partition, tmp_path), tmp_path)
     assert expected is not None
@@ -123,7 +123,7 @@ def test_the_manifest_puts_everything_back(partition: PartitionDirectory, tmp_pa
 
 
 class FailingDisk(Disk):
-    """Stops before its nth change, as a power cut would."""
+    """Stops before its nth change, as a power failure would."""
 
     def __init__(self, changes: int) -> None:
         self.changes_left = changes
@@ -167,7 +167,7 @@ class FailingDisk(Disk):
 
 
 def killed_at_each_step(work: Path, fresh: Callable[[Path], Path], expected: dict[str, bytes] | None) -> int:
-    """Recover fresh directories, each killed one change later and then recovered again; returns how many
+    """Recover new directories, each killed one change later and then recovered again; returns how many
     changes a recovery makes.
     """
     for changes in range(1000):
@@ -196,7 +196,9 @@ def test_killed_at_any_step_and_run_again_it_ends_the_same(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("old_index", [b"", b"the index of a segment that went"])
-def test_an_index_that_was_swapped_in_without_its_segment_goes(old_index: bytes, tmp_path: Path) -> None:
+def test_an_index_that_was_swapped_in_without_its_segment_is_removed(
+    old_index: bytes, tmp_path: Path
+) -> None:
     directory = tmp_path / "logs" / "t-0"
     directory.mkdir(parents=True)
     (directory / "00000000000000000000.index.swap").write_bytes(b"cleaned.")
@@ -213,7 +215,7 @@ def test_an_index_that_was_swapped_in_without_its_segment_goes(old_index: bytes,
 
 
 @pytest.mark.parametrize("damage", [b"", b"version: 0\n", b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0OD\0"])
-def test_a_damaged_topic_id_is_told_and_the_log_recovered_all_the_same(damage: bytes, tmp_path: Path) -> None:
+def test_a_damaged_topic_id_is_reported_and_the_log_is_recovered(damage: bytes, tmp_path: Path) -> None:
     directory = copied(Corpus("corrupt-k39").log_dir().partition("c-b.flip-last-0"), tmp_path)
     sound = plan_recovery(str(directory), SETTINGS)
     (directory / "partition.metadata").write_bytes(damage)
@@ -223,7 +225,7 @@ def test_a_damaged_topic_id_is_told_and_the_log_recovered_all_the_same(damage: b
     assert plan.kafka_refuses.name == "partition.metadata"
 
 
-def test_a_log_that_ends_before_its_start_begins_anew_at_its_start(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_its_start_is_empty_from_its_start_on(tmp_path: Path) -> None:
     partition = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0")
     settings = replace(SETTINGS, log_start_offset=1000)
     got = recovered(copied(partition, tmp_path), tmp_path, settings)
@@ -245,7 +247,7 @@ def test_segments_below_the_recovery_point_are_trusted(tmp_path: Path) -> None:
 
 
 def test_a_segment_whose_offsets_go_back_is_emptied(tmp_path: Path) -> None:
-    """As Kafka does when an index entry would not ascend, whatever the checksums say."""
+    """As Kafka does if an index entry would not ascend, even with valid checksums."""
     partition = Corpus("k39-unclean").log_dir().partition("u-none-0")
     directory = copied(partition, tmp_path)
     log = directory / "00000000000000000000.log"
@@ -317,7 +319,7 @@ def _garble(name: str) -> Damage:
     [_drop("leader-epoch-checkpoint"), _garble("leader-epoch-checkpoint")],
     ids=["missing", "garbled"],
 )
-def test_leader_epochs_come_back_from_thebatch_positions(damage: Damage, tmp_path: Path) -> None:
+def test_leader_epochs_are_restored_from_the_batches(damage: Damage, tmp_path: Path) -> None:
     partition = Corpus("k39-epochs").log_dirs()[0].partitions()[0]
     before = contents(partition.path)
     directory = copied(partition, tmp_path)

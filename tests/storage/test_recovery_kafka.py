@@ -1,4 +1,4 @@
-"""Recovery against real Kafka, on directories that chance has damaged: the same files, byte for byte."""
+"""Recovery compared with real Kafka, on directories with random damage: the same files, byte for byte."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _flip(data: bytearray, chance: random.Random) -> bytearray:
 
 
 def _shift_offset(data: bytearray, chance: random.Random) -> bytearray:
-    """Offsets of magic 2 are outside of the checksum."""
+    """The checksum does not cover the offsets of magic 2."""
     positions, at = [], 0
     while at + 12 <= len(data):
         positions.append(at)
@@ -114,7 +114,7 @@ def damaged_copy(seed: int, target: Path) -> tuple[Path, random.Random, Partitio
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_chance_damage_is_recovered_as_kafka_does(
+def test_random_damage_is_recovered_as_kafka_does(
     seed: int, kafka_loader: LoadServer, tmp_path: Path
 ) -> None:
     ours, chance, source = damaged_copy(seed, tmp_path / "klog")
@@ -148,7 +148,7 @@ def test_chance_damage_is_recovered_as_kafka_does(
 def test_what_klog_recovered_kafka_opens_without_recovering(
     seed: int, kafka_loader: LoadServer, tmp_path: Path
 ) -> None:
-    """As after a clean stop: nothing is rebuilt, cut or refused, and no byte changes."""
+    """As after a clean stop: nothing is rebuilt, truncated or refused, and no byte changes."""
     directory, _, source = damaged_copy(seed, tmp_path)
     settings = RecoverySettings(time.time_ns() // 1_000_000, INDEXES)
     plan = plan_recovery(str(directory), settings)

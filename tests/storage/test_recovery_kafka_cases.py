@@ -1,5 +1,5 @@
-"""Recovery against real Kafka, on damage whose consequences are easily got wrong: the same files, byte for
-byte, and a refusal exactly where Kafka refuses.
+"""Recovery compared with real Kafka, on damage with difficult consequences: the same files, byte for byte,
+and a refusal exactly if Kafka refuses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _logs(directory: Path) -> list[Path]:
 
 
 def _swapped(place: int, change: Callable[[bytes], bytes] = bytes, *, index: bool = False) -> Damage:
-    """A segment under the name of a cleaned one that is about to be swapped in."""
+    """A segment with the name of a cleaned one that will be swapped in."""
 
     def damage(directory: Path) -> None:
         log = _logs(directory)[place]
@@ -73,7 +73,7 @@ def _relabel(old: bytes, new: bytes) -> Damage:
 
 
 def _shifted(place: int, batches: dict[int, int], *drop: str, tail: bytes = b"") -> Damage:
-    """Offsets of batches (by place, in a segment by place) moved up: they are outside of the checksum."""
+    """Offsets of batches (by place, in a segment by place) moved up; the checksum does not cover them."""
 
     def damage(directory: Path) -> None:
         log = _logs(directory)[place]
@@ -121,7 +121,7 @@ CASES: dict[str, tuple[Damage, int]] = {
 }
 
 
-# A compressed message set of magic 1 says its first offset only when it is decompressed.
+# The first offset of a compressed message set of magic 1 is known only after decompression.
 RUNS = [(case, "k39-unclean", partition) for case in CASES for partition in ("u-none-0", "u-txn-0")]
 RUNS += [(case, "k010-unclean", "u-gzip-0") for case in CASES if "too far" in case]
 

@@ -1,4 +1,4 @@
-"""The public readers say what Kafka's own reader says, of every file that real Kafka wrote."""
+"""The public readers read what Kafka's own reader reads, in every file that real Kafka wrote."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import klog
 from tests import corpora
 
 PARTITIONS = [partition for partition in corpora.partitions() if partition.has_expected]
-# Where a file holds bad bytes, Kafka's reader throws and stops; klog tells the problem and reads on.
+# At bad bytes Kafka's reader throws and stops; klog reports the problem and continues.
 SOUND = [partition for partition in PARTITIONS if not partition.corpus.is_corrupt]
 
 
 def ignore(problem: klog.KlogError) -> None:
-    """The tests that use this look at what is read, not at what is complained of."""
+    """The tests that use this look at what is read, not at the problems."""
 
 
 def bytes_in(name: str, expected: dict[str, Any], actual: bytes | None) -> bytes | str | None:
-    """The expected key or value, in the form in which `actual` can be compared with it."""
+    """The expected key or value, in the form that can be compared with `actual`."""
     if f"{name}_sha256" in expected:
         assert actual is not None
         assert hashlib.sha256(actual).hexdigest() == expected[f"{name}_sha256"]
@@ -48,7 +48,7 @@ def test_batches_are_those_that_kafkas_reader_finds(partition: corpora.Partition
     ended_by_kafka = {line["file"] for line in lines if "scanError" in line}
     for name, expected in by_file(lines, "position").items():
         found = list(klog.Segment(partition.path / name).batches(on_problem=ignore))
-        if name in ended_by_kafka:  # it threw; klog may read on
+        if name in ended_by_kafka:  # it threw; klog may continue
             found = found[: len(expected)]
         assert len(found) == len(expected)
         for batch, line in zip(found, expected, strict=True):
@@ -134,7 +134,7 @@ def test_a_gzipped_copy_that_ends_early_is_read_up_to_there(tmp_path: Path) -> N
 
 
 def damaged(tmp_path: Path) -> tuple[Path, int]:
-    """A segment whose third batch has one bit flipped, and that batch's position."""
+    """A segment with one flipped bit in its third batch, and that batch's position."""
     source = corpora.Corpus("k39-codecs").log_dir().partition("t-none-0").files(".log")[0]
     batch = list(klog.Segment(source).batches())[2]
     data = bytearray(source.read_bytes())
@@ -144,7 +144,7 @@ def damaged(tmp_path: Path) -> tuple[Path, int]:
     return path, batch.position_bytes
 
 
-def test_reading_goes_on_behind_a_damaged_batch_and_tells_of_it(tmp_path: Path) -> None:
+def test_reading_continues_after_a_damaged_batch_and_reports_it(tmp_path: Path) -> None:
     path, position = damaged(tmp_path)
     problems: list[klog.KlogError] = []
     offsets = [record.offset for record in klog.Segment(path).records(on_problem=problems.append)]
@@ -162,19 +162,19 @@ def test_strict_reading_raises_at_the_first_problem(tmp_path: Path) -> None:
     assert caught.value.position_bytes == position
 
 
-def test_a_problem_that_nobody_listens_for_becomes_a_warning(tmp_path: Path) -> None:
+def test_a_problem_without_a_handler_becomes_a_warning(tmp_path: Path) -> None:
     path, _ = damaged(tmp_path)
     with pytest.warns(klog.DamagedDataWarning, match="checksum"):
         list(klog.Segment(path).records())
 
 
-def test_a_segment_that_grows_is_read_as_it_is_then(tmp_path: Path) -> None:
+def test_each_iteration_reads_the_segment_of_that_time(tmp_path: Path) -> None:
     source = corpora.Corpus("k39-codecs").log_dir().partition("t-none-0").files(".log")[0]
     data = source.read_bytes()
     batches = list(klog.Segment(source).batches())
     half = batches[len(batches) // 2].position_bytes
     path = tmp_path / source.name
-    path.write_bytes(data[: half + 30])  # the broker is in the middle of a write
+    path.write_bytes(data[: half + 30])  # as if the broker were writing
     segment = klog.Segment(path)
     problems: list[klog.KlogError] = []
     before = list(segment.batches(on_problem=problems.append))
@@ -198,7 +198,7 @@ def test_a_segment_that_shrinks_while_it_is_read_ends_there(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", [b"To whom it may concern, this is no log.\n" * 9, b"PK\x03\x04" * 40])
-def test_a_file_that_is_not_kafkas_is_called_so(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_kafkas_is_reported(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / f"{0:020d}.log"
     path.write_bytes(content)
     with pytest.raises(klog.FormatError) as caught:
@@ -216,7 +216,7 @@ def test_a_decompression_bomb_is_a_problem_and_the_rest_is_read() -> None:
     assert 0 < len(records) < len(list(klog.Segment(source).records()))
 
 
-def test_what_a_batch_may_hold_is_bounded_unless_the_caller_says_otherwise() -> None:
+def test_the_decompressed_size_of_a_batch_has_a_default_limit() -> None:
     from klog.formats.compression import DEFAULT_LIMIT_BYTES, GZIP, decompress
 
     assert 64 << 20 <= DEFAULT_LIMIT_BYTES <= 128 << 20
@@ -234,7 +234,7 @@ SELECTABLE = [
 
 
 @given(st.data())
-def test_bounds_give_what_filtering_the_full_read_gives(data: st.DataObject) -> None:
+def test_bounds_give_the_same_records_as_filtering_all(data: st.DataObject) -> None:
     segment = klog.Segment(data.draw(st.sampled_from(SELECTABLE)))
     everything = list(segment.records(on_problem=ignore))
     offsets = [record.offset for record in everything]
@@ -256,7 +256,7 @@ def test_bounds_give_what_filtering_the_full_read_gives(data: st.DataObject) -> 
 
 
 @given(st.binary(min_size=8, max_size=200), st.binary(min_size=12, max_size=200), st.data())
-def test_an_index_that_lies_never_hides_a_record(
+def test_a_wrong_index_never_hides_a_record(
     tmp_path_factory: pytest.TempPathFactory, index: bytes, timeindex: bytes, data: st.DataObject
 ) -> None:
     source = corpora.Corpus("k39-times").log_dir().partition("w-inc-0").files(".log")[0]

@@ -1,4 +1,4 @@
-"""Verification: silent on what brokers wrote, one problem or more for every damage."""
+"""Verification finds no errors in what brokers wrote, and at least one problem for every damage."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def test_what_brokers_wrote_is_free_of_errors(log_dir: LogDirectory) -> None:
     assert errors(log_dir.path) == []
 
 
-# A plain copy, and an index as long as a kill leaves it, are sound.
+# A plain copy, and an index with its pre-allocated part after a kill, are valid.
 SOUND_COPIES = {"c-b.intact-0", "c-b.idx-oversized-0"}
-# 0.8 wrote neither snapshots nor time indexes: there was nothing to damage.
+# 0.8 wrote neither snapshots nor time indexes, so nothing was damaged.
 SOUND_AT_08 = {"c-b.bad-snapshot-0", "c-b.no-snapshots-0", "c-b.tidx-missing-0"}
 
 
@@ -77,7 +77,7 @@ def _write(name: str, text: str) -> Damage:
         (_write("b-0/partition.metadata", "version: x\n"), "", "offline"),
     ],
 )
-def test_each_damage_of_a_log_directory_is_told(
+def test_each_damage_of_a_log_directory_is_reported(
     damage: Damage, what: str, kafka: str, tmp_path: Path
 ) -> None:
     shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path, tmp_path / "b-0")
@@ -101,7 +101,7 @@ def test_each_damage_of_a_log_directory_is_told(
         lambda d: (d / f"b-1.{'0' * 32}-delete").mkdir(),
     ],
 )
-def test_what_kafka_tidies_up_itself_is_a_note(damage: Damage, tmp_path: Path) -> None:
+def test_what_kafka_repairs_itself_is_a_note(damage: Damage, tmp_path: Path) -> None:
     shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path, tmp_path / "b-0")
     damage(tmp_path)
     found = problems(tmp_path)
@@ -109,7 +109,7 @@ def test_what_kafka_tidies_up_itself_is_a_note(damage: Damage, tmp_path: Path) -
     assert {problem.severity for problem in found} == {Severity.NOTE}
 
 
-def test_one_partition_in_two_log_directories_is_told(tmp_path: Path) -> None:
+def test_one_partition_in_two_log_directories_is_reported(tmp_path: Path) -> None:
     source = Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path
     for disk in ("one", "two"):
         shutil.copytree(source, tmp_path / disk / "b-0")
@@ -117,14 +117,14 @@ def test_one_partition_in_two_log_directories_is_told(tmp_path: Path) -> None:
     assert ["Duplicate log directories" in problem.kafka for problem in found] == [True]
 
 
-def test_directories_of_two_clusters_are_told(tmp_path: Path) -> None:
+def test_directories_of_two_clusters_are_reported(tmp_path: Path) -> None:
     for disk, cluster in (("one", "aaaaaaaaaaaaaaaaaaaaaA"), ("two", "bbbbbbbbbbbbbbbbbbbbbA")):
         (tmp_path / disk).mkdir()
         (tmp_path / disk / "meta.properties").write_text(f"version=0\nbroker.id=0\ncluster.id={cluster}\n")
     assert ["cluster.id" in problem.what for problem in errors(tmp_path / "one", tmp_path / "two")] == [True]
 
 
-def test_a_snapshot_that_lags_behind_the_batches_is_told(tmp_path: Path) -> None:
+def test_a_snapshot_that_is_behind_the_batches_is_reported(tmp_path: Path) -> None:
     shutil.copytree(Corpus("corrupt-k39").log_dir().partition("c-b.intact-0").path, tmp_path / "b-0")
     older = tmp_path / "b-0" / "00000000000000000025.snapshot"
     shutil.copy(older, tmp_path / "b-0" / "00000000000000000045.snapshot")

@@ -1,4 +1,4 @@
-"""Logs for the cleaner's tests: what producers did, as whole directories with all their files."""
+"""Logs for the cleaner's tests: whole directories with all the files of what producers did."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class LogWriter:
         self.append(build_batch(rows, fields), len(records))
 
     def marker(self, producer: int, *, commit: bool, timestamp_ms: int = BASE_MS) -> None:
-        """The end of a producer's transaction."""
+        """The end transaction marker of a producer."""
         key, value = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 5)
         fields = BatchFields(
             leader_epoch=3, producer_id=producer, producer_epoch=0, is_transactional=True, is_control=True
@@ -89,12 +89,12 @@ class LogWriter:
         self.append(build_batch([RecordData(self.next_offset, timestamp_ms, key, value)], fields), 1)
 
     def finish(self) -> None:
-        """Add what a broker keeps beside the segments."""
+        """Add the files that a broker keeps beside the segments."""
         index(self.directory)
 
 
 def index(directory: Path) -> None:
-    """All indexes and producer snapshots of a directory, made anew."""
+    """Rebuild all indexes and producer snapshots of a directory."""
     options = RebuildOptions(
         now_ms=NOW_MS, settings=IndexSettings(), force=True, snapshots=True, producer_expiration_ms=FOREVER_MS
     )
@@ -104,7 +104,7 @@ def index(directory: Path) -> None:
 
 
 def random_log(directory: Path, seed: int, *, codecs: tuple[int, ...] = (0, 1, 2, 3, 4)) -> None:
-    """A log of some segments in which everything happens that the cleaner has a rule for."""
+    """A log of some segments in which everything happens for which the cleaner has a rule."""
     chance = random.Random(seed)
     log = LogWriter(directory, next_offset=chance.choice((0, 0, 17, 5_000_000_000)))
     keys = [b"k%d" % number for number in range(chance.choice((3, 10, 40)))]
@@ -171,7 +171,7 @@ def clean_directory(
     settings: CleanerSettings | None = None,
     config: dict[str, str] | None = None,
 ) -> tuple[DirtyLog, CleanResult | None]:
-    """Clean a directory as a broker's cleaner would, where there is something to clean."""
+    """Clean a directory as a broker's cleaner would, if there is something to clean."""
     log = closed(directory, config, now_ms)
     dirty = dirty_log(log.view, checkpoint, now_ms)
     if not dirty.cleanable_bytes:

@@ -1,4 +1,4 @@
-"""Kafka's own cleaner is the measure: the same log, cleaned by both at the same time, is the same log."""
+"""A log cleaned by klog and by Kafka's own cleaner at the same time is the same log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Batch = tuple[int | bytes, ...]
 
 
 def plain_batches(log: bytes) -> list[Batch]:
-    """The batches with their payload decompressed: compressed bytes are each library's own."""
+    """The batches with their decompressed payload, because compressed bytes depend on the library."""
     table = BatchTable()
     kernel.scan(log, 0, True, table)
     assert table.consumed_bytes == len(log)
@@ -71,12 +71,12 @@ def require_same(ours: Path, theirs: Path) -> None:
         assert modified_ms[0] == modified_ms[1], name
     assert files(ours, ".txnindex") == files(theirs, ".txnindex")
     assert files(ours, ".snapshot").keys() == files(theirs, ".snapshot").keys()
-    if same_bytes:  # positions in an index follow the sizes of batches
+    if same_bytes:  # positions in an index depend on the sizes of batches
         assert files(ours, ".index", ".timeindex") == files(theirs, ".index", ".timeindex")
 
 
 def take_over(ours: Path, theirs: Path) -> None:
-    """Begin where Kafka stands: sizes of compressed batches are its library's."""
+    """Begin with the state of Kafka, because sizes of compressed batches depend on its library."""
     shutil.rmtree(ours)
     shutil.copytree(theirs, ours, ignore=shutil.ignore_patterns("*.deleted"))
 
@@ -90,7 +90,7 @@ def require_same_cleanings(
     config: dict[str, str] | None = None,
     dedupe_buffer_bytes: int = 1 << 20,
 ) -> int:
-    """Clean twin copies again and again while time goes on and horizons pass; returns the cleanings."""
+    """Clean both copies repeatedly while time passes the horizons; returns the cleanings."""
     ours, theirs = work / "ours" / "events-0", work / "theirs" / "events-0"
     for copy in (ours, theirs):
         shutil.copytree(source, copy)
@@ -125,7 +125,7 @@ def require_same_cleanings(
         assert result.end_offset == outcome.end_offset
         require_same(ours, theirs)
         take_over(ours, theirs)
-        # From the start again: what was cleaned once is read a second time.
+        # From the start again, so that cleaned segments are read again.
         checkpoint = result.end_offset if number % 2 else None
     return rounds
 

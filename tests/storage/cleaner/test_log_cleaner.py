@@ -1,4 +1,4 @@
-"""The broker's cleaner: its threads, its checkpoints, logs that are held back or set aside."""
+"""The broker's cleaner: its threads, its checkpoints, and logs that are paused or set aside."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PATIENCE_S = 30
 
 
 class DirectoryLog:
-    """A log of the cleaner's that is a directory which nobody writes to."""
+    """A log of the cleaner that is a directory without writers."""
 
     def __init__(self, directory: Path, number: int, **config: str) -> None:
         self.partition = TopicPartition("events", number)
@@ -84,7 +84,7 @@ def make(directory: Path, number: int, *, repeats: int = 20, **config: str) -> D
 
 
 class Broker:
-    """What a broker hears from its cleaner."""
+    """Collects what the cleaner reports to the broker."""
 
     def __init__(self, directory: Path, *logs: DirectoryLog, **more: Any) -> None:
         self.logs = list(logs)
@@ -145,7 +145,7 @@ def test_a_damaged_log_is_set_aside_and_counted(tmp_path: Path) -> None:
     assert bytes(data) == path.read_bytes()
     assert broker.cleaner.uncleanable_count(str(tmp_path)) == 1
     assert broker.cleaner.uncleanable_bytes(str(tmp_path)) == len(data)
-    assert broker.cleaner.clean_dirtiest()  # the other one is cleaned all the same
+    assert broker.cleaner.clean_dirtiest()  # the other one is cleaned
     assert broker.failed == []
 
 
@@ -177,7 +177,7 @@ def test_retention_of_other_logs_pauses_them(tmp_path: Path) -> None:
     assert broker.cleaner.clean_dirtiest()
 
 
-def test_aborting_waits_until_the_cleaning_has_stopped_and_left_no_trace(tmp_path: Path) -> None:
+def test_aborting_waits_until_the_cleaning_has_stopped_and_left_no_files(tmp_path: Path) -> None:
     log = make(tmp_path, 0)
     before = records_of(log.directory)
     started, wanted = threading.Event(), threading.Event()
@@ -261,7 +261,7 @@ def test_a_worker_cleans_as_this_process_does(tmp_path: Path) -> None:
     assert broker.cleaner.metrics.last_stats[0].records_read == 1000
 
 
-def test_a_damage_that_a_worker_finds_is_the_same_error(tmp_path: Path) -> None:
+def test_damage_found_by_a_worker_is_the_same_error(tmp_path: Path) -> None:
     log = make(tmp_path, 0)
     path = log.directory / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
@@ -318,13 +318,13 @@ def test_a_worker_that_dies_is_an_error(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("said", [b"", b'{"directory": "/'])
-def test_a_worker_whose_broker_dies_before_it_has_given_its_order_goes_quietly(said: bytes) -> None:
+def test_a_worker_whose_broker_dies_before_sending_the_task_ends_silently(said: bytes) -> None:
     command = [sys.executable, "-m", "klog.storage.cleaner.worker"]
     done = subprocess.run(command, input=said, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_a_worker_whose_broker_dies_during_its_work_goes_quietly_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_worker_whose_broker_dies_during_its_work_ends_silently_and_leaves_no_file(tmp_path: Path) -> None:
     log = make(tmp_path, 0)
     broker = Broker(tmp_path, log)
     before = sorted(path.name for path in log.directory.iterdir())
@@ -337,7 +337,7 @@ def test_a_worker_whose_broker_dies_during_its_work_goes_quietly_and_leaves_no_f
             assert worker.stdin is not None
             assert worker.stdout is not None
             assert worker.stderr is not None
-            worker.stdout.close()  # first of all: its first report must find nobody
+            worker.stdout.close()  # first, so that its first report has no reader
             worker.stdin.write(json.dumps(task.to_json()).encode() + b"\n")
             worker.stdin.close()
             assert (worker.wait(60), worker.stderr.read()) == (0, b"")
@@ -351,7 +351,7 @@ def test_a_worker_whose_broker_dies_during_its_work_goes_quietly_and_leaves_no_f
 # Throttling
 
 
-def test_bytes_wait_their_turn() -> None:
+def test_bytes_wait_for_those_before_them() -> None:
     now = 0.0
     waits: list[float] = []
     throttle = Throttle(1000, waits.append, lambda: now)
@@ -362,7 +362,7 @@ def test_bytes_wait_their_turn() -> None:
     assert waits == pytest.approx([0.5, 1.0, 0.1])
 
 
-def test_without_a_limit_nobody_waits() -> None:
+def test_without_a_limit_there_is_no_waiting() -> None:
     waits: list[float] = []
     Throttle(float("inf"), waits.append).take(1 << 40)
     assert waits == []

@@ -48,7 +48,7 @@ def test_each_pause_is_undone_by_one_resume() -> None:
     assert not manager.paused(ONE)
 
 
-def test_what_does_not_follow_is_refused() -> None:
+def test_invalid_transitions_are_refused() -> None:
     manager = CleanerManager({ONE: Activity.ABORTED})
     with pytest.raises(UsageError):
         manager.abort_and_pause(ONE)
@@ -65,7 +65,7 @@ def test_only_idle_logs_are_paused_for_retention() -> None:
     assert manager.pause_if_idle([ONE, TWO]) == [TWO]
 
 
-def test_an_uncleanable_log_stays_so_until_it_is_gone_and_moves_along() -> None:
+def test_an_uncleanable_log_stays_so_after_a_move_and_until_it_is_deleted() -> None:
     manager = CleanerManager()
     manager.mark_uncleanable(ONE, "a")
     assert manager.reason(ONE, "a") is Reason.UNCLEANABLE

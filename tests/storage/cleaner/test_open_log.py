@@ -1,4 +1,4 @@
-"""A log that is written to and read while it is cleaned."""
+"""A log is written to and read while it is cleaned."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def filled(root: Path, background: Later) -> PartitionLog:
         for key in (b"a", b"b", b"c"):
             log.append_as_leader(batch([b"%d" % repeat * 50], key=key), 0, NOW_MS)
     log.set_high_watermark(log.log_end_offset)
-    # Neighbours fit one segment from now on.
+    # Adjacent segments fit one segment from now on.
     log.reconfigure(default_topic_config(CONFIG | {"segment.bytes": "100000"}))
     return log
 
@@ -52,7 +52,7 @@ def cleaner_of(log: PartitionLog, background: Later, *, worker: bool) -> LogClea
 
 
 @pytest.mark.parametrize("worker", [False, True])
-def test_readers_and_writers_go_on_with_the_cleaned_log(tmp_path: Path, worker: bool) -> None:
+def test_readers_and_writers_continue_with_the_cleaned_log(tmp_path: Path, worker: bool) -> None:
     background = Later()
     log = filled(tmp_path, background)
     before = records_of(Path(log.directory))
@@ -63,7 +63,7 @@ def test_readers_and_writers_go_on_with_the_cleaned_log(tmp_path: Path, worker: 
     assert len(log.segments) < segments
     assert log.segments.active.base_offset == active_base
     assert old_read.file is not None
-    assert len(os.pread(old_read.file.fileno(), 1000, 0)) == 1000  # what was replaced can still be sent
+    assert len(os.pread(old_read.file.fileno(), 1000, 0)) == 1000  # replaced segments can still be sent
     after = records_of(Path(log.directory))
     assert last_values(after) == last_values(before)
     assert len(after) < len(before)
@@ -76,7 +76,7 @@ def test_readers_and_writers_go_on_with_the_cleaned_log(tmp_path: Path, worker: 
     assert all(path.endswith(".deleted") and os.path.exists(path) for path in background.deletions)
 
 
-def test_a_log_that_is_compacted_no_more_keeps_its_segments_until_its_cleaning_has_been_given_up(
+def test_a_log_that_is_no_longer_compacted_keeps_its_segments_until_its_cleaning_has_stopped(
     tmp_path: Path,
 ) -> None:
     where = TopicPartition("t", 0)
@@ -129,7 +129,7 @@ def test_a_cleaned_log_loads_as_it_is(tmp_path: Path) -> None:
     assert records_of(Path(log.directory)) == records
 
 
-def test_a_view_says_what_the_log_holds(tmp_path: Path) -> None:
+def test_a_view_has_the_contents_of_the_log(tmp_path: Path) -> None:
     log = filled(tmp_path, Later())
     view = OpenLog(log, Later(), Clock()).view()
     assert [segment.base_offset for segment in view.segments] == log.segments.bases
@@ -141,7 +141,7 @@ def test_a_view_says_what_the_log_holds(tmp_path: Path) -> None:
     assert first.offset_index_bytes == os.path.getsize(path) > 0
 
 
-def test_a_log_that_is_closed_is_left_alone(tmp_path: Path) -> None:
+def test_a_closed_log_is_not_changed(tmp_path: Path) -> None:
     log = filled(tmp_path, Later())
     view = OpenLog(log, Later(), Clock())
     cleaner = cleaner_of(log, Later(), worker=False)

@@ -1,4 +1,4 @@
-"""Which part of a log can be cleaned, which log comes first, which segments belong together."""
+"""Which part of a log can be cleaned, which log to clean next, which segments belong together."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_segments_below_the_checkpoint_are_clean() -> None:
     assert dirty.reason is Reason.BELOW_RATIO
 
 
-def test_a_segment_that_is_dirty_in_part_counts_as_both() -> None:
+def test_a_partly_dirty_segment_counts_as_both() -> None:
     dirty = dirty_log(log(*FOUR), 15, NOW_MS)
     assert (dirty.clean_bytes, dirty.cleanable_bytes) == (200, 200)
 
@@ -85,14 +85,14 @@ def test_the_minimum_lag_holds_back_from_the_first_segment_with_a_younger_record
     assert at_the_lag.first_uncleanable_offset == 30
 
 
-def test_a_log_that_is_held_back_says_so() -> None:
+def test_a_log_that_cannot_be_cleaned_has_a_reason() -> None:
     assert dirty_log(log(*FOUR, stable=5), None, NOW_MS).reason is Reason.HELD_BACK
     assert dirty_log(log(*FOUR), 30, NOW_MS).reason is Reason.NOTHING_DIRTY
     assert dirty_log(log(segment(0, 0)), None, NOW_MS).reason is Reason.EMPTY
     assert dirty_log(log(*FOUR, cleanup_policy="delete"), None, NOW_MS).reason is Reason.NOT_COMPACTED
 
 
-def test_an_exceeded_maximum_lag_cleans_whatever_the_ratio() -> None:
+def test_an_exceeded_maximum_lag_cleans_at_any_ratio() -> None:
     segments = (segment(0, 10_000), segment(10, first_ms=500_000), segment(20))
     overdue = dirty_log(log(*segments, max_compaction_lag_ms="400000"), 10, NOW_MS)
     assert (overdue.compaction_delay_ms, overdue.reason) == (100_000, None)
@@ -119,7 +119,7 @@ def test_neighbours_are_grouped_up_to_the_segment_size() -> None:
     assert groups(*FOUR, size=1) == [[0], [10], [20], [30]]
 
 
-def test_each_index_bounds_a_group_too() -> None:
+def test_each_index_limits_a_group_too() -> None:
     offsets = [segment(base, offset_index_bytes=40) for base in (0, 10, 20)]
     times = [segment(base, time_index_bytes=60) for base in (0, 10, 20)]
     assert groups(*offsets, index=80) == [[0, 10], [20]]

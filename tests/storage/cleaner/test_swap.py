@@ -1,4 +1,6 @@
-"""A cleaning that is killed at any step loses nothing, whoever starts on the directory afterwards."""
+"""A cleaning that is killed at any step loses nothing, whichever program starts on the directory
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,11 @@ Record = tuple[int, bytes | None, bytes | None]
 
 
 class KilledError(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class Mortal(DirectoryChanges):
-    """Ends after so many changes; what the disk holds then is kept as `remains`."""
+    """Fails after a number of changes; the disk's contents at that time are kept as `remains`."""
 
     def __init__(self, steps: int, directory: Path, remains: Path) -> None:
         self._left = steps
@@ -97,7 +99,7 @@ def last_values(records: list[Record]) -> dict[bytes | None, tuple[int, bytes | 
 
 
 def make_log(directory: Path) -> None:
-    """Two groups to be cleaned (segments are small), one with an aborted transaction."""
+    """Two groups to clean (segments are small), one with an aborted transaction."""
     log = LogWriter(directory)
     for segment in range(5):
         for number in range(6):
@@ -115,7 +117,7 @@ CONFIG = {"segment.bytes": "9000"}
 
 
 def clean_until_killed(directory: Path, steps: int, remains: Path) -> bool:
-    """False where the cleaning was done before the end came."""
+    """False if the cleaning was complete before that step."""
     log = closed(directory, CONFIG)
     task = CleanTask.of(dirty_log(log.view, None, NOW_MS), NOW_MS, log.last_records, SMALL)
     changes = Mortal(steps, directory, remains)
@@ -193,7 +195,7 @@ def test_kafka_takes_the_cleaned_log_as_it_is(source: Path, tmp_path: Path, kafk
         assert (copy / name).read_bytes() == data, name
 
 
-def test_the_owner_holds_its_log_while_names_that_it_uses_change_and_not_while_the_disk_is_waited_for(
+def test_the_owner_locks_its_log_while_names_change_and_not_while_the_disk_is_written(
     source: Path, tmp_path: Path
 ) -> None:
     directory = shutil.copytree(source, tmp_path / source.name)
