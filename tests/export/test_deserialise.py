@@ -1,4 +1,4 @@
-"""Keys and values are decoded as a stage of their own, and no record is lost by it: bad ones tell why."""
+"""Keys and values are decoded, and no record is lost by it: bad ones have the reason."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_rejected_records_are_as_they_were_read_with_the_reason() -> None:
     assert all(rejected.column("_error").to_pylist())
 
 
-def test_a_sound_batch_has_no_rejects_and_no_errors() -> None:
+def test_a_good_batch_has_no_rejects_and_no_errors() -> None:
     sound = batch_of((b"a", b'{"id":1}'), (None, None))
     for bad_records in BadRecords:
         good, rejected = Deserialiser(STRING, JSON, bad_records).apply(sound)
@@ -127,9 +127,7 @@ def test_an_empty_topic_is_no_reason_to_fail() -> None:
         (RequestedDecoding(Encoding.JSON, "a INT", "Message"), "only protobuf has messages"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_told_before_anything_runs(
-    requested: RequestedDecoding, why: str
-) -> None:
+def test_an_invalid_request_is_an_error_before_anything_runs(requested: RequestedDecoding, why: str) -> None:
     with pytest.raises(KlogError, match=why):
         resolve_decoding(requested, no_samples)
 
@@ -198,7 +196,7 @@ def test_what_the_directory_cannot_explain_is_bad(avro_directory: str) -> None:
     assert "does not resolve" in str(errors[5])
 
 
-def test_a_directory_without_the_schemas_in_use_is_told(avro_directory: str, tmp_path: Path) -> None:
+def test_a_directory_without_the_schemas_in_use_is_an_error(avro_directory: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="name the schemas 5, 6, none of them is in"):
         resolve_decoding(
             RequestedDecoding(Encoding.AVRO, schema_directory=avro_directory),
@@ -213,7 +211,7 @@ def test_a_directory_without_the_schemas_in_use_is_told(avro_directory: str, tmp
         )
 
 
-def test_json_behind_a_header_is_read_as_its_json_schema_says(tmp_path: Path) -> None:
+def test_json_after_a_header_is_read_by_its_json_schema(tmp_path: Path) -> None:
     (tmp_path / "3.json").write_text('{"type":"object","properties":{"id":{"type":"integer"}}}')
     value = framed(3, b'{"id":1}')
     decoding = resolve_decoding(
@@ -226,7 +224,7 @@ def test_json_behind_a_header_is_read_as_its_json_schema_says(tmp_path: Path) ->
     assert "not JSON" in str(errors[3])
 
 
-def test_protobuf_behind_a_header_must_be_the_message_that_is_wanted(tmp_path: Path) -> None:
+def test_protobuf_after_a_header_must_be_the_requested_message(tmp_path: Path) -> None:
     (tmp_path / "4.desc").write_bytes(base64.b64decode(DESCRIPTORS))
     event = message("shop.Other")(y=6).SerializeToString()
     other = framed(4, b"\x02\x02" + event)  # a path of one step, to message 1
@@ -259,7 +257,7 @@ def test_a_message_path_is_a_count_and_steps(data: bytes, path: list[int], start
         ("5.avsc", "{", "is not JSON"),
     ],
 )
-def test_a_schema_file_that_does_not_serve_is_told(tmp_path: Path, name: str, content: str, why: str) -> None:
+def test_an_invalid_schema_file_is_an_error(tmp_path: Path, name: str, content: str, why: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(UsageError, match=why):
         resolve_decoding(RequestedDecoding(Encoding.AVRO, schema_directory=str(tmp_path)), no_samples)

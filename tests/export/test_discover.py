@@ -20,7 +20,7 @@ def names(found: Found) -> list[str]:
     return [str(replica.partition) for replica in found.replicas]
 
 
-def test_a_log_directory_holds_its_partitions_with_what_stands_beside_them(tmp_path: Path) -> None:
+def test_a_log_directory_has_its_partitions_and_their_checkpoints(tmp_path: Path) -> None:
     first = tmp_path / "orders-1"
     write_segment(first, [batch(10, 5), batch(15, 5)])
     write_segment(first, [batch(20)])
@@ -127,13 +127,15 @@ def test_a_directory_that_several_paths_lead_to_counts_once(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("state", [DirectoryState.FUTURE, DirectoryState.STRAY])
-def test_directories_set_aside_are_found_with_their_state(tmp_path: Path, state: DirectoryState) -> None:
+def test_directories_of_other_states_are_found_with_their_state(
+    tmp_path: Path, state: DirectoryState
+) -> None:
     write_segment(tmp_path / f"orders-0.{'ab' * 16}-{state}", [batch(0)])
     replica = discover([str(tmp_path)]).replicas[0]
     assert (replica.partition, replica.state) == (TopicPartition("orders", 0), state)
 
 
-def test_what_is_being_deleted_is_passed_over_unless_it_is_asked_for(tmp_path: Path) -> None:
+def test_what_is_being_deleted_is_skipped_by_default(tmp_path: Path) -> None:
     directory = tmp_path / f"orders-0.{'ab' * 16}-delete"
     write_segment(directory, [batch(0)])
     found = discover([str(tmp_path)])
@@ -143,7 +145,7 @@ def test_what_is_being_deleted_is_passed_over_unless_it_is_asked_for(tmp_path: P
     assert names(discover([str(tmp_path)], include_deleted=True)) == ["orders-0"]
 
 
-def test_files_on_their_way_in_or_out_are_told_apart(tmp_path: Path) -> None:
+def test_unfinished_swapped_and_deleted_files_are_distinguished(tmp_path: Path) -> None:
     directory = tmp_path / "orders-0"
     write_segment(directory, [batch(0)])
     write_segment(directory, [batch(0)], suffix=".deleted")

@@ -74,7 +74,7 @@ def test_bad_records_stay_with_the_reason_and_their_bytes(log, tmp_path) -> None
     assert "2 records do not fit their schema: their column _error says why" in report_text(report)
 
 
-def test_bad_records_go_to_the_rejects_where_that_is_wanted(log, tmp_path) -> None:
+def test_bad_records_are_rejected_on_request(log, tmp_path) -> None:
     report = export(log, tmp_path / "out", value=JSON, bad_records=BadRecords.REJECT, verify=True)
     rows = table_rows(tmp_path / "out")
     assert [row["offset"] for row in rows] == [at for at in range(ROWS) if at not in BAD]
@@ -115,7 +115,7 @@ def test_resuming_with_another_decoding_is_refused(log, tmp_path) -> None:
         export(log, tmp_path / "out", value=RequestedDecoding(Encoding.STRING), resume=True)
 
 
-def test_a_wish_that_makes_no_sense_leaves_no_output(log, tmp_path) -> None:
+def test_an_invalid_decoding_request_leaves_no_output(log, tmp_path) -> None:
     with pytest.raises(UsageError, match="avro takes a schema"):
         export(log, tmp_path / "out", value=RequestedDecoding(Encoding.AVRO))
     assert not (tmp_path / "out").exists()
@@ -143,7 +143,7 @@ def test_readers_see_one_table(log, tmp_path) -> None:
     assert pa.types.is_struct(table.schema.field("value").type)
 
 
-def test_internal_topics_are_tables_of_their_own_where_that_is_wanted(tmp_path) -> None:
+def test_internal_topics_are_separate_tables_on_request(tmp_path) -> None:
     logs = corpora.corpora("k39-groups")[0].log_dir()
     report = export(logs.path, tmp_path / "out", internal_tables=True, verify=True)
     assert report.findings == ()

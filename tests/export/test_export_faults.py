@@ -1,4 +1,4 @@
-"""What goes wrong with a segment costs only itself, and is told; with the output, it stops the job."""
+"""Damage in a segment is reported and costs nothing else; a failure of the output stops the job."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def flip(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def test_a_damaged_batch_is_lost_alone_and_told_with_its_place_and_offsets(log, tmp_path) -> None:
+def test_only_the_damaged_batch_is_lost_and_reported_with_position_and_offsets(log, tmp_path) -> None:
     flip(log / "00000000000000000140.log", 200)
     report = export(log, tmp_path / "out", verify=True)
     (lost,) = report.lost
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_grow_is_an_error_of_one_line(wanted, tmp_path) -> No
     assert data_files(tmp_path / "out") == []
 
 
-def test_a_report_tells_at_most_some_of_many_losses_but_json_all(log, tmp_path) -> None:
+def test_a_report_shows_some_of_many_losses_and_json_all(log, tmp_path) -> None:
     for path in log.glob("*.log"):
         for at in range(100, path.stat().st_size, 300):
             flip(path, at)

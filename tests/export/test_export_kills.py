@@ -64,7 +64,7 @@ def test_killed_at_any_time_with_all_its_processes(seed, whole, tmp_path) -> Non
     assert tree(tmp_path / "out") == tree(whole)
 
 
-def test_no_process_goes_on_when_the_first_is_killed(tmp_path) -> None:
+def test_no_process_continues_when_the_first_is_killed(tmp_path) -> None:
     process = start(LOG, tmp_path / "out", processes=2)
     deadline = time.monotonic() + 30
     while not (children := _children(process.pid)) and process.poll() is None:
@@ -78,7 +78,7 @@ def test_no_process_goes_on_when_the_first_is_killed(tmp_path) -> None:
         time.sleep(0.01)
 
 
-def test_ctrl_c_leaves_books_to_resume_and_nothing_half_written(whole, tmp_path) -> None:
+def test_ctrl_c_leaves_a_job_state_to_resume_and_nothing_half_written(whole, tmp_path) -> None:
     process = start(LOG, tmp_path / "out", processes=2)
     while not (tmp_path / "out" / "_klog" / "job.json").exists():
         assert process.poll() is None

@@ -63,7 +63,7 @@ def test_a_damaged_batch_comes_from_the_other_replica(tmp_path: Path, brokers: t
     assert read(tmp_path, fail_on_data_loss=True)[0] == offsets
 
 
-def test_an_export_tells_which_disk_is_damaged_and_a_resumed_one_too(
+def test_an_export_reports_the_damaged_disk_and_a_resumed_one_does_too(
     tmp_path: Path, brokers: tuple[Path, Path]
 ) -> None:
     bad = flip(brokers[0], 20, 1)
@@ -114,7 +114,7 @@ def test_a_segment_that_vanishes_after_it_was_planned_comes_from_the_other_repli
     assert sorted(offsets) == list(range(60))
 
 
-def test_a_replica_that_disagrees_is_no_spare(tmp_path: Path) -> None:
+def test_a_replica_that_disagrees_is_no_fallback(tmp_path: Path) -> None:
     other = [*BATCHES[:6], *(batch(n * 5, 5, leader_epoch=0, size=11) for n in range(6, 9))]
     chosen = replica(tmp_path / "a" / "t-0", BATCHES, (0, 0), (1, 30))
     replica(tmp_path / "b" / "t-0", other, (0, 0))
@@ -125,7 +125,7 @@ def test_a_replica_that_disagrees_is_no_spare(tmp_path: Path) -> None:
     assert [(one.first_offset, one.end_offset) for one in lost] == [(35, 40)]
 
 
-def test_aborted_records_stay_hidden_in_a_spare(tmp_path: Path) -> None:
+def test_aborted_records_stay_hidden_in_a_fallback(tmp_path: Path) -> None:
     for name in ("a", "b"):
         log = Log(tmp_path / name / "t-0")
         log.append(batch(0, 5), transactional(5, 5, 1), batch(10, 5), marker(15, 1, ABORT), batch(16, 4))
@@ -140,7 +140,7 @@ def test_aborted_records_stay_hidden_in_a_spare(tmp_path: Path) -> None:
     assert (sorted(offsets), lost, files) == ([*range(5), *range(10, 15), *range(16, 20)], [], {"a", "b"})
 
 
-def test_spares_are_kept_in_a_jobs_books(tmp_path: Path, brokers: tuple[Path, Path]) -> None:
+def test_fallbacks_are_kept_in_the_job_state(tmp_path: Path, brokers: tuple[Path, Path]) -> None:
     splits = plan(ReadOptions((str(tmp_path),))).splits
     assert all(split.fallbacks for split in splits)
     assert tuple(split_from_json(to_json(split)) for split in splits) == splits

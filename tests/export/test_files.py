@@ -109,7 +109,7 @@ def test_a_remote_copy_that_is_gzipped_is_decompressed(store: CountedFileSystem)
     assert files.read_small(f"{ROOT}/y.log.gz") == b"not gzipped"
 
 
-def test_reading_on_takes_few_requests_and_bounded_ones(store: CountedFileSystem) -> None:
+def test_sequential_reading_takes_few_requests_of_bounded_size(store: CountedFileSystem) -> None:
     data = os.urandom(1 << 20) * 40
     store.pipe({"/logs/big.log": data})
     with files.open_input(f"{ROOT}/big.log") as file:

@@ -38,7 +38,7 @@ def begun(source: Path, output: Path) -> None:
     export_split(progress.pending[0], job)
 
 
-def test_the_manifest_tells_every_split_with_its_offsets_rows_bytes_and_checksums(tmp_path) -> None:
+def test_the_manifest_lists_every_split_with_its_offsets_rows_bytes_and_checksums(tmp_path) -> None:
     export(LOG, tmp_path / "out")
     state = json.loads((tmp_path / "out/_klog/manifest.json").read_text())
     files = [file for split in state["splits"] for file in split["files"]]
@@ -54,7 +54,7 @@ def test_the_manifest_tells_every_split_with_its_offsets_rows_bytes_and_checksum
     assert [partition["topic"] for partition in state["plan"]["partitions"]] == ["t-gzip"]
 
 
-def test_only_the_manifest_is_left_of_the_books(tmp_path) -> None:
+def test_only_the_manifest_is_left_of_the_job_state(tmp_path) -> None:
     export(LOG, tmp_path / "out")
     assert [path.name for path in (tmp_path / "out/_klog").iterdir()] == ["manifest.json"]
 
@@ -163,7 +163,7 @@ def test_two_exports_into_one_output_do_not_run_at_once(tmp_path) -> None:
     assert export(LOG, tmp_path / "out").rows == 420
 
 
-def test_books_that_are_none_are_refused(tmp_path) -> None:
+def test_an_invalid_job_state_is_refused(tmp_path) -> None:
     (tmp_path / "out/_klog").mkdir(parents=True)
     (tmp_path / "out/_klog/job.json").write_text("not JSON")
     with pytest.raises(StorageError, match="is no state of an export"):

@@ -84,7 +84,7 @@ def test_a_file_that_is_discarded_leaves_nothing(output) -> None:
     assert output.names() == {}
 
 
-def test_a_file_takes_the_place_of_an_older_one(output) -> None:
+def test_a_file_replaces_an_older_one(output) -> None:
     write_whole(output, "a/b/c.bin", b"old")
     write_whole(output, "a/b/c.bin", b"new!")
     assert read_whole(output, "a/b/c.bin") == b"new!"
@@ -173,9 +173,7 @@ def test_a_store_that_fails_is_an_error_that_names_the_file(tmp_path, monkeypatc
         write_whole(open_output("s3://bucket"), "x", b"")
 
 
-def test_what_the_disk_refuses_while_a_file_is_still_written_is_told_when_it_is_committed(
-    tmp_path, monkeypatch
-) -> None:
+def test_a_failed_background_sync_is_raised_at_the_commit(tmp_path, monkeypatch) -> None:
     """The kernel tells of a failed write once, to whoever asks first: here to the thread that syncs early."""
     monkeypatch.setattr(background_sync, "_STEP_BYTES", 10)
     real, calls = os.fsync, []

@@ -89,7 +89,7 @@ def test_decodings_survive() -> None:
     assert decodings_from_json(through_json(decodings)) == decodings
 
 
-def test_options_are_told_in_one_order_whatever_theirs() -> None:
+def test_options_are_written_in_one_order() -> None:
     """Two runs of one command must not differ because of the order of a set."""
     one = ReadOptions((), Subscription(partitions={"b": frozenset({3, 1}), "a": frozenset({2})}))
     other = ReadOptions((), Subscription(partitions={"a": frozenset({2}), "b": frozenset({1, 3})}))

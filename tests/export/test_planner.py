@@ -1,4 +1,4 @@
-"""`klog.export.planner`: splits that together hold each wanted offset once, and say what nobody can read."""
+"""The planner makes splits that together hold each wanted offset once, and reports what cannot be read."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def _damage(rng: random.Random, path: Path) -> None:
 
 @settings(max_examples=100)
 @given(log=logs(), target_bytes=st.integers(1, 1500), seed=st.integers(0, 1 << 32), index=st.booleans())
-def test_damage_costs_no_offset_that_is_not_told(
+def test_each_offset_lost_by_damage_is_reported(
     tmp_path_factory: pytest.TempPathFactory,
     log: list[list[tuple[int, int]]],
     target_bytes: int,
@@ -260,7 +260,7 @@ def test_a_plan_is_the_same_each_time() -> None:
     assert planned(path, **options) == planned(path, **options)
 
 
-def test_cuts_stand_where_batches_start(tmp_path: Path) -> None:
+def test_cuts_are_where_batches_start(tmp_path: Path) -> None:
     log = write_segment(tmp_path / "t-0", [batch(n * 3, 3) for n in range(100)])
     table = BatchTable()
     kernel.scan(log.read_bytes(), 0, True, table)
@@ -318,7 +318,7 @@ def test_a_time_is_the_offset_that_a_broker_answers(partition) -> None:
     ],
     ids=["empty", "garbage", "zeros", "early", "late"],
 )
-def test_a_time_index_that_lies_changes_no_answer(tmp_path: Path, damage: bytes) -> None:
+def test_a_wrong_time_index_changes_no_result(tmp_path: Path, damage: bytes) -> None:
     log = Log(tmp_path / "t-0")
     log.append(*(batch(n, at=n * 10) for n in range(10))).roll()
     log.append(*(batch(n, at=n * 10) for n in range(10, 20)))
@@ -341,7 +341,7 @@ def test_the_last_time_entry_of_a_log_that_is_written_to_is_not_its_largest(tmp_
     assert made.partitions[0].start_offset == 1
 
 
-def test_no_record_young_enough_is_an_error_or_the_end(tmp_path: Path) -> None:
+def test_no_record_late_enough_is_an_error_or_the_end(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", [batch(0, 5, at=100)])
     late = Edge(EARLIEST, timestamp_ms=1000)
     with pytest.raises(UsageError, match="t-0 has no record at or after timestamp 1000"):
@@ -384,7 +384,7 @@ def test_nothing_found_says_what_is_there(tmp_path: Path) -> None:
         planned(tmp_path / "empty")
 
 
-def test_a_loss_that_the_planner_knows_of_stops_a_job_that_asked_for_it(tmp_path: Path) -> None:
+def test_a_loss_that_the_planner_finds_stops_a_job_with_fail_on_data_loss(tmp_path: Path) -> None:
     directory = replica(tmp_path / "t-0", [batch(n, leader_epoch=0) for n in range(12)])
     assert planned(tmp_path, fail_on_data_loss=True).splits
     (directory / "00000000000000000004.log").unlink()
@@ -425,7 +425,7 @@ def test_a_broken_checkpoint_or_index_is_no_loss(tmp_path: Path) -> None:
         planned(tmp_path, tmp_path / "nowhere", fail_on_data_loss=True)
 
 
-def test_a_start_outside_of_the_log_is_a_loss_to_a_job_that_asked_for_it(tmp_path: Path) -> None:
+def test_a_start_outside_of_the_log_is_an_error_with_fail_on_data_loss(tmp_path: Path) -> None:
     write_segment(tmp_path / "t-0", [batch(10, 5)])
     for start in (5, 16):
         starting = Edge(EARLIEST, offsets={"t": {0: start}})
@@ -472,7 +472,7 @@ def test_of_many_segments_only_the_ends_are_read(tmp_path: Path, monkeypatch: py
     assert sum(read_bytes) <= count * (64 << 10) < count * len(data) / 2
 
 
-def test_an_object_store_is_asked_little(tmp_path: Path) -> None:
+def test_an_object_store_gets_few_requests(tmp_path: Path) -> None:
     log = Log(tmp_path / "t-0")
     for number in range(20):
         log.append(*(batch(number * 1000 + n, size=2000) for n in range(200))).roll()

@@ -257,7 +257,7 @@ def message(offset: int, value: bytes, attributes: int = 0) -> bytearray:
     return bytearray(struct.pack(">qiI", offset, len(body) + 4, crc32(body)) + body)
 
 
-def test_a_damaged_message_inside_a_sound_set_costs_only_itself(tmp_path: Path) -> None:
+def test_only_the_damaged_message_inside_a_valid_set_is_lost(tmp_path: Path) -> None:
     inner = [message(n, b"value") for n in range(4)]
     inner[1][-1] ^= 1
     inner[2][-1] ^= 1

@@ -73,7 +73,7 @@ def live(steps: list[Step]) -> tuple[list[Broker], Broker]:
 
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=25))
-def test_the_last_leaders_log_is_the_log_and_what_others_hold_besides_is_named(
+def test_the_last_leaders_log_counts_and_other_records_are_listed(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step]
 ) -> None:
     root = tmp_path_factory.mktemp("history")

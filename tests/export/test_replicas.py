@@ -52,7 +52,7 @@ def epochs(*entries: tuple[int, int]) -> list[EpochEntry]:
     return [EpochEntry(*entry) for entry in entries]
 
 
-def test_an_unclean_election_the_new_leaders_log_wins_and_the_old_ones_tail_is_named() -> None:
+def test_after_an_unclean_election_the_new_leaders_log_counts_and_the_old_tail_is_listed() -> None:
     made = planned(EPOCHS / "logs_1", EPOCHS / "logs_div0")
     ep = next(
         partition for partition in made.partitions if (partition.topic, partition.partition) == ("ep", 0)
@@ -98,7 +98,7 @@ def test_a_leader_that_wrote_nothing_still_ends_older_logs(tmp_path: Path) -> No
     assert made.divergences[0].reason == "leader epoch 1 is above 0, and it ends there"
 
 
-def test_a_lost_file_is_made_up_for_by_another_replica(tmp_path: Path) -> None:
+def test_a_lost_file_comes_from_another_replica(tmp_path: Path) -> None:
     directory = replica(tmp_path / "a" / "t-0", batches(0, 80, 1), (0, 0), (1, 0))
     replica(tmp_path / "b" / "t-0", batches(0, 70, 1), (1, 0))
     (directory / "00000000000000000020.log").unlink()
@@ -108,7 +108,7 @@ def test_a_lost_file_is_made_up_for_by_another_replica(tmp_path: Path) -> None:
     assert not made.divergences
 
 
-def test_a_lost_end_is_made_up_for_as_far_as_epochs_agree(tmp_path: Path) -> None:
+def test_a_lost_end_comes_from_another_replica_as_far_as_epochs_agree(tmp_path: Path) -> None:
     leader = replica(tmp_path / "a" / "t-0", [*batches(0, 40), *batches(40, 80, 2)], (0, 0), (2, 40))
     for name in ("00000000000000000020.log", "00000000000000000040.log", "00000000000000000060.log"):
         (leader / name).unlink()
@@ -118,7 +118,7 @@ def test_a_lost_end_is_made_up_for_as_far_as_epochs_agree(tmp_path: Path) -> Non
     assert differences(made) == [("b", 40, 60)]
 
 
-def test_what_nobody_has_is_lost_once(tmp_path: Path) -> None:
+def test_what_no_replica_has_is_lost_once(tmp_path: Path) -> None:
     directory = replica(tmp_path / "a" / "t-0", batches(0, 80))
     (directory / "00000000000000000020.log").unlink()
     made = planned(tmp_path)
@@ -255,7 +255,7 @@ def test_what_the_leader_deleted_is_not_taken_from_others(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("state", ["future", "stray"])
-def test_a_copy_set_aside_counts_only_where_there_is_no_other(tmp_path: Path, state: str) -> None:
+def test_a_future_or_stray_copy_counts_only_if_there_is_no_other(tmp_path: Path, state: str) -> None:
     aside = replica(tmp_path / "a" / f"t-0.{'ab' * 16}-{state}", batches(0, 60), (1, 0))
     alone = planned(tmp_path)
     assert alone.partitions[0].end_offset == 60
@@ -265,7 +265,7 @@ def test_a_copy_set_aside_counts_only_where_there_is_no_other(tmp_path: Path, st
     assert [path for path, _ in both.skipped] == [str(aside)]
 
 
-def test_a_complete_swap_takes_the_place_of_what_it_was_cleaned_from(tmp_path: Path) -> None:
+def test_a_complete_swap_replaces_the_segments_it_covers(tmp_path: Path) -> None:
     directory = tmp_path / "a" / "t-0"
     Log(directory).append(*batches(0, 20)).roll().append(*batches(20, 40)).roll().append(
         *batches(40, 60)

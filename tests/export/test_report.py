@@ -44,13 +44,13 @@ def test_a_clean_report_is_two_lines() -> None:
 
 def test_rate_and_time_are_of_this_run_and_the_rest_of_the_whole_job() -> None:
     report = report_of(Plan(SPLITS, (PARTITION,)), *map(result, SPLITS), before=2)
-    told = report_json(report)
-    assert (told["records"], told["bytesRead"], told["bytesWritten"]) == (30, 6000, 1500)
-    assert (told["splits"], told["splitsOfEarlierRuns"], told["bytesPerSecond"]) == (3, 2, 1500)
+    found = report_json(report)
+    assert (found["records"], found["bytesRead"], found["bytesWritten"]) == (30, 6000, 1500)
+    assert (found["splits"], found["splitsOfEarlierRuns"], found["bytesPerSecond"]) == (3, 2, 1500)
     assert "2 of 3 splits were done before" in report_text(report)
 
 
-def test_whatever_is_lost_rejected_or_wrong_is_told_and_makes_the_report_unclean() -> None:
+def test_everything_lost_rejected_or_wrong_is_reported_and_makes_the_report_unclean() -> None:
     plan = Plan(SPLITS, (PARTITION,))
     lost = LostRange("t", 0, "f", 100, 200, 7, 9, "batch fails its checksum")
     unclean = {
@@ -77,7 +77,7 @@ def test_whatever_is_lost_rejected_or_wrong_is_told_and_makes_the_report_unclean
         assert not report_json(report)["clean"]
 
 
-def test_what_another_replica_made_up_for_is_told_and_nothing_is_missing() -> None:
+def test_what_came_from_another_replica_is_reported_and_nothing_is_missing() -> None:
     damage = LostRange("t", 0, "f", 100, 200, 7, 9, "batch fails its checksum")
     repaired = SplitResult(SPLITS[0], result(SPLITS[0]).files, None, (), repaired=(damage,))
     report = report_of(Plan(SPLITS, (PARTITION,)), repaired)
@@ -87,13 +87,13 @@ def test_what_another_replica_made_up_for_is_told_and_nothing_is_missing() -> No
     assert report.clean
 
 
-def test_a_loss_without_place_or_offsets_is_told_all_the_same() -> None:
+def test_a_loss_without_position_or_offsets_is_reported_too() -> None:
     lost = LostRange("t", 0, "f", None, None, None, None, "cannot be opened")
     report = report_of(Plan((), (PARTITION,), lost=(lost,)))
     assert "lost: f: cannot be opened" in report_text(report).splitlines()
 
 
-def test_differences_between_replicas_and_what_is_passed_over_are_told_and_are_no_loss() -> None:
+def test_differences_between_replicas_and_skipped_files_are_reported_and_are_no_loss() -> None:
     plan = Plan(
         SPLITS,
         (PARTITION,),
@@ -112,8 +112,10 @@ def test_differences_between_replicas_and_what_is_passed_over_are_told_and_are_n
 
 def test_the_json_report_is_json_in_camel_case() -> None:
     lost = LostRange("t", 0, "f", 100, 200, 7, 9, "batch fails its checksum")
-    told = json.loads(json.dumps(report_json(report_of(Plan(SPLITS, (PARTITION,)), result(SPLITS[0], lost)))))
-    assert told["lost"] == [
+    found = json.loads(
+        json.dumps(report_json(report_of(Plan(SPLITS, (PARTITION,)), result(SPLITS[0], lost))))
+    )
+    assert found["lost"] == [
         {
             "topic": "t",
             "partition": 0,
@@ -125,4 +127,4 @@ def test_the_json_report_is_json_in_camel_case() -> None:
             "reason": "batch fails its checksum",
         }
     ]
-    assert told["partitions"][0]["logEndOffset"] == 30
+    assert found["partitions"][0]["logEndOffset"] == 30

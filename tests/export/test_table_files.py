@@ -93,7 +93,7 @@ def test_names_that_a_directory_cannot_have_are_escaped() -> None:
     assert layout.directory(odd, (PartitionBy.TOPIC,)) == "topic=a%2Fb%3Dc"
 
 
-def test_no_file_name_begins_so_that_readers_pass_it_over(tmp_path) -> None:
+def test_no_file_name_begins_with_an_ignored_character(tmp_path) -> None:
     """Spark takes no file whose name begins with an underscore, as those of internal topics do."""
     groups = corpora.corpora("k39-groups")[0].log_dir()
     export(groups.path, tmp_path / "out", partition_by=())

@@ -61,7 +61,7 @@ KEPT = [0, 1, 2, 3, 4, 17, 18, 19, 21]
 @pytest.mark.parametrize("indexes", [True, False])
 @pytest.mark.parametrize("snapshots", [True, False])
 @pytest.mark.parametrize("whole", [True, False], ids=["with indexes", "only segments"])
-def test_the_same_comes_whatever_stands_beside_the_segments(
+def test_the_rows_are_the_same_whatever_files_are_beside_the_segments(
     tmp_path: Path, indexes: bool, snapshots: bool, whole: bool
 ) -> None:
     directory = tmp_path / "t-0"
@@ -76,7 +76,7 @@ def test_the_same_comes_whatever_stands_beside_the_segments(
     assert offsets(made) == KEPT
 
 
-def test_a_split_has_only_the_transactions_that_reach_into_it(tmp_path: Path) -> None:
+def test_a_split_has_only_the_transactions_that_overlap_it(tmp_path: Path) -> None:
     small_log(tmp_path / "t-0").write_transaction_files()
     splits = sorted(planned(tmp_path).splits, key=lambda split: split.number)
     assert [(split.first_offset, split.end_offset, split.aborted) for split in splits] == [
@@ -97,7 +97,7 @@ def test_a_broken_index_is_a_problem_and_the_segment_is_read_instead(tmp_path: P
     assert offsets(made) == KEPT
 
 
-def test_a_broken_snapshot_is_a_problem_and_an_older_one_does(tmp_path: Path) -> None:
+def test_a_broken_snapshot_is_a_problem_and_an_older_one_is_used(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     small_log(directory).write_transaction_files()
     snapshot = directory / segment_file(FileKind.PRODUCER_SNAPSHOT, 26)
@@ -107,7 +107,7 @@ def test_a_broken_snapshot_is_a_problem_and_an_older_one_does(tmp_path: Path) ->
     assert made.partitions[0].last_stable_offset == 22
 
 
-def test_an_index_entry_behind_a_cut_log_does_not_count(tmp_path: Path) -> None:
+def test_an_index_entry_after_the_end_of_a_truncated_log_does_not_count(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     small_log(directory).write_transaction_files()
     for path in directory.glob("*26.snapshot"):
@@ -122,7 +122,7 @@ def test_an_index_entry_behind_a_cut_log_does_not_count(tmp_path: Path) -> None:
     assert {one for split in made.splits for one in split.aborted} == {ABORTED[0]}
 
 
-def test_a_damaged_batch_that_claims_to_begin_a_transaction_holds_nothing_up(tmp_path: Path) -> None:
+def test_a_damaged_batch_that_seems_to_begin_a_transaction_hides_no_record(tmp_path: Path) -> None:
     directory = tmp_path / "t-0"
     liar = bytearray(transactional(5, 2, 77))
     liar[17] ^= 1  # its checksum is bad now

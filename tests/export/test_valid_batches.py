@@ -1,4 +1,4 @@
-"""Damage costs what is damaged and no more: all that is sound is read, all that is not is told, once."""
+"""Only damaged data is lost: all valid batches are read, and each damaged range is reported once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rows_without_topic(path: Path) -> tuple[list[dict[str, Any]], list[LostRange
 
 
 @pytest.mark.parametrize("partition", DAMAGED, ids=str)
-def test_sound_batches_around_damage_are_read_and_the_others_reported(
+def test_valid_batches_around_damage_are_read_and_the_others_reported(
     partition: corpora.PartitionDirectory,
 ) -> None:
     for path in partition.files(".log"):
@@ -46,14 +46,14 @@ def test_sound_batches_around_damage_are_read_and_the_others_reported(
         rows, lost = rows_without_topic(path)
         assert [row for row in rows if row not in intact] == []
         missing = {row["offset"] for row in intact} - {row["offset"] for row in rows}
-        told = {
+        reported = {
             offset for one in lost for offset in range(one.first_offset or 0, min(one.end_offset or 0, 45))
         }
         if partition.name in ("c-b.zero-inside-0", "c-b.trunc-hdr-0") and path.name == LAST:
             # Zeros to the end of the file (of the cut header, too) look like space that was never written.
             assert (missing, lost) == ({*range(45 - len(missing), 45)}, [])
         else:
-            assert missing == told
+            assert missing == reported
             assert bool(lost) == bool(missing) or partition.name == "c-b.garbage-tail-0"
             assert len(lost) <= 1
         # Never more than the damaged batch: they have five records each.
@@ -75,7 +75,7 @@ def damaged_copy(tmp_path: Path, name: str, position: int, data: bytes) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("position", "data", "stretch", "kept"),
+    ("position", "data", "expected", "kept"),
     [
         (500, b"\xff", (356, 621, 30, 35), [25, 35, 40]),  # a value
         (364, (1 << 20).to_bytes(4, "big"), (356, 621, 30, 35), [25, 35, 40]),  # size far too large
@@ -85,28 +85,28 @@ def damaged_copy(tmp_path: Path, name: str, position: int, data: bytes) -> Path:
         (356, b"\x55" * 900, (356, 1599, 30, 45), [25]),  # all that follows the first
     ],
 )
-def test_a_damaged_stretch_is_told_with_its_bytes_and_the_offsets_that_neighbours_leave(
-    tmp_path: Path, position: int, data: bytes, stretch: tuple[int, int, int, int], kept: list[int]
+def test_a_damaged_range_is_reported_with_its_bytes_and_the_missing_offsets(
+    tmp_path: Path, position: int, data: bytes, expected: tuple[int, int, int, int], kept: list[int]
 ) -> None:
     path = damaged_copy(tmp_path, LAST, position, data)
     rows, lost = read(split_of(path, end_offset=45))
     assert [row["offset"] for row in rows if row["offset"] % 5 == 0] == kept
     (one,) = lost
-    assert (one.start_bytes, one.end_bytes, one.first_offset, one.end_offset) == stretch
+    assert (one.start_bytes, one.end_bytes, one.first_offset, one.end_offset) == expected
     assert (one.topic, one.partition, one.file) == ("c-b.intact", 0, str(path))
 
 
 @pytest.mark.parametrize(
     ("position", "offset", "lost_offsets"),
     [
-        (356, 1 << 40, (30, 35)),  # the offset of a batch far ahead: the batch behind it is right
+        (356, 1 << 40, (30, 35)),  # the offset of a batch far ahead: the batch after it is right
         (356, 38, (30, 35)),
         (356, 2, (30, 35)),  # an offset that goes back
         (1166, 3, (40, 45)),
         (0, 1 << 40, (25, 30)),
     ],
 )
-def test_a_batch_whose_offset_does_not_fit_its_neighbours_is_lost_though_its_checksum_is_good(
+def test_a_batch_with_a_wrong_offset_is_lost_although_its_checksum_matches(
     tmp_path: Path, position: int, offset: int, lost_offsets: tuple[int, int]
 ) -> None:
     path = damaged_copy(tmp_path, LAST, position, offset.to_bytes(8, "big"))
@@ -128,7 +128,7 @@ def test_two_damaged_batches_apart_are_two_losses_and_two_that_adjoin_are_one(tm
     assert [(one.start_bytes, one.end_bytes) for one in lost] == [(0, 1166)]
 
 
-def test_damage_outside_the_wanted_offsets_is_not_told(tmp_path: Path) -> None:
+def test_damage_outside_the_wanted_offsets_is_not_reported(tmp_path: Path) -> None:
     path = damaged_copy(tmp_path, LAST, 500, b"\xff")  # offsets 30 to 34
     assert read(split_of(path, first_offset=35, end_offset=45))[1] == []
     assert read(split_of(path, first_offset=25, end_offset=30))[1] == []
@@ -136,7 +136,7 @@ def test_damage_outside_the_wanted_offsets_is_not_told(tmp_path: Path) -> None:
     assert len(read(split_of(path, first_offset=34, end_offset=45))[1]) == 1
 
 
-def test_each_split_of_a_damaged_segment_tells_its_own_damage_only(tmp_path: Path) -> None:
+def test_each_split_of_a_damaged_segment_reports_only_its_own_damage(tmp_path: Path) -> None:
     path = damaged_copy(tmp_path, LAST, 700, b"\xff")  # the batch at 621, offsets 35 to 39
     places = [0, 356, 621, 1166, 1599]
     found = [
@@ -152,7 +152,7 @@ def test_each_split_of_a_damaged_segment_tells_its_own_damage_only(tmp_path: Pat
     ]
 
 
-def test_a_cut_segment_is_told_where_it_was_longer_when_it_was_planned(tmp_path: Path) -> None:
+def test_a_segment_truncated_since_it_was_planned_is_reported(tmp_path: Path) -> None:
     path = damaged_copy(tmp_path, LAST, 0, b"")
     split = split_of(path, end_offset=45)
     path.write_bytes(path.read_bytes()[:621])
@@ -178,10 +178,10 @@ def test_with_fail_on_data_loss_the_first_damage_is_raised(
     tmp_path: Path, position: int, data: bytes, kind: type[KlogError]
 ) -> None:
     path = damaged_copy(tmp_path, LAST, position, data)
-    told: list[LostRange] = []
+    reported: list[LostRange] = []
     with pytest.raises(kind, match=f"{LAST} at byte 356"):
-        list(read_split(split_of(path), ReadOptions((), fail_on_data_loss=True), on_lost=told.append))
-    assert told == []
+        list(read_split(split_of(path), ReadOptions((), fail_on_data_loss=True), on_lost=reported.append))
+    assert reported == []
 
 
 def test_with_fail_on_data_loss_a_missing_file_is_raised(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_with_fail_on_data_loss_a_missing_file_is_raised(tmp_path: Path) -> None
         list(read_split(split, ReadOptions((), fail_on_data_loss=True), on_lost=lambda _: None))
 
 
-def test_nobody_knows_how_many_offsets_a_cut_end_had(tmp_path: Path) -> None:
+def test_the_number_of_offsets_in_a_cut_end_is_unknown(tmp_path: Path) -> None:
     path = damaged_copy(tmp_path, LAST, 0, b"")
     path.write_bytes(path.read_bytes()[:1400])
     _, (lost,) = read(split_of(path))
@@ -227,7 +227,7 @@ def damaged_logs(draw: st.DrawFn) -> tuple[list[bytes], bytes]:
 
 
 @given(damaged_logs())
-def test_whatever_happens_to_a_log_nothing_is_invented_and_nothing_lost_in_silence(
+def test_whatever_happens_to_a_log_no_record_is_invented_or_lost_without_a_report(
     log: tuple[list[bytes], bytes],
 ) -> None:
     values, data = log
@@ -242,7 +242,7 @@ def test_whatever_happens_to_a_log_nothing_is_invented_and_nothing_lost_in_silen
     found = [row["value"] for row in rows]
     assert len(found) == len(set(found))
     assert set(found) <= set(values)
-    # Every byte is of a batch that was read, or told as lost, or of a tail of zeros.
+    # Every byte is of a batch that was read, or reported as lost, or of a tail of zeros.
     positions = {row["batchPosition"] for row in rows}
     read_bytes = [(at, at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")) for at in positions]
     end = 0

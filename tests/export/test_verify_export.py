@@ -29,7 +29,7 @@ def wanted(request) -> Format:
     return request.param
 
 
-def test_a_sound_output_has_no_findings(wanted, tmp_path) -> None:
+def test_a_correct_output_has_no_findings(wanted, tmp_path) -> None:
     export(LOG, tmp_path / "out", format=wanted)
     assert findings(tmp_path / "out", format=wanted) == []
 

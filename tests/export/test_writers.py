@@ -107,7 +107,7 @@ def test_counting_columns_are_written_as_differences_and_payloads_without_dictio
         assert "RLE_DICTIONARY" in encodings[repeating]
 
 
-def test_statistics_tell_of_counts_and_not_of_payloads() -> None:
+def test_statistics_are_written_for_numbers_and_not_for_payloads() -> None:
     """Readers find offsets and times by them; of a large value they would cost several copies."""
     group = pq.ParquetFile(io.BytesIO(written(Format.PARQUET, "zstd", rows(100)))).metadata.row_group(0)
     columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
@@ -129,7 +129,7 @@ def test_leaves_of_nested_columns_get_a_dictionary_of_their_own() -> None:
         assert "RLE_DICTIONARY" in group.column(at).encodings, group.column(at).path_in_schema
 
 
-def test_a_column_called_offset_that_is_no_number_is_written_all_the_same() -> None:
+def test_a_column_called_offset_that_is_no_number_is_written_too() -> None:
     batch = pa.RecordBatch.from_pydict({"offset": ["a", "b"]})
     assert pq.ParquetFile(io.BytesIO(written(Format.PARQUET, "zstd", batch))).read().to_pydict() == {
         "offset": ["a", "b"]
@@ -137,7 +137,7 @@ def test_a_column_called_offset_that_is_no_number_is_written_all_the_same() -> N
 
 
 @pytest.mark.parametrize("wanted", Format)
-def test_a_writer_that_is_abandoned_says_nothing_more(wanted) -> None:
+def test_an_abandoned_writer_writes_nothing_more(wanted) -> None:
     file = io.BytesIO()
     sink = Sink(file)
     writer = row_writer(wanted, "zstd", SCHEMA, sink)
@@ -155,7 +155,7 @@ def test_compressions_that_a_format_does_not_have_are_refused() -> None:
         compression_of(Format.ORC, "brotli")
 
 
-def test_suffixes_tell_readers_how_to_open_a_file() -> None:
+def test_suffixes_show_readers_how_to_open_a_file() -> None:
     assert suffix(Format.PARQUET, "snappy") == ".parquet"
     assert suffix(Format.ORC, "zstd") == ".orc"
     assert [suffix(Format.JSONL, name) for name in ("zstd", "gzip", "none")] == [
@@ -173,7 +173,7 @@ def test_json_lines_are_one_object_a_row() -> None:
     assert lines == [first, second]
 
 
-def test_json_lines_keep_what_json_has_no_words_for() -> None:
+def test_json_lines_have_strings_for_numbers_that_json_does_not_have() -> None:
     batch = pa.RecordBatch.from_pydict(
         {
             "50%": [float("nan"), float("-inf"), 1.5, None],
@@ -189,7 +189,7 @@ def test_json_lines_keep_what_json_has_no_words_for() -> None:
     ]
 
 
-def test_json_lines_tell_times_of_any_year() -> None:
+def test_json_lines_have_times_of_any_year() -> None:
     times = pa.array([-1000, -62_135_596_800_000_000, 2**62], pa.timestamp("us", "UTC"))
     lines = lines_of(pa.RecordBatch.from_arrays([times], ["t"])).decode().splitlines()
     assert [json.loads(line)["t"] for line in lines[:2]] == [

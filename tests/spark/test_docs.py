@@ -32,7 +32,7 @@ def test_the_examples_run_one_after_the_other(
     assert shown.splitlines()[-2:] == ["10", "80"]
 
 
-def test_every_option_is_told() -> None:
+def test_every_option_is_documented() -> None:
     told = set(re.findall(r"`([\w.]+)`", PAGE))
     same = {"isolation": "kafka.isolation.level"}
     assert {same.get(name, name) for name in OPTION_NAMES} <= told

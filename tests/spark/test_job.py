@@ -40,7 +40,7 @@ class Watched(Unwatched):
         self.done_bytes += size_bytes
 
 
-def test_spark_writes_the_same_files_and_books_as_a_pool_for_all_corpora(
+def test_spark_writes_the_same_files_and_job_state_as_a_pool_for_all_corpora(
     spark: SparkSession, combined: Combined, tmp_path: Path
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"

@@ -98,7 +98,7 @@ def test_a_live_brokers_directory_is_followed_while_it_grows_rolls_and_gets_part
     assert stream.offsets() == {"growing": {"0": 400}, "growing-more": {"0": 1}}
 
 
-def test_a_stream_started_again_goes_on_where_it_was(
+def test_a_restarted_stream_continues_where_it_stopped(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     broker.create_topic("restarted", partitions=2)
@@ -134,7 +134,7 @@ def test_a_limited_trigger_cuts_what_is_there_into_batches_of_that_many_offsets(
     assert len(found) == len(wanted)
 
 
-def test_a_new_stream_starts_at_the_end_unless_told_otherwise(
+def test_a_new_stream_starts_at_the_end_by_default(
     spark: SparkSession, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     broker.create_topic("late", partitions=1)
@@ -146,7 +146,7 @@ def test_a_new_stream_starts_at_the_end_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["passed over", "failOnDataLoss"])
-def test_segments_that_retention_took_unread_are_passed_over_or_an_error(
+def test_segments_that_retention_deleted_unread_are_skipped_or_an_error(
     spark: SparkSession, tmp_path: Path, strict: bool
 ) -> None:
     from pyspark.errors import StreamingQueryException

@@ -17,7 +17,7 @@ offsets = st.dictionaries(names, st.integers(0, 2**62), max_size=6)
 
 
 @given(offsets)
-def test_json_is_that_of_sparks_kafka_source_and_comes_back(told: dict[TopicPartition, int]) -> None:
+def test_json_is_that_of_sparks_kafka_source_and_is_read_back(told: dict[TopicPartition, int]) -> None:
     tree = to_json(told)
     assert tree == {
         topic: {str(p.partition): told[p] for p in told if p.topic == topic}
@@ -58,12 +58,12 @@ def test_limited_batches_bring_every_offset_once_and_come_to_an_end(
     assert seen == sum(log.end - start[p] for p, log in there.items())
 
 
-def test_a_limit_is_shared_out_by_what_waits() -> None:
+def test_a_limit_is_divided_in_proportion_to_the_available_records() -> None:
     there = {A: Available(0, 100), B: Available(0, 300), C: Available(0, 4)}
     assert batch_end({A: 0, B: 0, C: 4}, there, 40) == {A: 10, B: 30, C: 4}
 
 
-def test_a_partition_that_waits_comes_on_however_small_its_share() -> None:
+def test_a_partition_with_records_advances_however_small_its_share() -> None:
     there = {A: Available(0, 1), B: Available(0, 1_000_000)}
     assert batch_end({A: 0, B: 0}, there, 10)[A] == 1
 
@@ -83,7 +83,7 @@ def test_what_retention_deleted_before_it_was_read_is_lost() -> None:
     assert batch_end({A: 3}, {A: Available(10, 20)}, 5) == {A: 15}
 
 
-def test_a_log_that_was_cut_is_read_on_from_its_end() -> None:
+def test_a_truncated_log_is_read_from_its_new_end() -> None:
     there = {A: Available(0, 8)}
     assert losses({A: 10}, there) == ["a-0 was truncated to offset 8; its next offset was 10"]
     end = batch_end({A: 10}, there, None)
@@ -91,14 +91,14 @@ def test_a_log_that_was_cut_is_read_on_from_its_end() -> None:
     assert ranges({A: 10}, end) == {}
 
 
-def test_a_partition_that_is_gone_stays_where_it_was() -> None:
+def test_a_missing_partition_keeps_its_offset() -> None:
     assert losses({A: 10, B: 3}, {A: Available(0, 10)}) == [
         "a-10 does not exist any more; its next offset was 3"
     ]
     assert batch_end({A: 10, B: 3}, {A: Available(0, 12)}, None) == {A: 12, B: 3}
 
 
-def test_nothing_sound_is_lost() -> None:
+def test_records_that_can_be_read_are_no_loss() -> None:
     assert losses({A: 3}, {A: Available(0, 3), B: Available(0, 3)}) == []
 
 

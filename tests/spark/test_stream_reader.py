@@ -51,7 +51,7 @@ def offsets(of: KlogStreamReader, start: dict, end: dict) -> list[int]:
     ]
 
 
-def test_a_log_that_was_cut_is_a_loss_and_is_read_on_from_its_new_end(tmp_path: Path) -> None:
+def test_a_truncated_log_is_a_loss_and_is_read_from_its_new_end(tmp_path: Path) -> None:
     place(tmp_path, 2)
     before = {"cut": {"0": ENDS[2][1]}}
     with pytest.raises(StorageError, match="was truncated to offset"):
@@ -65,7 +65,7 @@ def test_a_log_that_was_cut_is_a_loss_and_is_read_on_from_its_new_end(tmp_path: 
     assert offsets(stream, end, later) == list(range(ENDS[1][1], ENDS[3][1]))
 
 
-def test_a_partition_that_is_gone_is_a_loss_and_is_read_on_when_it_is_back(tmp_path: Path) -> None:
+def test_a_missing_partition_is_a_loss_and_is_read_when_it_is_back(tmp_path: Path) -> None:
     place(tmp_path, 2)
     place(tmp_path, 2, "other")
     start = {"cut": {"0": ENDS[1][1]}, "other": {"0": ENDS[1][1]}}
@@ -87,7 +87,7 @@ def test_a_batch_planned_again_after_a_restart_gives_the_same_records(tmp_path: 
     assert offsets(reader(tmp_path), start, end) == first == list(range(ENDS[1][1] - 1))
 
 
-def test_a_batch_planned_again_tells_what_was_deleted_meanwhile(tmp_path: Path) -> None:
+def test_a_batch_planned_again_reports_what_was_deleted_since(tmp_path: Path) -> None:
     place(tmp_path, 2, "other")
     with pytest.raises(StorageError, match="cut-0 does not exist any more"):
         reader(tmp_path, failOnDataLoss="true").partitions({"cut": {"0": 0}}, {"cut": {"0": 9}})
@@ -116,7 +116,7 @@ def test_a_limit_may_end_a_batch_inside_a_batch_of_the_log(tmp_path: Path) -> No
     assert offsets(stream, end, further) == [3, 4, 5]
 
 
-def test_a_damaged_batch_inside_the_log_is_passed_over_or_an_error(tmp_path: Path) -> None:
+def test_a_damaged_batch_inside_the_log_is_skipped_or_an_error(tmp_path: Path) -> None:
     place(tmp_path, 3, damaged=True)
     start = {"cut": {"0": 0}}
     stream = reader(tmp_path)
@@ -136,7 +136,7 @@ def test_a_stream_has_no_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preallocated", [False, True], ids=["grown", "preallocated"])
-def test_a_batch_that_is_half_written_waits_until_it_is_whole(tmp_path: Path, preallocated: bool) -> None:
+def test_an_incomplete_batch_is_read_when_it_is_complete(tmp_path: Path, preallocated: bool) -> None:
     data = LOG.read_bytes()[: ENDS[1][0]]
     log = tmp_path / "cut-0" / LOG.name
     log.parent.mkdir()

@@ -1,4 +1,4 @@
-"""No bytes stop a decoder: each value is decoded or told as bad, and rows stay in their places."""
+"""No bytes stop a decoder: each value is decoded or reported as bad, and rows keep their order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def values(draw: st.DrawFn) -> bytes | None:
 
 @pytest.mark.parametrize("decoding", DECODINGS.values(), ids=DECODINGS.keys())
 @given(st.lists(values(), max_size=40), st.integers(0, 3))
-def test_every_value_is_decoded_or_told_as_bad(
+def test_every_value_is_decoded_or_reported_as_bad(
     decoding: Decoding, found: list[bytes | None], sliced: int
 ) -> None:
     decoder = decoder_of(decoding)

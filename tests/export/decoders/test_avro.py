@@ -109,6 +109,6 @@ def test_a_value_that_is_not_of_the_schema_is_bad() -> None:
         '{"type":"record","name":"R","fields":[{"name":"next","type":["null","R"]}]}',
     ],
 )
-def test_a_schema_that_is_none_or_contains_itself_is_told(schema: str) -> None:
+def test_a_schema_that_is_invalid_or_contains_itself_is_an_error(schema: str) -> None:
     with pytest.raises(UsageError, match="Avro schema"):
         AvroDecoder(schema)

@@ -62,7 +62,7 @@ NOT_ONE_VALUE = [
 
 
 @pytest.mark.parametrize("bad", NOT_ONE_VALUE, ids=lambda value: repr(value[:20]))
-def test_what_is_not_exactly_one_json_value_is_bad_and_touches_no_neighbour(bad: bytes) -> None:
+def test_anything_but_one_json_value_is_bad_and_affects_no_other_value(bad: bytes) -> None:
     good = b'{"id":7,"name":"g"}'
     rows, errors = decode(SIMPLE, good, bad, good, *[good] * 3000, bad)
     assert set(errors) == {1, 3003}
@@ -93,7 +93,7 @@ def test_a_value_of_another_type_is_bad_and_the_reason_names_the_place(
         raise DecodeError(errors[0])
 
 
-def test_a_value_that_is_no_text_is_its_json_text_where_a_string_is_wanted() -> None:
+def test_a_value_that_is_no_text_becomes_its_json_text_in_a_string_column() -> None:
     rows, errors = decode("name STRING", b'{"name":5}', b'{"name":{"a":[1,"\xc3\xa4"]}}', b'{"name":"x"}')
     assert [row["name"] for row in rows] == ["5", '{"a": [1, "ä"]}', "x"]
     assert errors == {}
@@ -211,7 +211,7 @@ def test_types_are_read_as_spark_reads_them(ddl: str, kind: str) -> None:
         "ARRAY<" * 99,
     ],
 )
-def test_a_schema_that_is_none_is_told(ddl: str) -> None:
+def test_an_invalid_schema_is_an_error(ddl: str) -> None:
     with pytest.raises(UsageError, match=r"schema|DECIMAL"):
         parse_type(ddl)
 
@@ -249,6 +249,6 @@ def test_a_json_schema_gives_the_type() -> None:
         "{",
     ],
 )
-def test_a_json_schema_that_cannot_be_followed_is_told(schema: str) -> None:
+def test_a_json_schema_that_cannot_be_followed_is_an_error(schema: str) -> None:
     with pytest.raises(UsageError, match="JSON Schema"):
         from_json_schema(schema)

@@ -110,7 +110,7 @@ def test_fields_of_every_type_come_out() -> None:
     }
 
 
-def test_what_was_not_set_is_null_where_that_can_be_told_and_else_the_default() -> None:
+def test_a_field_that_was_not_set_is_null_if_it_has_presence_and_else_the_default() -> None:
     (row,), _ = decode("shop.Event", b"")
     assert (row["id"], row["name"], row["kind"], row["inners"]) == (0, "", "UNKNOWN", [])
     assert row["inner"] is row["at"] is None
@@ -121,7 +121,7 @@ def test_an_enum_number_without_a_name_keeps_its_number() -> None:
     assert row["kind"] == "9"
 
 
-def test_no_name_stands_for_the_first_message() -> None:
+def test_an_empty_name_means_the_first_message() -> None:
     assert decode("", b"\x08\x01") == decode("shop.Event", b"\x08\x01")
 
 
@@ -142,6 +142,6 @@ def test_bytes_that_are_no_message_are_bad() -> None:
         ("", "", "hold no message"),
     ],
 )
-def test_descriptors_that_do_not_serve_are_told(descriptors: str, name: str, why: str) -> None:
+def test_invalid_descriptors_are_an_error(descriptors: str, name: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         ProtobufDecoder(descriptors, name)
