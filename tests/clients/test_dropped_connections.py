@@ -1,4 +1,4 @@
-"""Idempotent producers over connections that break at any byte: nothing twice, nothing lost, all in order."""
+"""Idempotent producers over connections that break at any byte lose, double and reorder nothing."""
 
 from __future__ import annotations
 

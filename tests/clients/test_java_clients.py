@@ -24,7 +24,7 @@ QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 @pytest.fixture(scope="module")
 def broker():
-    """klog alone: that Kafka's clients understand Kafka needs no test."""
+    """Only klog: no test must show that Kafka's clients understand Kafka."""
     with klog_broker() as process:
         yield process
 
@@ -36,7 +36,7 @@ def peer(request):
 
 @pytest.fixture
 def java(peer, broker):
-    """Runs a main class of Kafka's on our broker: its standard output."""
+    """Runs a main class of Kafka against the broker; gives its standard output."""
 
     def run(main_class, *args, stdin=b"", fails=False) -> str:
         done = peer.java(main_class, *map(str, args), jvm_flags=QUICK, stdin=stdin, timeout_s=60)
@@ -65,14 +65,14 @@ def java_records(count=COUNT, size=20):
 
 
 def produce(java, broker, topics, *, acks="all", count=COUNT, size=20, timestamp=TIMESTAMP_MS):
-    """Runs ProduceRecords for (topic, codec) pairs; what it says of each topic."""
+    """Runs ProduceRecords for (topic, codec) pairs; gives its report on each topic."""
     pairs = [each for pair in topics for each in pair]
     said = java("ProduceRecords", broker.bootstrap_servers, acks, count, size, timestamp, *pairs)
     return dict(line.split(" ", 1) for line in said.splitlines())
 
 
 def consume(java, broker, topics, tmp_path, isolation="read_uncommitted"):
-    """What Kafka's consumer reads of partition 0 of each topic: objects, the last one about the end."""
+    """What Kafka's consumer reads of partition 0 of each topic: an object per record, one about the end."""
     files = [tmp_path / f"{topic}.jsonl" for topic in topics]
     arguments = [each for topic, file in zip(topics, files, strict=True) for each in (topic, 0, file)]
     java("Consume", broker.bootstrap_servers, isolation, *arguments)
@@ -119,8 +119,8 @@ class TestClients:
     def test_a_java_producer_is_refused_as_by_kafka(self, java, broker, new_topic):
         small, compacted = new_topic(max_message_bytes=1000), new_topic(cleanup_policy="compact")
         aged = new_topic(message_timestamp_before_max_ms=1000)
-        # One record each: a batch of several that is too large is split and sent again for ever, where the
-        # halves would fit into one batch.size again, by Kafka as well.
+        # One record each. The client would split a larger batch that is refused; if the halves fit into one
+        # batch.size, it would send them together again and again, to Kafka as well.
         topics = [(small, "none"), (compacted, "none"), (aged, "none")]
         said = produce(java, broker, topics, count=1, size=2000)
         assert said == {
@@ -214,7 +214,7 @@ class TestTools:
             client.write(topic, written[start : start + 10], codec="zstd")
         files = sorted(broker.partition_dir(topic).glob("0*.log"))
         said = java("kafka.tools.DumpLogSegments", "--print-data-log", "--files", ",".join(map(str, files)))
-        # A client that is slow to fill a batch sends two.
+        # A slow client may send two batches.
         assert said.count("isvalid: true") == said.count("baseOffset: ") >= 10
         assert re.findall(r"payload: (.*)", said) == [each.value.decode() for each in written]
 

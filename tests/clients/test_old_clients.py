@@ -1,4 +1,4 @@
-"""Producers that speak only what brokers understood years ago (Produce before version 3, message sets)."""
+"""Producers that know only old versions of Produce (before version 3, with message sets)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_message_sets_are_stored_as_batches(broker, new_topic, version, codec):
     assert kinds == {(2, codec)}
     assert [record.offset for record in records] == list(range(COUNT))
     assert [record.value for record in records] == [b"value %d" % number * 10 for number in range(COUNT)]
-    # The oldest form has no timestamps: that it lacks them shows that it was really sent.
+    # The oldest format has no timestamps: without them the test knows that it was really sent.
     times = {record.timestamp_ms for record in records}
     assert times == {NO_TIMESTAMP if version == "0.9.0" else 1_600_000_000_000}
 

@@ -1,4 +1,4 @@
-"""Records go in and come out as they were, by every client, codec and kind of timestamp."""
+"""Every client reads the records that every client wrote, with every codec and kind of timestamp."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_log_append_time_is_the_brokers(client, every_client, new_topic, codec):
 def test_records_are_written_with_every_kind_of_acks(client, new_topic, acks):
     topic, records = new_topic(), some_records(20)
     client.write(topic, records, acks=acks)
-    if acks == 0:  # nobody says when they are there
+    if acks == 0:  # nobody knows when they have arrived
         eventually(lambda: len(client.read(topic)) == 20)
     assert contents(client.read(topic)) == contents(records)
 

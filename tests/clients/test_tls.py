@@ -1,4 +1,4 @@
-"""Clients over a TLS listener, with a plain one beside it."""
+"""Clients use a TLS listener of a broker that also has a plaintext listener."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics, configs and offsets, administered by confluent-kafka and kafka-python."""
+"""confluent-kafka and kafka-python administer topics, configs and offsets."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TestTopics:
 
     def test_a_deleted_name_can_be_used_again_and_starts_at_0(self, admin, writer):
         def created() -> bool:
-            # As with Kafka, a topic is out of sight a moment before its name is free.
+            # As with Kafka, a deleted topic disappears a moment before its name is free.
             future = admin.create_topics([NewTopic("again", 1, 1)], operation_timeout=TIMEOUT_S)["again"]
             error = future.exception(TIMEOUT_S)
             assert error is None or "marked for deletion" in str(error)

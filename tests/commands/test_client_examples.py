@@ -34,7 +34,7 @@ EXAMPLES = [
     if line.strip()
 ]
 
-# jq may not be there: what is piped into it has to be JSON Lines, and that is all that matters here.
+# jq may not be installed. This one only checks that its input is JSON Lines.
 JQ = f"""#!{sys.executable}
 import json, sys
 print([json.loads(line) for line in sys.stdin])
@@ -57,7 +57,7 @@ def files(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def shell(cluster, files):
-    """Runs a line in the shell, with the cluster as klog's default; following ends after a while."""
+    """Runs a line in the shell, with the cluster as klog's default; ends `--follow` after a while."""
 
     def run(line: str) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join((str(files / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
@@ -79,10 +79,10 @@ def shell(cluster, files):
 
 
 def prepare(shell, example: str) -> None:
-    """Bring about what the example takes for granted: topics that are there, or are not."""
+    """Create or delete the topics that the example expects to exist, or not to exist."""
     shell("klog topics delete orders --yes --if-exists")
     if not example.startswith("klog topics create"):
-        # A name is free a moment after its topic has been deleted, not at once.
+        # A name is free a moment after its topic was deleted, not at once.
         eventually(lambda: shell("klog topics create orders --partitions 2").returncode == 0)
 
 
@@ -90,7 +90,7 @@ def prepare(shell, example: str) -> None:
 def test_an_example_runs_as_written(shell, cluster, example):
     prepare(shell, example)
     line = example
-    if "--broker 1" in example or "0:1,1:2,2:0" in example:  # there is but one broker here
+    if "--broker 1" in example or "0:1,1:2,2:0" in example:  # this cluster has only one broker
         broker = "0" if shell("klog configs describe --broker 0").returncode == 0 else "1"
         line = example.replace("--broker 1", f"--broker {broker}").replace(
             "0:1,1:2,2:0", f"{broker},{broker}"

@@ -209,7 +209,7 @@ def test_an_interrupted_write_is_not_repeated():
     class Interrupted(io.BytesIO):
         def write(self, data):
             written.append(bytes(data))
-            raise KeyboardInterrupt  # Ctrl-C just after the bytes have gone
+            raise KeyboardInterrupt  # Ctrl-C right after the bytes were written
 
     buffer = OutputBuffer(Interrupted())
     buffer.write("x\n")

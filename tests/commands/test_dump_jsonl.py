@@ -105,7 +105,7 @@ def grouped(rows: list[dict[str, Any]], field: str) -> dict[Any, list[dict[str, 
 
 
 def check_batch(shown: list[dict[str, Any]], expected: list[dict[str, Any]]) -> int:
-    """Compare the records of one batch. Where Kafka's reader threw in it, klog may have read further."""
+    """Compare the records of one batch. If Kafka's reader failed in it, klog may have read further."""
     threw = "iterationError" in expected[-1]
     oracles = expected[:-1] if threw else expected
     assert len(shown) >= len(oracles) if threw else len(shown) == len(oracles)
@@ -120,7 +120,7 @@ def check_batch(shown: list[dict[str, Any]], expected: list[dict[str, Any]]) -> 
 
 
 def scan_ends(partition: corpora.PartitionDirectory) -> dict[str, int]:
-    """Where Kafka's reader gave a file up, by its name."""
+    """The position at which Kafka's reader stopped, by name of the file."""
     return {row["file"]: row["endOfLastBatch"] for row in partition.expected_batches() if "scanError" in row}
 
 
@@ -142,7 +142,7 @@ def test_batches_equal_those_of_kafkas_own_reader(partition: corpora.PartitionDi
     for name, rows in grouped(partition.expected_batches(), "file").items():
         expected = [row for row in rows if "position" in row]
         shown = dumped(plan_of(partition.path / name, rows=Rows.BATCHES))
-        # Where a wrapper cannot be decoded Kafka's reader finds no base offset and ends; klog reads on.
+        # If a wrapper cannot be decoded, Kafka's reader finds no base offset and ends; klog reads on.
         assert len(shown) == len(expected) or name in scan_ends(partition)
         for row, oracle in zip(shown, expected, strict=False):
             assert list(row) == BATCH_FIELDS
@@ -150,7 +150,7 @@ def test_batches_equal_those_of_kafkas_own_reader(partition: corpora.PartitionDi
             for field in BATCH_FIELDS[1:]:
                 if field != "error" and (field, row[field]) != ("baseOffset", None):
                     assert row[field] == oracle[field], (field, row, oracle)
-            # Unknown only where the compressed set that holds it cannot be decoded.
+            # It is unknown only if the compressed set around it cannot be decoded.
             assert row["baseOffset"] is not None or partition.corpus.is_corrupt
 
 
@@ -235,12 +235,12 @@ def test_a_selection_is_a_part_of_the_full_dump() -> None:
 def test_a_damaged_batch_is_reported_and_reading_continues(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sound = SEGMENTS[0].read_bytes()
+    valid = SEGMENTS[0].read_bytes()
     batches = dumped(plan_of(SEGMENTS[0], rows=Rows.BATCHES))
     assert len(batches) > 2
     damaged = tmp_path / SEGMENTS[0].name
     position = batches[1]["position"] + 30
-    damaged.write_bytes(sound[:position] + bytes([sound[position] ^ 1]) + sound[position + 1 :])
+    damaged.write_bytes(valid[:position] + bytes([valid[position] ^ 1]) + valid[position + 1 :])
     out = io.BytesIO()
     assert jsonl.run(plan_of(damaged, rows=Rows.BATCHES), out) == 1
     rows = [json.loads(line) for line in out.getvalue().splitlines()]

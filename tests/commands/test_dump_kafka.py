@@ -39,7 +39,7 @@ class Text:
     flags: KafkaFlags
 
     def sections(self) -> Iterator[tuple[str, bytes]]:
-        """Each file, as it was named, and what the tool printed from its `Dumping` on."""
+        """Each file by its name, and what the tool printed from its `Dumping` line on."""
         start = re.escape(f"Dumping {self.partition}/".encode())
         for section in re.split(rb"(?m)^(?=%s[^/\n]*\n)" % start, corpora.read_stored(self.path)):
             if section:
@@ -108,7 +108,7 @@ def test_the_text_equals_that_of_kafka(
 
 
 def test_the_comparison_saw_every_corpus_and_every_kind_of_text() -> None:
-    # A test over fewer files than there are would prove less than it says.
+    # The test must cover all files.
     assert len(TEXTS) >= 750
     assert {text.path.parent.parent.name for text in TEXTS} == {corpus.name for corpus in corpora.corpora()}
     assert sum(len(list(text.sections())) for text in TEXTS) >= 2300
@@ -153,7 +153,7 @@ def test_gaps_between_offsets_are_reported_at_the_end_latest_first(
     lines = [f"Non-consecutive offsets in {path}"]
     lines += [f"  {before} is followed by {after}" for before, after in reversed(gaps)]
     assert outcome.stderr.decode().splitlines() == lines
-    assert outcome.status == 0  # compaction leaves gaps: no damage
+    assert outcome.status == 0  # gaps are no damage: compaction leaves them
 
 
 @pytest.mark.usefixtures("in_logs")

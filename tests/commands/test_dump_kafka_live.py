@@ -50,7 +50,7 @@ INDEX_FLAGS: dict[str, KafkaFlags] = {
 
 
 def same(server: DumpServer, paths: list[Path], words: str, flags: KafkaFlags) -> bool:
-    """Hold klog's dump equal to the tool's; whether the tool came to its end."""
+    """Compare klog's dump with the tool's; returns whether the tool ended without an exception."""
     expected = server.dump(paths, *words.split())
     out, err = io.BytesIO(), io.StringIO()
     died = ""

@@ -230,7 +230,7 @@ def test_a_summary_counts_what_kafkas_reader_finds(partition: corpora.PartitionD
 
 
 def max_timestamp(batches: list[corpora.JsonObject], record: corpora.JsonObject) -> int:
-    """The largest timestamp of the batch that a record is in: where the histogram puts it."""
+    """The largest timestamp of a record's batch, under which the histogram counts the record."""
     return next(
         int(batch["maxTimestamp"])
         for batch in batches

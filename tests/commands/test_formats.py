@@ -35,7 +35,7 @@ def test_a_layout_is_drawn_as_text_and_as_json(name: str) -> None:
     rows = [json.loads(line) for line in machine.stdout.splitlines()]
     assert rows
     assert all(set(row) == set(rows[0]) for row in rows)
-    # Every drawn row is in the text too.
+    # The text has every row, too.
     assert all(row["name"] in text.stdout for row in rows)
 
 
@@ -75,5 +75,5 @@ def _read_terminal(descriptor: int) -> bytes:
     while True:
         try:
             shown += os.read(descriptor, 65536)
-        except OSError:  # Linux's way of saying that the other end is closed
+        except OSError:  # on Linux the error for a closed other end
             return shown

@@ -114,7 +114,7 @@ def test_every_codec_is_stored_as_asked(klog, topic, stdin, codec):
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_every_codec_is_read_by_the_broker(klog, cluster, topic, stdin, codec):
-    # A topic of another codec makes the broker itself take the records out and pack them again.
+    # If the topic has another codec, the broker decompresses the records and compresses them again.
     klog("configs", "alter", "--topic", topic, "--set", "compression.type=uncompressed")
     lines = [b"line %d of some length" % number for number in range(3000)]
     stdin(b"\n".join(lines))
@@ -143,7 +143,7 @@ def test_keys_go_where_kafka_sends_them_and_partitions_can_be_given(klog, cluste
 @pytest.mark.parametrize("acks", ["0", "1", "all", "-1"])
 def test_acks_are_kafkas(klog, cluster, topic, acks):
     assert klog("produce", topic, "x", "--acks", acks).code == 0
-    eventually(lambda: stored(cluster, topic))  # acks=0 tells nobody when it is there
+    eventually(lambda: stored(cluster, topic))  # with acks=0 nobody knows when it has arrived
     assert [record.value for record in stored(cluster, topic)] == [b"x"]
 
 
@@ -236,7 +236,7 @@ def test_lines_are_delivered_as_they_arrive(cluster, topic):
         process.stdin.flush()
         eventually(lambda: stored(cluster, topic))
         assert [record.value for record in stored(cluster, topic)] == [b"first"]
-        # It reads on when the broker's answer is there, and that is when it knows of the delivery.
+        # It reads on when it has the broker's answer, and thus knows that the line is delivered.
         process.stdin.write(b"no line yet")
         process.stdin.flush()
         eventually(lambda: unread_bytes(process.stdin) == 0)

@@ -165,7 +165,7 @@ def test_a_dry_run_shows_where_a_segment_is_split(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert headline.startswith(f"{directory}: ")
     assert headline.endswith(" changes, 3 segments, offsets 0 to 2147483753")
-    # Which snapshots of producers are written anew depends on the time at which the test runs.
+    # Which producer snapshots are rewritten depends on the time at which the test runs.
     found, *steps = [line for line in lines if ".snapshot" not in line]
     why = "offset 2147483752 is too far from the segment's base for an index (KAFKA-6264)"
     assert found == f"  found   00000000000000000025.log at byte 1166: {why}"
@@ -190,22 +190,26 @@ def test_a_split_is_reported_as_json_step_by_step(how: str, tmp_path: Path) -> N
     directory = overlong(tmp_path)
     whole = (directory / "00000000000000000025.log").read_bytes()
     done = klog("recover", how, "--json", directory)
-    told = json.loads(done.stdout)
-    assert (done.returncode, told["outcome"]) == (0, "planned" if how == "--dry-run" else "recovered")
-    assert (told["segments"], told["logEndOffset"], told["kafkaRefusesToStart"]) == (3, 2147483753, False)
-    assert [(found["file"], found["position"], found["kafka"]) for found in told["findings"]] == [
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["outcome"]) == (0, "planned" if how == "--dry-run" else "recovered")
+    assert (result["segments"], result["logEndOffset"], result["kafkaRefusesToStart"]) == (
+        3,
+        2147483753,
+        False,
+    )
+    assert [(found["file"], found["position"], found["kafka"]) for found in result["findings"]] == [
         ("00000000000000000025.log", 1166, "splits the segment")
     ]
-    steps = [step for step in told["steps"] if not step["file"].endswith(".snapshot")]
+    steps = [step for step in result["steps"] if not step["file"].endswith(".snapshot")]
     assert [(step["do"], step["file"], step.get("to", step.get("why"))) for step in steps] == SPLIT_STEPS
     split, cut = steps[0], steps[3]
     assert (split["position"], split["end"], cut["position"], cut["size"]) == (1166, 1599, 1166, 1599)
     if how == "--dry-run":
-        assert told["quarantine"] is None
+        assert result["quarantine"] is None
         return
     assert (directory / "00000000000000000025.log").read_bytes() == whole[:1166]
     assert (directory / "00000000002147483748.log").read_bytes() == whole[1166:]
-    assert (Path(told["quarantine"]) / "00000000000000000025.log.tail").read_bytes() == whole[1166:]
+    assert (Path(result["quarantine"]) / "00000000000000000025.log.tail").read_bytes() == whole[1166:]
     again = klog("recover", "--dry-run", directory)
     assert again.stdout == "1 partition: 1 valid\n"
 
@@ -232,7 +236,7 @@ def test_unreadable_files_do_not_stop_the_others(
     shutil.copytree(log_directory / "c-b.intact-0", log_directory / "a-0")
     shutil.copytree(log_directory / "c-b.intact-0", log_directory / "b-0")
 
-    # The tests may run as root, whom nothing is denied: the refusals are made.
+    # The tests may run as root, who may read everything. So the errors are simulated.
     def list_directory(path: str) -> list[os.DirEntry[str]]:
         if path.endswith("a-0"):
             raise StorageError("cannot be listed", file=path)
