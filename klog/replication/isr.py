@@ -1,8 +1,8 @@
 """The in-sync replicas (ISR) of a partition, and when a leader proposes to change them.
 
 Rules: Kafka's `Partition` and KIP-497. Only the controller changes the ISR. A leader proposes a change, and
-until the answer comes both the old and the proposed members count where that is the safer choice. All of
-this is pure: values and a time in, values out.
+until the answer comes both the old and the proposed members count. The functions are pure: values and a time
+in, values out.
 """
 
 from __future__ import annotations

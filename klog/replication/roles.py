@@ -1,7 +1,7 @@
 """What this broker does for a partition, and the news that it has changed.
 
-Listeners of the replica manager are given these values: fetchers, coordinators and whoever else acts for the
-partitions that this broker leads or follows.
+Listeners of the replica manager are given these values: fetchers, coordinators and others that act for the
+partitions which this broker leads or follows.
 """
 
 from __future__ import annotations

@@ -189,10 +189,12 @@ def test_appends_that_race_with_a_swap_go_to_exactly_one_log(broker: Broker, tmp
     threads = [started(append) for _ in range(3)]
     while len(logs) < 20:
         future = future_log(broker, partition, tmp_path / "moves" / str(len(logs)))
-        while True:
-            future.restart_at(partition.log.log_end_offset)
-            if partition.replace_log(future):
-                break
+        future.restart_at(partition.log.log_end_offset)
+        if not partition.replace_log(future):
+            # Appends wait for the old log while it is replaced.
+            with logs[-1].lock:
+                future.restart_at(partition.log.log_end_offset)
+                assert partition.replace_log(future)
         logs.append(future)
     stop.set()
     join(threads)

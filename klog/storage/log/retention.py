@@ -35,10 +35,10 @@ def deletable(
     return count
 
 
-def _leading(extents: Sequence[Extent], high_watermark: int, goes: Callable[[int], bool]) -> int:
+def _leading(extents: Sequence[Extent], high_watermark: int, is_old: Callable[[int], bool]) -> int:
     for number, extent in enumerate(extents):
         last_and_empty = number == len(extents) - 1 and not extent.size
-        if last_and_empty or extent.end_offset > high_watermark or not goes(number):
+        if last_and_empty or extent.end_offset > high_watermark or not is_old(number):
             return number
     return len(extents)
 
@@ -57,14 +57,14 @@ def _above_size(extents: Sequence[Extent], retention_bytes: int, high_watermark:
     if retention_bytes < 0 or excess < 0:
         return 0
 
-    def goes(number: int) -> bool:
+    def exceeds(number: int) -> bool:
         nonlocal excess
         if excess < extents[number].size:
             return False
         excess -= extents[number].size
         return True
 
-    return _leading(extents, high_watermark, goes)
+    return _leading(extents, high_watermark, exceeds)
 
 
 def _too_old(extents: Sequence[Extent], retention_ms: int, high_watermark: int, now_ms: int) -> int:
