@@ -49,6 +49,7 @@ COMPILED_MODULES = (
     "server/network/sending.py",
     "server/request_times.py",
     "storage/log/append_values.py",
+    "storage/log/cold_reads.py",
     "storage/log/disk_guard.py",
     "storage/log/epoch_file.py",
     "storage/log/index_files.py",

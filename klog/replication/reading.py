@@ -16,6 +16,7 @@ from klog.formats.errors import KlogError, StorageError
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.partition import CONSUMER, Partition, PartitionError, Replicas
 from klog.replication.purgatory import DelayedOperation
+from klog.storage.log.cold_reads import ColdReadError
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.reading import OffsetOutOfRangeError, Read
 
@@ -81,9 +82,17 @@ Missing = Callable[[tuple[str, int]], ErrorCode]
 
 
 def read_all(
-    replicas: Replicas, entries: Sequence[FetchEntry], limits: FetchLimits, missing: Missing
+    replicas: Replicas,
+    entries: Sequence[FetchEntry],
+    limits: FetchLimits,
+    missing: Missing,
+    *,
+    may_wait: bool = True,
 ) -> Reads:
-    """Read every partition of a fetch. `missing` gives the error for one that has no replica here."""
+    """Read every partition of a fetch. `missing` gives the error for one that has no replica here.
+
+    Raises `ColdReadError` if the disk is needed and the caller may not wait for it.
+    """
     partitions = replicas.partitions
     fetched: list[Fetched] = []
     total = 0
@@ -94,7 +103,7 @@ def read_all(
         if partition is None:
             found = Fetched(entry, missing(entry.key))
         else:
-            found = read_one(partition, entry, limits, left_bytes, at_least_one=not total)
+            found = read_one(partition, entry, limits, left_bytes, at_least_one=not total, may_wait=may_wait)
         fetched.append(found)
         read = found.read
         if read is not None and found.diverging is None:
@@ -131,9 +140,18 @@ def is_quiet(partition: Partition, before: SentBefore, limits: FetchLimits) -> b
 
 
 def read_one(
-    partition: Partition, entry: FetchEntry, limits: FetchLimits, max_bytes: int, *, at_least_one: bool
+    partition: Partition,
+    entry: FetchEntry,
+    limits: FetchLimits,
+    max_bytes: int,
+    *,
+    at_least_one: bool,
+    may_wait: bool = True,
 ) -> Fetched:
-    """Read one partition, up to `max_bytes`; `at_least_one` gives the first batch whatever its size."""
+    """Read one partition, up to `max_bytes`; `at_least_one` gives the first batch whatever its size.
+
+    Raises `ColdReadError` if the disk is needed and the caller may not wait for it.
+    """
     topic_id = entry.topic_id
     if topic_id is not None and partition.topic_id is not None and topic_id != partition.topic_id:
         return Fetched(entry, ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -150,7 +168,10 @@ def read_one(
             partition.limit(limits.replica_id, committed=limits.committed),
             at_least_one=at_least_one,
             committed=limits.committed,
+            may_wait=may_wait,
         )
+    except ColdReadError:
+        raise
     except PartitionError as refused:
         return Fetched(entry, refused.error)
     except OffsetOutOfRangeError:

@@ -13,6 +13,7 @@ from klog.metadata.values import ProducerIdBlock
 from klog.protocol.apis import ApiKey
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.alter_configs import AlterConfigsHandler
+from klog.server.handlers.answers import InBackground
 from klog.server.handlers.api_versions import ApiVersionsHandler
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.control import ControlHandler
@@ -38,7 +39,7 @@ from klog.server.handlers.find_coordinator import FindCoordinatorHandler
 from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.loggers import Loggers
-from klog.server.handlers.metadata import InBackground, MetadataHandler
+from klog.server.handlers.metadata import MetadataHandler
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.produce import ProduceHandler
@@ -109,6 +110,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         timer_ms,
         config.number("fetch.max.bytes"),
         parts.topic_stats,
+        parts.run_in_background,
     )
     api_versions = ApiVersionsHandler(parts.features_epoch)
     coordinator = FindCoordinatorHandler(parts.broker_id, parts.cache)

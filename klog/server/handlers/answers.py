@@ -6,14 +6,18 @@ out what the version lacks.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from functools import cache
 from importlib import import_module
-from typing import Final
+from typing import Final, TypeAlias
 
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.messages import build, decode_request, encode_response, response_class
 from klog.server.network.request import Request
+
+# Runs work on a request in a thread that may wait.
+InBackground: TypeAlias = Callable[[Request, Callable[[Request], None]], object]
 
 NO_THROTTLE: Final = timedelta()
 _MILLISECOND: Final = timedelta(milliseconds=1)

@@ -37,6 +37,7 @@ from klog.replication.reading import (
     is_quiet,
     read_all,
 )
+from klog.server.handlers.answers import InBackground
 from klog.server.handlers.fetch_sessions import (
     Answers,
     FetchContext,
@@ -48,6 +49,7 @@ from klog.server.handlers.fetch_sessions import (
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.network.request import Request
 from klog.server.topic_stats import BrokerTopicStats
+from klog.storage.log.cold_reads import ColdReadError
 
 _STORAGE_ERROR_FROM: Final = 6
 _ZSTD_FROM: Final = 10
@@ -58,6 +60,7 @@ _READ_COMMITTED: Final = 1
 _ISOLATION_LEVELS: Final = frozenset((0, _READ_COMMITTED))
 _UNKNOWN: Final = -1
 _NO_RECORDS: Final = b""
+_LOADS_MAX: Final = 64  # more than the pages that the search in one index looks at
 
 # Errors that are this broker's, and neither of metadata nor of the client's position.
 _FAILURES: Final = frozenset((ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE))
@@ -65,7 +68,10 @@ _NO_ERROR: Final = int(ErrorCode.NONE)
 
 
 class FetchHandler:
-    """Answers Fetch requests. `max_bytes` is `fetch.max.bytes`."""
+    """Answers Fetch requests. `max_bytes` is `fetch.max.bytes`.
+
+    A network thread does not wait for the disk: what is not in the page cache is read by `run_in_background`.
+    """
 
     def __init__(
         self,
@@ -75,6 +81,7 @@ class FetchHandler:
         clock_ms: Callable[[], int],
         max_bytes: int,
         topic_stats: BrokerTopicStats,
+        run_in_background: InBackground | None = None,
     ) -> None:
         self._lookup = lookup
         self._topic_stats = topic_stats.topics
@@ -82,6 +89,7 @@ class FetchHandler:
         self._purgatory = purgatory
         self._clock_ms = clock_ms
         self._max_bytes = max_bytes
+        self._run_in_background = run_in_background
 
     def handle(self, request: Request) -> None:
         """Read what the request asks for, and answer it now or later."""
@@ -97,7 +105,34 @@ class FetchHandler:
             uses_topic_ids=version >= _TOPIC_IDS_FROM,
         )
         pending = _Pending(request, fetch, context, self._limits(version, fetch))
-        reads = self._read(pending)
+        if self._run_in_background is None or request.on_io_thread:
+            self._go_on(pending, self._read(pending))
+            return
+        try:
+            reads = self._read(pending, may_wait=False)
+        except ColdReadError as cold:
+            # This thread serves others meanwhile.
+            self._run_in_background(request, partial(self._read_from_disk, pending, cold))
+        else:
+            self._go_on(pending, reads)
+
+    def _read_from_disk(self, pending: _Pending, cold: ColdReadError, _: Request) -> None:
+        """Load what is not in the page cache without the log's lock, so that others can go on appending."""
+        for _load in range(_LOADS_MAX):
+            cold.load()
+            try:
+                reads = self._read(pending, may_wait=False)
+            except ColdReadError as next_cold:
+                cold = next_cold
+            else:
+                break
+        else:
+            reads = self._read(pending)
+        self._go_on(pending, reads)
+
+    def _go_on(self, pending: _Pending, reads: Reads) -> None:
+        """Answer now, or wait for more records."""
+        fetch = pending.fetch
         if fetch.replica_id >= 0:
             # Here, so that partitions without news count too, and before the answer waits for some.
             follower = FollowerFetch(fetch.replica_id, fetch.replica_epoch, self._clock_ms())
@@ -158,7 +193,7 @@ class FetchHandler:
             replica_id >= 0 or (replica_id == CONSUMER and version < _FROM_FOLLOWERS_FROM),
         )
 
-    def _read(self, pending: _Pending) -> Reads:
+    def _read(self, pending: _Pending, *, may_wait: bool = True) -> Reads:
         """Read what may be read; the others are noted as refused, those without news as quiet."""
         lookup, context, limits = self._lookup, pending.context, pending.limits
         partitions = lookup.replicas.partitions
@@ -174,7 +209,7 @@ class FetchHandler:
         pending.quiet = quiet
         if not entries and not quiet:
             return Reads([], 0, answer_now=True)
-        return read_all(lookup.replicas, entries, limits, lookup.missing)
+        return read_all(lookup.replicas, entries, limits, lookup.missing, may_wait=may_wait)
 
     def _readable(self, asked: Iterable[tuple[SessionKey, FetchEntry]]) -> tuple[list[FetchEntry], Answers]:
         """The partitions that the cluster knows, and the refusal of the others: unknown ids come first."""

@@ -6,7 +6,6 @@ Rules: Kafka's `KafkaApis.handleTopicMetadataRequest` and ZkMetadataCache; KIP-4
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 from uuid import UUID
 
@@ -14,7 +13,7 @@ from klog.formats.names import encode_uuid, is_legal_topic
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of
+from klog.server.handlers.answers import InBackground, entity_of
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.metadata_answers import MetadataAnswers, Variant, refused_topic
 from klog.server.network.request import Request
@@ -23,9 +22,6 @@ _NULL_IS_ALL_FROM: Final = 1
 _CREATION_ASKED_FROM: Final = 4
 _IDS_FROM: Final = 10
 _BY_ID_FROM: Final = 12
-
-# Has work on a request done by a thread that may wait.
-InBackground = Callable[[Request, Callable[[Request], None]], object]
 
 
 class MetadataHandler:

@@ -22,6 +22,7 @@ from typing import ClassVar, Final, NamedTuple
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import CorruptRecordError
 from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from klog.storage.log.cold_reads import read_at
 
 _PAGE_BYTES: Final = 4096
 
@@ -121,14 +122,14 @@ class _IndexFile:
         self._resize(entries * self.entry.size, mapped=False)
         self._loaded()
 
-    def _pair(self, number: int) -> tuple[int, int]:
+    def _pair(self, number: int, may_wait: bool = True) -> tuple[int, int]:
         with self._source() as source:
-            return self._read(source, number)
+            return self._read(source, number, may_wait)
 
-    def _read(self, source: mmap.mmap | int, number: int) -> tuple[int, int]:
+    def _read(self, source: mmap.mmap | int, number: int, may_wait: bool = True) -> tuple[int, int]:
         at = number * self.entry.size
         if isinstance(source, int):
-            data = os.pread(source, self.entry.size, at)
+            data = read_at(source, self.path, self.entry.size, at, may_wait=may_wait)
             if len(data) < self.entry.size:
                 raise CorruptRecordError("entry is not there any more", file=self.path, position_bytes=at)
             first, second = self.entry.unpack(data)
@@ -147,10 +148,12 @@ class _IndexFile:
         finally:
             os.close(descriptor)
 
-    def _after(self, value: int, column: int) -> int:
+    def _after(self, value: int, column: int, may_wait: bool = True) -> int:
         """How many entries have at most `value` in a column (which ascends)."""
         with self._source() as source:
-            return bisect_right(range(self.entries), value, key=lambda n: self._read(source, n)[column])
+            return bisect_right(
+                range(self.entries), value, key=lambda n: self._read(source, n, may_wait)[column]
+            )
 
     def _before(self, value: int, column: int) -> int:
         """How many entries have less than `value` in a column."""
@@ -174,10 +177,10 @@ class OffsetIndexFile(_IndexFile):
     def _loaded(self) -> None:
         self.last = self._at(self.entries - 1)
 
-    def _at(self, number: int) -> OffsetPosition:
+    def _at(self, number: int, may_wait: bool = True) -> OffsetPosition:
         if number < 0:
             return OffsetPosition(self.base_offset, 0)
-        relative, position = self._pair(number)
+        relative, position = self._pair(number, may_wait)
         return OffsetPosition(self.base_offset + relative, position)
 
     def append(self, offset: int, position: int) -> None:
@@ -189,11 +192,14 @@ class OffsetIndexFile(_IndexFile):
         self._append(self._relative(offset), position)
         self.last = OffsetPosition(offset, position)
 
-    def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below `offset`; the start of the segment where there is none."""
+    def lookup(self, offset: int, *, may_wait: bool = True) -> OffsetPosition:
+        """The last entry at or below `offset`; the start of the segment if there is none.
+
+        Raises `ColdReadError` if the disk is needed and the caller may not wait for it.
+        """
         if offset >= self.last.offset:
             return self.last
-        return self._at(self._after(offset - self.base_offset, 0) - 1)
+        return self._at(self._after(offset - self.base_offset, 0, may_wait) - 1, may_wait)
 
     def upper_bound(self, position: int) -> int | None:
         """The offset of the first entry at or beyond a position, None where there is none."""

@@ -87,29 +87,37 @@ class ReadableLog:
         *,
         at_least_one: bool = False,
         committed: bool = False,
+        may_wait: bool = True,
     ) -> Read:
         """Batches from the one that holds `offset` on, up to `limit_offset` (exclusive) and `max_bytes`.
 
-        `at_least_one` gives the first batch whole even where it is larger than `max_bytes`; `committed` adds
-        the aborted transactions of what is read. Raises `OffsetOutOfRangeError`.
+        `at_least_one` gives the first batch whole even if it is larger than `max_bytes`; `committed` adds the
+        aborted transactions of what is read. Raises `OffsetOutOfRangeError`, and `ColdReadError` if the disk
+        is needed and the caller may not wait for it.
         """
         with self.lock:
             require_open(self)
             try:
-                return self._read(offset, max_bytes, limit_offset, at_least_one, committed)
+                return self._read(offset, max_bytes, limit_offset, at_least_one, committed, may_wait)
             except (OSError, StorageError) as error:
                 self.fail(error)
                 raise
 
     def _read(
-        self, offset: int, max_bytes: int, limit_offset: int, at_least_one: bool, committed: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        limit_offset: int,
+        at_least_one: bool,
+        committed: bool,
+        may_wait: bool,
     ) -> Read:
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
             raise OffsetOutOfRangeError(f"offset {offset} is outside of {self.log_start_offset} to {end}")
         found = None
         if offset < limit_offset:
-            found = find_range(self.segments, offset, limit_offset, end, max_bytes, at_least_one)
+            found = find_range(self.segments, offset, limit_offset, end, max_bytes, at_least_one, may_wait)
         if found is None:
             return self.nothing()._replace(position=self.segments.active.size)
         segment = self.segments[found.number]

@@ -51,18 +51,19 @@ def find_range(
     log_end_offset: int,
     max_bytes: int,
     at_least_one: bool,
+    may_wait: bool = True,
 ) -> FileRange | None:
     """Bytes from the batch that holds `offset` (or the next one) up to `limit_offset`; None without any."""
     for number in range(segments.floor(offset), len(segments)):
         segment = segments[number]
         if segment.base_offset >= limit_offset:
             return None
-        place = segment.find(offset)
+        place = segment.find(offset, may_wait=may_wait)
         if place is None:
             continue
         end = segment.size
         if limit_offset < segments.end_of(number, log_end_offset):
-            limit = segment.find(limit_offset)
+            limit = segment.find(limit_offset, may_wait=may_wait)
             end = segment.size if limit is None else limit.position
         available = end - place.position
         if max_bytes < place.size:

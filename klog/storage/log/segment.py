@@ -27,6 +27,7 @@ from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, INT64, TXN_INDEX_ENTRY
 from klog.protocol.produce_run import ProduceRun
 from klog.storage.log.append_values import BatchInfo, run_batches
+from klog.storage.log.cold_reads import read_at
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
 from klog.storage.producer_state import AbortedTxn, pack_aborted, unpack_aborted
 
@@ -67,7 +68,7 @@ class BatchPlace(NamedTuple):
     leader_epoch: int
 
 
-def _place(data: bytes, at: int, position: int) -> BatchPlace | None:
+def _place(data: bytes | bytearray, at: int, position: int) -> BatchPlace | None:
     """The batch whose header is in `data` at `at`; None where that is no header or not all of it."""
     left = len(data) - at
     if left < _SMALLEST_HEADER_BYTES:
@@ -297,25 +298,27 @@ class LogSegment:
             raise CorruptRecordError("no batch starts here", file=self.file.path, position_bytes=position)
         return place
 
-    def find(self, offset: int) -> BatchPlace | None:
-        """The first batch whose last offset is at or above `offset`; None where there is none.
+    def find(self, offset: int, *, may_wait: bool = True) -> BatchPlace | None:
+        """The first batch whose last offset is at or above `offset`; None if there is none.
 
-        Raises `CorruptRecordError` where the way from the offset index there leads to no batch.
+        Raises `CorruptRecordError` if the search from the index entry on meets bytes that are no batch, and
+        `ColdReadError` if the disk is needed and the caller may not wait for it.
         """
         found = self._found.get(offset)
         if found is None:
-            found = self._find(offset)
+            found = self._find(offset, may_wait)
             if found is not None:
                 if len(self._found) >= _FOUND_REMEMBERED:
                     self._found.clear()
                 self._found[offset] = found
         return found
 
-    def _find(self, offset: int) -> BatchPlace | None:
-        position = self.offset_index.lookup(offset).position
+    def _find(self, offset: int, may_wait: bool) -> BatchPlace | None:
+        position = self.offset_index.lookup(offset, may_wait=may_wait).position
         descriptor = self.file.descriptor
         while position < self.size:
-            chunk = os.pread(descriptor, min(_SEEK_BYTES, self.size - position), position)
+            size_bytes = min(_SEEK_BYTES, self.size - position)
+            chunk = read_at(descriptor, self.file.path, size_bytes, position, may_wait=may_wait)
             at = kernel.seek(chunk, offset)
             if at >= 0:
                 return _place(chunk, at, position + at) or self.batch_at(position + at)
