@@ -5,17 +5,13 @@ Rules: ControlledShutdownRequest and ControlledShutdownResponse of Kafka 3.9's m
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from klog.protocol.interbroker.struct import Struct, kafka
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownRequest(Struct):
+class ControlledShutdownRequest(Struct, api_key=7, version=3):
     """From a broker that wants to stop. `broker_epoch` is the czxid of its registration."""
-
-    __api_key__: ClassVar[int] = 7
-    __version__: ClassVar[int] = 3
 
     broker_id: int = kafka("int32")
     broker_epoch: int = kafka("int64", default=-1)
@@ -30,11 +26,8 @@ class RemainingPartition(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControlledShutdownResponse(Struct):
+class ControlledShutdownResponse(Struct, api_key=7, version=3):
     """From the controller. Without remaining partitions the broker may stop."""
-
-    __api_key__: ClassVar[int] = 7
-    __version__: ClassVar[int] = 3
 
     error_code: int = kafka("error_code")
     remaining_partitions: tuple[RemainingPartition, ...]

@@ -5,7 +5,6 @@ KIP-704 (leader recovery state), KIP-866 (the controller of a migration to KRaft
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
 
 from klog.protocol.interbroker.struct import TOPIC_ID, Struct, kafka
@@ -50,11 +49,8 @@ class LeaderAndIsrLiveLeader(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrRequest(Struct):
+class LeaderAndIsrRequest(Struct, api_key=4, version=7):
     """From the controller to one broker. `broker_epoch` is the czxid of the broker's registration."""
-
-    __api_key__: ClassVar[int] = 4
-    __version__: ClassVar[int] = 7
 
     controller_id: int = kafka("int32")
     is_kraft_controller: bool = kafka("bool", default=False)
@@ -82,11 +78,8 @@ class LeaderAndIsrTopicError(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderAndIsrResponse(Struct):
+class LeaderAndIsrResponse(Struct, api_key=4, version=7):
     """From the broker. `error_code` concerns the whole request (a stale epoch)."""
-
-    __api_key__: ClassVar[int] = 4
-    __version__: ClassVar[int] = 7
 
     error_code: int = kafka("error_code")
     topics: tuple[LeaderAndIsrTopicError, ...]

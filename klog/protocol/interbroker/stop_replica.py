@@ -4,7 +4,6 @@ Rules: StopReplicaRequest and StopReplicaResponse of Kafka 3.9's message schemas
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from klog.protocol.interbroker.struct import Struct, kafka
 
@@ -31,11 +30,8 @@ class StopReplicaTopicState(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaRequest(Struct):
+class StopReplicaRequest(Struct, api_key=5, version=4):
     """From the controller to one broker. `broker_epoch` is the czxid of the broker's registration."""
-
-    __api_key__: ClassVar[int] = 5
-    __version__: ClassVar[int] = 4
 
     controller_id: int = kafka("int32")
     is_kraft_controller: bool = kafka("bool", default=False)
@@ -54,11 +50,8 @@ class StopReplicaPartitionError(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopReplicaResponse(Struct):
+class StopReplicaResponse(Struct, api_key=5, version=4):
     """From the broker. `error_code` concerns the whole request (a stale epoch)."""
-
-    __api_key__: ClassVar[int] = 5
-    __version__: ClassVar[int] = 4
 
     error_code: int = kafka("error_code")
     partition_errors: tuple[StopReplicaPartitionError, ...]

@@ -16,10 +16,21 @@ TOPIC_ID: Final = {"kafka_type": "uuid"}
 
 
 class Struct:
-    """Base of the entities. `klog.protocol.entity_fields` reads the fields."""
+    """Base of the entities. `klog.protocol.entity_fields` reads the fields.
+
+    Requests and responses have an API key and a version.
+    """
 
     __slots__ = ()
     __flexible__: ClassVar[bool] = True
+    __api_key__: ClassVar[int]
+    __version__: ClassVar[int]
+
+    def __init_subclass__(cls, *, api_key: int | None = None, version: int | None = None) -> None:
+        # A dataclass with slots is created twice, the second time without these arguments.
+        if api_key is not None and version is not None:
+            cls.__api_key__ = api_key
+            cls.__version__ = version
 
 
 def kafka(kafka_type: str, *, tag: int | None = None, **default: object) -> _FieldOf:

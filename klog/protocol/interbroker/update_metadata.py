@@ -4,7 +4,6 @@ Rules: UpdateMetadataRequest and UpdateMetadataResponse of Kafka 3.9's message s
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 from uuid import UUID
 
 from klog.protocol.interbroker.struct import TOPIC_ID, Struct, kafka
@@ -56,11 +55,8 @@ class UpdateMetadataBroker(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataRequest(Struct):
+class UpdateMetadataRequest(Struct, api_key=6, version=8):
     """From the controller to one broker: all live brokers, and the partitions that have changed."""
-
-    __api_key__: ClassVar[int] = 6
-    __version__: ClassVar[int] = 8
 
     controller_id: int = kafka("int32")
     is_kraft_controller: bool = kafka("bool", default=False)
@@ -72,10 +68,7 @@ class UpdateMetadataRequest(Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateMetadataResponse(Struct):
+class UpdateMetadataResponse(Struct, api_key=6, version=8):
     """From the broker."""
-
-    __api_key__: ClassVar[int] = 6
-    __version__: ClassVar[int] = 8
 
     error_code: int = kafka("error_code")

@@ -39,11 +39,8 @@ class CreatableTopic(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest(LegacyStruct):
+class CreateTopicsRequest(LegacyStruct, api_key=19, version=0):
     """From a client to the controller."""
-
-    __api_key__: ClassVar[int] = 19
-    __version__: ClassVar[int] = 0
 
     topics: tuple[CreatableTopic, ...]
     timeout: timedelta = field(metadata=MILLISECONDS)
@@ -59,10 +56,7 @@ class CreatableTopicResult(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsResponse(LegacyStruct):
+class CreateTopicsResponse(LegacyStruct, api_key=19, version=0):
     """From the controller."""
-
-    __api_key__: ClassVar[int] = 19
-    __version__: ClassVar[int] = 0
 
     topics: tuple[CreatableTopicResult, ...]

@@ -5,7 +5,6 @@ Rules: CreateTopicsRequest and CreateTopicsResponse of Kafka 3.9's message schem
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import ClassVar
 
 from klog.protocol.interbroker.struct import kafka
 from klog.protocol.legacy_versions.create_topics_v0 import (
@@ -26,11 +25,8 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsRequest(LegacyStruct):
+class CreateTopicsRequest(LegacyStruct, api_key=19, version=1):
     """From a client to the controller."""
-
-    __api_key__: ClassVar[int] = 19
-    __version__: ClassVar[int] = 1
 
     topics: tuple[CreatableTopic, ...]
     timeout: timedelta = field(metadata=MILLISECONDS)
@@ -47,10 +43,7 @@ class CreatableTopicResult(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopicsResponse(LegacyStruct):
+class CreateTopicsResponse(LegacyStruct, api_key=19, version=1):
     """From the controller."""
-
-    __api_key__: ClassVar[int] = 19
-    __version__: ClassVar[int] = 1
 
     topics: tuple[CreatableTopicResult, ...]

@@ -5,18 +5,14 @@ Rules: DeleteTopicsRequest and DeleteTopicsResponse of Kafka 3.9's message schem
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import ClassVar
 
 from klog.protocol.interbroker.struct import kafka
 from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsRequest(LegacyStruct):
+class DeleteTopicsRequest(LegacyStruct, api_key=20, version=0):
     """From a client to the controller."""
-
-    __api_key__: ClassVar[int] = 20
-    __version__: ClassVar[int] = 0
 
     topic_names: tuple[str, ...] = kafka("string")
     timeout: timedelta = field(metadata=MILLISECONDS)
@@ -31,10 +27,7 @@ class DeletableTopicResult(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopicsResponse(LegacyStruct):
+class DeleteTopicsResponse(LegacyStruct, api_key=20, version=0):
     """From the controller."""
-
-    __api_key__: ClassVar[int] = 20
-    __version__: ClassVar[int] = 0
 
     responses: tuple[DeletableTopicResult, ...]

@@ -21,11 +21,8 @@ class DescribeConfigsResource(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsRequest(LegacyStruct):
+class DescribeConfigsRequest(LegacyStruct, api_key=32, version=0):
     """From a client to a broker."""
-
-    __api_key__: ClassVar[int] = 32
-    __version__: ClassVar[int] = 0
 
     include_synonyms: ClassVar[bool] = False
     resources: tuple[DescribeConfigsResource, ...]
@@ -54,11 +51,8 @@ class DescribeConfigsResult(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeConfigsResponse(LegacyStruct):
+class DescribeConfigsResponse(LegacyStruct, api_key=32, version=0):
     """From the broker."""
-
-    __api_key__: ClassVar[int] = 32
-    __version__: ClassVar[int] = 0
 
     throttle_time: timedelta = field(metadata=MILLISECONDS)
     results: tuple[DescribeConfigsResult, ...]

@@ -5,7 +5,6 @@ Rules: DescribeLogDirsRequest and DescribeLogDirsResponse of Kafka 3.9's message
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import ClassVar
 
 from klog.protocol.interbroker.struct import kafka
 from klog.protocol.legacy_versions.struct import MILLISECONDS, LegacyStruct
@@ -20,11 +19,8 @@ class DescribableLogDirTopic(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsRequest(LegacyStruct):
+class DescribeLogDirsRequest(LegacyStruct, api_key=35, version=0):
     """From a client to a broker. If `topics` is None, all are described."""
-
-    __api_key__: ClassVar[int] = 35
-    __version__: ClassVar[int] = 0
 
     topics: tuple[DescribableLogDirTopic, ...] | None
 
@@ -57,11 +53,8 @@ class DescribeLogDirsResult(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DescribeLogDirsResponse(LegacyStruct):
+class DescribeLogDirsResponse(LegacyStruct, api_key=35, version=0):
     """From the broker."""
-
-    __api_key__: ClassVar[int] = 35
-    __version__: ClassVar[int] = 0
 
     throttle_time: timedelta = field(metadata=MILLISECONDS)
     results: tuple[DescribeLogDirsResult, ...]

@@ -4,7 +4,6 @@ Rules: ListOffsetsRequest and ListOffsetsResponse of Kafka 3.9's message schemas
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from klog.protocol.interbroker.struct import kafka
 from klog.protocol.legacy_versions.struct import LegacyStruct
@@ -28,11 +27,8 @@ class ListOffsetsTopic(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsRequest(LegacyStruct):
+class ListOffsetsRequest(LegacyStruct, api_key=2, version=0):
     """From a client (replica id -1) or a broker to the leader."""
-
-    __api_key__: ClassVar[int] = 2
-    __version__: ClassVar[int] = 0
 
     replica_id: int = kafka("int32")
     topics: tuple[ListOffsetsTopic, ...]
@@ -56,10 +52,7 @@ class ListOffsetsTopicResponse(LegacyStruct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListOffsetsResponse(LegacyStruct):
+class ListOffsetsResponse(LegacyStruct, api_key=2, version=0):
     """From the broker."""
-
-    __api_key__: ClassVar[int] = 2
-    __version__: ClassVar[int] = 0
 
     topics: tuple[ListOffsetsTopicResponse, ...]
