@@ -49,8 +49,9 @@ def topic_config_on(config: BrokerConfig, overrides: Mapping[str, str]) -> Topic
 
 
 def check_topic_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Checks whether a topic of a ZooKeeper cluster may have these
-    configs. Raises `ConfigError`, `UsageError`.
+    """Checks whether a topic of a ZooKeeper cluster may have these configs.
+
+    Raises `ConfigError`, `UsageError`.
     """
     values = topic_values(config, overrides)
     check_topic_values(values)

@@ -110,8 +110,9 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 def merged(*layers: Mapping[str, str]) -> dict[str, str]:
-    """The effective texts of layers, later layers over earlier ones. A
-    config that is set removes its synonyms.
+    """The effective texts of layers, later layers over earlier ones.
+
+    A config that is set removes its synonyms.
     """
     texts: dict[str, str] = {}
     for layer in layers:

@@ -63,8 +63,9 @@ class ConfigError(UsageError):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One config. `validate` returns what is wrong with a value, or None.
-    Kafka does not document `internal` configs.
+    """One config.
+
+    `validate` returns what is wrong with a value, or None. Kafka does not document `internal` configs.
     """
 
     name: str

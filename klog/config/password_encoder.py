@@ -66,8 +66,9 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in fields.items())
 
     def decode(self, stored: str) -> str:
-        """The text of an encrypted form. Raises `UsageError` if it is
-        invalid or was encrypted with another secret.
+        """The text of an encrypted form.
+
+        Raises `UsageError` if it is invalid or was encrypted with another secret.
         """
         fields = dict(part.strip().rpartition(":")[::2] for part in stored.split(","))
         try:

@@ -93,8 +93,9 @@ def defaults(broker_value: Callable[[str], Value]) -> dict[str, Value]:
 
 
 def parse_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """The values of a topic's overrides. Raises `ConfigError` (invalid
-    value) or `UsageError` (unknown name).
+    """The values of a topic's overrides.
+
+    Raises `ConfigError` (invalid value) or `UsageError` (unknown name).
     """
     values: dict[str, Value] = {}
     for name, text in overrides.items():
@@ -153,8 +154,9 @@ class TopicConfig:
 
     @property
     def roll_ms(self) -> int:
-        """The age at which a segment rolls. It is at most the maximum compaction
-        lag, so that compaction gets every record in time.
+        """The age at which a segment rolls.
+
+        It is at most the maximum compaction lag, so that compaction gets every record in time.
         """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
@@ -184,8 +186,9 @@ def check_topic_values(values: Mapping[str, Value]) -> None:
 
 
 def default_topic_config(overrides: Mapping[str, str] | None = None) -> TopicConfig:
-    """The configs of a topic on a broker with Kafka's defaults and these
-    overrides. Raises the errors of the parts.
+    """The configs of a topic on a broker with Kafka's defaults and these overrides.
+
+    Raises the errors of the parts.
     """
     values = defaults(lambda _: None) | parse_overrides(overrides or {})
     check_topic_values(values)

@@ -105,8 +105,9 @@ class BrokerChanges:
                 self._state_machines.send_update_metadata()
 
     def log_dirs_failed(self, broker_ids: Collection[int]) -> None:
-        """Sends LeaderAndIsr for all replicas of these brokers. They
-        answer KAFKA_STORAGE_ERROR for offline ones.
+        """Sends LeaderAndIsr for all replicas of these brokers.
+
+        They answer KAFKA_STORAGE_ERROR for offline ones.
         """
         self._state_machines.replicas.move(self._context.replicas_on(broker_ids), ReplicaState.ONLINE)
 

@@ -50,8 +50,9 @@ class Election:
 
 
 def for_new(assignment: Sequence[int], is_online: IsOnline) -> Choice | None:
-    """The first live replica leads. All live replicas are in sync,
-    because the partition has no records yet.
+    """The first live replica leads.
+
+    All live replicas are in sync, because the partition has no records yet.
     """
     live = tuple(each for each in assignment if is_online(each))
     return Choice(live[0], live) if live else None
@@ -60,8 +61,9 @@ def for_new(assignment: Sequence[int], is_online: IsOnline) -> Choice | None:
 def for_offline(
     assignment: Sequence[int], isr: Sequence[int], is_online: IsOnline, *, allow_unclean: bool
 ) -> Choice | None:
-    """The first live replica in the ISR. If there is none and unclean
-    elections are allowed, the first live one.
+    """The first live replica in the ISR.
+
+    If there is none and unclean elections are allowed, the first live one.
     """
     clean = _first(assignment, lambda each: is_online(each) and each in isr)
     if clean is not None:

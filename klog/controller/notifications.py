@@ -68,6 +68,7 @@ class Notifications:
 
     def isr_changes(self) -> None:
         """Reads partition states that leaders have written themselves.
+
         Leaders before 2.7 did, without AlterPartition.
         """
         notification_paths = self._notification_paths(WatchedNode.ISR_CHANGES)

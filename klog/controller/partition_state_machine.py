@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from klog.controller import leader_selection
@@ -30,43 +31,36 @@ AllowsUnclean = Callable[[str], bool]
 Failure: TypeAlias = str
 
 
+@dataclass(frozen=True, slots=True)
 class PartitionStateMachine:
     """Moves partitions between states and sends the requests that follow. Raises ControllerMovedError."""
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        fenced: FencedStore,
-        batch: RequestBatch,
-        allows_unclean: AllowsUnclean,
-        observer: ControllerObserver,
-    ) -> None:
-        self._context = context
-        self._fenced = fenced
-        self._batch = batch
-        self._allows_unclean = allows_unclean
-        self._observer = observer
+    context: ControllerContext
+    fenced: FencedStore
+    batch: RequestBatch
+    allows_unclean: AllowsUnclean
+    observer: ControllerObserver
 
     def startup(self) -> None:
         """Takes the states from the context, then elects missing leaders."""
-        for partition in self._context.all_partitions():
-            leader = self._context.leader(partition)
+        for partition in self.context.all_partitions():
+            leader = self.context.leader(partition)
             if leader is None:
                 state = PartitionState.NEW
-            elif self._context.is_replica_online(leader, partition):
+            elif self.context.is_replica_online(leader, partition):
                 state = PartitionState.ONLINE
             else:
                 state = PartitionState.OFFLINE
-            self._context.partition_states[partition] = state
+            self.context.partition_states[partition] = state
         self.elect_missing_leaders()
 
     def elect_missing_leaders(self, topic: str | None = None) -> dict[TopicPartition, LeaderAndIsr | Failure]:
         """Tries to bring new and offline partitions online: those of one topic, or all."""
         waiting = [
             partition
-            for partition, state in self._context.partition_states.items()
+            for partition, state in self.context.partition_states.items()
             if state in (PartitionState.NEW, PartitionState.OFFLINE)
-            and partition.topic not in self._context.topics_to_delete
+            and partition.topic not in self.context.topics_to_delete
             and topic in (None, partition.topic)
         ]
         return self.bring_online(waiting, Strategy.OFFLINE)
@@ -74,32 +68,33 @@ class PartitionStateMachine:
     def move(self, partitions: Iterable[TopicPartition], target: PartitionState) -> None:
         """Moves partitions to a state that needs no election."""
         for partition in self._valid(partitions, target):
-            self._context.partition_states[partition] = target
+            self.context.partition_states[partition] = target
 
     def bring_online(
         self, partitions: Iterable[TopicPartition], strategy: Strategy
     ) -> dict[TopicPartition, LeaderAndIsr | Failure]:
-        """Writes the first state of new partitions and elects leaders for the others. Returns each
-        partition's state, or why it got no leader.
+        """Writes the first state of new partitions and elects leaders for the others.
+
+        Returns each partition's state, or why it got no leader.
         """
         valid = self._valid(partitions, PartitionState.ONLINE)
-        new = [each for each in valid if self._context.partition_states[each] is PartitionState.NEW]
-        old = [each for each in valid if self._context.partition_states[each] is not PartitionState.NEW]
+        new = [each for each in valid if self.context.partition_states[each] is PartitionState.NEW]
+        old = [each for each in valid if self.context.partition_states[each] is not PartitionState.NEW]
         results = self._initialize(new)
         results |= self._elect(old, strategy)
         for partition, result in results.items():
             if isinstance(result, LeaderAndIsr):
-                self._context.partition_states[partition] = PartitionState.ONLINE
+                self.context.partition_states[partition] = PartitionState.ONLINE
             else:
                 _log.error("no leader for %s (%s): %s", partition, strategy.value, result)
-        self._batch.send()
+        self.batch.send()
         return results
 
     def _valid(self, partitions: Iterable[TopicPartition], target: PartitionState) -> list[TopicPartition]:
         return valid_transitions(
             partitions,
             target,
-            self._context.partition_states,
+            self.context.partition_states,
             VALID_PREVIOUS_PARTITION_STATES,
             PartitionState.NON_EXISTENT,
         )
@@ -110,20 +105,20 @@ class PartitionStateMachine:
         results: dict[TopicPartition, LeaderAndIsr | Failure] = {}
         states: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in partitions:
-            replicas = self._context.assignment(partition).replicas
-            live = {each for each in replicas if self._context.is_replica_online(each, partition)}
+            replicas = self.context.assignment(partition).replicas
+            live = {each for each in replicas if self.context.is_replica_online(each, partition)}
             choice = leader_selection.for_new(replicas, live.__contains__)
             if choice is None:
                 results[partition] = "no replica is alive"
             else:
                 states[partition] = LeaderAndIsr(choice.leader, INITIAL_LEADER_EPOCH, choice.isr)
-        for partition, error in create_partition_states(self._fenced, states).items():
+        for partition, error in create_partition_states(self.fenced, states).items():
             if error is not None:
                 results[partition] = str(error)
                 continue
             results[partition] = states[partition]
-            leadership = self._context.set_leadership(partition, states[partition], self._fenced.epoch)
-            self._batch.add_leader_and_isr(states[partition].isr, partition, leadership, is_new=True)
+            leadership = self.context.set_leadership(partition, states[partition], self.fenced.epoch)
+            self.batch.add_leader_and_isr(states[partition].isr, partition, leadership, is_new=True)
         return results
 
     def _elect(
@@ -136,14 +131,14 @@ class PartitionStateMachine:
             states = {
                 partition: each.state for partition, each in elections.items() if each.state is not None
             }
-            updates = update_partition_states(self._fenced, states)
+            updates = update_partition_states(self.fenced, states)
             for partition, state in updates.updated.items():
                 results[partition] = state
-                leadership = self._context.set_leadership(partition, state, self._fenced.epoch)
+                leadership = self.context.set_leadership(partition, state, self.fenced.epoch)
                 election = elections[partition]
-                self._batch.add_leader_and_isr(election.recipients, partition, leadership, is_new=False)
+                self.batch.add_leader_and_isr(election.recipients, partition, leadership, is_new=False)
                 if election.unclean:
-                    self._observer.elected_unclean()
+                    self.observer.elected_unclean()
             results |= {partition: str(error) for partition, error in updates.failed.items()}
             remaining = list(updates.outdated)
         return results
@@ -154,13 +149,13 @@ class PartitionStateMachine:
         strategy: Strategy,
         results: dict[TopicPartition, LeaderAndIsr | Failure],
     ) -> dict[TopicPartition, Election]:
-        present = read_partition_states(self._fenced.store, partitions)
+        present = read_partition_states(self.fenced.store, partitions)
         elections = {}
         for partition in partitions:
             known = present.get(partition)
             if known is None:
                 results[partition] = "it has no state in the tree"
-            elif known.controller_epoch > self._fenced.epoch:
+            elif known.controller_epoch > self.fenced.epoch:
                 results[partition] = f"the later controller epoch {known.controller_epoch} wrote its state"
             else:
                 election = self._elect_one(partition, known.leader_and_isr, strategy)
@@ -170,7 +165,7 @@ class PartitionStateMachine:
         return elections
 
     def _elect_one(self, partition: TopicPartition, current: LeaderAndIsr, strategy: Strategy) -> Election:
-        election = leader_selection.elect(self._context, partition, current, strategy)
-        if election.state is None and strategy is Strategy.OFFLINE and self._allows_unclean(partition.topic):
-            return leader_selection.elect(self._context, partition, current, Strategy.UNCLEAN)
+        election = leader_selection.elect(self.context, partition, current, strategy)
+        if election.state is None and strategy is Strategy.OFFLINE and self.allows_unclean(partition.topic):
+            return leader_selection.elect(self.context, partition, current, Strategy.UNCLEAN)
         return election

@@ -74,6 +74,7 @@ class Reassignments:
 
     def resume_all(self, except_for: Collection[TopicPartition]) -> None:
         """Continues the reassignments that an earlier controller has started.
+
         `except_for` are those that this one started.
         """
         for partition, assignment in self.running().items():
@@ -87,8 +88,9 @@ class Reassignments:
                 self._advance(partition, self._context.assignment(partition))
 
     def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> ErrorCode:
-        """Starts phase A, or phase B if all target replicas are in
-        sync. `isr_changed` starts phase B later.
+        """Starts phase A, or phase B if all target replicas are in sync.
+
+        `isr_changed` starts phase B later.
         """
         try:
             self._update(partition, assignment)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from klog.controller.context import ControllerContext
 from klog.controller.request_batch import RequestBatch
@@ -21,33 +22,35 @@ from klog.metadata.values import NO_LEADER, LeaderAndIsr, LeaderIsrAndController
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
 class ReplicaStateMachine:
     """Moves replicas between states and sends the requests that follow. Raises ControllerMovedError."""
 
-    def __init__(self, context: ControllerContext, fenced: FencedStore, batch: RequestBatch) -> None:
-        self._context = context
-        self._fenced = fenced
-        self._batch = batch
+    context: ControllerContext
+    fenced: FencedStore
+    batch: RequestBatch
 
     def startup(self) -> None:
-        """Makes live replicas online and the others offline. A deletion
-        in progress waits for offline ones.
+        """Makes live replicas online and the others offline.
+
+        A deletion in progress waits for offline ones.
         """
-        replicas = self._context.replicas_of(self._context.all_partitions())
+        replicas = self.context.replicas_of(self.context.all_partitions())
         online, offline = [], []
         for replica in replicas:
-            if self._context.is_replica_online(replica.broker_id, replica.partition):
-                self._context.replica_states[replica] = ReplicaState.ONLINE
+            if self.context.is_replica_online(replica.broker_id, replica.partition):
+                self.context.replica_states[replica] = ReplicaState.ONLINE
                 online.append(replica)
             else:
-                self._context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
+                self.context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
                 offline.append(replica)
         self.move(online, ReplicaState.ONLINE)
         self.move(offline, ReplicaState.OFFLINE)
 
     def move(self, replicas: Iterable[Replica], target: ReplicaState) -> None:
-        """Moves replicas to a state. Logs those that cannot go there from
-        their state, and leaves them as they are.
+        """Moves replicas to a state.
+
+        Logs those that cannot go there from their state, and leaves them as they are.
         """
         by_broker: dict[int, list[Replica]] = {}
         for replica in self._valid(replicas, target):
@@ -65,57 +68,55 @@ class ReplicaStateMachine:
                 case _:
                     if target is ReplicaState.DELETION_STARTED:
                         for replica in group:
-                            self._batch.add_stop_replica([broker_id], replica.partition, delete=True)
+                            self.batch.add_stop_replica([broker_id], replica.partition, delete=True)
                     self._set(group, target)
-        self._batch.send()
+        self.batch.send()
 
     def _valid(self, replicas: Iterable[Replica], target: ReplicaState) -> list[Replica]:
         return valid_transitions(
             replicas,
             target,
-            self._context.replica_states,
+            self.context.replica_states,
             VALID_PREVIOUS_REPLICA_STATES,
             ReplicaState.NON_EXISTENT,
         )
 
     def _set(self, replicas: Iterable[Replica], state: ReplicaState) -> None:
         for replica in replicas:
-            self._context.replica_states[replica] = state
+            self.context.replica_states[replica] = state
 
     def _make_new(self, replicas: Sequence[Replica]) -> None:
         for replica in replicas:
-            leadership = self._context.leadership.get(replica.partition)
+            leadership = self.context.leadership.get(replica.partition)
             if leadership is not None:
                 if leadership.leader_and_isr.leader == replica.broker_id:
                     _log.error("%s cannot be new: it is the leader", replica)
                     continue
-                self._batch.add_leader_and_isr(
-                    [replica.broker_id], replica.partition, leadership, is_new=True
-                )
+                self.batch.add_leader_and_isr([replica.broker_id], replica.partition, leadership, is_new=True)
             self._set([replica], ReplicaState.NEW)
 
     def _make_online(self, replicas: Sequence[Replica]) -> None:
         for replica in replicas:
-            leadership = self._context.leadership.get(replica.partition)
-            was_new = self._context.replica_states[replica] is ReplicaState.NEW
+            leadership = self.context.leadership.get(replica.partition)
+            was_new = self.context.replica_states[replica] is ReplicaState.NEW
             # LeaderAndIsr was sent to a new replica with the first state of its partition.
             if leadership is not None and not was_new:
-                self._batch.add_leader_and_isr(
+                self.batch.add_leader_and_isr(
                     [replica.broker_id], replica.partition, leadership, is_new=False
                 )
         self._set(replicas, ReplicaState.ONLINE)
 
     def _make_offline(self, broker_id: int, replicas: Sequence[Replica]) -> None:
         for replica in replicas:
-            self._batch.add_stop_replica([broker_id], replica.partition, delete=False)
-        led = [each.partition for each in replicas if each.partition in self._context.leadership]
+            self.batch.add_stop_replica([broker_id], replica.partition, delete=False)
+        led = [each.partition for each in replicas if each.partition in self.context.leadership]
         unchanged = {each.partition for each in replicas} - set(led)
         shrunk, failed = self._leave_isr(broker_id, led)
         for partition, leadership in shrunk.items():
-            if partition.topic not in self._context.topics_to_delete:
-                others = [each for each in self._context.assignment(partition).replicas if each != broker_id]
-                self._batch.add_leader_and_isr(others, partition, leadership, is_new=False)
-        self._batch.add_update_metadata(self._context.brokers if unchanged else (), unchanged)
+            if partition.topic not in self.context.topics_to_delete:
+                others = [each for each in self.context.assignment(partition).replicas if each != broker_id]
+                self.batch.add_leader_and_isr(others, partition, leadership, is_new=False)
+        self.batch.add_update_metadata(self.context.brokers if unchanged else (), unchanged)
         self._set((each for each in replicas if each.partition not in failed), ReplicaState.OFFLINE)
 
     def _leave_isr(
@@ -126,23 +127,23 @@ class ReplicaStateMachine:
         failed: set[TopicPartition] = set()
         remaining = list(partitions)
         while remaining:
-            present = read_partition_states(self._fenced.store, remaining)
+            present = read_partition_states(self.fenced.store, remaining)
             changes: dict[TopicPartition, LeaderAndIsr] = {}
             for partition in remaining:
                 known = present.get(partition)
-                if known is None or known.controller_epoch > self._fenced.epoch:
-                    if partition.topic not in self._context.topics_to_delete:
+                if known is None or known.controller_epoch > self.fenced.epoch:
+                    if partition.topic not in self.context.topics_to_delete:
                         _log.error("%s has no state in the tree that this controller may change", partition)
                         failed.add(partition)
                 elif broker_id in known.leader_and_isr.isr:
                     changes[partition] = _without(known.leader_and_isr, broker_id)
                 else:
-                    results[partition] = self._context.set_leadership(
-                        partition, known.leader_and_isr, self._fenced.epoch
+                    results[partition] = self.context.set_leadership(
+                        partition, known.leader_and_isr, self.fenced.epoch
                     )
-            updates = update_partition_states(self._fenced, changes)
+            updates = update_partition_states(self.fenced, changes)
             results |= {
-                partition: self._context.set_leadership(partition, state, self._fenced.epoch)
+                partition: self.context.set_leadership(partition, state, self.fenced.epoch)
                 for partition, state in updates.updated.items()
             }
             for partition, error in updates.failed.items():
@@ -153,9 +154,9 @@ class ReplicaStateMachine:
 
     def _forget(self, replicas: Sequence[Replica]) -> None:
         for replica in replicas:
-            rest = self._context.assignment(replica.partition).without(replica.broker_id)
-            self._context.assign(replica.partition, rest)
-            self._context.replica_states.pop(replica, None)
+            rest = self.context.assignment(replica.partition).without(replica.broker_id)
+            self.context.assign(replica.partition, rest)
+            self.context.replica_states.pop(replica, None)
 
 
 def _without(state: LeaderAndIsr, broker_id: int) -> LeaderAndIsr:

@@ -8,6 +8,7 @@ replicas, and every change of a leader goes to the metadata of all brokers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from klog.controller.broker_request_queue import BrokerRequestQueue
@@ -37,29 +38,26 @@ from klog.protocol.interbroker.update_metadata import (
 TopicState = TypeVar("TopicState", LeaderAndIsrTopicState, UpdateMetadataTopicState)
 
 
+@dataclass(slots=True, eq=False)
 class RequestBatch:
     """The requests that one active controller has not sent yet. It is used again after each `send`.
 
     `listener` names the listener between brokers: LeaderAndIsr gives the addresses of leaders on it.
     """
 
-    def __init__(
-        self,
-        context: ControllerContext,
-        request_queue: BrokerRequestQueue,
-        controller_id: int,
-        controller_epoch: int,
-        listener: str,
-    ) -> None:
-        self._context = context
-        self._request_queue = request_queue
-        self._controller_id = controller_id
-        self._controller_epoch = controller_epoch
-        self._listener = listener
-        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = {}
-        self._update_brokers: set[int] = set()
-        self._update_partitions: dict[TopicPartition, UpdateMetadataPartitionState] = {}
-        self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
+    context: ControllerContext
+    request_queue: BrokerRequestQueue
+    controller_id: int
+    controller_epoch: int
+    listener: str
+    _leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartitionState]] = field(
+        init=False, default_factory=dict
+    )
+    _update_brokers: set[int] = field(init=False, default_factory=set)
+    _update_partitions: dict[TopicPartition, UpdateMetadataPartitionState] = field(
+        init=False, default_factory=dict
+    )
+    _stop_replica: dict[int, dict[TopicPartition, bool]] = field(init=False, default_factory=dict)
 
     def add_leader_and_isr(
         self,
@@ -70,7 +68,7 @@ class RequestBatch:
         is_new: bool,
     ) -> None:
         """Adds LeaderAndIsr of a partition for some brokers, and UpdateMetadata of it for all."""
-        state, assignment = leadership.leader_and_isr, self._context.assignment(partition)
+        state, assignment = leadership.leader_and_isr, self.context.assignment(partition)
         sent = LeaderAndIsrPartitionState(
             partition_index=partition.partition,
             controller_epoch=leadership.controller_epoch,
@@ -86,7 +84,7 @@ class RequestBatch:
         )
         for broker_id in broker_ids:
             self._leader_and_isr.setdefault(broker_id, {})[partition] = sent
-        self.add_update_metadata(self._context.brokers, [partition])
+        self.add_update_metadata(self.context.brokers, [partition])
 
     def add_update_metadata(
         self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()
@@ -96,15 +94,15 @@ class RequestBatch:
         """
         self._update_brokers.update(broker_ids)
         for partition in partitions:
-            leadership = self._context.leadership.get(partition)
+            leadership = self.context.leadership.get(partition)
             if leadership is not None:
                 self._update_partitions[partition] = self._metadata(partition, leadership)
 
     def _metadata(
         self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch
     ) -> UpdateMetadataPartitionState:
-        state, replicas = leadership.leader_and_isr, self._context.assignment(partition).replicas
-        deleting = partition.topic in self._context.topics_to_delete
+        state, replicas = leadership.leader_and_isr, self.context.assignment(partition).replicas
+        deleting = partition.topic in self.context.topics_to_delete
         return UpdateMetadataPartitionState(
             partition_index=partition.partition,
             controller_epoch=leadership.controller_epoch,
@@ -114,7 +112,7 @@ class RequestBatch:
             zk_version=state.partition_epoch,
             replicas=replicas,
             offline_replicas=tuple(
-                each for each in replicas if not self._context.is_replica_online(each, partition)
+                each for each in replicas if not self.context.is_replica_online(each, partition)
             ),
         )
 
@@ -131,21 +129,21 @@ class RequestBatch:
         self._send_stop_replica()
 
     def _live(self, broker_ids: Iterable[int]) -> list[int]:
-        return sorted(each for each in broker_ids if each in self._context.brokers)
+        return sorted(each for each in broker_ids if each in self.context.brokers)
 
     def _send_leader_and_isr(self) -> None:
         gathered, self._leader_and_isr = self._leader_and_isr, {}
         for broker_id in self._live(gathered):
             states = gathered[broker_id]
             request = LeaderAndIsrRequest(
-                controller_id=self._controller_id,
-                controller_epoch=self._controller_epoch,
-                broker_epoch=self._context.brokers[broker_id].epoch,
+                controller_id=self.controller_id,
+                controller_epoch=self.controller_epoch,
+                broker_epoch=self.context.brokers[broker_id].epoch,
                 request_type=UNKNOWN_TYPE,
                 topic_states=self._topic_states(LeaderAndIsrTopicState, states),
                 live_leaders=self._live_leaders({each.leader for each in states.values()}),
             )
-            self._request_queue.send(broker_id, request)
+            self.request_queue.send(broker_id, request)
 
     def _topic_states(
         self, topic_state: Callable[..., TopicState], states: Mapping[TopicPartition, object]
@@ -154,14 +152,14 @@ class RequestBatch:
         return tuple(
             topic_state(
                 topic_name=topic,
-                topic_id=topic_uuid(self._context.topic_ids.get(topic)),
+                topic_id=topic_uuid(self.context.topic_ids.get(topic)),
                 partition_states=tuple(each),
             )
             for topic, each in group_by_topic(states).items()
         )
 
     def _live_leaders(self, leaders: set[int]) -> tuple[LeaderAndIsrLiveLeader, ...]:
-        found = ((each, self._context.brokers[each].endpoint(self._listener)) for each in self._live(leaders))
+        found = ((each, self.context.brokers[each].endpoint(self.listener)) for each in self._live(leaders))
         return tuple(
             LeaderAndIsrLiveLeader(broker_id=leader, host_name=endpoint.host, port=endpoint.port)
             for leader, endpoint in found
@@ -172,16 +170,16 @@ class RequestBatch:
         brokers, self._update_brokers = self._live(self._update_brokers), set()
         states, self._update_partitions = self._update_partitions, {}
         topic_states = self._topic_states(UpdateMetadataTopicState, states)
-        live_brokers = tuple(map(metadata_broker, self._context.brokers.values()))
+        live_brokers = tuple(map(metadata_broker, self.context.brokers.values()))
         for broker_id in brokers:
             request = UpdateMetadataRequest(
-                controller_id=self._controller_id,
-                controller_epoch=self._controller_epoch,
-                broker_epoch=self._context.brokers[broker_id].epoch,
+                controller_id=self.controller_id,
+                controller_epoch=self.controller_epoch,
+                broker_epoch=self.context.brokers[broker_id].epoch,
                 topic_states=topic_states,
                 live_brokers=live_brokers,
             )
-            self._request_queue.send(broker_id, request)
+            self.request_queue.send(broker_id, request)
 
     def _send_stop_replica(self) -> None:
         gathered, self._stop_replica = self._stop_replica, {}
@@ -189,18 +187,18 @@ class RequestBatch:
             states = {
                 partition: StopReplicaPartitionState(
                     partition_index=partition.partition,
-                    leader_epoch=self._context.epoch_for_stop_replica(partition),
+                    leader_epoch=self.context.epoch_for_stop_replica(partition),
                     delete_partition=delete,
                 )
                 for partition, delete in gathered[broker_id].items()
             }
             request = StopReplicaRequest(
-                controller_id=self._controller_id,
-                controller_epoch=self._controller_epoch,
-                broker_epoch=self._context.brokers[broker_id].epoch,
+                controller_id=self.controller_id,
+                controller_epoch=self.controller_epoch,
+                broker_epoch=self.context.brokers[broker_id].epoch,
                 topic_states=tuple(
                     StopReplicaTopicState(topic_name=topic, partition_states=tuple(each))
                     for topic, each in group_by_topic(states).items()
                 ),
             )
-            self._request_queue.send(broker_id, request)
+            self.request_queue.send(broker_id, request)

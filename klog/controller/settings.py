@@ -1,5 +1,6 @@
-"""The configs of the controller, under Kafka's names. They are read
-again each time, because some are dynamic.
+"""The configs of the controller, under Kafka's names.
+
+They are read again each time, because some are dynamic.
 """
 
 from __future__ import annotations

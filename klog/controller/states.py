@@ -39,8 +39,9 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """The DELETION states belong to topic deletion. DELETION_INELIGIBLE
-    means that the deletion must be retried.
+    """The DELETION states belong to topic deletion.
+
+    DELETION_INELIGIBLE means that the deletion must be retried.
     """
 
     NON_EXISTENT = "NonExistentReplica"

@@ -65,8 +65,9 @@ class MetadataCache:
                 self._snapshot = replace(self._snapshot, brokers=dict(brokers))
 
     def wait_for(self, topics: Collection[str], timeout_s: float) -> bool:
-        """Waits until the controller has sent metadata that includes these
-        topics. Returns False after the timeout.
+        """Waits until the controller has sent metadata that includes these topics.
+
+        Returns False after the timeout.
         """
         with self._writing:
             return self._writing.wait_for(

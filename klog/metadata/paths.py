@@ -63,8 +63,9 @@ def partition_state(topic_partition: TopicPartition) -> str:
 
 
 def config(entity_path: str) -> str:
-    """The path of an entity's config. `entity_path` is sanitised: `topics/t1`, `brokers/<default>`,
-    `users/alice/clients/c1`.
+    """The path of an entity's config.
+
+    `entity_path` is sanitised: `topics/t1`, `brokers/<default>`, `users/alice/clients/c1`.
     """
     return f"{CONFIG}/{entity_path}"
 

@@ -20,8 +20,9 @@ class ProducerIdsExhaustedError(MetadataError):
 
 
 def allocate_producer_ids(store: MetadataStore, broker_id: int, size: int = BLOCK_SIZE) -> ProducerIdBlock:
-    """The next block for a broker. Ids may be skipped, but are never allocated twice. Raises
-    ProducerIdsExhaustedError.
+    """The next block for a broker.
+
+    Ids may be skipped, but are never allocated twice. Raises ProducerIdsExhaustedError.
     """
     while True:
         node = store.get(paths.PRODUCER_ID_BLOCK)

@@ -73,8 +73,9 @@ def _is_guards(error: StoreError, guard: Check | None) -> bool:
 def _outcome_after_lost_reply(
     store: MetadataStore, operation: Operation, error: StoreError
 ) -> OperationResult | StoreError:
-    """After a lost reply, the second try fails if the first has
-    succeeded. Then the outcome is that of the first.
+    """After a lost reply, the second try fails if the first has succeeded.
+
+    Then the outcome is that of the first.
     """
     nodes = store.get_many([operation.path])
     node = nodes[0]

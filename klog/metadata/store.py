@@ -49,8 +49,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Creates a node. A sequential node gets ten digits appended to its
-    name. Result: the path of the new node.
+    """Creates a node.
+
+    A sequential node gets ten digits appended to its name. Result: the path of the new node.
     """
 
     path: str

@@ -92,8 +92,9 @@ def validate_topic_name(name: str, existing: Iterable[str] = ()) -> None:
 
 
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> str:
-    """A random (version 4) UUID as text. It does not start with a
-    dash, because tools would read an option.
+    """A random (version 4) UUID as text.
+
+    It does not start with a dash, because tools would read an option.
     """
     while True:
         raw = bytearray(random_bytes(16))
@@ -160,8 +161,9 @@ def add_partitions(store: MetadataStore, name: str, new_partitions: Mapping[int,
 
 
 def request_deletion(store: MetadataStore, name: str) -> None:
-    """Marks a topic for deletion by the controller. Raises UnknownTopicError,
-    TopicDeletionInProgressError.
+    """Marks a topic for deletion by the controller.
+
+    Raises UnknownTopicError, TopicDeletionInProgressError.
     """
     if store.exists(paths.topic(name)) is None:
         raise UnknownTopicError(f"no topic {name!r}")

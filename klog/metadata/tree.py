@@ -7,7 +7,7 @@ commit durable in between. The module uses no threads, files or watches.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from klog.metadata.errors import (
     BadVersionError,
@@ -114,25 +114,18 @@ class NodeTree:
         self.last_zxid = commit.zxid
 
 
+@dataclass(slots=True, eq=False)
 class _Draft:
     """The changes of one multi on top of the tree, so that later operations see earlier ones."""
 
-    def __init__(
-        self,
-        records: Mapping[str, NodeRecord],
-        children: Mapping[str, set[str]],
-        zxid: int,
-        session_id: int,
-        now_ms: int,
-    ) -> None:
-        self._records = records
-        self._children = children
-        self._session_id = session_id
-        self._now_ms = now_ms
-        self.zxid = zxid
-        self.changes: dict[str, NodeRecord | None] = {}
-        self.results: MultiResult = []
-        self.events: list[WatchEvent] = []
+    records: Mapping[str, NodeRecord]
+    children: Mapping[str, set[str]]
+    zxid: int
+    session_id: int
+    now_ms: int
+    changes: dict[str, NodeRecord | None] = field(default_factory=dict)
+    results: MultiResult = field(default_factory=list)
+    events: list[WatchEvent] = field(default_factory=list)
 
     def do(self, operation: Operation) -> None:
         result: OperationResult = None
@@ -148,7 +141,7 @@ class _Draft:
         self.results.append(result)
 
     def _find(self, path: str) -> NodeRecord | None:
-        return self.changes[path] if path in self.changes else self._records.get(path)
+        return self.changes[path] if path in self.changes else self.records.get(path)
 
     def _versioned(self, path: str, version: int) -> NodeRecord:
         record = self._find(path)
@@ -168,8 +161,8 @@ class _Draft:
         path = f"{operation.path}{parent.child_changes:010d}" if operation.sequential else operation.path
         if self._find(path) is not None:
             raise NodeExistsError(f"{path} exists already", path=path)
-        owner = self._session_id if operation.ephemeral else NO_OWNER
-        stat = NodeStat(0, self.zxid, self.zxid, self._now_ms, owner)
+        owner = self.session_id if operation.ephemeral else NO_OWNER
+        stat = NodeStat(0, self.zxid, self.zxid, self.now_ms, owner)
         self.changes[path] = NodeRecord(operation.data, stat)
         self._count_child_change(above)
         self.events.append(WatchEvent(WatchKind.CREATED, path))
@@ -194,7 +187,7 @@ class _Draft:
         self.events.append(WatchEvent(WatchKind.CHILDREN_CHANGED, above))
 
     def _has_children(self, path: str) -> bool:
-        kept = any(self.changes.get(child, True) is not None for child in self._children.get(path, ()))
+        kept = any(self.changes.get(child, True) is not None for child in self.children.get(path, ()))
         return kept or any(
             record is not None and parent_path(changed) == path and changed != ROOT
             for changed, record in self.changes.items()

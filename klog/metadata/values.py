@@ -19,8 +19,9 @@ ZERO_TOPIC_ID = "A" * 22
 
 
 class TopicIdPartition(NamedTuple):
-    """A partition as brokers name it to the controller. The id
-    distinguishes topics that had the same name.
+    """A partition as brokers name it to the controller.
+
+    The id distinguishes topics that had the same name.
     """
 
     topic_id: str
@@ -108,8 +109,9 @@ class ReplicaAssignment:
         return bool(self.adding or self.removing)
 
     def reassign_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
-        """The assignment during a reassignment to `target`. It keeps the
-        replicas that this assignment started from.
+        """The assignment during a reassignment to `target`.
+
+        It keeps the replicas that this assignment started from.
         """
         origin = self.origin
         full = target + tuple(each for each in origin if each not in target)

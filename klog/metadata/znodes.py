@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import quote, unquote
 
 from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
 from klog.metadata.errors import InvalidZnodeError
+from klog.metadata.json_fields import Fields, Json, encode_json
 from klog.metadata.store import Node
 from klog.metadata.values import (
     BrokerRegistration,
@@ -31,70 +32,6 @@ from klog.metadata.values import (
 
 BROKER_VERSION: Final = 5
 _LOG_DIR_FAILURE: Final = 1
-
-Json: TypeAlias = "dict[str, Json] | list[Json] | str | int | float | bool | None"
-
-
-def _encode(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-
-
-class _Fields:
-    """The fields of a node's JSON object, with checks of their types."""
-
-    def __init__(self, data: bytes | None, path: str) -> None:
-        self._path = path
-        try:
-            value: Json = json.loads(data or b"null")
-        except ValueError as error:
-            raise self.invalid(f"is not JSON: {error}") from error
-        if not isinstance(value, dict):
-            raise self.invalid("holds no JSON object")
-        self._value = value
-
-    def invalid(self, what: str) -> InvalidZnodeError:
-        return InvalidZnodeError(f"znode {self._path} {what}")
-
-    def raw(self, name: str) -> Json:
-        return self._value.get(name)
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        return self.as_integer(self._value.get(name, default), name)
-
-    def as_integer(self, value: Json, name: str) -> int:
-        """An integer. Numbers that are too long for a Java int are written as text."""
-        if isinstance(value, str) and value.lstrip("-").isdigit():
-            return int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self.invalid(f"needs an integer {name}, not {value!r}")
-        return value
-
-    def text(self, name: str) -> str:
-        value = self._value.get(name)
-        if not isinstance(value, str):
-            raise self.invalid(f"needs a text {name}, not {value!r}")
-        return value
-
-    def optional_text(self, name: str) -> str | None:
-        return None if self._value.get(name) is None else self.text(name)
-
-    def mapping(self, name: str) -> dict[str, Json]:
-        value = self._value.get(name, {})
-        if not isinstance(value, dict):
-            raise self.invalid(f"needs an object {name}, not {value!r}")
-        return value
-
-    def items(self, name: str) -> list[Json]:
-        value = self._value.get(name)
-        if not isinstance(value, list):
-            raise self.invalid(f"needs a list {name}, not {value!r}")
-        return value
-
-    def broker_ids(self, value: Json, name: str) -> tuple[int, ...]:
-        if not isinstance(value, list):
-            raise self.invalid(f"needs a list of broker ids {name}, not {value!r}")
-        return tuple(self.as_integer(each, name) for each in value)
-
 
 # --- brokers and the controller ---
 
@@ -120,11 +57,11 @@ def encode_broker(broker: BrokerRegistration) -> bytes:
         "version": BROKER_VERSION,
         "timestamp": str(broker.timestamp_ms),
     }
-    return _encode(fields)
+    return encode_json(fields)
 
 
 def decode_broker(broker_id: int, node: Node) -> BrokerRegistration:
-    fields = _Fields(node.data, paths.broker(broker_id))
+    fields = Fields(node.data, paths.broker(broker_id))
     if fields.integer("version") < 1:
         raise fields.invalid("has a version below 1")
     return BrokerRegistration(
@@ -138,13 +75,13 @@ def decode_broker(broker_id: int, node: Node) -> BrokerRegistration:
     )
 
 
-def _feature(fields: _Fields, name: str, versions: Json) -> dict[str, int]:
+def _feature(fields: Fields, name: str, versions: Json) -> dict[str, int]:
     if not isinstance(versions, dict):
         raise fields.invalid(f"needs the versions of feature {name}, not {versions!r}")
     return {label: fields.as_integer(version, label) for label, version in versions.items()}
 
 
-def _endpoints(fields: _Fields) -> tuple[Endpoint, ...]:
+def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:
     if fields.integer("version") == 1:
         return (Endpoint("PLAINTEXT", "PLAINTEXT", fields.text("host"), fields.integer("port")),)
     protocols: dict[str, Json] = {name: name for name in SECURITY_PROTOCOLS}
@@ -165,7 +102,7 @@ def _url_host(host: str) -> str:
 
 
 def encode_controller(controller: ControllerRegistration) -> bytes:
-    return _encode(
+    return encode_json(
         {
             "version": 2,
             "brokerid": controller.broker_id,
@@ -176,7 +113,7 @@ def encode_controller(controller: ControllerRegistration) -> bytes:
 
 
 def decode_controller(data: bytes | None) -> ControllerRegistration:
-    fields = _Fields(data, paths.CONTROLLER)
+    fields = Fields(data, paths.CONTROLLER)
     return ControllerRegistration(
         fields.integer("brokerid"),
         fields.integer("timestamp", -1),
@@ -208,11 +145,11 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
     if assignment.topic_id is not None:
         fields["topic_id"] = assignment.topic_id
     fields |= {"adding_replicas": adding, "removing_replicas": removing, "version": 3}
-    return _encode(fields)
+    return encode_json(fields)
 
 
 def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
-    fields = _Fields(data, paths.topic(topic))
+    fields = Fields(data, paths.topic(topic))
     adding, removing = fields.mapping("adding_replicas"), fields.mapping("removing_replicas")
     partitions = {}
     for number, replicas in fields.mapping("partitions").items():
@@ -235,12 +172,12 @@ def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
     }
     if current.recovery_state is not LeaderRecoveryState.RECOVERED:
         fields["leader_recovery_state"] = int(current.recovery_state)
-    return _encode(fields)
+    return encode_json(fields)
 
 
 def decode_partition_state(partition: TopicPartition, node: Node) -> LeaderIsrAndControllerEpoch:
     """The state of a partition. The version of the znode becomes the partition epoch."""
-    fields = _Fields(node.data, paths.partition_state(partition))
+    fields = Fields(node.data, paths.partition_state(partition))
     recovery = fields.integer("leader_recovery_state", 0)
     if recovery not in list(LeaderRecoveryState):
         raise fields.invalid(f"has an invalid leader_recovery_state: {recovery}")
@@ -260,7 +197,7 @@ def decode_partition_state(partition: TopicPartition, node: Node) -> LeaderIsrAn
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
-    return _encode({"version": 1, "config": dict(config)})
+    return encode_json({"version": 1, "config": dict(config)})
 
 
 def decode_config(entity_path: str, data: bytes | None) -> dict[str, str]:
@@ -269,19 +206,20 @@ def decode_config(entity_path: str, data: bytes | None) -> dict[str, str]:
         return {}
     return {
         name: value if isinstance(value, str) else json.dumps(value)
-        for name, value in _Fields(data, paths.config(entity_path)).mapping("config").items()
+        for name, value in Fields(data, paths.config(entity_path)).mapping("config").items()
     }
 
 
 def encode_config_change(entity_path: str) -> bytes:
-    return _encode({"version": 2, "entity_path": entity_path})
+    return encode_json({"version": 2, "entity_path": entity_path})
 
 
 def decode_config_change(path: str, data: bytes | None) -> str:
-    """The path of the changed entity. Version 1 stored type and name
-    in two fields, for topics and clients.
+    """The path of the changed entity.
+
+    Version 1 stored type and name in two fields, for topics and clients.
     """
-    fields = _Fields(data, path)
+    fields = Fields(data, path)
     version = fields.integer("version")
     if version == 1:
         return f"{fields.text('entity_type')}/{fields.text('entity_name')}"
@@ -306,7 +244,7 @@ def desanitize(name: str) -> str:
 
 def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
     """The data of `/admin/preferred_replica_election` and of ISR change notifications."""
-    return _encode(
+    return encode_json(
         {
             "version": 1,
             "partitions": [{"topic": each.topic, "partition": each.partition} for each in partitions],
@@ -315,7 +253,7 @@ def encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_partitions(path: str, data: bytes | None) -> list[TopicPartition]:
-    fields = _Fields(data, path)
+    fields = Fields(data, path)
     found = []
     for item in fields.items("partitions"):
         if not (isinstance(item, dict) and isinstance(item.get("topic"), str)):
@@ -332,11 +270,11 @@ def encode_reassignments(reassignments: Mapping[TopicPartition, tuple[int, ...]]
         {"topic": partition.topic, "partition": partition.partition, "replicas": list(replicas)}
         for partition, replicas in reassignments.items()
     ]
-    return _encode({"version": 1, "partitions": listed})
+    return encode_json({"version": 1, "partitions": listed})
 
 
 def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, ...]]:
-    fields = _Fields(data, paths.REASSIGN_PARTITIONS)
+    fields = Fields(data, paths.REASSIGN_PARTITIONS)
     partitions = decode_partitions(paths.REASSIGN_PARTITIONS, data)
     replicas = [
         item.get("replicas") if isinstance(item, dict) else None for item in fields.items("partitions")
@@ -348,18 +286,19 @@ def decode_reassignments(data: bytes | None) -> dict[TopicPartition, tuple[int, 
 
 
 def encode_log_dir_event(broker_id: int) -> bytes:
-    return _encode({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
+    return encode_json({"version": 1, "broker": broker_id, "event": _LOG_DIR_FAILURE})
 
 
 def decode_log_dir_event(path: str, data: bytes | None) -> int:
-    return _Fields(data, path).integer("broker")
+    return Fields(data, path).integer("broker")
 
 
 def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
-    """The data of the node. Producer ids have 64 bits and are written as
-    text, so that no JSON reader rounds them.
+    """The data of the node.
+
+    Producer ids have 64 bits and are written as text, so that no JSON reader rounds them.
     """
-    return _encode(
+    return encode_json(
         {
             "version": 1,
             "broker": block.broker_id,
@@ -370,27 +309,27 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock:
-    fields = _Fields(data, paths.PRODUCER_ID_BLOCK)
+    fields = Fields(data, paths.PRODUCER_ID_BLOCK)
     return ProducerIdBlock(
         fields.integer("broker"), fields.integer("block_start"), fields.integer("block_end")
     )
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    return _encode({"version": "1", "id": cluster_id})
+    return encode_json({"version": "1", "id": cluster_id})
 
 
 def decode_cluster_id(data: bytes | None) -> str:
-    return _Fields(data, paths.CLUSTER_ID).text("id")
+    return Fields(data, paths.CLUSTER_ID).text("id")
 
 
 def encode_features(finalized: FinalizedFeatures) -> bytes:
     features = {name: {"max_version_level": level} for name, level in finalized.features.items()}
-    return _encode({"features": features, "version": finalized.version, "status": finalized.status})
+    return encode_json({"features": features, "version": finalized.version, "status": finalized.status})
 
 
 def decode_features(data: bytes | None) -> FinalizedFeatures:
-    fields = _Fields(data, paths.FEATURE)
+    fields = Fields(data, paths.FEATURE)
     version = fields.integer("version")
     if version not in (1, 2):
         raise fields.invalid(f"has version {version}, not 1 or 2")

@@ -10,8 +10,9 @@ class ProtocolError(KlogError):
 
 
 class MalformedMessageError(ProtocolError):
-    """Bytes that are not a message of the expected kind. The
-    connection from which they came must be closed.
+    """Bytes that are not a message of the expected kind.
+
+    The connection from which they came must be closed.
     """
 
 

@@ -28,8 +28,9 @@ _log = logging.getLogger(__name__)
 
 
 def plan(config: BrokerConfig, old: Listeners) -> tuple[Listeners, NetworkSettings]:
-    """The listeners and settings after a change from the `old`
-    listeners. Raises `UsageError` if it is impossible.
+    """The listeners and settings after a change from the `old` listeners.
+
+    Raises `UsageError` if it is impossible.
     """
     new = read_listeners(config, old)
     check_listeners(old, new)

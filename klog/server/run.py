@@ -176,8 +176,9 @@ def _banner(broker: Broker) -> None:
 
 
 def _relative_path(path: str) -> str:
-    """A path relative to the current directory, if it is below it. The
-    current directory may not exist any more.
+    """A path relative to the current directory, if it is below it.
+
+    The current directory may not exist any more.
     """
     with suppress(FileNotFoundError):
         if Path(path).is_relative_to(here := os.getcwd()):

@@ -35,6 +35,7 @@ class Struct:
 
 def kafka(kafka_type: str, *, tag: int | None = None, **default: object) -> _FieldOf:
     """A dataclass field of a Kafka type, with a tag if `tag` is given.
+
     `default` is passed to dataclasses.field.
     """
     metadata: dict[str, object] = {"kafka_type": kafka_type}
