@@ -1,8 +1,8 @@
-"""Certificates in PEM: where they are, and whose the first of them is, read from its DER bytes.
+"""Reads certificates in PEM from files and configs, and the holder of the first one from its DER bytes.
 
 Rules: PEM (RFC 7468), which Kafka takes on one line, too (KIP-651); X.509 (RFC 5280, section 4.1:
 Certificate, TBSCertificate; 4.2.1.6: subject alternative name) in DER (X.690).
-Nothing is verified here: TLS does that.
+TLS verifies certificates; nothing is verified here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _SUBJECT_FIELD: Final = 4  # after serial number, signature, issuer and validity
 
 @dataclass(frozen=True, slots=True)
 class Pem:
-    """Certificates, in a key store with their key, in a file or as text; `config` is where they are from."""
+    """Certificates, in a key store with their key, in a file (`path`) or as text. `config` names the config
+    that they are from.
+    """
 
     config: str
     path: str | None
@@ -35,7 +37,7 @@ class Pem:
 
     @property
     def shown(self) -> str:
-        """What an error message may say of them."""
+        """What an error message may show."""
         return self.path or "[hidden]"
 
     def read(self) -> str:
@@ -47,11 +49,11 @@ class Pem:
 
     @contextmanager
     def as_file(self) -> Iterator[str]:
-        """A file with them, which is what OpenSSL reads best: keys from nothing else. Raises `OSError`."""
+        """A file with the certificates: OpenSSL reads keys from files only. Raises `OSError`."""
         if self.path is not None:
             yield self.path
             return
-        # Nobody else may read it, and it is gone at once.
+        # Only this user may read the file, and it is removed after its use.
         with NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
             file.write(self.read())
             file.flush()
@@ -65,8 +67,8 @@ def _with_lines(block: re.Match[str]) -> str:
 
 
 class Holder(NamedTuple):
-    """Who a certificate was made for. `subject` holds (attribute's OID, text without regard to case and
-    surrounding space), `names` the alternative names as they are encoded.
+    """The holder of a certificate. `subject` has (OID, text in lower case without surrounding space) of each
+    attribute; `names` has the alternative names as they are encoded.
     """
 
     subject: tuple[tuple[bytes, bytes], ...]
@@ -122,7 +124,7 @@ def _fields(der: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _only(der: bytes, at_least: int = 1) -> bytes:
-    """The content of the first of at least so many values, which is a sequence."""
+    """The content of the first value, a sequence. Raises `ValueError` if there are fewer values."""
     values = list(_fields(der))
     if len(values) < at_least or values[0][0] != _SEQUENCE:
         raise ValueError("it is no X.509 certificate")

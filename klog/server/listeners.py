@@ -1,8 +1,8 @@
-"""Listeners: where a broker is reached, by the names of Kafka's configs.
+"""Reads the listeners of a broker from its configs: the addresses that it binds and those that it advertises.
 
 Rules: `listeners`, `advertised.listeners`, `listener.security.protocol.map`, `inter.broker.listener.name`,
 `control.plane.listener.name` (Kafka documentation, "Broker Configs"; KIP-103, KIP-291). PLAINTEXT and SSL are
-served; a SASL listener is refused when the broker starts, not when a client comes.
+served; with a SASL listener the broker does not start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Address(NamedTuple):
 
 
 class Listeners(NamedTuple):
-    """All that is known of a broker's listeners before it is bound."""
+    """The listeners of a broker before they are bound."""
 
     bound: tuple[Listener, ...]
     protocols: Mapping[str, str]
@@ -40,7 +40,7 @@ class Listeners(NamedTuple):
     tls: Mapping[str, Tls]
 
     def endpoints(self, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
-        """What is registered: port 0 becomes the port that was bound (`ports` by listener name)."""
+        """The endpoints to register. Port 0 becomes the port that was bound (`ports` by listener name)."""
         return tuple(
             Endpoint(name, self.protocols[name], host, port or ports[name])
             for name, host, port in self.advertised
@@ -48,7 +48,7 @@ class Listeners(NamedTuple):
 
 
 def read_listeners(config: BrokerConfig, present: Listeners | None = None) -> Listeners:
-    """The listeners that the configs ask for; of `present` is kept what has not changed.
+    """The listeners in the configs. TLS that has not changed is taken from `present`.
 
     Raises `ConfigError`.
     """
@@ -67,7 +67,7 @@ def read_listeners(config: BrokerConfig, present: Listeners | None = None) -> Li
         raise ConfigError(
             "advertised.listeners",
             config.text("advertised.listeners") or "",
-            f"{', '.join(sorted(unknown))}: only what is among the listeners can be advertised",
+            f"{', '.join(sorted(unknown))}: only listeners can be advertised",
         )
     tls = {
         name: read_tls(config, name, None if present is None else present.tls.get(name))
@@ -88,7 +88,7 @@ def read_listeners(config: BrokerConfig, present: Listeners | None = None) -> Li
 
 
 def check_listeners(old: Listeners, new: Listeners) -> None:
-    """Whether a running broker may go on with `new`. Raises `UsageError`."""
+    """Raises `UsageError` if a running broker must not go on with `new`."""
     if new.inter_broker != old.inter_broker:
         raise UsageError(
             f"Advertised listener must be specified for inter-broker listener {old.inter_broker}"
@@ -101,7 +101,7 @@ def check_listeners(old: Listeners, new: Listeners) -> None:
         if old.protocols[name] != new.protocols[name]:
             raise UsageError(f"Security protocol cannot be updated for existing listener {name}")
         if name == new.inter_broker and listener.address != before[name].address:
-            # Controllers go on with the address that they know.
+            # Controllers keep the address that they have read.
             raise UsageError(f"The address of inter-broker listener {name} cannot be updated")
         if name in new.tls:
             check_replacement(name, old.tls[name], new.tls[name])
@@ -112,8 +112,8 @@ def _reachable(host: str) -> bool:
 
 
 def _check_ports(config: BrokerConfig, listening: tuple[_Address, ...]) -> None:
-    """Each listener has a port of its own; two may share one if one is at an IPv4 address and the other at an
-    IPv6 one (KIP-797).
+    """Each listener needs a port of its own, but two may share one if one has an IPv4 address and the
+    other an IPv6 address (KIP-797). Raises `ConfigError`.
     """
     kinds: dict[int, list[int | None]] = {}
     for address in listening:

@@ -1,4 +1,4 @@
-"""TLS of a listener: what its configs ask for, made ready for use, and what may take its place.
+"""Reads the TLS configs of a listener, makes the contexts for its connections, and checks replacements.
 
 Rules: `ssl.*` of Kafka's documentation, "Broker Configs"; KIP-651 (PEM: a key and a certificate chain in one
 file, or each in a config of its own); KIP-226 and KIP-978 (a listener takes another certificate while the
@@ -23,7 +23,7 @@ _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL,
 
 
 class TlsSettings(NamedTuple):
-    """What the configs say."""
+    """The TLS configs of a listener."""
 
     keystore: Pem
     key_password: str | None
@@ -36,8 +36,10 @@ class TlsSettings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Ready for use. `context` is for those that connect, `to_brokers` for connecting to other brokers'
-    listeners of the same name; `stamp` tells whether the files have changed since.
+    """TLS of a listener, ready for use.
+
+    `context` serves connections. `to_brokers` connects to the listeners of the same name of other brokers.
+    `stamp` holds times and sizes of the files, by which a change is seen. `holder` is of the certificate.
     """
 
     settings: TlsSettings
@@ -48,7 +50,7 @@ class Tls:
 
 
 def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None) -> Tls:
-    """TLS for a listener; `present` itself where neither configs nor files have changed.
+    """TLS for a listener. If neither configs nor files have changed, it is `present` itself.
 
     Raises `ConfigError`.
     """
@@ -60,15 +62,15 @@ def read_tls(config: BrokerConfig, listener: str, present: Tls | None = None) ->
         holder = holder_of(settings.keystore.read())
         return Tls(settings, stamp, holder, _context(settings), _to_brokers(settings))
     except (OSError, ValueError, FormatError) as error:
-        # What OpenSSL refuses is an OSError, too; what cannot even be given to it (as a very long password) a
-        # ValueError.
+        # What OpenSSL refuses is an OSError, too. What cannot be given to OpenSSL, such as a very long
+        # password, is a ValueError.
         keystore = settings.keystore
         raise ConfigError(keystore.config, keystore.shown, f"cannot be used: {error}") from error
 
 
 def check_between_brokers(tls: Tls) -> None:
-    """Whether a broker with these configs could connect to itself, its host's name aside: if it cannot, no
-    broker of a cluster with such configs can. Raises `ConfigError`.
+    """Makes a handshake of a broker with itself, without a check of host names: if it fails, no broker of a
+    cluster with these configs can connect to another. Raises `ConfigError`.
     """
     settings = tls.settings
     try:
@@ -80,7 +82,7 @@ def check_between_brokers(tls: Tls) -> None:
             "ssl.truststore.location" if truststore is None else truststore.config,
             str(None if truststore is None else truststore.shown),
             f"brokers could not connect to each other: {error}",
-            cure="name a file with the certificate of who has signed those of the brokers",
+            cure="name a file with the certificate of the authority that has signed those of the brokers",
         ) from error
 
 
@@ -91,7 +93,7 @@ def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
         server.wrap_bio(to_server, to_client, server_side=True),
     ]
     while waiting:
-        # Each turn one of them has something new to read, or fails.
+        # In each turn one side has something new to read, or fails.
         waiting = [side for side in waiting if _wants_more(side)]
 
 
@@ -104,7 +106,7 @@ def _wants_more(side: ssl.SSLObject) -> bool:
 
 
 def check_replacement(listener: str, old: Tls, new: Tls) -> None:
-    """Whether a running listener may go on with `new`. Raises `UsageError`."""
+    """Raises `UsageError` if a running listener must not go on with `new`."""
     failed = f"Validation of dynamic config update of listener {listener} failed:"
     if old.settings.truststore is None and new.settings.truststore is not None:
         raise UsageError(
@@ -183,7 +185,7 @@ def _context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def _to_brokers(settings: TlsSettings) -> ssl.SSLContext:
-    """With the listener's own certificate, should the other side ask for one."""
+    """The context has the listener's own certificate: other brokers may ask for one."""
     if settings.truststore is None:
         context = ssl.create_default_context()
     else:
@@ -196,5 +198,5 @@ def _to_brokers(settings: TlsSettings) -> ssl.SSLContext:
 
 def _load(context: ssl.SSLContext, settings: TlsSettings) -> None:
     with settings.keystore.as_file() as path:
-        # Without a password an encrypted key would be asked for on the terminal.
+        # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
         context.load_cert_chain(path, password=settings.key_password or "")

@@ -1,15 +1,21 @@
-"""Network: sockets to requests and back, in Kafka's thread roles with as few hand-offs as possible.
+"""The network layer: reads requests from sockets and sends answers, in Kafka's thread roles.
 
-- an acceptor takes connections and deals them to the network threads in turn;
-- a network thread waits for its connections (epoll), cuts what it reads into frames, lets the handler
-  answer small requests on the spot, and sends all answers of one read in one write;
-- the request channel carries what would hold the network thread up (a large frame that is still to be read,
-  a request that may block) to the I/O threads. An I/O thread has the connection to itself and keeps it
-  while large frames follow each other;
-- an answer that comes later, from any thread, goes back through the network thread that owns the connection.
+- The acceptor accepts connections and gives them to the network threads in turn.
+- A network thread waits for its connections (epoll), cuts what it reads into frames, has the handler answer
+  small requests at once, and sends all answers of one read in one write.
+- Further network threads serve the connections that move many bytes (`connection_traffic`), because system
+  calls on many bytes run at the same time on several processors.
+- The request channel takes connections to the I/O threads whose work would hold up a network thread: a large
+  frame to read, a request that may block, a slice of a file that has to be read from a disk. An I/O thread
+  has the connection to itself, and keeps it while large frames follow each other.
+- An answer that comes later, from any thread, is sent by the network thread that owns the connection.
 
-One request of a connection is worked on at a time, and answers are in order. A connection that is not being
-read is the back pressure: nothing is queued for a client beyond what one read brought.
+One request of a connection is handled at a time, and answers are in order. While a request is handled the
+connection is not read: nothing is queued for a client beyond what one read brought, so a client that sends
+too much is slowed down by TCP.
+
+A connection has phases (`phases`): TLS handshake, authentication, open. Deadlines (`deadlines`) mute a
+connection for some time without a thread that waits.
 
 Rules: Kafka's SocketServer and RequestChannel for the roles and settings; the protocol guide, "Network",
 for frames.

@@ -1,9 +1,10 @@
-"""The acceptor: takes connections off the listening sockets and deals them to the network threads in turn.
+"""The acceptor: accepts connections and gives them to the network threads in turn.
 
-Limits as in Kafka: at `max.connections` accepting waits until a connection closes, beyond
-`max.connection.creation.rate` until it has been long enough; beyond `max.connections.per.ip` a connection is
-closed at once. Unlike in Kafka, connections leave some descriptors to the logs: a segment that cannot be
-opened takes its log directory offline, so whoever only connects could end the broker.
+The limits are Kafka's. At `max.connections` the acceptor waits until a connection closes. Beyond
+`max.connection.creation.rate` it waits until the rate has come down. A connection beyond
+`max.connections.per.ip` is closed at once. Unlike in Kafka, connections leave some file descriptors to the
+logs: a segment that cannot be opened takes its log directory offline, so a client that only opens connections
+could bring down the broker.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Final
 
 from klog.server.network.connection import Connection
 from klog.server.network.connection_limits import ConnectionCounts
-from klog.server.network.io_thread import prepare_for_adoption
+from klog.server.network.io_thread import bound_blocking_reads
 from klog.server.network.network_thread import NetworkThread
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import READABLE, Poller, Waker, new_poller
@@ -28,26 +29,25 @@ from klog.server.network.settings import Listener, NetworkSettings
 
 _log = logging.getLogger("klog.server.network")
 
-# When accepting fails (no descriptors left, mostly), how long to leave it.
+# How long to wait before accepting again after it has failed, mostly because no descriptors are left.
 _PAUSE_MS: Final = 200
 _WAIT_MS: Final = 60_000
-# What connections leave of the descriptors: so many, and where there are few an eighth.
-_SPARE_DESCRIPTORS: Final = 64
+# How many descriptors connections leave to the logs. If there are few in all, it is an eighth of them.
+_DESCRIPTORS_FOR_LOGS: Final = 64
 
 Sockets = Sequence[tuple[Listener, socket.socket]]
 
 
 @dataclass(slots=True)
-class _Door:
-    """A listening socket. While `shut` nothing is accepted there: until `opens_ms`, or until there is room.
-
-    `charged` says that the connection that waits has been counted into the rates already.
+class _ListeningSocket:
+    """While it is `paused` nothing is accepted: until `resume_ms`, or, if that is None, until the number of
+    connections is below its limit. `charged` says that the next connection is already counted in the rates.
     """
 
     listener: Listener
     socket: socket.socket
-    shut: bool = False
-    opens_ms: int | None = None
+    paused: bool = False
+    resume_ms: int | None = None
     charged: bool = False
 
 
@@ -65,7 +65,7 @@ class Acceptor:
         is_cached: IsCached = is_cached,
     ) -> None:
         self._settings = settings
-        self._doors = {sock.fileno(): _Door(listener, sock) for listener, sock in sockets}
+        self._listening = {sock.fileno(): _ListeningSocket(listener, sock) for listener, sock in sockets}
         self._networks = tuple(networks)
         self._turn = 0
         self._counts = counts
@@ -75,7 +75,7 @@ class Acceptor:
         self._waker = Waker()
         self._changes: deque[Callable[[], None]] = deque()
         self._stopping = False
-        self._waiting_for_room = False
+        self._waiting_for_close = False
         self._failing = False
         self._descriptor_limit = _descriptor_limit()
         self._thread = threading.Thread(target=self._run, name="klog-acceptor", daemon=True)
@@ -85,22 +85,22 @@ class Acceptor:
         self._thread.start()
 
     def connection_closed(self) -> None:
-        """There may be room for another connection."""
-        if self._waiting_for_room:
+        """Called after a connection was closed: another one may be accepted."""
+        if self._waiting_for_close:
             self._waker.wake()
 
     def change(self, sockets: Sockets, networks: Sequence[NetworkThread]) -> None:
-        """Accepts at these sockets only, for these network threads only, from the return on; sockets that are
-        not among them are closed. Call it while the acceptor runs.
+        """Goes on with these sockets and network threads; sockets that are not among them are closed. It is
+        done when the call returns. Call it while the acceptor runs.
         """
         done = threading.Event()
 
-        def take() -> None:
+        def replace() -> None:
             self._networks = tuple(networks)
-            self._take_sockets(sockets)
+            self._replace_sockets(sockets)
             done.set()
 
-        self._changes.append(take)
+        self._changes.append(replace)
         self._waker.wake()
         done.wait()
 
@@ -110,114 +110,114 @@ class Acceptor:
         if self._thread.ident is not None:
             self._waker.wake()
             self._thread.join()
-        for door in self._doors.values():
-            door.socket.close()
+        for listening in self._listening.values():
+            listening.socket.close()
         self._poller.close()
         self._waker.close()
 
     def _run(self) -> None:
         self._poller.register(self._waker.fd, READABLE)
-        for fd in self._doors:
+        for fd in self._listening:
             self._poller.register(fd, READABLE)
         while not self._stopping:
             events = self._poller.wait(self._wait_ms())
             self._waker.reset()
             while self._changes:
                 self._changes.popleft()()
-            self._reopen()
+            self._resume()
             for fd, _ in events:
-                door = self._doors.get(fd)
-                if door is not None and not door.shut:
-                    self._accept(door)
+                listening = self._listening.get(fd)
+                if listening is not None and not listening.paused:
+                    self._accept(listening)
 
-    def _take_sockets(self, sockets: Sockets) -> None:
+    def _replace_sockets(self, sockets: Sockets) -> None:
         wanted = {sock.fileno(): (listener, sock) for listener, sock in sockets}
-        for fd in self._doors.keys() - wanted.keys():
+        for fd in self._listening.keys() - wanted.keys():
             self._poller.unregister(fd)
-            self._doors.pop(fd).socket.close()
+            self._listening.pop(fd).socket.close()
         for fd, (listener, sock) in wanted.items():
-            door = self._doors.get(fd)
-            if door is None:
-                self._doors[fd] = _Door(listener, sock)
+            listening = self._listening.get(fd)
+            if listening is None:
+                self._listening[fd] = _ListeningSocket(listener, sock)
                 self._poller.register(fd, READABLE)
             else:
-                door.listener = listener
+                listening.listener = listener
 
-    # Doors that are shut for a while.
+    # Sockets that are paused.
 
     def _wait_ms(self) -> int:
         waits_ms = [
-            door.opens_ms - self._clock_ms()
-            for door in self._doors.values()
-            if door.shut and door.opens_ms is not None
+            listening.resume_ms - self._clock_ms()
+            for listening in self._listening.values()
+            if listening.paused and listening.resume_ms is not None
         ]
         return max(0, min(_WAIT_MS, *waits_ms)) if waits_ms else _WAIT_MS
 
-    def _shut(self, door: _Door, pause_ms: int | None) -> None:
-        door.shut = True
-        door.opens_ms = None if pause_ms is None else self._clock_ms() + pause_ms
-        self._poller.modify(door.socket.fileno(), 0)
+    def _pause(self, listening: _ListeningSocket, pause_ms: int | None) -> None:
+        listening.paused = True
+        listening.resume_ms = None if pause_ms is None else self._clock_ms() + pause_ms
+        self._poller.modify(listening.socket.fileno(), 0)
         if pause_ms is None:
-            self._waiting_for_room = True
-            # A connection that closed just before that woke nobody.
-            self._reopen()
+            self._waiting_for_close = True
+            # A connection that closed just before has not woken this thread.
+            self._resume()
 
-    def _reopen(self) -> None:
-        """Opens the doors again that have been shut for long enough."""
+    def _resume(self) -> None:
+        """Accepts again at the sockets that have waited long enough."""
         waiting = False
-        for fd, door in self._doors.items():
-            if not door.shut:
+        for fd, listening in self._listening.items():
+            if not listening.paused:
                 continue
-            if door.opens_ms is None:
-                door.shut = not self._counts.has_room(door.listener.name)
-                waiting = waiting or door.shut
+            if listening.resume_ms is None:
+                listening.paused = not self._counts.may_accept(listening.listener.name)
+                waiting = waiting or listening.paused
             else:
-                door.shut = self._clock_ms() < door.opens_ms
-            if not door.shut:
+                listening.paused = self._clock_ms() < listening.resume_ms
+            if not listening.paused:
                 self._poller.modify(fd, READABLE)
-        self._waiting_for_room = waiting
+        self._waiting_for_close = waiting
 
     # Accepting.
 
-    def _accept(self, door: _Door) -> None:
-        """Accepts one connection, or shuts the door for a while."""
-        name = door.listener.name
-        if not self._counts.has_room(name):
+    def _accept(self, listening: _ListeningSocket) -> None:
+        """Accepts one connection, or pauses the socket."""
+        name = listening.listener.name
+        if not self._counts.may_accept(name):
             _log.warning("Not accepting on %s: %d connections (max.connections)", name, self._counts.total)
-            self._shut(door, None)
+            self._pause(listening, None)
             return
-        if not door.charged:
-            door.charged = True
+        if not listening.charged:
+            listening.charged = True
             delay_ms = self._counts.charge(name)
             if delay_ms:
-                self._shut(door, delay_ms)
+                self._pause(listening, delay_ms)
                 return
         try:
-            sock, address = door.socket.accept()
+            sock, address = listening.socket.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
         except OSError as error:
-            self._pause(door, str(error))
+            self._pause_after_failure(listening, str(error))
             return
         if sock.fileno() >= self._descriptor_limit:
-            # A new descriptor is the lowest that is free: all below it are in use.
+            # The system gives the lowest free descriptor, so all below it are in use.
             sock.close()
-            self._pause(door, "logs need the descriptors that are left (ulimit -n)")
+            self._pause_after_failure(listening, "logs need the descriptors that are left (ulimit -n)")
             return
         self._failing = False
-        door.charged = False
-        # What a socket of both kinds calls an IPv4 address.
+        listening.charged = False
+        # A socket for IPv4 and IPv6 writes IPv4 addresses with this prefix.
         host = str(address[0]).removeprefix("::ffff:")
-        self._take(door.listener, sock, (host, int(address[1])))
+        self._give_to_network_thread(listening.listener, sock, (host, int(address[1])))
 
-    def _pause(self, door: _Door, why: str) -> None:
+    def _pause_after_failure(self, listening: _ListeningSocket, why: str) -> None:
         if not self._failing:
-            _log.warning("Cannot accept on %s: %s", door.listener.name, why)
+            _log.warning("Cannot accept on %s: %s", listening.listener.name, why)
         self._failing = True
-        self._shut(door, _PAUSE_MS)
+        self._pause(listening, _PAUSE_MS)
 
-    def _take(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
-        """Gives a connection to the network thread whose turn it is, or closes it."""
+    def _give_to_network_thread(self, listener: Listener, sock: socket.socket, peer: tuple[str, int]) -> None:
+        """Gives a connection to the next network thread, or closes it."""
         if not self._counts.add(listener.name, peer[0]):
             _log.warning("Closing %s:%d on %s: too many connections from there", *peer, listener.name)
             sock.close()
@@ -227,7 +227,7 @@ class Acceptor:
             configured = self._configure(listener, sock)
             connection = Connection(configured, listener, peer, network, self._is_cached)
         except Exception as error:
-            # Of whatever kind: it costs this one, not all that are still to be accepted.
+            # Of any kind: it costs this connection, not those that are still to be accepted.
             _log.info("Closing %s:%d on %s: %r", *peer, listener.name, error)
             sock.close()
             self._counts.remove(listener.name, peer[0])
@@ -239,7 +239,7 @@ class Acceptor:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        prepare_for_adoption(sock)
+        bound_blocking_reads(sock)
         if self._settings.send_buffer_bytes != -1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer_bytes)
         if listener.tls is None:
@@ -248,6 +248,6 @@ class Acceptor:
 
 
 def _descriptor_limit() -> int:
-    """The lowest descriptor that is none for a connection."""
+    """The lowest file descriptor that no connection may have."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_SPARE_DESCRIPTORS, limit // 8)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_DESCRIPTORS_FOR_LOGS, limit // 8)

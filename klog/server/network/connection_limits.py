@@ -1,8 +1,8 @@
-"""How many connections there may be, and how many new ones a second.
+"""Limits the number of connections, and of new connections a second.
 
-Rules: Kafka's ConnectionQuotas; KIP-402 (limits of listeners, the listener between brokers is protected),
-KIP-612 (rates). A rate is measured over `quota.window.num` windows of `quota.window.size.seconds`, of which
-all but the one under way count as full from the start, so a burst at first is let through.
+Rules: Kafka's ConnectionQuotas; KIP-402 (limits of listeners; the listener between brokers is protected),
+KIP-612 (rates). A rate is measured over `quota.window.num` windows of `quota.window.size.seconds`. All but
+the current window count as full from the start, so a first burst is accepted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NO_LIMITS = ListenerLimits()
 
 
 class ConnectionRate:
-    """New connections a second. Used under a lock."""
+    """The rate of new connections. Used under a lock."""
 
     def __init__(self, samples: int, window_ms: int) -> None:
         self._most = samples
@@ -25,7 +25,7 @@ class ConnectionRate:
         self._samples: deque[tuple[int, int]] = deque()  # (begin in ms, connections)
 
     def record(self, now_ms: int) -> None:
-        """One more connection."""
+        """Counts one more connection."""
         samples = self._samples
         if samples and now_ms < samples[-1][0] + self._window_ms:
             samples[-1] = samples[-1][0], samples[-1][1] + 1
@@ -35,7 +35,7 @@ class ConnectionRate:
             samples.popleft()
 
     def delay_ms(self, limit: int, now_ms: int) -> int:
-        """How long to wait for the rate to come down to `limit`, one window at most."""
+        """How long to wait for the rate to come down to `limit` (a second), at most one window."""
         if limit == UNLIMITED or not self._samples:
             return 0
         under_way_ms = (now_ms - self._samples[0][0]) % self._window_ms
@@ -47,9 +47,10 @@ class ConnectionRate:
 
 
 class ConnectionCounts:
-    """The connections there are: in all, by listener and by address. Safe for threads.
+    """Counts connections: in all, by listener and by address. Safe for threads.
 
-    `reconfigure` changes the limits; connections beyond a lower one are closed by who owns them (`exceeded`).
+    `reconfigure` changes the limits. The network threads close the connections beyond a lower one
+    (`exceeded`).
     """
 
     def __init__(self, settings: NetworkSettings, clock_ms: Callable[[], int]) -> None:
@@ -63,7 +64,7 @@ class ConnectionCounts:
         self.total = 0
 
     def reconfigure(self, settings: NetworkSettings, listeners: Collection[str]) -> None:
-        """Other limits, other listeners (by name)."""
+        """Goes on with other limits, and other listeners (by name)."""
         with self._lock:
             self._settings = settings
             self._listeners = frozenset(listeners)
@@ -71,7 +72,7 @@ class ConnectionCounts:
                 del self._rates[gone]
 
     def of_listener(self, listener: str) -> int:
-        """How many there are through a listener."""
+        """How many connections a listener has."""
         return self._by_listener[listener]
 
     def _limits(self, listener: str) -> ListenerLimits:
@@ -80,22 +81,24 @@ class ConnectionCounts:
     def _protected(self, listener: str) -> bool:
         return listener == self._settings.protected_listener and len(self._listeners) > 1
 
-    def has_room(self, listener: str) -> bool:
-        """Whether one more connection may come through a listener."""
+    def may_accept(self, listener: str) -> bool:
+        """Whether a listener may have one more connection."""
         if self._by_listener[listener] >= self._limits(listener).max_connections:
             return False
         return self._protected(listener) or self.total < self._settings.max_connections
 
     def serves(self, listener: str) -> bool:
-        """Whether there is such a listener still."""
+        """Whether the listener still exists."""
         return listener in self._listeners
 
     def exceeded(self, listener: str) -> bool:
-        """Whether a connection of this listener is one too many."""
+        """Whether there are too many connections, and one of this listener may be closed for it."""
         return self.total > self._settings.max_connections and not self._protected(listener)
 
     def charge(self, listener: str) -> int:
-        """Counts a new connection into the rates; how many ms it is to wait before it is accepted."""
+        """Counts a new connection in the rates. Returns for how many ms it has to wait before it is
+        accepted.
+        """
         now_ms = self._clock_ms()
         with self._lock:
             delay_ms = self._charge(listener, self._limits(listener).max_connection_creation_rate, now_ms)
@@ -112,7 +115,7 @@ class ConnectionCounts:
         return rate.delay_ms(limit, now_ms)
 
     def add(self, listener: str, ip: str) -> bool:
-        """Counts a connection in, unless its address has too many."""
+        """Counts a connection. False if its address has too many; then it is not counted."""
         limit = self._settings.max_connections_per_ip_overrides.get(ip, self._settings.max_connections_per_ip)
         with self._lock:
             if self._by_ip[ip] >= limit:
@@ -123,7 +126,7 @@ class ConnectionCounts:
             return True
 
     def remove(self, listener: str, ip: str) -> None:
-        """Counts a connection out."""
+        """Counts a connection that was closed."""
         with self._lock:
             self.total -= 1
             for counts, key in ((self._by_ip, ip), (self._by_listener, listener)):

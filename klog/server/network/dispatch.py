@@ -1,4 +1,4 @@
-"""Having requests worked on, so that whatever goes wrong costs one connection and one log line."""
+"""Calls the handler so that any failure costs one connection and one log line."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ Run = Callable[[Connection, bytearray, int, int], int]
 
 
 def work_on(request: Request, work: Work, failed: Failed) -> None:
-    """Does `work`. Where that raises anything, `failed` may answer for it; what this raises closes the
-    connection.
+    """Calls `work`. If it raises, `failed` may answer in its place; what that raises closes the connection.
 
-    This is the boundary of a thread that serves all the others: a bug, a failing machine and exhausted memory
-    end in exceptions of any kind, none of which is to end it. So all are caught, as Kafka does.
+    Exceptions of any kind are caught, as in Kafka: the thread serves other connections, too, and a bug, a
+    broken disk or a lack of memory must not end it.
     """
     try:
         try:
@@ -37,8 +36,8 @@ def work_on(request: Request, work: Work, failed: Failed) -> None:
 
 
 def run_on(connection: Connection, run: Run, buffer: bytearray, start: int, end: int) -> int:
-    """The position after the frames that `run` has answered. What it raises closes the connection, as for
-    `work_on`; the answers that were added before are still sent.
+    """Calls `run`, and returns the position after the frames that it has answered. If it raises, the
+    connection is closed after the answers that were added before.
     """
     try:
         return run(connection, buffer, start, end)
@@ -58,7 +57,7 @@ def _give_up(request: Request) -> None:
 
 
 def queue_answer(request: Request) -> None:
-    """Puts the answer behind what its connection is to send; a file that cannot be read closes the
+    """Queues the answer behind what its connection still has to send. A file that cannot be read closes the
     connection.
     """
     if request.on_answered is not None:
@@ -72,5 +71,5 @@ def queue_answer(request: Request) -> None:
 
 
 def log_closing(connection: Connection, error: Exception) -> None:
-    """The one line about a connection that broke a rule."""
+    """Logs that a connection is closed because it broke a rule."""
     _log.warning("Closing %s: %s", connection, error)

@@ -71,7 +71,7 @@ class FrameReader:
         self._send = sender.send
         self._hand_over = hand_over
         self._schedule = schedule
-        self._starved: deque[Connection] = deque()
+        self._awaiting_memory: deque[Connection] = deque()
         self._buffer = bytearray(settings.inline_request_max_bytes + 4 + read_bytes)
         self._view = memoryview(self._buffer)
         self.now_ms = 0
@@ -80,7 +80,11 @@ class FrameReader:
     def may_read(self, connection: Connection) -> bool:
         """Whether a connection may be read now: it is this thread's, and waits for nothing."""
         return not (
-            self.paused or connection.closed or connection.is_busy() or connection.starved or connection.muted
+            self.paused
+            or connection.closed
+            or connection.is_busy()
+            or connection.awaits_memory
+            or connection.muted
         )
 
     def read(self, connection: Connection) -> None:
@@ -90,7 +94,7 @@ class FrameReader:
 
     def resume(self, connection: Connection) -> None:
         """Goes on after all answers are sent: first with what was read already, then with what comes."""
-        if connection.starved or connection.muted:
+        if connection.awaits_memory or connection.muted:
             return
         if pending := connection.pending:
             self._buffer[: len(pending)] = pending
@@ -101,11 +105,11 @@ class FrameReader:
         if connection.holds_decrypted():
             self.read(connection)
 
-    def feed_starved(self) -> None:
+    def resume_after_memory(self) -> None:
         """Goes on with the connections that waited for memory, in the order in which they came."""
-        for _ in range(len(self._starved)):
-            connection = self._starved.popleft()
-            connection.starved = False
+        for _ in range(len(self._awaiting_memory)):
+            connection = self._awaiting_memory.popleft()
+            connection.awaits_memory = False
             if not connection.closed and not connection.is_busy():
                 self.resume(connection)
 
@@ -211,8 +215,8 @@ class FrameReader:
         if memory.take(frame_bytes):
             connection.taken_bytes = frame_bytes
             return True
-        connection.starved = True
-        self._starved.append(connection)
+        connection.awaits_memory = True
+        self._awaiting_memory.append(connection)
         self._registry.watch(connection, 0)
         return False
 

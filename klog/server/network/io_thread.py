@@ -1,8 +1,8 @@
-"""An I/O thread: reads large frames straight into their buffers, and runs what may block.
+"""An I/O thread: reads large frames into buffers of their own, runs what may block, sends what is on a disk.
 
-It has the connection to itself, and keeps it while large frames follow each other ("adoption"): a producer
-that sends a megabyte at a time is served without a hand-off. It never waits long: a client that stalls
-inside a frame goes back to its network thread, and between frames others who wait in the channel go first.
+It has the connection to itself and keeps it while large frames follow each other, so a producer of large
+requests needs no change of threads. It never waits long: a client that pauses inside a frame goes back to its
+network thread, and connections that wait in the channel go first between frames.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ from klog.server.network.settings import NetworkSettings
 
 _log = logging.getLogger("klog.server.network")
 
-# How long to wait for more of a frame, for the next frame, and how much in that time counts as flowing.
-_STALL_MS: Final = 10
+# How long to wait for more of a frame, and for the next frame; and how much of a frame has to come in that
+# time for the thread to go on with it.
+_PAUSE_MS: Final = 10
 _NEXT_FRAME_MS: Final = 2
 _FLOWING_BYTES: Final = 64 * 1024
-# A buffer up to this size is kept for the next frame: new memory costs more than what is done with it.
+# A buffer up to this size is kept for the next frame: new memory costs more than the work on the frame.
 _KEPT_MAX_BYTES: Final = 2 * 1024 * 1024
-_STALL_TIMEVAL: Final = struct.pack("ll", 0, _STALL_MS * 1000)
+_PAUSE_TIMEVAL: Final = struct.pack("ll", 0, _PAUSE_MS * 1000)
 
 
-def prepare_for_adoption(sock: socket.socket) -> None:
-    """Bounds the blocking reads that an I/O thread makes; others are not affected."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _STALL_TIMEVAL)
+def bound_blocking_reads(sock: socket.socket) -> None:
+    """Limits the time of the blocking reads of an I/O thread. Other reads do not block."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PAUSE_TIMEVAL)
 
 
 class IoThread:
-    """Serves the request channel until it is told to end. `networks` may change meanwhile."""
+    """Serves the request channel until that ends it. `networks` may change meanwhile."""
 
     def __init__(
         self,
@@ -63,14 +64,15 @@ class IoThread:
         self._networks = networks
         self._clock_ms = clock_ms
         self._on_end = on_end
-        self._spare = bytearray()
+        self._kept_buffer = bytearray()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        # Seconds waited for work so far, and since when it waits now: one value, for others read it any time.
+        # Seconds waited for work so far, and since when it waits now. It is one value because other threads
+        # read it at any time.
         self._waited: tuple[float, float | None] = 0.0, None
 
     @property
     def waited_s(self) -> float:
-        """Seconds spent waiting for work, a wait under way included."""
+        """Seconds spent waiting for work, the present wait included."""
         waited_s, since_s = self._waited
         return waited_s if since_s is None else waited_s + time.monotonic() - since_s
 
@@ -79,7 +81,7 @@ class IoThread:
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Waits for the thread to end; False when it has not."""
+        """Waits for the thread to end; False if it has not."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
@@ -95,11 +97,11 @@ class IoThread:
                 self._on_end(self)
                 return
             for network in tuple(self._networks):
-                network.retry_backlog()
+                network.channel_available()
             try:
                 self._serve(connection)
             except Exception:
-                # Of whatever kind: it costs the connection, not the thread.
+                # Of any kind: it costs the connection, not the thread.
                 _log.exception("Closing %s", connection)
                 connection.in_flight = None
                 connection.outbound.clear()
@@ -107,7 +109,7 @@ class IoThread:
                 connection.network.take_back(connection)
 
     def _serve(self, connection: Connection) -> None:
-        """Works on a connection until it is somebody else's."""
+        """Works on a connection until it gives it back."""
         network = connection.network
         if connection.outbound.is_cold and not self._send_cold(connection):
             network.take_back(connection)
@@ -132,22 +134,22 @@ class IoThread:
             if len(self._channel):
                 self._channel.put_back(connection)
                 return
-            # The request views its frame's buffer, which the next frame is to have.
+            # The request views its frame's buffer, which the next frame uses again.
             del request
 
     def _read_request(self, connection: Connection) -> Request | None:
-        """The request of the large frame; None when it is not there yet, or is none."""
+        """Reads the request of the large frame; None if the frame is not complete yet, or is no request."""
         frame = connection.frame
         if frame is None:
             return None
-        if frame.size_bytes <= _KEPT_MAX_BYTES and len(self._spare) > len(frame.buffer):
-            frame.move_into(self._spare)
-            self._spare = bytearray()
+        if frame.size_bytes <= _KEPT_MAX_BYTES and len(self._kept_buffer) > len(frame.buffer):
+            frame.move_into(self._kept_buffer)
+            self._kept_buffer = bytearray()
         if not self._fill(connection, frame):
             return None
         connection.frame = None
         if frame.size_bytes <= _KEPT_MAX_BYTES:
-            self._spare = frame.buffer
+            self._kept_buffer = frame.buffer
         try:
             request = Request(connection, frame.buffer, self._clock_ms())
         except KlogError as error:
@@ -158,7 +160,7 @@ class IoThread:
         return request
 
     def _fill(self, connection: Connection, frame: LargeFrame) -> bool:
-        """Reads until the frame is complete; False when the client stalls or is gone."""
+        """Reads until the frame is complete; False if the client pauses or is gone."""
         try:
             if isinstance(connection.socket, ssl.SSLSocket):
                 return _fill_tls(connection, frame, connection.socket)
@@ -171,7 +173,7 @@ class IoThread:
     def _send_cold(self, connection: Connection) -> bool:
         """Sends what has to be read from a disk; True if there is a request to go on with."""
         while not self._send(connection) and not connection.closing:
-            if not _ready(connection, select.POLLOUT, _STALL_MS):
+            if not _ready(connection, select.POLLOUT, _PAUSE_MS):
                 break
         request = connection.in_flight
         if connection.closing or (request is not None and request.parked):
@@ -192,7 +194,7 @@ class IoThread:
         return False
 
     def _begin_next(self, connection: Connection) -> bool:
-        """Whether another large frame follows at once; if so it is begun."""
+        """Begins the next large frame; False if none follows at once."""
         if connection.listener.tls is not None or connection.network.draining:
             return False
         pending = connection.pending
@@ -232,7 +234,7 @@ def _ready(connection: Connection, event: int, timeout_ms: int) -> bool:
 
 
 def _fill_plain(connection: Connection, frame: LargeFrame) -> bool:
-    """One call a buffer: it blocks until the buffer is full, or the sender has stalled (SO_RCVTIMEO)."""
+    """Reads with one call a buffer. It blocks until the buffer is full or the client pauses (SO_RCVTIMEO)."""
     sock = connection.socket
     sock.setblocking(True)
     try:
@@ -259,7 +261,7 @@ def _fill_tls(connection: Connection, frame: LargeFrame, sock: ssl.SSLSocket) ->
             try:
                 size = sock.recv_into(view)
             except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-                if not _ready(connection, select.POLLIN, _STALL_MS):
+                if not _ready(connection, select.POLLIN, _PAUSE_MS):
                     return False
                 continue
         if size == 0:

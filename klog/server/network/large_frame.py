@@ -28,19 +28,19 @@ class LargeFrame:
         """Whether all of the frame was read."""
         return self.filled_bytes == self.size_bytes
 
-    def move_into(self, spare: bytearray) -> bool:
+    def move_into(self, buffer: bytearray) -> bool:
         """Goes on in a buffer that exists already, which saves new memory. If something still views that
         buffer, the answer is False and nothing has changed.
         """
-        kept_bytes = min(len(spare), self.size_bytes)
+        kept_bytes = min(len(buffer), self.size_bytes)
         try:
             # Any change of length is refused while there are views.
-            spare.append(0)
+            buffer.append(0)
         except BufferError:
             return False
-        del spare[max(kept_bytes, self.filled_bytes) :]
-        spare[: self.filled_bytes] = memoryview(self.buffer)[: self.filled_bytes]
-        self.buffer = spare
+        del buffer[max(kept_bytes, self.filled_bytes) :]
+        buffer[: self.filled_bytes] = memoryview(self.buffer)[: self.filled_bytes]
+        self.buffer = buffer
         return True
 
     def unfilled(self) -> memoryview:

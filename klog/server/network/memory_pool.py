@@ -1,7 +1,8 @@
-"""The memory that requests may take, from the first byte of a frame to its answer.
+"""Bounds the memory of requests, from the first byte of a frame to its answer.
 
-Rules: `queued.max.request.bytes` (KIP-72). As in Kafka a request may have what it needs as long as anything
-is left, so the last one may take more than that, and one that is larger than all of it is served, too.
+Rules: `queued.max.request.bytes` (KIP-72). As in Kafka a request gets all that it needs as long as anything
+is left. So the last one may take more than is left, and a request that is larger than the pool is served,
+too.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from collections.abc import Callable
 
 
 class MemoryPool:
-    """Safe for threads. `on_room` is called, by any thread, when somebody was refused and there is room
+    """Safe for threads. After a refusal `on_available` is called, by any thread, once memory is left
     again.
     """
 
-    def __init__(self, size_bytes: int, on_room: Callable[[], None]) -> None:
+    def __init__(self, size_bytes: int, on_available: Callable[[], None]) -> None:
         self.size_bytes = size_bytes
-        self._on_room = on_room
+        self._on_available = on_available
         self._lock = threading.Lock()
         self._available_bytes = size_bytes
         self._refused = False
 
     def take(self, wanted_bytes: int) -> bool:
-        """Whether a frame of this size may be read now."""
+        """Takes memory for a frame of this size; False if it has to wait."""
         with self._lock:
             if self._available_bytes <= 0:
                 self._refused = True
@@ -32,16 +33,16 @@ class MemoryPool:
             return True
 
     def give_back(self, size_bytes: int) -> None:
-        """The request has been answered, or its connection is gone."""
+        """Returns the memory of a request that was answered, or whose connection is gone."""
         with self._lock:
             self._available_bytes += size_bytes
-            tell = self._refused and self._available_bytes > 0
-            if tell:
+            available_again = self._refused and self._available_bytes > 0
+            if available_again:
                 self._refused = False
-        if tell:
-            self._on_room()
+        if available_again:
+            self._on_available()
 
     @property
     def available_bytes(self) -> int:
-        """What is left; below 0 where the last request took more than there was."""
+        """What is left; below 0 if the last request took more than was left."""
         return self._available_bytes

@@ -43,8 +43,8 @@ def stay(bulk: bool) -> None:
 
 
 class NetworkThread:
-    """Owns connections. Other threads use `adopt_new`, `take_back`, `complete`, `retry_backlog`,
-    `retry_starved`, `take_over`, `close_listener`, `check_connections`, `drain`, `retire` and `join`.
+    """Owns connections. Other threads use `adopt_new`, `take_back`, `complete`, `channel_available`,
+    `memory_available`, `take_over`, `close_listener`, `check_connections`, `drain`, `retire` and `join`.
 
     A thread is for `bulk` traffic or for all other. `move_to` names a thread of either kind, for a connection
     that does not belong here any more; None if it has to stay.
@@ -124,14 +124,14 @@ class NetworkThread:
         """Sends the answer of a request that was parked."""
         self._post(lambda: self._complete(request), request.connection)
 
-    def retry_backlog(self) -> None:
+    def channel_available(self) -> None:
         """The request channel takes connections again."""
         if self._backlog:
             self._post(self._offer_backlog)
 
-    def retry_starved(self) -> None:
+    def memory_available(self) -> None:
         """There is memory for requests again."""
-        self._post(self._reader.feed_starved)
+        self._post(self._reader.resume_after_memory)
 
     def drain(self, until_s: float) -> None:
         """Stops reading; ends when all answers are sent, or at `until_s` of the monotonic clock."""

@@ -1,4 +1,4 @@
-"""Waiting for many sockets: epoll where there is one, poll elsewhere; and waking the one who waits."""
+"""Waits for events of many sockets, by epoll if the system has it, else by poll; and ends such a wait."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final, Protocol
 
 READABLE: Final = 1
 WRITABLE: Final = 4
-# Always reported, asked for or not: an error, or both directions shut.
+# Reported even if not asked for: an error, or both directions are shut down.
 BROKEN: Final = 8 | 16
 
 
 class Poller(Protocol):
-    """Descriptors and what is waited for; the masks are those of poll(2), which epoll shares."""
+    """Watches descriptors for events. The masks are those of poll(2), which epoll shares."""
 
     def register(self, fd: int, mask: int) -> None:
         """Begins to watch a descriptor."""
@@ -27,14 +27,16 @@ class Poller(Protocol):
         """Stops watching a descriptor."""
 
     def wait(self, timeout_ms: int) -> list[tuple[int, int]]:
-        """(descriptor, mask) of all that something happened to, after at most `timeout_ms`."""
+        """Waits at most `timeout_ms` for events; returns (descriptor, mask) of each descriptor that has
+        any.
+        """
 
     def close(self) -> None:
-        """Frees what the poller holds."""
+        """Closes the poller."""
 
 
 class EpollPoller:
-    """Linux: the cost does not grow with the descriptors that are idle."""
+    """For Linux. Idle descriptors cost nothing."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
@@ -48,7 +50,7 @@ class EpollPoller:
 
 
 class PollPoller:
-    """Any other POSIX system."""
+    """For any other POSIX system."""
 
     def __init__(self) -> None:
         self._poll = select.poll()
@@ -58,7 +60,7 @@ class PollPoller:
         self.wait = self._poll.poll
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Does nothing: there is nothing to close."""
 
 
 def new_poller() -> Poller:
@@ -67,7 +69,7 @@ def new_poller() -> Poller:
 
 
 class Waker:
-    """Lets any thread end a poller's wait: `fd` becomes readable."""
+    """Lets any thread end a poller's wait, by making `fd` readable."""
 
     def __init__(self) -> None:
         self._reader, self._writer = socket.socketpair()
@@ -77,14 +79,14 @@ class Waker:
         self.fd = self._reader.fileno()
 
     def wake(self) -> None:
-        """Ends the wait; many calls before the waiter has come round count as one."""
+        """Ends the wait. Further calls before `reset` do nothing."""
         if not self._set:
             self._set = True
-            with suppress(OSError):  # closed: the waiter is gone
+            with suppress(OSError):  # closed: nobody waits any more
                 os.write(self._writer.fileno(), b"\0")
 
     def reset(self) -> None:
-        """Called by the waiter before it looks at what it was woken for, so that no later call is lost."""
+        """Called after the wait, before the thread looks for work, so that no later `wake` is lost."""
         with suppress(BlockingIOError):
             self._reader.recv(64)
         self._set = False

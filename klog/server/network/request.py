@@ -1,4 +1,4 @@
-"""A request as the handler sees it, and what the network layer wants of a handler."""
+"""A request as the handler sees it, and the interface of a handler."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HEAD: Final = struct.Struct(">iih")  # key and version as one number, correlation id, length of the client id
 
-# Whether the header is flexible, by key and version as they stand on the wire. One look-up a request.
+# Whether the header is flexible, by key and version as one number. This takes one lookup for a request.
 _FLEXIBLE: Final = {
     api.key << 16 | version: api.flexible(version)
     for api in SERVED.values()
@@ -34,13 +34,19 @@ BeforeAnswer = Callable[["Request", Sequence[BodyPart] | None], Sequence[BodyPar
 class Request:
     """One request. It is answered once, by `respond` or `close_connection`, from any thread, now or later.
 
-    `body` is a writable view of the frame after the header; it is the request's own and stays valid as long
-    as it is kept. `received_ms` is when the frame was read, by the server's clock. `on_io_thread` says that
-    the handler may take its time. `queued_ns` is since when it has waited for an I/O thread, by the
-    performance counter, 0 where it has not. `from_follower` and `on_answered` are the handler's to set: who
-    asks, and what is called when the answer is about to be sent. `throttle_ms` is the handler's to set,
-    too: how long the connection is not read after the answer (KIP-219). `before_answer` is given the body of
-    the answer and returns the body that is sent; it may set `throttle_ms`.
+    - `body` is a writable view of the frame after the header. The buffer belongs to the request and stays
+      valid as long as the view is kept.
+    - `received_ms` is when the frame was read, by the server's clock.
+    - `on_io_thread` says that the handler may block.
+    - `queued_ns` is since when the request has waited for an I/O thread, by the performance counter; 0 if it
+      has not waited.
+
+    Handlers may set these:
+
+    - `from_follower`: the client is a follower.
+    - `before_answer` gets the body of the answer and returns the body that is sent; it may set `throttle_ms`.
+    - `on_answered` is called when the answer is about to be sent.
+    - `throttle_ms`: for how long the connection is not read after the answer (KIP-219).
     """
 
     __slots__ = (
@@ -77,9 +83,9 @@ class Request:
         end = _HEAD.size
         if client_size > 0:
             end = end_of(frame, end, client_size)
-        # What ends the response header: tagged fields, none so far.
+        # The end of the response header: tagged fields, of which there are none.
         self.header_end = b"\0" if flexible and self.api_key != ApiKey.API_VERSIONS else b""
-        # Null is -1, and any other negative size to Kafka's reader.
+        # Kafka reads any negative size as null.
         self._client = frame[_HEAD.size : end] if client_size >= 0 else None
         if flexible:
             end = end + 1 if len(frame) > end and frame[end] == 0 else read_tags(frame, end)[1]
@@ -99,7 +105,7 @@ class Request:
 
     @property
     def client_id(self) -> str | None:
-        """What the client calls itself."""
+        """The name that the client gives itself."""
         return None if self._client is None else self._client.decode("utf-8", "replace")
 
     @property
@@ -109,7 +115,7 @@ class Request:
 
     @property
     def principal(self) -> KafkaPrincipal:
-        """Who the client is, as its connection knows."""
+        """Who the client is: User:ANONYMOUS unless it has authenticated."""
         return self.connection.principal
 
     @property
@@ -119,18 +125,18 @@ class Request:
 
     @property
     def abandoned(self) -> bool:
-        """Whether the connection is gone, so that nobody waits for the answer any more."""
+        """Whether the connection is closed, so that no client waits for the answer."""
         return self.connection.closed
 
     def respond(self, body: Sequence[BodyPart] | None) -> None:
         """Answers with the parts of a response body; None sends nothing (a Produce request with acks=0).
 
-        Raises UsageError when the request was answered before.
+        Raises UsageError if the request was answered before.
         """
         self._answer(body, closes=False)
 
     def close_connection(self) -> None:
-        """Closes the connection instead of an answer. Raises UsageError when the request was answered
+        """Closes the connection instead of an answer. Raises UsageError if the request was answered
         before.
         """
         self._answer(None, closes=True)
@@ -143,14 +149,14 @@ class Request:
                 raise UsageError(f"{self!r} is answered twice")
             self.parts = parts
             self.closes = closes
-            # Last, for the thread that ran the handler looks at it without the lock.
+            # This comes last: the thread that ran the handler reads it without the lock.
             self.answered = True
             parked = self.parked
         if parked:
             self.connection.network.complete(self)
 
     def park(self) -> bool:
-        """Called by the thread that ran the handler: True when the answer is still to come."""
+        """Called by the thread that ran the handler: True if the answer comes later."""
         if self.answered:
             return False
         with self.connection.lock:
@@ -163,12 +169,10 @@ class Request:
 
 
 class Handler(Protocol):
-    """What the broker puts behind the network layer. All methods are called from several threads."""
+    """Answers requests. All methods are called from several threads."""
 
     def may_block(self, api_key: int, api_version: int) -> bool:
-        """Whether such a request may wait for something slow, and so belongs on an I/O thread. Must be
-        quick.
-        """
+        """Whether such a request may wait for something slow, and so belongs on an I/O thread."""
 
     def handle(self, request: Request) -> None:
         """Answers the request, or keeps it to answer later. `failed` is called with what it raises."""
@@ -185,4 +189,4 @@ class Handler(Protocol):
         return start
 
     def failed(self, request: Request, fault: Exception) -> None:
-        """Answers in place of `handle`, or raises: that closes the connection."""
+        """Answers in place of `handle`, which has raised `fault`; or raises, which closes the connection."""

@@ -1,4 +1,4 @@
-"""The bounded way from network threads to I/O threads."""
+"""The bounded queue from the network threads to the I/O threads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from klog.server.network.connection import Connection
 
 
 class RequestChannel:
-    """Connections with work for an I/O thread, at most about `capacity` of them waiting.
+    """Connections with work for an I/O thread; at most about `capacity` of them wait.
 
-    When it is full a network thread keeps the connection, unread, and tries again (`offer` says so): that
-    is the back pressure. Two network threads that offer at the same moment may exceed the capacity by one;
-    nobody is hurt.
+    If it is full (`offer` is False) a network thread keeps the connection, does not read it, and tries again
+    later. So clients are slowed down. Two network threads that offer at the same moment may exceed the
+    capacity by one, which does no harm.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -27,19 +27,19 @@ class RequestChannel:
         return True
 
     def put_back(self, connection: Connection) -> None:
-        """An I/O thread queues its connection again behind the others; there is always room for that."""
+        """An I/O thread queues its connection again behind the others, even beyond the capacity."""
         self._queue.put(connection)
 
     def take(self) -> Connection | None:
-        """The next connection, waiting for it; None when an I/O thread is to end."""
+        """Waits for the next connection. None says that the calling I/O thread has to end."""
         return self._queue.get()
 
     def end_one(self) -> None:
-        """Lets one I/O thread end after all that was queued before."""
+        """Has one I/O thread end after the work that was queued before."""
         self._queue.put(None)
 
     def drain(self) -> list[Connection]:
-        """Takes all that waits, for nobody will serve it any more."""
+        """Removes and returns all that waits, after the last I/O thread has ended."""
         left: list[Connection] = []
         while True:
             try:

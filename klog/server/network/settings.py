@@ -29,7 +29,7 @@ class Listener:
 
     @property
     def address(self) -> tuple[str, str, int]:
-        """What its listening socket depends on."""
+        """What its listening socket depends on: a listener with the same address keeps its socket."""
         return self.name, self.host, self.port
 
 
@@ -46,10 +46,10 @@ class NetworkSettings:
     `bulk_threads` (how many network threads there are for connections that move many bytes),
     `bulk_read_bytes` (what such a thread reads at once) and `bulk_traffic` (which connections these are).
 
-    A network thread serves all listeners (Kafka counts them per listener); one is enough while Python runs
-    one thread at a time. Socket buffers of -1 leave the size to the system, which grows them as the
-    connection needs; `queued_max_request_bytes` of -1 is no bound. The limits of `protected_listener` (Kafka:
-    the one between brokers) are its own only, unless it is the only one.
+    A network thread serves all listeners; Kafka counts network threads per listener. One is enough for small
+    requests while Python runs one thread at a time. For socket buffers, -1 leaves the size to the system,
+    which grows them as a connection needs; for `queued_max_request_bytes` it is no bound. Only its own limits
+    hold for `protected_listener` (in Kafka the listener between brokers), unless it is the only listener.
     """
 
     network_threads: int = 1

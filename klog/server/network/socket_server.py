@@ -1,4 +1,4 @@
-"""The network layer as a whole: binds, starts, changes while it runs, stops."""
+"""The network layer as a whole: binds its listeners, starts, changes while it runs, and stops."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _log = logging.getLogger("klog.server.network")
 
 
 class BindError(ProtocolError):
-    """An address that cannot be listened at: taken, not this machine's, not allowed."""
+    """A listener's address cannot be used: it is taken, not of this machine, or not allowed."""
 
 
 class SocketServer:
-    """Listens at all listeners from `bind` on, serves from `start` to `stop`. Used once.
+    """Listens from `bind` on, serves from `start` to `stop`. Used once.
 
-    Clients that connect between `bind` and `start` wait in the backlog, so a broker can tell its ports
-    before it is ready.
+    Clients that connect between `bind` and `start` wait in the backlog of the system, so a broker knows its
+    ports before it is ready.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class SocketServer:
         self._counts.reconfigure(settings, [each.name for each in listeners])
         self._channel = RequestChannel(settings.queued_max_requests)
         bytes_allowed = settings.queued_max_request_bytes
-        self.memory = MemoryPool(bytes_allowed, self._room_for_requests) if bytes_allowed > 0 else None
+        self.memory = MemoryPool(bytes_allowed, self._memory_available) if bytes_allowed > 0 else None
         self._changing = threading.Lock()
         self._stopped = False
         self._numbers = itertools.count(), itertools.count(), itertools.count()
-        # Threads that are to end are no longer among those that get work, but still are among `_known`.
+        # Threads that are ending get no new connections, and stay in `_known` until they have ended.
         self._networks = [self._new_network() for _ in range(settings.network_threads)]
         self._bulk_networks = [self._new_network(bulk=True) for _ in range(settings.bulk_threads)]
         self._known = [*self._networks, *self._bulk_networks]
@@ -126,7 +126,7 @@ class SocketServer:
     def _listen(self, listener: Listener) -> socket.socket:
         """Raises BindError."""
         try:
-            # With no host all addresses, of IPv4 and IPv6 in one, as in Java.
+            # Without a host the socket listens at all addresses of IPv4 and IPv6, as in Java.
             both = not listener.host and socket.has_dualstack_ipv6()
             family, kind, protocol, _, address = socket.getaddrinfo(
                 "::" if both else listener.host or None,
@@ -140,7 +140,7 @@ class SocketServer:
                     sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if self._settings.receive_buffer_bytes != -1:
-                    # Inherited by accepted connections; later it would be too late for the window's scale.
+                    # Accepted connections inherit it. Set later it could not change the window's scale.
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_buffer_bytes)
                 sock.bind(address)
                 sock.listen(self._settings.listen_backlog_size)
@@ -148,7 +148,7 @@ class SocketServer:
             except OSError:
                 sock.close()
                 raise
-        except (OSError, UnicodeError) as error:  # the latter where the host cannot be a name
+        except (OSError, UnicodeError) as error:  # the latter if the host cannot be a name
             raise BindError(
                 f"cannot listen at {listener.host}:{listener.port} ({listener.name}): {error}",
                 cure="another port, or stop what uses it",
@@ -182,13 +182,13 @@ class SocketServer:
     # Changing.
 
     def reconfigure(self, listeners: Sequence[Listener], settings: NetworkSettings) -> None:
-        """Goes on with other listeners, numbers of threads and limits of connections; the other settings stay
+        """Goes on with other listeners, numbers of threads and limits of connections. The other settings stay
         as they were at the start. Call it between `start` and `stop`.
 
-        A listener that is there already, at the same address, keeps its socket and its connections; with
-        other TLS it takes effect for new connections. Connections of a listener that is gone are closed, and
-        so are those of a network thread that is not needed any more. Raises BindError, or ProtocolError where
-        the system has no threads left; then nothing has changed.
+        A listener with the same address as before keeps its socket and its connections; other TLS settings
+        hold for new connections. Connections of a removed listener are closed, and so are those of a network
+        thread that ends. Raises BindError, or ProtocolError if the system has no threads left; then nothing
+        has changed.
         """
         with self._changing:
             if self._acceptor is None or self._stopped:
@@ -212,7 +212,7 @@ class SocketServer:
                     network.close_listener(name)
 
     def _add_threads(self, settings: NetworkSettings, undoing: ExitStack) -> None:
-        """Raises ProtocolError where the system has none left."""
+        """Raises ProtocolError if the system has none left."""
         try:
             for _ in range(settings.network_threads - len(self._networks)):
                 network = self._new_network()
@@ -227,10 +227,10 @@ class SocketServer:
                 self._io_thread_count += 1
                 undoing.callback(self._end_io_thread)
         except (OSError, RuntimeError) as error:
-            raise ProtocolError(f"more threads cannot be had: {error}") from error
+            raise ProtocolError(f"the system has no threads left: {error}") from error
 
     def _take_away_threads(self, settings: NetworkSettings) -> None:
-        """Ends threads that are too many, and lets the acceptor know what there is now."""
+        """Ends the threads that are too many, after the acceptor has the new list."""
         leaving = self._networks[settings.network_threads :]
         if self._acceptor is not None:
             self._acceptor.change(self._sockets, self._networks[: settings.network_threads])
@@ -257,8 +257,8 @@ class SocketServer:
     # Stopping.
 
     def stop(self) -> None:
-        """Stops accepting, answers what is being worked on, closes all. Takes at most about
-        `stop_timeout_ms`.
+        """Stops accepting, answers the requests that are being handled, and closes everything. Takes at most
+        about `stop_timeout_ms`.
         """
         with self._changing:
             self._stopped = True
@@ -289,11 +289,11 @@ class SocketServer:
         if self._acceptor is not None:
             self._acceptor.connection_closed()
 
-    def _room_for_requests(self) -> None:
+    def _memory_available(self) -> None:
         for network in tuple(self._known):
-            network.retry_starved()
+            network.memory_available()
 
-    # What there is to measure.
+    # For metrics.
 
     @property
     def connection_count(self) -> int:
@@ -307,7 +307,7 @@ class SocketServer:
 
     @property
     def queued_requests(self) -> int:
-        """Requests, and large frames still to be read, that wait for an I/O thread."""
+        """Connections that wait for an I/O thread with a request or a large frame."""
         return len(self._channel)
 
     @property
@@ -323,9 +323,7 @@ class SocketServer:
 
     @property
     def waited_s(self) -> tuple[float, float]:
-        """Seconds that network threads and I/O threads have spent waiting for work, each summed: for idle
-        ratios.
-        """
+        """Seconds that all network threads, and all I/O threads, have waited for work."""
         network_s, io_s = self._ended_waited_s
         network_s += sum(thread.waited_s for thread in (*self._networks, *self._bulk_networks))
         return network_s, io_s + sum(thread.waited_s for thread in tuple(self._io_threads))
