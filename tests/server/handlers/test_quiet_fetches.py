@@ -160,9 +160,9 @@ def reader(broker: Broker) -> Reader:
 def test_quiet_partitions_are_not_read(broker: Broker, reader: Reader, monkeypatch) -> None:
     asked = []
 
-    def counted(replicas, entries, limits, missing):
+    def counted(replicas, entries, limits, missing, **options):
         asked.append([entry.key[1] for entry in entries])
-        return reading.read_all(replicas, entries, limits, missing)
+        return reading.read_all(replicas, entries, limits, missing, **options)
 
     monkeypatch.setattr(fetch_module, "read_all", counted)
     broker.append(partition=1)
