@@ -96,11 +96,6 @@ def sealed(offset: int, body: dict[str, Any]) -> c.Container:
     return value
 
 
-def is_wrapper(message: c.Container) -> bool:
-    """Whether the value is a compressed set of messages."""
-    return bool(message.body.attributes.codec != "none")
-
-
 def open_block(message: c.Container, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
     """The decompressed set of messages in a wrapper, as bytes. Raises `CompressionError`."""
     if message.body.value is None:

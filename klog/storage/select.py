@@ -36,15 +36,6 @@ class Bounds:
             and self.until_ms is None
         )
 
-    def takes_place(self, offset: int, timestamp_ms: int) -> bool:
-        """Whether a record at this offset with this timestamp is wanted."""
-        return (
-            (self.first_offset is None or offset >= self.first_offset)
-            and (self.last_offset is None or offset <= self.last_offset)
-            and (self.since_ms is None or timestamp_ms >= self.since_ms)
-            and (self.until_ms is None or timestamp_ms < self.until_ms)
-        )
-
     def may_hold(self, batches: BatchTable, row: int) -> bool:
         """Whether batch `row` may hold a wanted record, according to its header."""
         if self.first_offset is not None and batches.last_offset[row] < self.first_offset:

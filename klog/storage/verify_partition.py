@@ -47,7 +47,7 @@ def verify_partition(path: str, segments: list[SegmentFacts], log_start_offset: 
     files = list_partition(path)
     end = segments[-1].next_offset if segments else 0
     problems = [problem for facts in segments for problem in facts.problems]
-    problems += _strangers(files)
+    problems += _unknown_files(files)
     problems += _between(files, segments)
     problems += _snapshots(files, segments, end)
     problems += _epochs(files, segments, log_start_offset, end)
@@ -55,7 +55,7 @@ def verify_partition(path: str, segments: list[SegmentFacts], log_start_offset: 
     return PartitionFacts(path, tuple(problems), segments[0].base_offset if segments else 0, end)
 
 
-def _strangers(files: PartitionFiles) -> list[Problem]:
+def _unknown_files(files: PartitionFiles) -> list[Problem]:
     problems = [note(files.named(name), *_TRANSIENT[name.state], RECOVER) for name in files.transient]
     problems += [
         note(files.file(kind, base), "is an index without its .log", "deletes it at its next start", RECOVER)

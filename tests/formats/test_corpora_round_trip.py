@@ -31,7 +31,7 @@ def _opened(entry: segment.Located) -> None:
         assert len(found) == entry.value.recordCount
         if entry.value.attributes.codec != "none" and found:
             assert record_batch.build_records(found) == record_batch.open_block(entry.value)
-    elif message_set.is_wrapper(entry.value):
+    elif entry.value.body.attributes.codec != "none":
         assert message_set.build_set(message_set.inner(entry.value)) == message_set.open_block(entry.value)
 
 

@@ -79,7 +79,7 @@ def _drop_snapshots(log: Path, chance: random.Random) -> None:
             snapshot.unlink()
 
 
-def _spoil_snapshots(log: Path, chance: random.Random) -> None:
+def _damage_snapshots(log: Path, chance: random.Random) -> None:
     for snapshot in sorted(log.parent.glob("*.snapshot")):
         if chance.random() < 0.6:
             snapshot.write_bytes(snapshot.read_bytes()[:-1] + b"x")
@@ -95,7 +95,7 @@ DAMAGES: list[Damage] = [
     _drop(".index", ".timeindex", ".txnindex"),
     _drop(".log"),
     _drop_snapshots,
-    _spoil_snapshots,
+    _damage_snapshots,
     lambda log, chance: (log.parent / "leader-epoch-checkpoint").unlink(missing_ok=True),
     lambda log, chance: log.with_suffix(".txnindex").write_bytes(chance.randbytes(68)),
 ]

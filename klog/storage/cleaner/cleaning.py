@@ -21,7 +21,7 @@ from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain
 from klog.storage.cleaner.filtering import BatchFilter
 from klog.storage.cleaner.output import CleanedSegment
 from klog.storage.cleaner.selection import group_segments
-from klog.storage.cleaner.source import aborted_txns, position_of, sound_batches
+from klog.storage.cleaner.source import aborted_txns, position_of, verified_batches
 from klog.storage.cleaner.task import CleanedGroup, CleanResult, CleanStats, CleanTask
 from klog.storage.cleaner.transactions import CleanedTransactions
 from klog.storage.cleaner.view import SegmentView
@@ -110,7 +110,7 @@ class _Cleaning:
         path = task.path(FileKind.LOG, segment.base_offset)
         table, stats = BatchTable(), self._stats
         with _located(path):
-            for data in sound_batches(
+            for data in verified_batches(
                 path, segment.size_bytes, table, buffer_bytes=task.settings.buffer_bytes
             ):
                 self._on_bytes(table.consumed_bytes)
@@ -166,7 +166,7 @@ class _MapBuilder:
         position = position_of(index_path, segment.base_offset, task.first_dirty_offset)
         table = BatchTable()
         with _located(path):
-            for data in sound_batches(
+            for data in verified_batches(
                 path,
                 segment.size_bytes,
                 table,

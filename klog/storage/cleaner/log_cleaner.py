@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
+from klog.formats.errors import FormatError, KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from klog.storage.cleaner.cleaner_values import CleanableLog, CleanerConfig, CleanerMetrics, CleanFunction
@@ -338,17 +338,3 @@ class LogCleaner:
             "max-clean-time-secs": int(max((one.seconds for one in stats), default=0.0)),
             "DeadThreadCount": sum(not thread.is_alive() for thread in self._threads),
         }
-
-    def require_threads(self, wanted: int) -> None:
-        """Raise `UsageError` if Kafka refuses to change the number of threads to `wanted` at once."""
-        current = self._config.threads
-        if wanted < 1:
-            raise UsageError("Log cleaner threads should be at least 1")
-        if wanted < current // 2:
-            raise UsageError(
-                f"Log cleaner threads cannot be reduced to less than half the current value {current}"
-            )
-        if wanted > current * 2:
-            raise UsageError(
-                f"Log cleaner threads cannot be increased to more than double the current value {current}"
-            )

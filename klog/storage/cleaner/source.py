@@ -23,7 +23,7 @@ _NEWEST_MAGIC: Final = 2
 _CURE: Final = "`klog verify` shows the damage; the log is left as it is"
 
 
-def sound_batches(
+def verified_batches(
     path: str, size_bytes: int, table: BatchTable, *, start_bytes: int = 0, buffer_bytes: int
 ) -> Iterator[memoryview]:
     """The batches of a closed segment; each time `table` describes those in the yielded buffer.

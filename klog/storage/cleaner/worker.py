@@ -158,7 +158,7 @@ def clean_in_worker(task: CleanTask, on_group: OnGroup, on_bytes: OnBytes = lamb
 def _follow(
     process: subprocess.Popen[str], task: CleanTask, on_group: OnGroup, on_bytes: OnBytes
 ) -> CleanResult:
-    _tell(process, json.dumps(task.to_json()) + "\n")
+    _send(process, json.dumps(task.to_json()) + "\n")
     for line in process.stdout or ():
         answer = json.loads(line)
         if "result" in answer:
@@ -173,13 +173,13 @@ def _follow(
             else:
                 on_bytes(answer["bytes"])
         except BaseException:
-            _tell(process, _ABORT)
+            _send(process, _ABORT)
             raise
-        _tell(process, _GO)
+        _send(process, _GO)
     raise WorkerDiedError(f"the cleaner's process ended with status {process.wait()}", file=task.directory)
 
 
-def _tell(process: subprocess.Popen[str], line: str) -> None:
+def _send(process: subprocess.Popen[str], line: str) -> None:
     if process.stdin is not None:
         # If the process died, reading its answer shows that.
         with contextlib.suppress(BrokenPipeError):

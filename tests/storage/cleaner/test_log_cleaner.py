@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from klog.config.topic import TopicConfig, default_topic_config
-from klog.formats.errors import UsageError
 from klog.formats.names import TopicPartition
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from klog.storage.cleaner.cleaner_values import CleanerConfig
@@ -235,15 +234,6 @@ def test_checkpoints_follow_truncation_moves_and_deletion(tmp_path: Path) -> Non
     assert broker.checkpoint.read() == {}
 
 
-def test_thread_counts_change_as_slowly_as_kafka_allows(tmp_path: Path) -> None:
-    cleaner = Broker(tmp_path, config=CleanerConfig(threads=4)).cleaner
-    cleaner.require_threads(8)
-    cleaner.require_threads(2)
-    for wanted in (0, 1, 9):
-        with pytest.raises(UsageError):
-            cleaner.require_threads(wanted)
-
-
 def test_threads_share_the_buffers() -> None:
     settings = CleanerConfig(threads=4, dedupe_buffer_bytes=400, io_buffer_bytes=4000).of_one_thread
     assert (settings.dedupe_buffer_bytes, settings.io_buffer_bytes) == (100, 1000)
@@ -286,7 +276,7 @@ def test_a_missing_file_in_a_worker_is_a_failing_disk(tmp_path: Path) -> None:
     assert [path for path, _ in broker.failed] == [str(tmp_path)]
 
 
-def test_a_worker_that_is_told_to_stop_leaves_no_file(tmp_path: Path) -> None:
+def test_an_aborted_worker_leaves_no_file(tmp_path: Path) -> None:
     log = make(tmp_path, 0)
     broker = Broker(tmp_path, log)
     before = sorted(path.name for path in log.directory.iterdir())

@@ -35,7 +35,7 @@ class KilledError(BaseException):
     """The process was killed."""
 
 
-class Mortal(DirectoryChanges):
+class InterruptedChanges(DirectoryChanges):
     """Fails after a number of changes; the disk's contents at that time are kept as `remains`."""
 
     def __init__(self, steps: int, directory: Path, remains: Path) -> None:
@@ -120,7 +120,7 @@ def clean_until_killed(directory: Path, steps: int, remains: Path) -> bool:
     """False if the cleaning was complete before that step."""
     log = closed(directory, CONFIG)
     task = CleanTask.of(dirty_log(log.view, None, NOW_MS), NOW_MS, log.last_records, SMALL)
-    changes = Mortal(steps, directory, remains)
+    changes = InterruptedChanges(steps, directory, remains)
     try:
         clean(task, lambda group: remove(swap_in(str(directory), group, changes), changes))
     except KilledError:
