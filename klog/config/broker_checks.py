@@ -138,7 +138,7 @@ def _formats(config: BrokerConfig) -> None:
     name, protocol = "log.message.format.version", _PROTOCOL
     found, limit = (release_of(config.text(each) or "") for each in (name, protocol))
     if found is not None and limit is not None and magic_of(found) > magic_of(limit):
-        raise ConfigError(name, found, f"{protocol} {limit} does not have its records")
+        raise ConfigError(name, found, f"{protocol} {limit} has an older record format")
 
 
 def _offsets_topic(config: BrokerConfig) -> None:

@@ -155,7 +155,7 @@ class _Draft:
         above = parent_path(operation.path)
         parent = self._find(above)
         if parent is None:
-            raise NoNodeError(f"no node {above} to hold {operation.path}", path=operation.path)
+            raise NoNodeError(f"no parent node {above} for {operation.path}", path=operation.path)
         if parent.stat.ephemeral_owner != NO_OWNER:
             raise EphemeralParentError(f"{above} is ephemeral: it has no children", path=operation.path)
         path = f"{operation.path}{parent.child_changes:010d}" if operation.sequential else operation.path

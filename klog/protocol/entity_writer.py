@@ -58,7 +58,7 @@ def write_entity(entity: Entity) -> bytes:
         entity_writer(_class(entity))(parts, entity)
     except _REFUSALS as error:
         name = type(entity).__name__
-        raise UnencodableMessageError(f"a {name} has a value that it cannot carry: {error}") from error
+        raise UnencodableMessageError(f"a {name} has a value that it cannot hold: {error}") from error
     return b"".join(parts)
 
 
