@@ -1,7 +1,7 @@
-"""Builds what klog has in compiled form. Everything else is declared in pyproject.toml.
+"""Builds the compiled modules. Everything else is declared in pyproject.toml.
 
-All of it is optional: where no C compiler is found the install goes on, the pure-Python twins of the kernels
-take over and the broker's modules run as they stand (`klog --version` says what is in use).
+All of them are optional. Without a C compiler the install succeeds, the kernels run in pure Python and the
+broker's modules run as Python (`klog --version` says what is in use).
 """
 
 import os
@@ -15,8 +15,7 @@ from setuptools.command.build_ext import build_ext
 KLOG = Path("klog")
 GENERATED = Path("build", "cython")
 
-# What every record passes on its way into a log and out of it. Plain Python, compiled as it is: a sixth less
-# CPU for each request.
+# The modules that handle every Produce and Fetch request. They are Python, compiled without changes.
 COMPILED_MODULES = (
     "config/topic.py",
     "metadata/cache.py",
@@ -65,7 +64,7 @@ COMPILED_MODULES = (
 
 
 def extension(source: Path, level: str) -> Extension:
-    """An extension module in the place of its source."""
+    """An extension module next to its source."""
     name = ".".join(source.with_suffix("").parts)
     return Extension(name, [str(source)], extra_compile_args=[level, "-g0"], optional=True)
 
@@ -75,16 +74,14 @@ MODULES = [extension(KLOG / path, "-O2") for path in COMPILED_MODULES]
 
 
 class BuildExtensions(build_ext):
-    """In a checkout that is worked on the kernels only: an edited module must count at once, and would be
-    hidden by its compiled form.
-    """
+    """Builds only the kernels for an editable install: the compiled form of a module would hide its edits."""
 
     def finalize_options(self) -> None:
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        # Only now is it known how the install is meant: options are made final more than once.
+        # The kind of install is known only here, because options are finalised more than once.
         if self.inplace or self.editable_mode:
             kernels = {each.name for each in KERNELS}
             self.extensions = [each for each in self.extensions if each.name in kernels]
@@ -92,9 +89,9 @@ class BuildExtensions(build_ext):
             self.extensions,
             build_dir=str(GENERATED),
             language_level=3,
-            # Annotations say what is meant, to readers and to mypy; compiled they would be demanded.
+            # Annotations are for readers and mypy; compiled code would enforce them.
             compiler_directives={"annotation_typing": False},
-            # Elsewhere a process that is to help runs this file again.
+            # On other systems each worker process would run this file again.
             nthreads=os.cpu_count() if sys.platform == "linux" else 0,
         )
         for each, made in zip(self.extensions, generated, strict=True):

@@ -2,7 +2,7 @@
 
 Rules: FetchRequest of Kafka's message schemas, KIP-227 (sessions, version 7), KIP-320 (leader epochs, 9),
 KIP-392 (rack, 11), KIP-595 (last fetched epoch, 12), KIP-516 (topic ids instead of names, 13), KIP-903
-(replica epoch, 15), KIP-853 (directory id, 17: read over, nothing here uses it).
+(replica epoch, 15), KIP-853 (directory id, 17: skipped, because klog does not use it).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PARTITION_V12: Final = struct.Struct(">iiqiqi")  # with last fetched epoch
 
 
 class FetchPartition(NamedTuple):
-    """From where to read one partition, and how much at most."""
+    """The offset to read one partition from, and how many bytes at most."""
 
     partition: int
     current_leader_epoch: int

@@ -1,4 +1,4 @@
-"""Fetch responses, versions 4 to 17, by hand: buffers with file slices between them, so nothing is copied.
+"""Reads and writes Fetch responses, versions 4 to 17: buffers with file slices between them, not copied.
 
 Rules: FetchResponse of Kafka's message schemas; the KIPs that fetch_request names, and KIP-951 (endpoints
 of new leaders, version 16).
@@ -56,7 +56,7 @@ NOT_DIVERGING: Final = EpochEnd()
 
 
 class PartitionFetched(NamedTuple):
-    """What one partition gave.
+    """The answer for one partition.
 
     `records`: bytes or a file slice, or several of them in a row; None is null, as Kafka sends for errors.
     `aborted_transactions`: (producer id, first offset) pairs; None, as Kafka sends below read committed, is

@@ -1,4 +1,4 @@
-"""A stretch of a file that stands in a response where its bytes would: zero-copy fetch."""
+"""A range of a file in place of its bytes in a response: the network sends it without copying."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ class HasFileno(Protocol):
 class FileSlice(NamedTuple):
     """`size_bytes` bytes of a file from `position_bytes` on.
 
-    It keeps the file object alive until it is sent, so a segment that is deleted meanwhile stays readable:
-    its owner lets go of the file object and closes nothing under a response. A file that ends early costs
-    the connection.
+    It keeps the file object until it is sent, so a segment that is deleted meanwhile stays readable: the
+    file closes when nothing refers to it. If the file ends early, the connection closes.
     """
 
     file: HasFileno

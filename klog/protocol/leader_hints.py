@@ -1,6 +1,4 @@
-"""Who leads now, told along with an error: the tagged fields of Produce 10 and Fetch 12/16 (KIP-595,
-KIP-951).
-"""
+"""The current leader in an error: the tagged fields of Produce 10 and Fetch 12 and 16 (KIP-595, KIP-951)."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ class LeaderHint(NamedTuple):
 
 
 class NodeEndpoint(NamedTuple):
-    """Where a broker that a LeaderHint names can be reached."""
+    """The address of a broker that a LeaderHint names."""
 
     node_id: int
     host: str
@@ -49,7 +47,7 @@ def leader_tag(leader: LeaderHint) -> bytes:
 
 
 def leader_of_tag(body: Buffer, start: int | None) -> LeaderHint:
-    """The leader at a tagged field's value; none where the field is absent. Raises MalformedMessageError."""
+    """The leader at a tagged field's value; none if the field is absent. Raises MalformedMessageError."""
     if start is None:
         return NO_LEADER
     end_of(body, start, _LEADER.size)
@@ -73,7 +71,7 @@ def nodes_tag(tag: int, nodes: tuple[NodeEndpoint, ...]) -> bytes:
 
 
 def endpoints_of_tag(body: Buffer, start: int | None) -> tuple[NodeEndpoint, ...]:
-    """The nodes at a tagged field's value; none where the field is absent. Raises MalformedMessageError."""
+    """The nodes at a tagged field's value; none if the field is absent. Raises MalformedMessageError."""
     if start is None:
         return ()
     count, position = read_items(body, start, True)

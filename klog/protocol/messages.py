@@ -1,11 +1,11 @@
-"""Headers, and messages by key and version: where bytes meet the entities.
+"""Reads and writes headers, and messages by API key and version.
 
 Rules: the protocol guide, "Protocol Structure"; RequestHeader and ResponseHeader of Kafka's message
-schemas. A request header carries tagged fields in flexible versions and its client id stays a classic
-string; a response header does likewise, except that of ApiVersions, which never does (KIP-511: the client
-may not know yet what the broker speaks).
+schemas. In flexible versions a request header has tagged fields, and its client id stays a classic string.
+A response header has tagged fields too, except that of ApiVersions, because the client does not know yet
+which versions the broker supports (KIP-511).
 
-Produce and Fetch are not here: their messages are written by hand (produce_request and so on).
+The messages of Produce and Fetch have modules of their own (`produce_request` and so on).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REQUEST_HEAD: Final = struct.Struct(">hhi")
 
 
 class RequestHeader(NamedTuple):
-    """What stands in front of a request; the body begins at `body_position_bytes` of the frame."""
+    """The header of a request; the body begins at `body_position_bytes` of the frame."""
 
     api_key: int
     api_version: int
@@ -38,7 +38,7 @@ class RequestHeader(NamedTuple):
 def request_is_flexible(api_key: int, version: int) -> bool:
     """Whether a request of that version has the flexible header. Raises UnsupportedApiError.
 
-    Any version of ApiVersions will do: a client that is ahead of us must be answered (KIP-511).
+    Every version of ApiVersions is accepted: a client newer than the broker must get an answer (KIP-511).
     """
     api = SERVED.get(api_key)
     if api is None:
@@ -156,9 +156,9 @@ def _names(entity_type: type) -> frozenset[str]:
 
 
 def build(entity_type: type, **values: Value) -> Entity:
-    """An entity from values of which some may be of other versions: what this version lacks is left out.
+    """An entity from the values of all versions: fields that this version does not have are left out.
 
-    So a handler says all it knows once, whatever version was asked.
+    So a handler needs no code for single versions.
     """
     names = _names(entity_type)
     return entity_type(**{name: value for name, value in values.items() if name in names})

@@ -1,9 +1,8 @@
-"""Wire types read from and written to plain bytes: the few that the hand-written messages and the entities
-share.
+"""Reads and writes the wire types that hand-written messages and entities share.
 
 Rules: Kafka's protocol guide, "Protocol Primitive Types", and KIP-482 for compact types and tagged fields. A
-reader takes (buffer, position) and returns (value, next position). Every length is held against the bytes
-that are there before anything is taken, so no input makes a reader allocate more than it was given.
+reader takes (buffer, position) and returns (value, next position). Every length is compared with the
+bytes that are left before they are read, so no input makes a reader allocate more than its own size.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from klog.protocol.errors import MalformedMessageError
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 UVARINT_MAX_BYTES: Final = 5
-# What a string may have in its classic form; Kafka's readers take no more in the compact one either.
+# The limit of the classic form. Kafka's readers apply it to the compact form too.
 STRING_MAX_BYTES: Final = 2**15 - 1
 INT16: Final = struct.Struct(">h")
 INT32: Final = struct.Struct(">i")
@@ -29,7 +28,7 @@ def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
 
     Raises MalformedMessageError.
     """
-    # One byte is what nearly all of them take.
+    # Nearly all numbers take one byte.
     if position < len(buffer) and (first := buffer[position]) < 0x80:
         return first, position + 1
     value = shift = 0
@@ -78,13 +77,13 @@ def read_int32(buffer: Buffer, position: int) -> tuple[int, int]:
 def text_of(raw: Buffer) -> str:
     """UTF-8 as text; what is not UTF-8 becomes U+FFFD, as Java reads it.
 
-    So a client that writes names in another encoding is told that there is no such topic.
+    So a client that encodes names otherwise gets the error for an unknown topic.
     """
     return str(raw, "utf-8", "replace")
 
 
 def read_string(buffer: Buffer, position: int, compact: bool) -> tuple[str | None, int]:
-    """A string of either form; None where it is null. Raises MalformedMessageError."""
+    """A string of either form; None if it is null. Raises MalformedMessageError."""
     if compact:
         size, start = read_uvarint(buffer, position)
         size -= 1
@@ -107,7 +106,7 @@ def read_name(buffer: Buffer, position: int, compact: bool) -> tuple[str, int]:
 
 
 def read_bytes(buffer: Buffer, position: int, compact: bool) -> tuple[Buffer | None, int]:
-    """Bytes of either form as a slice of the buffer (a view of a view); None where they are null.
+    """Bytes of either form as a slice of the buffer (a view of a view); None if they are null.
 
     Raises MalformedMessageError.
     """
@@ -143,7 +142,7 @@ def read_items(buffer: Buffer, position: int, compact: bool) -> tuple[int, int]:
 def read_tags(buffer: Buffer, position: int) -> tuple[dict[int, int], int]:
     """A section of tagged fields: {tag: position of its value}, and the position after the section.
 
-    Tags should rise; Kafka takes them in any order, and of one that comes twice the last. Raises
+    Tags should ascend. Like Kafka, this accepts any order, and the last of two equal tags wins. Raises
     MalformedMessageError.
     """
     count, position = read_uvarint(buffer, position)
@@ -172,7 +171,7 @@ def write_bytes_size(size: int | None, compact: bool) -> bytes:
 
 
 def write_tags(tags: list[tuple[int, bytes]]) -> bytes:
-    """A section of tagged fields; the caller gives them in rising order."""
+    """A section of tagged fields; the caller gives them in ascending order."""
     parts = [uvarint(len(tags))]
     for tag, value in tags:
         parts += (uvarint(tag), uvarint(len(value)), value)

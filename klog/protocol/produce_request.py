@@ -1,8 +1,8 @@
-"""Produce requests, versions 0 to 11, by hand: the request that a broker reads most.
+"""Reads and writes Produce requests, versions 0 to 11. Written by hand, because brokers read them most.
 
-Rules: ProduceRequest of Kafka's message schemas. Records are views into the frame (writable when the frame
-is), so that offsets can be set in place; nothing is copied. Version 3 brought the transactional id, 9 the
-compact types; 0 to 2 carry message sets of magic 0 and 1, which is the log's business to check.
+Rules: ProduceRequest of Kafka's message schemas. Records are views into the frame, so that offsets can be
+set in place if the frame is writable; nothing is copied. Version 3 added the transactional id, 9 the
+compact types. Versions 0 to 2 carry message sets of magic 0 and 1, which the log checks.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ PartitionRecords: TypeAlias = tuple[int, Records]
 
 
 class ProduceRequest(NamedTuple):
-    """What a producer wants written: for each topic its name and (partition, records) pairs.
+    """The records to write: for each topic its name and (partition, records) pairs.
 
-    `acks` is 0, 1 or -1 (all in-sync replicas); `records` is None where the producer sent null.
+    `acks` is 0, 1 or -1 (all in-sync replicas); `records` is None if the producer sent null.
     """
 
     transactional_id: str | None
@@ -86,10 +86,10 @@ _INDEX_SIZE: Final = struct.Struct(">ii")
 
 
 def _decode_usual(body: memoryview) -> ProduceRequest | None:
-    """What a producer sends nearly always, read without a call for each field: records for one partition, no
-    transactional id, no tags. None where it is anything else.
+    """The usual request, read without a call for each field: records for one partition, no transactional id,
+    no tags. None for any other request.
     """
-    # A copy of what comes before the records: one byte of it after the other is dear through a view.
+    # A copy of the bytes before the records: single bytes are slow to read through a view.
     head = bytes(body[:_USUAL_HEAD_MAX_BYTES])
     if len(head) < _USUAL_HEAD.size:
         return None

@@ -1,7 +1,7 @@
-"""Produce responses, versions 0 to 11, by hand.
+"""Reads and writes Produce responses, versions 0 to 11.
 
 Rules: ProduceResponse of Kafka's message schemas, KIP-467 (record errors), KIP-951 (the new leader as
-tagged fields of version 10 and later). What a version cannot carry is left out.
+tagged fields of version 10 and later). Fields that a version does not have are left out.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ProduceResponse(NamedTuple):
     node_endpoints: tuple[NodeEndpoint, ...] = ()
 
 
-# What mostly follows the numbers of a partition's answer, and the topics of a response.
+# The usual end of a partition's answer, after its numbers, and of a response, after its topics.
 _NO_COMPLAINT: Final = PartitionProduced(0)[5:]
 _NOTHING_MORE: Final = ProduceResponse([])[1:]
 _ALL_NUMBERS_FROM: Final = 5
@@ -74,7 +74,7 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
     try:
         if version >= _ALL_NUMBERS_FROM and len(response.topics) == 1 and response[1:] == _NOTHING_MORE:
             name, partitions = response.topics[0]
-            # Nearly every answer: it differs from the one before in its numbers only.
+            # The usual answer: only its numbers differ from the answer before.
             if len(partitions) == 1 and partitions[0][5:] == _NO_COMPLAINT:
                 before, after = _around(version, name)
                 return before + _V5.pack(*partitions[0][:5]) + after
@@ -87,7 +87,7 @@ def encode_produce_response(version: int, response: ProduceResponse) -> bytes:
 
 @lru_cache(maxsize=1024)
 def _around(version: int, name: str) -> tuple[bytes, bytes]:
-    """What stands before and after the numbers of an answer for one partition that has nothing to add."""
+    """The bytes before and after the numbers of an answer for one partition without an error."""
     numbers = _V5.pack(*PartitionProduced(0)[:5])
     whole = _encode(version, ProduceResponse([(name, [PartitionProduced(0)])]))
     flexible = version >= FLEXIBLE_FROM

@@ -1,7 +1,7 @@
-"""How many requests there were and how long they took, by API: counted as they pass, read by the metrics.
+"""Counts requests by API and measures how long they took, for the metrics.
 
-Nothing here takes a lock. The interpreter hands over between threads at calls and at backward jumps only, and
-each addition below is done without one.
+Nothing here takes a lock. The interpreter switches threads at calls and at backward jumps only, and no
+addition below contains one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BOUNDS_NS: Final = tuple(
 
 
 class Timing:
-    """How long something took, each time: the sum, and how often it was within which bound."""
+    """A histogram of durations: their sum, and how many were within each bound."""
 
     __slots__ = ("counts", "sum_ns")
 
@@ -34,22 +34,22 @@ class Timing:
         self.counts = [0] * (len(BOUNDS_NS) + 1)
 
     def record(self, elapsed_ns: int) -> None:
-        """It has taken that long, once more."""
+        """Count one request that took that long."""
         self.sum_ns += elapsed_ns
         self.counts[bisect_left(BOUNDS_NS, elapsed_ns)] += 1
 
     def record_several(self, elapsed_ns: int, times: int) -> None:
-        """It has taken that long altogether, so many times."""
+        """Count `times` requests that took that long together."""
         self.sum_ns += elapsed_ns
         self.counts[bisect_left(BOUNDS_NS, elapsed_ns // times)] += times
 
 
 class ApiCounter:
-    """What has been done for one API.
+    """The durations of one API's requests.
 
-    `direct` is of requests that their handlers have answered on the spot: each took as long as its handler.
-    Of the others `handlers` says how long their handlers took, `queues` how long they had waited for an I/O
-    thread before, and `totals` how long it all took, waiting in a purgatory included.
+    `direct` has the requests that were answered before their handler returned; each took as long as its
+    handler. For the others `handlers` has the time in the handler, `queues` the wait for an I/O thread before
+    it, and `totals` the whole time with the wait in a purgatory.
     """
 
     __slots__ = ("direct", "failures", "handlers", "queues", "totals")
@@ -68,18 +68,18 @@ class ApiCounter:
 
 
 class RequestCounters:
-    """One counter an API, without the fetches of followers, which have one of their own. Safe for threads."""
+    """One counter for each API, and one of its own for fetches of followers. Safe for threads."""
 
     def __init__(self) -> None:
         self.by_api: Final[Mapping[int, ApiCounter]] = {key: ApiCounter() for key in SERVED}
         self.follower_fetches: Final = ApiCounter()
 
     def of(self, request: Request) -> ApiCounter:
-        """Where a request counts that its handler has seen."""
+        """The counter for a request that its handler has seen."""
         return self.follower_fetches if request.from_follower else self.by_api[request.api_key]
 
     def by_name(self) -> dict[str, tuple[ApiCounter, ...]]:
-        """The counters under Kafka's names of requests: fetches count as such, and by who fetches."""
+        """The counters by Kafka's names of requests. Fetches count as such, and by consumer or follower."""
         found = {ApiKey(key).title: (counter,) for key, counter in self.by_api.items()}
         consumers, followers = self.by_api[ApiKey.FETCH], self.follower_fetches
         fetches = {"Fetch": (consumers, followers), "FetchConsumer": (consumers,)}

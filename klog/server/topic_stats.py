@@ -1,7 +1,7 @@
-"""What goes in and out by topic: counted by the handlers of Produce and Fetch, read by the metrics.
+"""Counts requests, records and bytes by topic, for the metrics.
 
-Kafka's `BrokerTopicStats`. No lock is taken: each count is one addition without a call in it, between whose
-parts the interpreter does not hand over to another thread.
+Rules: Kafka's `BrokerTopicStats`. The handlers of Produce and Fetch count, without a lock: each count is one
+addition without a call, and the interpreter does not switch threads inside it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class TopicStats:
-    """The counts of one topic, since it came to this broker or the broker started."""
+    """The counts of one topic since the broker started or the topic came to it."""
 
     __slots__ = (
         "bytes_in",
@@ -37,21 +37,21 @@ class TopicStats:
         self.replication_bytes_out = 0
 
     def add(self, other: TopicStats) -> None:
-        """Take in what another one has counted."""
+        """Add the counts of another object."""
         for name in self.__slots__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
 class _Topics(dict[str, TopicStats]):
-    """A topic's counts begin when somebody first looks for them."""
+    """The counts of a topic are created at the first look-up."""
 
     def __missing__(self, topic: str) -> TopicStats:
-        # Of two threads that come at once, one wins, and both count with the winner's.
+        # If two threads come at once, both use the value that was set first.
         return self.setdefault(topic, TopicStats())
 
 
 class BrokerTopicStats:
-    """The counts of all topics: `topics[name]` are one's. Ask only for topics that exist."""
+    """The counts of all topics by name, in `topics`. Look up only topics that exist."""
 
     def __init__(self) -> None:
         self.topics: Final[dict[str, TopicStats]] = _Topics()
@@ -60,8 +60,8 @@ class BrokerTopicStats:
     def read(self, hosted: Collection[str]) -> tuple[TopicStats, Mapping[str, TopicStats]]:
         """The sum over all topics there ever were, and the counts of those that this broker hosts.
 
-        The others are forgotten: topics that come and go would otherwise fill the memory. One caller at a
-        time.
+        The others are forgotten, because topics that come and go would fill the memory. Only one thread may
+        call this at a time.
         """
         for topic in [topic for topic in list(self.topics) if topic not in hosted]:
             self._gone.add(self.topics.pop(topic))

@@ -1,7 +1,7 @@
-"""From a request to the handler of its API: the one `Handler` that the network layer calls.
+"""Gives each request to the handler of its API. This is the one `Handler` that the network layer calls.
 
-A handler that fails is answered for, where its API has a place for an error, with UNKNOWN_SERVER_ERROR, as
-Kafka does; else the connection closes. Bytes that are no such request close the connection in any case.
+If a handler fails, the answer is UNKNOWN_SERVER_ERROR, as in Kafka, or the connection closes if the API has
+no field for an error. Bytes that are no valid request always close the connection.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Failed = Callable[[Request, ErrorCode], Sequence[BodyPart] | None]
 
 
 def top_level_error(request: Request, error: ErrorCode) -> Sequence[BodyPart] | None:
-    """An answer that says nothing but the error; None where the version has no error of the whole request."""
+    """An answer with only the error; None if the version has no error for the whole request."""
     fields = entity_fields(response_class(request.api_key, request.api_version))
     if not any(field.name == "error_code" for field in fields):
         return None
@@ -103,7 +103,7 @@ class Dispatcher:
         return position
 
     def handle(self, request: Request) -> None:
-        """Let the API's handler have the request. Raises what that raises."""
+        """Call the handler of the request's API. Raises what the handler raises."""
         api_key = request.api_key
         route = self._routes.get(api_key)
         if route is None:
@@ -135,8 +135,11 @@ class Dispatcher:
         return False
 
     def failed(self, request: Request, fault: Exception) -> None:
-        """Answer with UNKNOWN_SERVER_ERROR; raise `fault`, which closes the connection, where the bytes were
-        no request, there is no place for an error, or the answer is out."""
+        """Answer with UNKNOWN_SERVER_ERROR.
+
+        Raises `fault`, which closes the connection, if the bytes were no valid request, if the answer has no
+        field for an error, or if the request has been answered.
+        """
         if isinstance(fault, ProtocolError):
             raise fault
         self._counters.of(request).failures += 1
@@ -145,14 +148,14 @@ class Dispatcher:
             body = self._routes[request.api_key].failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
         if body is None:
             raise fault
-        # A trace for what is a bug; klog's own errors say enough.
+        # Bugs are logged with a traceback; the messages of klog's own errors are enough.
         logger.error(
             "%r failed: %s", request, fault, exc_info=None if isinstance(fault, KlogError) else fault
         )
         request.respond(body)
 
     def _count_slow(self, request: Request, counter: ApiCounter, start_ns: int, elapsed_ns: int) -> None:
-        """Count a request that has waited before its handler, or waits after it."""
+        """Count a request that has waited for its handler, or waits for its answer."""
         counter.handlers.record(elapsed_ns)
         since_ns = request.queued_ns or start_ns
         if since_ns != start_ns:

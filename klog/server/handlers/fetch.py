@@ -1,9 +1,9 @@
-"""Fetch: stretches of partitions' files, at once or when there is enough of them.
+"""Answers Fetch requests with ranges of partitions' files, at once or when there are enough bytes.
 
 Rules: Kafka's `KafkaApis.handleFetchRequest` and `ReplicaManager.fetchMessages`; KIP-74 (sizes), KIP-98
 (isolation), KIP-227 (sessions), KIP-320 and KIP-595 (leader epochs, diverging logs), KIP-392 (consumers that
-read from followers), KIP-516 (topic ids), KIP-951 (the new leader along with an error). Records go out as
-slices of the segments' files. A follower's fetch also tells the replica manager how far the follower is.
+read from followers), KIP-516 (topic ids), KIP-951 (the new leader along with an error). Records are sent
+as slices of the segments' files. A follower's fetch also tells the replica manager how far the follower is.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _UNKNOWN: Final = -1
 _NO_RECORDS: Final = b""
 _LOADS_MAX: Final = 64  # more than the pages that the search in one index looks at
 
-# Errors that are this broker's, and neither of metadata nor of the client's position.
+# Errors that this broker causes. The others come from metadata or from the client's position.
 _FAILURES: Final = frozenset((ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.CORRUPT_MESSAGE))
 _NO_ERROR: Final = int(ErrorCode.NONE)
 
@@ -134,7 +134,7 @@ class FetchHandler:
         """Answer now, or wait for more records."""
         fetch = pending.fetch
         if fetch.replica_id >= 0:
-            # Here, so that partitions without news count too, and before the answer waits for some.
+            # Before the answer waits, and also for partitions without new records.
             follower = FollowerFetch(fetch.replica_id, fetch.replica_epoch, self._clock_ms())
             self._lookup.replicas.record_fetch(follower, pending.quiet, reads.fetched)
         if reads.answer_now or fetch.max_wait_ms <= 0:
@@ -152,7 +152,7 @@ class FetchHandler:
         self._purgatory.watch(operation, operation.keys)
 
     def failed(self, request: Request, error: ErrorCode) -> list[BodyPart] | None:
-        """What a request is answered that could not be handled."""
+        """The answer to a request whose handling failed."""
         version, topics = request.api_version, []
         fetch = decode_fetch_request(version, request.body)
         if version < _TOPIC_IDS_FROM:
@@ -194,7 +194,7 @@ class FetchHandler:
         )
 
     def _read(self, pending: _Pending, *, may_wait: bool = True) -> Reads:
-        """Read what may be read; the others are noted as refused, those without news as quiet."""
+        """Read the partitions. Some are noted as `refused`, and those without changes as `quiet`."""
         lookup, context, limits = self._lookup, pending.context, pending.limits
         partitions = lookup.replicas.partitions
         quiet: list[SessionPartition] = []
@@ -212,7 +212,7 @@ class FetchHandler:
         return read_all(lookup.replicas, entries, limits, lookup.missing, may_wait=may_wait)
 
     def _readable(self, asked: Iterable[tuple[SessionKey, FetchEntry]]) -> tuple[list[FetchEntry], Answers]:
-        """The partitions that the cluster knows, and the refusal of the others: unknown ids come first."""
+        """The partitions that the cluster knows, and the refusals of the others, unknown ids first."""
         known = self._lookup.known
         entries: list[FetchEntry] = []
         nameless: Answers = []
@@ -220,7 +220,7 @@ class FetchHandler:
         for key, wanted in asked:
             entry = wanted
             if not entry.key[0] and entry.topic_id is not None:
-                # A session's topic that was unknown when it was named may be known by now.
+                # The topic may have become known since the session named it.
                 name = self._lookup.topic_name(entry.topic_id)
                 if name is None:
                     nameless.append((key, _not_known(entry.key[1], ErrorCode.UNKNOWN_TOPIC_ID)))
@@ -284,7 +284,7 @@ class FetchHandler:
     def _explained(
         self, request: Request, key: Key, answer: PartitionFetched, nodes: dict[int, NodeEndpoint]
     ) -> PartitionFetched:
-        """An error as this version's clients understand it, with the leader to turn to."""
+        """An error as clients of this version understand it, with the current leader."""
         error = ErrorCode(answer.error_code)
         if request.api_version >= _HINTS_FROM:
             hint, endpoint = self._lookup.leader(key, error, request.listener)
@@ -296,7 +296,7 @@ class FetchHandler:
         return answer
 
     def _as_known(self, topic: str, answer: PartitionFetched) -> PartitionFetched:
-        """An answer for a version that has no zstd. Its session knows nothing of it, and goes on."""
+        """The answer for a version without zstd. The session is not affected by the refusal."""
         partition = self._lookup.replicas.partitions.get((topic, answer.partition))
         if partition is None or partition.log.config.compression_type != "zstd":
             return answer
@@ -304,7 +304,7 @@ class FetchHandler:
 
 
 class _Pending:
-    """A request whose answer is still to be made."""
+    """A request that is not answered yet."""
 
     __slots__ = ("context", "fetch", "limits", "quiet", "refused", "request")
 
@@ -369,7 +369,7 @@ def _answer_of(found: Fetched, *, committed: bool) -> PartitionFetched:
 
 
 def _by_topic(version: int, answers: Answers) -> list[TopicFetched]:
-    """Neighbours of one topic together; the order stays, for clients read in it."""
+    """Answers grouped by topic if they follow each other. The order stays: clients read in this order."""
     topics: list[TopicFetched] = []
     last: object = None
     for (topic, _), answer in answers:

@@ -1,9 +1,9 @@
-"""Fetch sessions (KIP-227): a client names its partitions once, later only what has changed, both ways.
+"""Fetch sessions (KIP-227): a client names its partitions once, then both sides send only changes.
 
 Rules: Kafka's `FetchSession`, `FetchSessionCache` and `FetchManager`. A session is known by a random id and
-counts its requests in an epoch. When all slots are taken, a new session takes the place of one that was idle
-for two minutes, or of one that is older than that and smaller, or of a consumer's where a follower asks;
-else the client goes on without one. Kafka's eight shards of the cache are not needed here: one lock is held
+counts its requests in an epoch. When all slots are used, a new session replaces one that was idle for two
+minutes, or one that is older than that and smaller, or a consumer's session if a follower asks. Otherwise the
+client goes on without a session. Kafka's eight shards of the cache are not needed here: one lock is held
 for microseconds.
 """
 
@@ -34,14 +34,14 @@ Wanted: TypeAlias = dict[SessionKey, FetchEntry]
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch of the request after one with `epoch`; 0 is never come back to."""
+    """The epoch of the request after one with `epoch`; 0 is not used again."""
     if epoch < 0:
         return FINAL_EPOCH
     return 1 if epoch == _MAX_INT32 else epoch + 1
 
 
 class SessionPartition:
-    """One partition of a session: what the client wants of it, and what it was told last."""
+    """One partition of a session: what the client wants, and the offsets that it was sent last."""
 
     __slots__ = ("entry", "high_watermark", "log_start_offset")
 
@@ -51,7 +51,7 @@ class SessionPartition:
         self.log_start_offset = log_start_offset
 
     def is_news(self, answer: PartitionFetched) -> bool:
-        """Whether an answer tells the client anything; it is remembered as told."""
+        """Whether an answer is new to the client; it is remembered as sent."""
         news = bool(answer.records) or answer.preferred_read_replica >= 0
         if answer.high_watermark != self.high_watermark:
             self.high_watermark = answer.high_watermark
@@ -89,7 +89,7 @@ class FetchSession:
         self.lock = threading.Lock()
 
     def update(self, wanted: Wanted, forgotten: Iterable[SessionKey]) -> None:
-        """Take in what an incremental request names."""
+        """Apply the changes of an incremental request."""
         for key, entry in wanted.items():
             known = self.partitions.get(key)
             if known is None:
@@ -101,7 +101,7 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """How one request is to be answered: what to read, and the session it belongs to.
+    """How to answer one request: what to read, and the request's session.
 
     `error` is set where the request does not fit its session. An incremental request has a `session`, is for
     the partitions in `told`, and is answered with what has changed only; any other is for those that it
@@ -117,7 +117,7 @@ class FetchContext(NamedTuple):
 
 
 class SessionAnswer(NamedTuple):
-    """What the session makes of the answer."""
+    """The answer in its session."""
 
     answers: Answers
     session_id: int = NO_SESSION
@@ -176,7 +176,7 @@ class FetchSessions:
         *,
         uses_topic_ids: bool,
     ) -> FetchContext:
-        """What a request of this session and epoch is; sessions that it ends are gone."""
+        """The context of a request with this session id and epoch; ends sessions as it says."""
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
                 self.remove(session_id)
@@ -213,7 +213,7 @@ class FetchSessions:
     def finish(
         self, context: FetchContext, answers: Answers, *, privileged: bool, uses_topic_ids: bool
     ) -> SessionAnswer:
-        """What of the answers the client must be told, and in which session."""
+        """The answers that the client must be sent, and their session."""
         if context.error:
             return SessionAnswer([], NO_SESSION, context.error)
         session = context.session
@@ -248,14 +248,14 @@ class FetchSessions:
     # -- the order of eviction -------------------------------------------------------------------------------
 
     def remove(self, session_id: int) -> None:
-        """End a session; nothing happens where there is none of this id."""
+        """End a session; nothing happens if the id is unknown."""
         with self._lock:
             session = self._sessions.get(session_id)
             if session is not None:
                 self._drop(session)
 
     def _evict(self, privileged: bool, size: int, now_ms: int) -> bool:
-        """Make room for one session; whether one had to go."""
+        """Evict a session in favour of a new one; whether one was evicted."""
         if not self._sessions:
             return False
         oldest, last_used_ms = next(iter(self._last_used_ms.items()))
@@ -297,7 +297,7 @@ class FetchSessions:
 
 
 def _changes(session: FetchSession, request_epoch: int, answers: Answers) -> SessionAnswer:
-    """What an incremental request is told. What had data goes to the end: nothing starves behind it."""
+    """The answer to an incremental request. Partitions with data move to the end, so that none starves."""
     with session.lock:
         if session.epoch != next_epoch(request_epoch):
             return SessionAnswer([], session.id, ErrorCode.INVALID_FETCH_SESSION_EPOCH)

@@ -1,9 +1,9 @@
-"""Where a partition that a request names is: here, led by another broker, on a failed disk, or nowhere.
+"""Finds the partition that a request names: on this broker, on another one, on a failed disk, or nowhere.
 
-Rules: Kafka's `ReplicaManager.getPartitionOrError` and `KafkaApis.getCurrentLeader`. A partition that the
-cluster knows but that has no replica here is answered NOT_LEADER_OR_FOLLOWER, so that the client looks for it
-again; one that the cluster does not know is answered UNKNOWN_TOPIC_OR_PARTITION, and one whose directory has
-failed KAFKA_STORAGE_ERROR.
+Rules: Kafka's `ReplicaManager.getPartitionOrError` and `KafkaApis.getCurrentLeader`. The error is
+NOT_LEADER_OR_FOLLOWER for a partition that has no replica here, so that the client looks it up again,
+UNKNOWN_TOPIC_OR_PARTITION for one that the cluster does not know, and KAFKA_STORAGE_ERROR for one whose
+directory has failed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ _HINTED: Final = frozenset((ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, and where it is reached, as far as this broker knows (KIP-951)."""
+    """The leader of a partition and its address, as far as this broker knows them (KIP-951)."""
 
     hint: LeaderHint = NO_LEADER
     endpoint: NodeEndpoint | None = None
 
 
 class PartitionLookup:
-    """What the replica manager and the metadata cache say together. Holds no lock and keeps nothing but a
-    memory of topic ids.
-    """
+    """Combines the replica manager and the metadata cache. Holds no lock, and remembers only topic ids."""
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self.replicas = replicas
@@ -46,7 +44,7 @@ class PartitionLookup:
         return self._metadata.snapshot
 
     def known(self, key: Key) -> bool:
-        """Whether the cluster has the partition, as far as this broker was told."""
+        """Whether the metadata cache has the partition."""
         partitions = self._metadata.snapshot.topics.get(key[0])
         return partitions is not None and key[1] in partitions
 
@@ -55,7 +53,7 @@ class PartitionLookup:
         return topic in self._metadata.snapshot.topics
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The topic of an id; None where this broker knows none."""
+        """The name of a topic by its id; None if this broker does not know the id."""
         snapshot = self._metadata.snapshot
         remembered, names = self._names
         if remembered is not snapshot:
@@ -63,14 +61,14 @@ class PartitionLookup:
             self._names = snapshot, names
         name = names.get(topic_id)
         if name is None:
-            # Only ids that exist are remembered: the memory is bounded by the cluster.
+            # Only ids that exist are remembered, so their number is bounded by the cluster.
             name = snapshot.topic_names.get(encode_uuid(topic_id.bytes))
             if name is not None:
                 names[topic_id] = name
         return name
 
     def missing(self, key: Key) -> ErrorCode:
-        """What to say of a partition that has no replica here."""
+        """The error for a partition that has no replica here."""
         return self.replicas.missing(key, self.known)
 
     def partition(self, key: Key) -> Partition:
@@ -81,7 +79,7 @@ class PartitionLookup:
         return partition
 
     def leader(self, key: Key, error: ErrorCode, listener: str) -> Leader:
-        """Who leads a partition that this broker had to refuse with `error`."""
+        """The leader of a partition that this broker refuses with `error`."""
         if error not in _HINTED:
             return Leader()
         snapshot = self._metadata.snapshot

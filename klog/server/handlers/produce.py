@@ -1,13 +1,13 @@
-"""Produce: records into partitions that this broker leads, acknowledged as the producer asks.
+"""Answers Produce requests: writes records to partitions that this broker leads.
 
 Rules: Kafka's `KafkaApis.handleProduceRequest` and `ReplicaManager.appendRecords`; KIP-951 (the new leader
-along with an error). What a request may not carry is found first, in `produce_screening`. acks=0 gets no
-answer (an error closes the connection, so that the producer looks for the leader again), acks=1 is answered
-after the local write, acks=-1 when all in-sync replicas have the records. A disk that fails is the log's own
-to report.
+in an error). `produce_screening` checks first what a request may contain. With acks=0 there is no answer,
+and an error closes the connection, so that the producer looks up the leader again. With acks=1 the answer
+follows the local write, with acks=-1 it waits until all in-sync replicas have the records. The log reports
+a disk that fails.
 
-Transactional records are refused as by a Kafka broker that cannot reach a transaction coordinator, for there
-is none yet: nobody could end the transaction.
+Transactional records are refused with the error of a Kafka broker that cannot reach a transaction
+coordinator, because there is no coordinator yet that could end the transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from klog.server.network.request import Request
 from klog.server.topic_stats import BrokerTopicStats, TopicStats
 from klog.storage.log.append_values import AppendError
 
-# The client id that Kafka's own brokers use towards each other; only it may write to internal topics.
+# The client id of Kafka's brokers among themselves. Only this client may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
 _HINTS_FROM: Final = 10
 _NO_ERROR: Final = int(ErrorCode.NONE)
@@ -71,7 +71,7 @@ class ProduceHandler:
         self._topic_stats = topic_stats.topics
 
     def handle(self, request: Request) -> None:
-        """Write what the request holds, and answer it now or later."""
+        """Write the request's records, and answer now or when they are replicated."""
         version = request.api_version
         produce = decode_produce_request(version, request.body)
         asked, refused = produce.topics, _NOTHING_REFUSED
@@ -113,7 +113,7 @@ class ProduceHandler:
             self._answer(request, topics, failed=failed)
 
     def failed(self, request: Request, error: ErrorCode) -> list[bytes] | None:
-        """What a request is answered that could not be handled; None where nothing is to be answered."""
+        """The answer to a request whose handling failed; None if the client expects no answer."""
         produce = decode_produce_request(request.api_version, request.body)
         return None if produce.acks == 0 else _error_everywhere(request, produce, error)
 
@@ -122,7 +122,7 @@ class ProduceHandler:
     def _append(
         self, key: Key, records: Records, acks: int, now_ms: int, *, internal: bool
     ) -> tuple[PartitionProduced, int]:
-        """Write to one partition; its result, and the high watermark that it must wait for (0: none)."""
+        """Write to one partition; returns the result and the high watermark to wait for (0: none)."""
         index = key[1]
         lookup = self._lookup
         if not lookup.known(key):
@@ -208,7 +208,7 @@ class ProduceHandler:
 def _error_everywhere(
     request: Request, produce: ProduceRequest, error: ErrorCode, what: str | None = None
 ) -> list[bytes]:
-    """An answer that says the same of every partition, of each once."""
+    """An answer with the same error for every partition; each partition occurs once."""
     named: dict[str, dict[int, PartitionProduced]] = {}
     for topic, partitions in produce.topics:
         for index, _ in partitions:
@@ -218,7 +218,7 @@ def _error_everywhere(
 
 
 def _count_refusal(stats: TopicStats, error: int, records: Records) -> None:
-    """Kafka counts as failed what is not the everyday business of metadata and limits."""
+    """Count a refusal. Like Kafka, count it as failed only if its cause is not a moved leader or a limit."""
     if error in _TOO_LARGE:
         stats.bytes_rejected += 0 if records is None else len(records)
     if error not in _BARE:
@@ -226,7 +226,7 @@ def _count_refusal(stats: TopicStats, error: int, records: Records) -> None:
 
 
 def _after_wait(result: PartitionProduced, wait: PartitionWait | None) -> PartitionProduced:
-    """The result when the waiting is over. What was written keeps its offsets, whatever came of the rest."""
+    """The result after the wait. Records that were written keep their offsets, also if replication failed."""
     if wait is None or wait.error is ErrorCode.NONE:
         return result
     return result._replace(error_code=wait.error)

@@ -1,9 +1,9 @@
-"""What a Produce request may not carry: found before anything of it is written.
+"""Checks what a Produce request may contain before any of it is written.
 
 Rules: Kafka's `RequestUtils.hasTransactionalRecords`, `ProduceRequest.validateRecords` and
-`ByteBufferLogInputStream`, in the order of `KafkaApis.handleProduceRequest`. What begins as no batch can, and
-transactional records without a transactional id, refuse the whole request; else each partition is judged by
-itself. Of a partition that is named twice the last records count.
+`ByteBufferLogInputStream`, in the order of `KafkaApis.handleProduceRequest`. Bytes that cannot
+begin a batch, and transactional records without a transactional id, refuse the whole request. All other
+checks refuse single partitions. If a request names a partition twice, the last records win.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _Topics = list[tuple[str, list[PartitionRecords]]]
 
 
 class RefusedRequestError(KlogError):
-    """A request of which nothing is done; every partition is answered `error`."""
+    """The whole request is refused: `error` is the answer for every partition."""
 
     def __init__(self, error: ErrorCode, what: str) -> None:
         super().__init__(what)
@@ -49,14 +49,14 @@ class RefusedRequestError(KlogError):
 
 
 class Screened(NamedTuple):
-    """What is left to be written, each partition once, and what has been refused of it."""
+    """The partitions to write, each of them once, and the answers for those that are refused."""
 
     topics: _Topics
     refused: Mapping[Key, PartitionProduced]
 
 
 class _Head(NamedTuple):
-    """A batch or message as far as screening looks at it."""
+    """The fields of a batch or message that the checks need."""
 
     size_bytes: int
     magic: int
@@ -65,8 +65,8 @@ class _Head(NamedTuple):
 
 
 def is_usual(version: int, topics: _Topics) -> bool:
-    """Whether there is nothing to screen: one whole batch of magic 2 in each partition, not transactional,
-    and no partition twice.
+    """Whether no check can fail: each partition occurs once, with one whole batch of magic 2 that is not
+    transactional.
     """
     if version < _ZSTD_FROM:
         return False
@@ -87,7 +87,7 @@ def is_usual(version: int, topics: _Topics) -> bool:
 
 
 def screen(version: int, request: ProduceRequest, known: Callable[[Key], bool]) -> Screened:
-    """Judge a request; `known` says whether the cluster has a partition, and nothing is said of others.
+    """Check a request. `known` says whether the cluster has a partition; others are not checked here.
 
     Raises `RefusedRequestError`.
     """
@@ -120,7 +120,7 @@ def _require_first_batch(records: Records, transactional_id: str | None) -> None
 
 
 def _refusal(version: int, index: int, records: Records) -> PartitionProduced | None:
-    """Why a partition's records, whose first batch was looked at, may not be written; None where they may.
+    """The refusal of a partition's records, whose first batch has been checked; None if they may be written.
 
     Raises `RefusedRequestError`.
     """
@@ -134,7 +134,7 @@ def _refusal(version: int, index: int, records: Records) -> PartitionProduced | 
             return _refused(index, ErrorCode.INVALID_RECORD, what)
         codec = first.attributes & CODEC_MASK
         if codec > ZSTD and version < _ZSTD_FROM:
-            # Kafka stumbles over it here, and later over the partition alone.
+            # Kafka fails here for the whole request; in later versions only the partition fails.
             raise RefusedRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no codec {codec}")
         if codec == ZSTD and version < _ZSTD_FROM:
             what = f"Produce {version} knows no zstd"
@@ -149,10 +149,10 @@ def _refusal(version: int, index: int, records: Records) -> PartitionProduced | 
     if first is None or first.magic < MAGIC_V2:
         return None
     if first.size_bytes < _PRODUCER_ID.stop:
-        # Kafka stumbles here over what it would look at next.
+        # Kafka fails here when it reads the producer id.
         raise RefusedRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "a batch ends before its producer's id")
     if first.attributes & TRANSACTIONAL_BIT and first.producer_id > NO_PRODUCER_ID:
-        # Kafka translates COORDINATOR_NOT_AVAILABLE so: producers retry it without looking for new metadata.
+        # Kafka answers this for COORDINATOR_NOT_AVAILABLE: producers retry without new metadata.
         return _refused(
             index,
             ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -166,8 +166,8 @@ def _refused(index: int, error: ErrorCode, what: str) -> PartitionProduced:
 
 
 def _head(records: Records) -> _Head | None:
-    """The batch or message that records begin with; None where none is whole. Raises `AppendError` where none
-    can begin so.
+    """The first batch or message of records; None if it is not whole. Raises `AppendError` if the bytes
+    cannot begin a batch.
     """
     if records is None:
         return None

@@ -1,4 +1,4 @@
-"""The values that an append goes through: who appends, batches as they will stand in the log, refusals."""
+"""The values of an append: its origin, the batches as they are written, and refusals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klog.protocol.produce_run import ProduceRun
 
 
 class Origin(Enum):
-    """Who appends: a client, one of the broker's coordinators, or a follower copying its leader."""
+    """Who appends: a client, one of the broker's coordinators, or a follower that copies its leader."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -26,7 +26,7 @@ class RecordError(NamedTuple):
 
 
 class AppendError(KlogError):
-    """Records that may not enter the log.
+    """Records are refused.
 
     `error` is the name of Kafka's error code; `record_errors` names single bad records.
     """
@@ -47,7 +47,7 @@ class UnexpectedOffsetError(AppendError):
 
 
 class BatchInfo(NamedTuple):
-    """One batch as it will stand in the log. `position` is where it starts in the data that is appended."""
+    """One batch as it is written. `position` is its position in the data that is appended."""
 
     first_offset: int
     last_offset: int
@@ -106,8 +106,8 @@ def run_batch(
 class Validated(NamedTuple):
     """Records that are ready to be written.
 
-    `data` holds the batches; `log_append_time_ms` is -1 where the records keep their own times. `roll_offset`
-    is where a segment that begins with this data may start, should the log end before it.
+    `data` holds the batches; `log_append_time_ms` is -1 if the records keep their own times. `roll_offset`
+    is the offset at which a new segment for this data may start, if the log ends before it.
     """
 
     data: memoryview | bytearray

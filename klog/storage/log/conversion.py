@@ -1,8 +1,8 @@
-"""Records that cannot enter a log as they came: decoded and built anew as one magic 2 batch, or refused.
+"""Converts records that cannot be written as they came to one magic 2 batch, or refuses them.
 
 Rules: Kafka's `LogValidator` (conversion of magic 0 and 1, recompression to the topic's `compression.type`,
-inner offsets that do not count up) and KIP-467 (which records of a batch are bad). What needs none of this
-never comes here: see `validation`.
+inner offsets that do not count up) and KIP-467 (which records of a batch are bad). `validation`
+handles batches that need none of this.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from klog.formats.errors import FormatError
 from klog.storage.log.append_values import AppendError, BatchInfo, RecordError, Validated
 
 _COUNT_POSITION: Final = BATCH_HEADER_BYTES - 4
-# A few hundred bytes may hold millions of records that are all alike. In a table each takes a hundred bytes;
-# looked at by itself it takes hundreds, and ten microseconds, for which all others wait. A client that has
-# honestly so many splits its batch when it is told.
+# A few hundred compressed bytes may contain millions of equal records. A record takes a hundred bytes in a
+# table. As an object it takes several hundred and ten microseconds, for which all other clients wait. A
+# normal client with so many records splits its batch after the error.
 _MOST_IN_TABLES: Final = 1_000_000
 _MOST_ONE_BY_ONE: Final = 100_000
 
 
 class Placing(NamedTuple):
-    """Where and when records enter the log."""
+    """The offset, epoch and time at which records are appended."""
 
     next_offset: int
     leader_epoch: int
@@ -72,7 +72,7 @@ def _require_few(count: int, most: int) -> None:
 
 
 def refuse_records(data: memoryview, payload: memoryview | bytes, config: TopicConfig, now_ms: int) -> None:
-    """Raise `AppendError` with every bad record of a magic 2 batch named; return where none is."""
+    """Raise `AppendError` with every bad record of a magic 2 batch; return if there is none."""
     table, records = decoded(data, payload)
     _check_records(records, table.attributes[0], config, now_ms)
 
@@ -84,9 +84,9 @@ def _check_records(
     now_ms: int,
     misfits: Collection[int] = (),
 ) -> None:
-    """What every single record must keep to; one bad record fails its whole batch.
+    """Check every single record; one bad record fails its whole batch.
 
-    `misfits` are the indexes of those that have no place in their batch at all.
+    `misfits` are the indexes of records that do not fit their batch.
     """
     _require_few(len(records), _MOST_ONE_BY_ONE)
     compact, create_time = config.compact, not config.log_append_time
@@ -112,7 +112,7 @@ def _check_records(
 
 
 def _level(codec: int, config: TopicConfig) -> int | None:
-    """The codec's level where the topic sets another than Kafka's default, which each codec's own serves."""
+    """The codec's level if the topic sets another one than Kafka's default; else the codec's own default."""
     default, wanted = {
         compression.GZIP: (-1, config.compression_gzip_level),
         compression.LZ4: (9, config.compression_lz4_level),
@@ -129,12 +129,12 @@ def convert_batch(
     *,
     in_order: bool,
 ) -> Validated:
-    """A judged magic 2 batch in the topic's codec, its offsets counted up."""
+    """A checked magic 2 batch in the topic's codec, with consecutive offsets."""
     table, records = decoded(data, payload)
     attributes = table.attributes[0]
     codec = target_codec(config, attributes & CODEC_MASK)
     if codec == attributes & CODEC_MASK:
-        # Kafka means to write them anew, but has not kept their keys and values.
+        # Kafka tries to rewrite them, but has not kept their keys and values.
         raise AppendError("UNKNOWN_SERVER_ERROR", "compressed records have offsets that do not count up")
     fields = _fields(table, codec, config, place)
     _require_buildable(records.timestamp, fields)
@@ -169,7 +169,7 @@ def convert_messages(data: memoryview, table: BatchTable, config: TopicConfig, p
         misfits = [at for at in range(len(records)) if records.message_magic(at, payload) != magic]
         if not all(valid or at in misfits for at, valid in enumerate(records.valid)):
             raise AppendError("CORRUPT_MESSAGE", "an inner message fails its checksum")
-        # Magic 0 has no types of timestamps.
+        # Magic 0 has no timestamp type.
         attributes = table.attributes[row] if magic else 0
         _check_records(records, attributes, config, place.now_ms, misfits)
         _require_buildable(records.timestamp, fields)
@@ -219,9 +219,9 @@ def _fields(table: BatchTable, codec: int, config: TopicConfig, place: Placing) 
 
 
 def _require_buildable(timestamps: Iterable[int], fields: BatchFields) -> None:
-    """What a batch that is written anew must keep to, and one that stays as it came need not.
+    """Check what a batch must fulfil to be rewritten, and need not to be written as it came.
 
-    Rules: `MemoryRecordsBuilder`, whose exceptions Kafka answers with no more than that something went wrong.
+    Rules: `MemoryRecordsBuilder`, whose exceptions Kafka answers with UNKNOWN_SERVER_ERROR.
     """
     what = None
     if any(timestamp < NO_TIMESTAMP for timestamp in timestamps):

@@ -1,4 +1,4 @@
-"""The disk under a log fails: once, whatever method meets it, and never half noticed."""
+"""Closes a log when its disk fails, whichever method meets the error."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class EpochFile:
         return self._latest_start
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch whose leader wrote `offset`, -1 where none is known to have."""
+        """The epoch whose leader wrote `offset`, -1 if none is known to have."""
         found = UNDEFINED_EPOCH
         for entry in self._epochs.entries:
             if entry.start_offset > offset:

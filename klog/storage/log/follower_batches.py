@@ -1,7 +1,7 @@
-"""Batches that a follower has fetched from its leader, looked at before they are written as they are.
+"""Checks batches that a follower has fetched from its leader before they are written as they are.
 
-Rules: Kafka's `UnifiedLog.appendAsFollower`: the leader has judged the records; a follower checks that the
-batches are whole, unharmed and continue its log. What the fetch cut at the end is left out.
+Rules: Kafka's `UnifiedLog.appendAsFollower`. The leader has validated the records; a follower checks that the
+batches are whole, undamaged and continue its log. A batch that the fetch cut at the end is left out.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from klog.storage.log.validation import require_possible_tail
 
 
 def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -> Validated | None:
-    """The whole batches of fetched `data`, up to the first of a higher epoch; None where there are none.
+    """The whole batches of fetched `data`, up to the first of a higher epoch; None if there are none.
 
-    A leader of `leader_epoch` may have lost its place, and read what its follower is not to know yet.
+    A leader of `leader_epoch` may have been replaced and read records that its follower must not have yet.
 
-    Raises `AppendError` where one is damaged, `UnexpectedOffsetError` where they do not continue the log at
+    Raises `AppendError` if one is damaged, `UnexpectedOffsetError` if they do not continue the log at
     `log_end_offset`. A gap is no error: compaction and transactions leave some.
     """
     table = BatchTable()
@@ -42,7 +42,7 @@ def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -
                 batches[-1].last_offset,
             )
         last_offset = batch.last_offset
-    # The wrapper of magic 0 and 1 says its last offset only; its first is somewhere below.
+    # The wrapper of magic 0 and 1 has its last offset only; its first one is lower.
     first_known = table.magic[0] >= MAGIC_V2
     return Validated(
         data[: batches[-1].position + batches[-1].size],

@@ -1,12 +1,13 @@
-"""Offset and time index of a segment that a broker serves: appended to while active, searched in place.
+"""The offset index and the time index of a segment that a broker serves.
 
-Rules: KIP-33 (time index) and Kafka's `AbstractIndex`. The active segment's files are allocated at their full
-size, as holes, and mapped; rolling and closing trims them to what is used. Entries are never changed, only
-appended and cut off at the end. Not safe for threads: the log's lock guards it. The layouts are those of the
+Rules: KIP-33 (time index) and Kafka's `AbstractIndex`. The files of the active segment have their full
+size, as holes, and are mapped; rolling and closing trims them. Entries are appended, searched in place and
+truncated, and never changed. Not safe for threads: the log's lock guards it. The layouts are those of the
 definitions in `klog.formats.offset_index` and `time_index`.
 
-A write into a mapped hole of a full disk would kill the process, so blocks are allocated a page ahead, where
-a full disk is an `OSError`. Indexes of rolled segments are read with plain reads and hold no descriptor.
+A write into a mapped hole of a full disk would kill the process. So blocks are allocated a page ahead,
+which raises `OSError` if the disk is full. Indexes of rolled segments are read with plain reads and are not
+kept open.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class TimestampOffset(NamedTuple):
 
 
 class _IndexFile:
-    """What both indexes share. All methods raise `OSError` where the disk fails."""
+    """The common part of both indexes. All methods raise `OSError` if the disk fails."""
 
     entry: ClassVar[struct.Struct]
 
@@ -61,11 +62,11 @@ class _IndexFile:
         self._loaded()
 
     def _loaded(self) -> None:
-        """Refresh what is remembered of the last entry."""
+        """Read the last entry again."""
 
     @property
     def full(self) -> bool:
-        """Whether no entry fits any more."""
+        """Whether there is no space for an entry."""
         return self.entries >= self.max_entries
 
     def activate(self) -> None:
@@ -90,7 +91,7 @@ class _IndexFile:
         self._allocated_bytes = used_bytes // _PAGE_BYTES * _PAGE_BYTES
 
     def release(self) -> None:
-        """Let go of the file as it is."""
+        """Close the file without changing it."""
         if self._map is not None:
             self._map.close()
             self._map = None
@@ -99,7 +100,7 @@ class _IndexFile:
         at = self.entries * self.entry.size
         end = at + self.entry.size
         if self._map is None or end > len(self._map):
-            raise CorruptRecordError(f"no room for an entry after {self.entries}", file=self.path)
+            raise CorruptRecordError(f"no space for an entry after {self.entries}", file=self.path)
         if end > self._allocated_bytes:
             self._allocate(end)
         self.entry.pack_into(self._map, at, first, second)
@@ -184,7 +185,7 @@ class OffsetIndexFile(_IndexFile):
         return OffsetPosition(self.base_offset + relative, position)
 
     def append(self, offset: int, position: int) -> None:
-        """Add an entry. Raises `CorruptRecordError` where the offset does not ascend or does not fit."""
+        """Add an entry. Raises `CorruptRecordError` if the offset does not ascend or does not fit."""
         if self.entries and offset <= self.last.offset:
             raise CorruptRecordError(
                 f"offset {offset} after {self.last.offset} in the offset index", file=self.path
@@ -202,7 +203,7 @@ class OffsetIndexFile(_IndexFile):
         return self._at(self._after(offset - self.base_offset, 0, may_wait) - 1, may_wait)
 
     def upper_bound(self, position: int) -> int | None:
-        """The offset of the first entry at or beyond a position, None where there is none."""
+        """The offset of the first entry at or after a position; None if there is none."""
         number = self._before(position, 1)
         return self._at(number).offset if number < self.entries else None
 
@@ -221,7 +222,7 @@ class TimeIndexFile(_IndexFile):
 
     @property
     def full(self) -> bool:
-        """Full one entry early: the last slot belongs to the entry that rolling or closing appends."""
+        """Full one entry early: rolling or closing appends the last entry."""
         return self.entries >= self.max_entries - 1
 
     def _at(self, number: int) -> TimestampOffset:
@@ -231,9 +232,9 @@ class TimeIndexFile(_IndexFile):
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Add an entry if the timestamp is above the last one's and there is room.
+        """Add an entry if the timestamp is above the last one's and there is space.
 
-        Raises `CorruptRecordError` where the offset goes back or does not fit.
+        Raises `CorruptRecordError` if the offset goes back or does not fit.
         """
         if self.entries and offset < self.last.offset:
             raise CorruptRecordError(
@@ -244,7 +245,7 @@ class TimeIndexFile(_IndexFile):
             self.last = TimestampOffset(timestamp, offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry at or below `timestamp`; (-1, base offset) where there is none."""
+        """The last entry at or below `timestamp`; (-1, base offset) if there is none."""
         if timestamp >= self.last.timestamp:
             return self.last
         return self._at(self._after(timestamp, 0) - 1)

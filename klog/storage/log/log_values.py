@@ -1,4 +1,4 @@
-"""What a partition's log is made of, what an append tells, and what a log leaves to others."""
+"""The values of a partition's log: its parts, the result of an append, and work for other threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Background(Protocol):
-    """What a log leaves to others to do soon, in another thread."""
+    """Work that a log gives to other threads."""
 
     def flush(self, log: PartitionLog, up_to_offset: int) -> None:
         """Force everything below the offset to disk."""
@@ -26,11 +26,11 @@ class Background(Protocol):
         """Unlink files (already renamed to `.deleted`) after a while."""
 
     def failed(self, log: PartitionLog, error: OSError | StorageError) -> None:
-        """The disk has failed under the log. Called with the log's lock held: it may not wait for others."""
+        """The log's disk has failed. Called with the log's lock held, so it must not wait."""
 
 
 class AppendInfo(NamedTuple):
-    """What an append did. `duplicate` says that the records were in the log already."""
+    """The result of an append. If it is a `duplicate`, the log had the records already."""
 
     first_offset: int
     last_offset: int
@@ -42,7 +42,7 @@ class AppendInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What loading found: the parts that a `PartitionLog` is made of. The last segment is active."""
+    """The parts of a `PartitionLog` as they were loaded. The last segment is active."""
 
     segments: tuple[LogSegment, ...]
     producers: Producers

@@ -171,10 +171,10 @@ class PartitionLog(ReadableLog):
 
     @on_disk
     def append_as_follower(self, data: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Write batches that the leader has checked, as they are; a partial last one is left out.
+        """Write batches that the leader has checked, as they are, without a partial last one.
 
-        So is what comes from a `leader_epoch` above that in which they were asked for (KAFKA-18723).
-        Raises `AppendError` where one is damaged, `UnexpectedOffsetError` where they do not continue the log.
+        Batches of a higher epoch than `leader_epoch`, in which they were fetched, are left out (KAFKA-18723).
+        Raises `AppendError` if one is damaged, `UnexpectedOffsetError` if they do not continue the log.
         """
         valid = follower_batches(data, leader_epoch, self.log_end_offset)
         if valid is None:
@@ -183,7 +183,7 @@ class PartitionLog(ReadableLog):
             if batch.leader_epoch >= 0:
                 self.epochs.assign(batch.leader_epoch, batch.first_offset)
             else:
-                # Messages older than magic 2 know no epochs, and epochs must not speak for them.
+                # Messages before magic 2 have no epochs, so the known epochs do not cover them.
                 self.epochs.clear()
         self._write(valid, now_ms)
         return AppendInfo(valid.first_offset, valid.last_offset, -1, self.log_start_offset, len(valid.data))
@@ -215,7 +215,7 @@ class PartitionLog(ReadableLog):
         if old.base_offset == base:
             if old.size:
                 raise KlogError(f"cannot roll to offset {base}: a segment with records starts there")
-            # Empty, but an index too small for an entry calls it full: made anew, as Kafka does.
+            # Empty, but full, because an index is too small for one entry. Like Kafka, create it again.
             self.segments.remove([old])
             unlink(old)
         else:
@@ -265,7 +265,7 @@ class PartitionLog(ReadableLog):
 
     @on_disk
     def delete_oldest(self, count: int) -> None:
-        """Take the oldest segments out of the log, all of them at most; their files are unlinked later."""
+        """Remove the oldest segments from the log, at most all of them; their files are unlinked later."""
         going = list(self.segments)[:count]
         if going and len(going) == len(self.segments):
             if self.segments.active.size:
@@ -309,7 +309,7 @@ class PartitionLog(ReadableLog):
     def truncate_to(self, offset: int) -> bool:
         """Drop everything at and above `offset`; whether anything was dropped."""
         if offset >= self.log_end_offset:
-            # An epoch that began at the end, but wrote nothing, may contradict the leader's.
+            # An epoch that starts at the end and has no records may contradict the leader's epochs.
             self.epochs.truncate_from_end(self.log_end_offset)
             return False
         if self.segments.bases[0] > offset:
@@ -323,7 +323,7 @@ class PartitionLog(ReadableLog):
 
     @on_disk
     def restart_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop everything and begin anew, empty, at `offset`; the log start offset may be another."""
+        """Drop everything and start an empty log at `offset`; the log start offset may differ."""
         self._delete(self.segments, newest_first=True)
         self._new_segment(offset)
         self.epochs.clear()
@@ -336,7 +336,7 @@ class PartitionLog(ReadableLog):
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self.epochs.truncate_from_end(offset)
-        # A log that knew no producers knows none of a part of it: nothing is read to find any.
+        # If the log had no producers, a part of it has none, so nothing is replayed.
         replayed = () if self.producers.is_empty else self.segments
         self.producers = self._snapshots.load(
             offset,
@@ -351,7 +351,7 @@ class PartitionLog(ReadableLog):
 
     @on_disk
     def rename_directory(self, directory: str) -> None:
-        """Give the log's directory another name."""
+        """Rename the log's directory."""
         os.rename(self.directory, directory)
         sync_file(os.path.dirname(directory))
         self.directory = directory

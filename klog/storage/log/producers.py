@@ -1,8 +1,8 @@
-"""The producers of a log that is written to: duplicates, sequences, epochs and open transactions.
+"""Tracks the producers of a log: duplicates, sequences, epochs and open transactions.
 
-Rules: KIP-98 and Kafka's `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`. A producer's
-last five batches are remembered, so that a retried batch is recognised; a snapshot keeps the last one only.
-What recovery replays from a log without judging it is `klog.storage.producer_state`'s; it seeds this.
+Rules: KIP-98 and Kafka's `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`. The last five
+batches of a producer are remembered, so that a retried batch is recognised; a snapshot keeps only the last
+one. `klog.storage.producer_state` replays a log in recovery without checks, and provides the first state.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NONE: Final = -1
 
 
 class Producer:
-    """One producer id, as this log knows it. `txn_first_offset` is -1 where no transaction is open."""
+    """The state of one producer id. `txn_first_offset` is -1 if no transaction is open."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp", "producer_id", "txn_first_offset")
 
@@ -38,7 +38,7 @@ class Producer:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 where none is known."""
+        """Sequence of the last record, -1 if none is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def duplicate_of(self, batch: BatchInfo, last_sequence: int) -> SentBatch | None:
@@ -50,7 +50,7 @@ class Producer:
         return None
 
     def entry(self) -> ProducerEntry:
-        """What a snapshot keeps of it."""
+        """The producer's entry in a snapshot."""
         last = self.batches[-1] if self.batches else SentBatch(_NONE, _NONE, _NONE, _NONE, _NONE)
         return ProducerEntry(
             self.producer_id,
@@ -65,7 +65,7 @@ class Producer:
 
 
 def last_sequence_of(batch: BatchInfo) -> int:
-    """The sequence of the batch's last record; -1 where it has none (coordinators do not count)."""
+    """The sequence of the batch's last record; -1 if it has none (coordinators do not count)."""
     if batch.base_sequence < 0:
         return NO_SEQUENCE
     return sequence_after(batch.base_sequence, batch.last_offset - batch.first_offset)
@@ -96,11 +96,11 @@ class Producers:
         end_offset: int = 0,
         history: History | None = None,
     ) -> None:
-        """`history` is what the log says of the producers besides (None: there are none)."""
+        """`history` is what else the log says about the producers (None: nothing)."""
         self.by_id: dict[int, Producer] = {}
         self.end_offset = end_offset
         self._open: list[int] = []  # first offsets of open transactions, ascending
-        # Ended, but the marker is not below the high watermark.
+        # Transactions that have ended, but whose markers are not below the high watermark.
         history = History() if history is None else history
         self._unreplicated = deque(EndedTxn(*txn) for txn in history.ended)
         self.first_unstable_offset: int | None = None
@@ -120,18 +120,18 @@ class Producers:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is known: no producer, and no transaction whose marker is not replicated yet."""
+        """Whether there is no producer, and no transaction whose marker is not replicated yet."""
         return not self.by_id and not self._unreplicated
 
     def __len__(self) -> int:
         return len(self.by_id)
 
     def entries(self) -> dict[int, ProducerEntry]:
-        """What a snapshot keeps."""
+        """The entries of a snapshot."""
         return {producer_id: producer.entry() for producer_id, producer in self.by_id.items()}
 
     def check(self, batch: BatchInfo, origin: Origin) -> SentBatch | None:
-        """Judge a data batch before it is written; the batch that it repeats, or None where it is new.
+        """Check a data batch before it is written; returns the batch that it repeats, None if it is new.
 
         Raises `AppendError` for a fenced epoch, a sequence out of order, or data outside of the open
         transaction. Coordinators keep no sequences.
@@ -164,7 +164,7 @@ class Producers:
 
     def _check_sequence(self, known: Producer, batch: BatchInfo) -> None:
         if batch.producer_epoch != known.epoch:
-            # A new epoch starts at 0, unless all that was known of the producer is its epoch.
+            # A new epoch starts at 0, unless only the producer's epoch was known.
             if batch.base_sequence != 0 and known.epoch != _NONE:
                 raise AppendError(
                     "OUT_OF_ORDER_SEQUENCE_NUMBER",
@@ -179,7 +179,7 @@ class Producers:
             )
 
     def check_marker(self, batch: BatchInfo, marker: Marker) -> None:
-        """Judge a transaction marker before it is written.
+        """Check a transaction marker before it is written.
 
         Raises `AppendError` for an epoch of the producer or of the coordinator below the known one.
         """
@@ -195,7 +195,7 @@ class Producers:
             )
 
     def _producer_of(self, batch: BatchInfo) -> Producer:
-        """The batch's producer in the batch's epoch: a new epoch forgets what the one before has sent."""
+        """The batch's producer, in the batch's epoch. A new epoch clears the remembered batches."""
         producer = self.by_id.get(batch.producer_id)
         if producer is None:
             producer = self.by_id[batch.producer_id] = Producer(batch.producer_id, batch.producer_epoch)
@@ -222,7 +222,7 @@ class Producers:
             self._find_first_unstable()
 
     def follow(self, batch: BatchInfo, data: memoryview | bytearray) -> AbortedTxn | None:
-        """Remember a batch that has been written, records or a marker; the transaction that it aborted.
+        """Remember a batch of records or a marker that has been written; returns the transaction it aborted.
 
         `data` is what was appended, with the batch at its position.
         """
@@ -248,7 +248,7 @@ class Producers:
         return True
 
     def marker_written(self, batch: BatchInfo, marker: Marker) -> AbortedTxn | None:
-        """Remember a marker that has been written; the transaction that it aborted, if it did."""
+        """Remember a marker that has been written; returns the transaction that it aborted, if any."""
         producer = self._producer_of(batch)
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = marker.timestamp

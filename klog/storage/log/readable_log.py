@@ -39,7 +39,7 @@ class ReadableLog:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.partition}, {self.log_start_offset}..{self.log_end_offset})"
 
-    # -- what it holds ---------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------
 
     @property
     def size_bytes(self) -> int:
@@ -73,7 +73,7 @@ class ReadableLog:
         return True
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch at or below `epoch` and where it ends; (-1, -1) where that is not known."""
+        """The largest epoch at or below `epoch` and its end offset; (-1, -1) if they are not known."""
         with self.lock:
             return self.epochs.end_of(epoch, self.log_end_offset)
 
@@ -150,7 +150,7 @@ class ReadableLog:
     # -- failing and closing ---------------------------------------------------------------------------------
 
     def fail(self, error: OSError | StorageError) -> None:
-        """The disk has failed: let go of the log and tell `background`."""
+        """Close the log because its disk has failed, and report the error."""
         with self.lock:
             if not self.closed:
                 self.release()
@@ -160,7 +160,7 @@ class ReadableLog:
         """The log has been closed because of this error. Called with the lock held."""
 
     def release(self) -> None:
-        """Let go of all files without touching them: the directory has failed or goes away."""
+        """Close all files without changing them: the directory has failed or is deleted."""
         with self.lock:
             self.closed = True
             for segment in self.segments:

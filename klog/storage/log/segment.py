@@ -2,7 +2,7 @@
 
 Rules: Kafka's `LogSegment` (index entries as batches are appended, roll conditions, lookups) and KIP-33. A
 segment does not know its neighbours, the log's offsets or its producers. Not safe for threads: the log's lock
-guards it; only the bytes below the size that a reader was told may be read without it.
+guards it. Readers may read bytes below a size that they have seen without the lock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FOUND_REMEMBERED: Final = 16
 
 
 class OpenFile:
-    """A file descriptor that closes when nobody holds it: a fetch may still send from a deleted segment."""
+    """A file descriptor that closes when nothing refers to it: a fetch may still send a deleted segment."""
 
     __slots__ = ("descriptor", "path")
 
@@ -58,7 +58,7 @@ class OpenFile:
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch stands in its segment, and what its header says."""
+    """The position of a batch in its segment, and fields of its header."""
 
     position: int
     size: int
@@ -69,7 +69,7 @@ class BatchPlace(NamedTuple):
 
 
 def _place(data: bytes | bytearray, at: int, position: int) -> BatchPlace | None:
-    """The batch whose header is in `data` at `at`; None where that is no header or not all of it."""
+    """The batch whose header is in `data` at `at`; None if the header is invalid or not complete."""
     left = len(data) - at
     if left < _SMALLEST_HEADER_BYTES:
         return None
@@ -91,7 +91,7 @@ def _place(data: bytes | bytearray, at: int, position: int) -> BatchPlace | None
 class LogSegment:
     """The files of one segment. `size` is the bytes of whole batches that have been written.
 
-    All methods raise `OSError` where the disk fails.
+    All methods raise `OSError` if the disk fails.
     """
 
     def __init__(self, directory: str, base_offset: int, config: TopicConfig, created_ms: int) -> None:
@@ -108,9 +108,9 @@ class LogSegment:
         self.bytes_since_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
         self._first_timestamp: int | None = None
-        # Known to have no transaction index: each read of a read_committed consumer would look for the file.
+        # Remembered, because each read of a read_committed consumer would look for the file.
         self._has_no_aborted = False
-        # Where offsets were found: a high watermark is looked up again and again, then fetched from.
+        # Positions that were found: a high watermark is looked up often and then fetched from.
         self._found: dict[int, BatchPlace] = {}
 
     def path(self, kind: FileKind) -> str:
@@ -122,7 +122,7 @@ class LogSegment:
 
     @property
     def offset_index(self) -> OffsetIndexFile:
-        """Opened when it is first looked at."""
+        """Opened at the first use."""
         if self._offset_index is None:
             path, max_bytes = self.path(FileKind.OFFSET_INDEX), self._config.segment_index_bytes
             self._offset_index = OffsetIndexFile(path, self.base_offset, max_bytes)
@@ -130,7 +130,7 @@ class LogSegment:
 
     @property
     def time_index(self) -> TimeIndexFile:
-        """Opened when it is first looked at."""
+        """Opened at the first use."""
         if self._time_index is None:
             path, max_bytes = self.path(FileKind.TIME_INDEX), self._config.segment_index_bytes
             self._time_index = TimeIndexFile(path, self.base_offset, max_bytes)
@@ -144,11 +144,11 @@ class LogSegment:
         return self._max_timestamp
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """The topic's configs have changed; index sizes apply from the next segment on."""
+        """Use new configs of the topic; index sizes apply from the next segment on."""
         self._config = config
 
     def move_to(self, directory: str) -> None:
-        """The log's directory has another name now."""
+        """Use the new name of the log's directory."""
         self.directory = directory
         self.file.path = self.path(FileKind.LOG)
         if self._offset_index is not None:
@@ -157,8 +157,8 @@ class LogSegment:
             self._time_index.path = self.path(FileKind.TIME_INDEX)
 
     def preallocate(self) -> None:
-        """Make the file of a new segment as large as it may become, where the topic wants that
-        (`preallocate`); whatever ends the segment cuts it again.
+        """Make the file of a new segment as large as it may become, if the topic's `preallocate` is set. The
+        file is cut when the segment ends.
         """
         if self._config.preallocate:
             os.ftruncate(self.file.descriptor, self._config.segment_bytes)
@@ -172,7 +172,7 @@ class LogSegment:
     # -- appending -------------------------------------------------------------------------------------------
 
     def append(self, data: memoryview | bytearray | bytes, batches: Sequence[BatchInfo]) -> None:
-        """Write whole batches at the end of the active segment. Where it raises, they do not count.
+        """Write whole batches at the end of the active segment. If it raises, they do not count.
 
         Each of them may have an index entry, as when the segment is recovered.
         """
@@ -199,9 +199,9 @@ class LogSegment:
             written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
 
     def takes_run(self, run: ProduceRun, last_offset: int, roll_ms: int) -> bool:
-        """Whether all batches of a run belong into this segment, and its indexes have enough room for them.
+        """Whether all batches of a run belong in this segment, and its indexes have space for them.
 
-        It may be false although no batch would roll the segment: then they are looked at one by one.
+        It may be false although no batch would roll the segment; then each batch is checked by itself.
         """
         size, offsets, times = self.size, self._offset_index, self._time_index
         first_ms = self._first_timestamp
@@ -234,7 +234,7 @@ class LogSegment:
         self.size += size_bytes
 
     def append_aborted(self, txn: AbortedTxn) -> None:
-        """Add an aborted transaction to the transaction index, which is made when it is first needed."""
+        """Add an aborted transaction to the transaction index, which is created when it is first needed."""
         with open(self.path(FileKind.TXN_INDEX), "ab") as file:
             file.write(pack_aborted((txn,)))
         self._has_no_aborted = False
@@ -254,10 +254,10 @@ class LogSegment:
     def should_roll(
         self, incoming_bytes: int, last_offset: int, max_timestamp: int, now_ms: int, roll_ms: int
     ) -> bool:
-        """Whether the next batches belong into a new segment.
+        """Whether the next batches belong in a new segment.
 
         Age is by message time: from the first batch's timestamp to the incoming one's; by the clock only
-        where the segment has no timestamps.
+        if the segment has no timestamps.
         """
         if self.size > self._config.segment_bytes - incoming_bytes:
             return True
@@ -270,7 +270,7 @@ class LogSegment:
         return not fits or self.offset_index.full or self.time_index.full
 
     def first_timestamp(self) -> int:
-        """Largest timestamp of the first batch, -1 where there is none."""
+        """Largest timestamp of the first batch, -1 if there is none."""
         if self._first_timestamp is None:
             if not self.size:
                 return NO_TIMESTAMP
@@ -289,7 +289,7 @@ class LogSegment:
     # -- reading ---------------------------------------------------------------------------------------------
 
     def batch_at(self, position: int) -> BatchPlace:
-        """The batch that starts at `position`. Raises `CorruptRecordError` where none does."""
+        """The batch that starts at `position`. Raises `CorruptRecordError` if none does."""
         header = os.pread(self.file.descriptor, _HEADER_BYTES, position)
         # The smallest message of magic 0 is a byte shorter than what is parsed.
         whole = header.ljust(_SMALLEST_HEADER_BYTES, b"\0")
@@ -323,7 +323,7 @@ class LogSegment:
             if at >= 0:
                 return _place(chunk, at, position + at) or self.batch_at(position + at)
             if at == -1:
-                # Nothing passed: the header does not fit the bytes that are left, or has no size.
+                # No batch was skipped: the header is longer than the chunk, or its size is invalid.
                 place = self.batch_at(position)
                 if place.last_offset >= offset:
                     return place
@@ -334,7 +334,7 @@ class LogSegment:
     def next_offset(self) -> int:
         """The offset after the last batch, the base offset of an empty segment.
 
-        Raises `CorruptRecordError` where the segment ends inside a batch.
+        Raises `CorruptRecordError` if the segment ends inside a batch.
         """
         position = self.offset_index.last.position
         next_offset = self.base_offset
@@ -347,7 +347,7 @@ class LogSegment:
         return next_offset
 
     def largest_timestamp(self) -> int:
-        """The largest timestamp of its records; the file's modification time where they have none."""
+        """The largest timestamp of its records; the file's modification time if they have none."""
         timestamp = self.max_timestamp.timestamp
         return timestamp if timestamp >= 0 else self.modified_ms()
 
@@ -360,7 +360,7 @@ class LogSegment:
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop every batch whose last offset is at or above `offset`; returns the bytes dropped.
 
-        The segment is the active one afterwards, and as good as new where it is empty.
+        The segment is the active one afterwards, and like a new one if it is empty.
         """
         place = self.find(offset)
         self._found.clear()
@@ -398,13 +398,13 @@ class LogSegment:
         return last
 
     def flush(self) -> None:
-        """Force everything to disk; needs no lock, so files may have been renamed meanwhile."""
+        """Force everything to disk. It needs no lock, so the files may have other names by now."""
         os.fsync(self.file.descriptor)
         for kind in INDEX_KINDS:
             sync_file(self.path(kind))
 
     def release(self) -> None:
-        """Let go of the indexes without touching them; readers may still hold the `.log`."""
+        """Close the indexes without changing them. Readers may still use the `.log` file."""
         if self._offset_index is not None:
             self._offset_index.release()
         if self._time_index is not None:
@@ -412,7 +412,7 @@ class LogSegment:
 
 
 def sync_file(path: str) -> None:
-    """Force a file (or directory) to disk, through the page cache also what was written by mapping it."""
+    """Force a file (or directory) to disk, with what was written to it through a mapping."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:

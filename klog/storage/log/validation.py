@@ -1,9 +1,8 @@
-"""What a leader demands of records before they enter its log, and the offsets and times that it gives them.
+"""Checks records before a leader appends them, and sets their offsets and times.
 
 Rules: Kafka's `UnifiedLog.analyzeAndValidateRecords` and `LogValidator` (KIP-98, KIP-32, KIP-467, KIP-937).
-A magic 2 batch that needs no change but its offsets, leader epoch and maximum timestamp is patched in the
-buffer it arrived in: the hot path, which makes no tables. Older magic, or another codec than the topic's, is
-`conversion`'s matter.
+A magic 2 batch that needs new offsets, leader epoch and maximum timestamp only is patched in the buffer in
+which it arrived, without tables. `conversion` handles older magic and other codecs than the topic's.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ def validate(
     now_ms: int,
     origin: Origin = Origin.CLIENT,
 ) -> Validated | None:
-    """Check records that a leader is given and make them fit its log; None where there are none.
+    """Check records and prepare them for the leader's log; None if there are none.
 
-    `data` must be writable: it is patched in place where that is enough. What follows the last whole batch is
-    left out. Raises `AppendError`.
+    `data` must be writable, because it is patched in place if that is enough. Bytes after the last whole
+    batch are left out. Raises `AppendError`.
     """
     header = BATCH_HEADER.unpack_from(data) if len(data) >= BATCH_HEADER_BYTES else None
     if header is None or header[3] != MAGIC_V2 or header[1] + ENTRY_PREFIX_BYTES != len(data):
@@ -71,7 +70,7 @@ def validate(
 
 
 def _check_batches(data: memoryview, table: BatchTable, config: TopicConfig, origin: Origin) -> None:
-    """What is demanded of every batch (verified before), of what follows them, and of how many there are."""
+    """Check every batch (verified before), the bytes after the last one, and the number of batches."""
     for row in range(len(table)):
         _require_magic(table.magic[row])
         if table.magic[row] >= MAGIC_V2 and origin is Origin.CLIENT and table.base_offset[row] != 0:
@@ -88,7 +87,7 @@ def _check_batches(data: memoryview, table: BatchTable, config: TopicConfig, ori
 
 
 def require_possible_tail(tail: memoryview) -> None:
-    """What follows the last whole batch may be part of one. Raises `AppendError` where no batch begins so."""
+    """Check that the bytes after the last whole batch can begin another one. Raises `AppendError`."""
     if len(tail) < ENTRY_PREFIX_BYTES:
         return
     size = int.from_bytes(tail[8:ENTRY_PREFIX_BYTES], "big", signed=True)
@@ -134,7 +133,7 @@ def _validate_batch(
     now_ms: int,
     origin: Origin,
 ) -> Validated:
-    """Judge the one magic 2 batch that `data` is, and give it its place."""
+    """Check `data`, which is one magic 2 batch, and set its offsets."""
     (
         base,
         follows,
@@ -244,7 +243,7 @@ def _decompressed(data: memoryview, codec: int) -> bytes:
     try:
         return compression.decompress(codec, data[BATCH_HEADER_BYTES:])
     except FormatError as error:
-        # The checksum holds: whoever made the batch made it so, and sending it again would not help.
+        # The checksum matches, so the producer made the batch like this, and a retry would not help.
         raise AppendError("UNKNOWN_SERVER_ERROR", error.what) from error
 
 
