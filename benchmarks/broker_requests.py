@@ -20,7 +20,7 @@ from typing import Protocol
 from benchmarks.brokers import both, klog_alone
 from benchmarks.measure import BenchmarkError, judge
 from benchmarks.processes import tree_cpu_s
-from benchmarks.request_loads import LOADS, SECONDS, Load, Measured, Programs, prepared
+from benchmarks.request_loads import LOADS, SECONDS, WARM_UP_LOADS, Load, Measured, Programs, prepared
 
 _IN_MEMORY = Path("/dev/shm")
 # The memory of a deleted topic is free again soon; by default a minute passes.
@@ -92,8 +92,7 @@ def compare(scratch: Path, rounds: int, options: Options) -> str:
         rows = []
         with _brokers(work, options) as brokers:
             if len(brokers) == 2:
-                # Before the first load Java has compiled nothing yet.
-                for load in LOADS[:3]:
+                for load in WARM_UP_LOADS:
                     _measure(load, brokers, programs, 0, options.seconds)
             for load in loads:
                 try:

@@ -62,6 +62,12 @@ LOADS = (
     Load("fetch-1m-1", "Fetch 1 MiB, 1 connection", "fetch", MIB, 1, 1),
     Load("fetch-256k-8", "Fetch 256 KiB, 8 connections", "fetch", 256 * 1024, 8, 1),
 )
+# Before the first load Java has compiled nothing yet, and it compiles what has run ten thousand times.
+WARM_UP_LOADS = (
+    LOADS[0],
+    LOADS[3],
+    Load("fetch-128k-8", "Fetch 128 KiB, 8 connections", "fetch", _READ_BATCH_BYTES, 8, 1),
+)
 
 
 @dataclass(frozen=True)
