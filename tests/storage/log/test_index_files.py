@@ -80,7 +80,7 @@ def test_an_index_takes_nothing_that_goes_back_or_does_not_fit(tmp_path: Path) -
             index.append(offset, 1)
     index.append(BASE + 6, 1)
     assert index.full
-    with pytest.raises(CorruptRecordError, match="no room"):
+    with pytest.raises(CorruptRecordError, match="no space"):
         index.append(BASE + 7, 2)
 
 
