@@ -5,14 +5,12 @@ Rules: Kafka's KafkaZkClient. The epoch of a broker is the czxid of its registra
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 
 from klog.metadata import paths, znodes
 from klog.metadata.errors import (
     BrokerIdInUseError,
     ConnectionLossError,
-    InvalidZnodeError,
     NodeExistsError,
     NoNodeError,
 )
@@ -21,8 +19,6 @@ from klog.metadata.store import Create, Delete, MetadataStore, NodeStat, Operati
 from klog.metadata.values import BrokerRegistration
 
 RESERVED_BROKER_MAX_ID = 1000
-
-_log = logging.getLogger(__name__)
 
 
 def create_persistent_nodes(store: MetadataStore) -> None:
@@ -123,14 +119,7 @@ def live_brokers(store: MetadataStore, watch: Watch | None = None) -> dict[int, 
     """
     ids = sorted(int(name) for name in store.children(paths.BROKER_IDS, watch) if name.isdigit())
     nodes = store.get_many([paths.broker(broker_id) for broker_id in ids])
-    brokers = {}
-    for broker_id, node in zip(ids, nodes, strict=True):
-        if node is not None:
-            try:
-                brokers[broker_id] = znodes.decode_broker(broker_id, node)
-            except InvalidZnodeError as error:
-                _log.error("%s", error)
-    return brokers
+    return znodes.decode_valid(ids, nodes, znodes.decode_broker)
 
 
 def read_broker(

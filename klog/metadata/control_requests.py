@@ -50,7 +50,6 @@ class ControlResponse:
 # -- partitions and topics -----------------------------------------------------------------------------------
 
 State = TypeVar("State")
-State_co = TypeVar("State_co", covariant=True)
 
 
 class _PartitionState(Protocol):

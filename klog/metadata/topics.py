@@ -6,7 +6,6 @@ partitions and carries out deletions.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from klog.formats.names import MAX_TOPIC_LENGTH, TopicPartition, encode_uuid, is_legal_topic
@@ -16,7 +15,6 @@ from klog.metadata.configs import write_config
 from klog.metadata.errors import (
     BadVersionError,
     InvalidTopicError,
-    InvalidZnodeError,
     NodeExistsError,
     NoNodeError,
     TopicDeletionInProgressError,
@@ -26,8 +24,6 @@ from klog.metadata.errors import (
 from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, MetadataStore, SetData, Watch
 from klog.metadata.values import LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicAssignment
-
-_log = logging.getLogger(__name__)
 
 
 def topic_names(store: MetadataStore, watch: Watch | None = None) -> list[str]:
@@ -60,14 +56,7 @@ def read_partition_states(
     not affect the other partitions.
     """
     nodes = store.get_many([paths.partition_state(partition) for partition in partitions])
-    states = {}
-    for partition, node in zip(partitions, nodes, strict=True):
-        if node is not None:
-            try:
-                states[partition] = znodes.decode_partition_state(partition, node)
-            except InvalidZnodeError as error:
-                _log.error("%s", error)
-    return states
+    return znodes.decode_valid(partitions, nodes, znodes.decode_partition_state)
 
 
 def topics_to_delete(store: MetadataStore, watch: Watch | None = None) -> list[str]:

@@ -7,8 +7,9 @@ raises InvalidZnodeError with its path.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Final
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
 from klog.config.security_protocols import SECURITY_PROTOCOLS
@@ -32,6 +33,26 @@ from klog.metadata.values import (
 
 BROKER_VERSION: Final = 5
 _LOG_DIR_FAILURE: Final = 1
+
+_log = logging.getLogger(__name__)
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+def decode_valid(
+    keys: Iterable[_Key], nodes: Iterable[Node | None], decode: Callable[[_Key, Node], _Value]
+) -> dict[_Key, _Value]:
+    """The values of nodes by key, without missing nodes. An invalid node is logged and left out."""
+    found = {}
+    for key, node in zip(keys, nodes, strict=True):
+        if node is not None:
+            try:
+                found[key] = decode(key, node)
+            except InvalidZnodeError as error:
+                _log.error("%s", error)
+    return found
+
 
 # --- brokers and the controller ---
 
