@@ -27,6 +27,8 @@ cdef inline bint plain_word(uint64_t word) noexcept:
 
 
 cdef const char *HEX_DIGITS = "0123456789abcdef"
+# The letter after the backslash for each control character; "." if it is written as a number.
+cdef const char *SHORT_ESCAPES = "........btn.fr.................."
 
 
 cdef int put_escaped(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
@@ -45,20 +47,13 @@ cdef int put_escaped(Out *o, const uint8_t *p, Py_ssize_t size) except -1:
         if run == size:
             return 0
         byte = p[run]
-        if byte == 0x22:
-            put(o, b'\\"')
-        elif byte == 0x5C:
-            put(o, b"\\\\")
-        elif byte == 0x0A:
-            put(o, b"\\n")
-        elif byte == 0x0D:
-            put(o, b"\\r")
-        elif byte == 0x09:
-            put(o, b"\\t")
-        elif byte == 0x08:
-            put(o, b"\\b")
-        elif byte == 0x0C:
-            put(o, b"\\f")
+        o.at[0] = c"\\"
+        if byte >= 0x20:  # a quote or a backslash
+            o.at[1] = <char>byte
+            o.at += 2
+        elif SHORT_ESCAPES[byte] != c".":
+            o.at[1] = SHORT_ESCAPES[byte]
+            o.at += 2
         else:
             put(o, b"\\u00")
             o.at[0] = HEX_DIGITS[byte >> 4]

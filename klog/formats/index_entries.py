@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import construct as c
 
@@ -86,3 +87,24 @@ def parse(definition: c.Struct, data: Bytes, what: str) -> c.Container:
             f"{what}: entries end before byte {at}, but it is not zero", position_bytes=at, cure=cure
         )
     return index
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFormat:
+    """The format of an index: its title and the definition of its entries."""
+
+    title: str
+    entry: c.Construct
+    definition: c.Struct
+
+    def parse(self, data: Bytes) -> c.Container:
+        """`entries` and the pre-allocated `tail`. Raises `FormatError`."""
+        return parse(self.definition, data, self.title)
+
+    def entries(self, data: Bytes) -> Iterator[c.Container]:
+        """The entries one at a time, for files that are large or damaged at the end."""
+        return iterate(self.entry, data, self.title)
+
+    def build(self, index: c.Container) -> bytes:
+        """The bytes of an index."""
+        return binary.build(self.definition, index, self.title)

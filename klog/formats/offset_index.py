@@ -7,13 +7,11 @@ batch, later ones the last; a reader must accept both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import construct as c
 
-from klog.formats import binary, index_entries
-from klog.formats.values import Bytes
+from klog.formats import index_entries
 
 TITLE: Final = "offset index"
 
@@ -24,18 +22,8 @@ Entry: Final = c.Struct(
     "position" / c.Int32sb * "byte of the .log where the batch starts",
 )
 OffsetIndex: Final = index_entries.index_of(Entry)
+_FORMAT: Final = index_entries.IndexFormat(TITLE, Entry, OffsetIndex)
 
-
-def parse(data: Bytes) -> c.Container:
-    """`entries` and the pre-allocated `tail`. Raises `FormatError`."""
-    return index_entries.parse(OffsetIndex, data, TITLE)
-
-
-def entries(data: Bytes) -> Iterator[c.Container]:
-    """The entries one at a time, for files that are large or damaged at the end."""
-    return index_entries.iterate(Entry, data, TITLE)
-
-
-def build(index: c.Container) -> bytes:
-    """The bytes of an offset index."""
-    return binary.build(OffsetIndex, index, TITLE)
+parse = _FORMAT.parse
+entries = _FORMAT.entries
+build = _FORMAT.build

@@ -8,23 +8,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klog.formats._pytext import AUTO, BASE64, HEX, NONE, UTF8, java_text
-from klog.formats.twins import compiled_or_twin
+from klog.formats.twins import members
 
 if TYPE_CHECKING:
-    from klog.formats import _pyjsontext as _jsontext_functions
-    from klog.formats import _pytext as _text_functions
+    from klog.formats._pyjsontext import jsonl_batches, jsonl_records
+    from klog.formats._pytext import (
+        IMPLEMENTATION,
+        first_unshown_control,
+        kafka_batches,
+        kafka_deep,
+        kafka_records,
+        offset_gaps,
+    )
 else:
-    _jsontext_functions = compiled_or_twin("klog.formats._jsontext", "klog.formats._pyjsontext")
-    _text_functions = compiled_or_twin("klog.formats._text", "klog.formats._pytext")
-
-jsonl_batches = _jsontext_functions.jsonl_batches
-jsonl_records = _jsontext_functions.jsonl_records
-IMPLEMENTATION = _text_functions.IMPLEMENTATION
-kafka_batches = _text_functions.kafka_batches
-kafka_deep = _text_functions.kafka_deep
-kafka_records = _text_functions.kafka_records
-first_unshown_control = _text_functions.first_unshown_control
-offset_gaps = _text_functions.offset_gaps
+    jsonl_batches, jsonl_records = members(
+        "klog.formats._jsontext", "klog.formats._pyjsontext", ["jsonl_batches", "jsonl_records"]
+    )
+    _kafka_names = ["IMPLEMENTATION", "kafka_batches", "kafka_deep", "kafka_records"]
+    IMPLEMENTATION, kafka_batches, kafka_deep, kafka_records = members(
+        "klog.formats._text", "klog.formats._pytext", _kafka_names
+    )
+    first_unshown_control, offset_gaps = members(
+        "klog.formats._text", "klog.formats._pytext", ["first_unshown_control", "offset_gaps"]
+    )
 
 __all__ = [
     "AUTO",

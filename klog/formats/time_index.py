@@ -6,13 +6,11 @@ timestamps strictly increase. The offset is the last one of the batch with the l
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 import construct as c
 
-from klog.formats import binary, index_entries
-from klog.formats.values import Bytes
+from klog.formats import index_entries
 
 TITLE: Final = "time index"
 
@@ -21,18 +19,8 @@ Entry: Final = c.Struct(
     "relativeOffset" / c.Int32sb * "last offset of the batch that has it, minus the segment's base offset",
 )
 TimeIndex: Final = index_entries.index_of(Entry)
+_FORMAT: Final = index_entries.IndexFormat(TITLE, Entry, TimeIndex)
 
-
-def parse(data: Bytes) -> c.Container:
-    """`entries` and the pre-allocated `tail`. Raises `FormatError`."""
-    return index_entries.parse(TimeIndex, data, TITLE)
-
-
-def entries(data: Bytes) -> Iterator[c.Container]:
-    """The entries one at a time, for files that are large or damaged at the end."""
-    return index_entries.iterate(Entry, data, TITLE)
-
-
-def build(index: c.Container) -> bytes:
-    """The bytes of a time index."""
-    return binary.build(TimeIndex, index, TITLE)
+parse = _FORMAT.parse
+entries = _FORMAT.entries
+build = _FORMAT.build

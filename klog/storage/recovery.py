@@ -98,9 +98,7 @@ def _topic_id(files: PartitionFiles) -> list[Finding]:
 
 
 def _loads(work: Recovery, base: int) -> bool:
-    """Whether Kafka opens the segment without recovering it first, because its indexes exist and look
-    valid.
-    """
+    """Whether Kafka opens the segment without recovering it first: its indexes exist and look valid."""
     present = work.resolved.indexes.get(base, {})
     if FileKind.OFFSET_INDEX not in present and base not in work.resolved.made_indexes:
         return False
