@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
-from types import TracebackType
 from typing import BinaryIO, Final, NamedTuple
 
 from klog.export.files import open_index, open_input
@@ -89,9 +88,7 @@ class OpenSegment:
     def __enter__(self) -> OpenSegment:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._files.close()
 
     @property

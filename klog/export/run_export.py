@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from klog.export import job_state
 from klog.export.outputs import TEMPORARY, open_output
@@ -41,21 +41,21 @@ class Watcher(Protocol):
         """That many bytes more are done."""
 
 
+@dataclass(frozen=True, slots=True)
+class Stage(Generic[TaskT, ResultT]):
+    """One stage of a job: tasks, the longest first, and how to do them. `split_of` gives the split of a
+    task."""
+
+    work: Work[TaskT, ResultT]
+    tasks: Sequence[TaskT]
+    split_of: Callable[[TaskT], Split]
+
+
 class Runner(Protocol):
     """Runs tasks in other processes."""
 
-    def __call__(
-        self,
-        work: Work[TaskT, ResultT],
-        tasks: Sequence[TaskT],
-        split_of: Callable[[TaskT], Split],
-        watcher: Watcher,
-    ) -> Iterator[ResultT]:
-        """Yield the results of all tasks, in any order.
-
-        `split_of` gives the split of a task; the longest tasks come first. Raises `KlogError` if a task
-        fails.
-        """
+    def __call__(self, stage: Stage[TaskT, ResultT], watcher: Watcher) -> Iterator[ResultT]:
+        """Yield the results of all tasks, in any order. Raises `KlogError` if a task fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
         watcher.planned(before.plan, _size_bytes(pending), "exporting")
         work = partial(_export, job=before.job)
         try:
-            results = list(task_runner(work, pending, lambda split: split, watcher))
+            results = list(task_runner(Stage(work, pending, lambda split: split), watcher))
         except BaseException:
             output.remove_directory(TEMPORARY)  # files of processes that were terminated
             raise
@@ -110,7 +110,7 @@ def _verified(done: job_state.Progress, task_runner: Runner, watcher: Watcher) -
     results = sorted(done.done.values(), key=lambda result: -result.split.length_bytes)
     watcher.planned(done.plan, _size_bytes([result.split for result in results]), "verifying")
     work = partial(_verify, job=done.job)
-    of_splits = task_runner(work, results, lambda result: result.split, watcher)
+    of_splits = task_runner(Stage(work, results, lambda result: result.split), watcher)
     findings = [finding for found in of_splits for finding in found]
     return (*findings, *verify_names(results, open_output(done.job.output)))
 
@@ -123,21 +123,19 @@ class Pool:
     processes: int
     small_bytes: int = SMALL_BYTES
 
-    def __call__(
-        self,
-        work: Work[TaskT, ResultT],
-        tasks: Sequence[TaskT],
-        split_of: Callable[[TaskT], Split],
-        watcher: Watcher,
-    ) -> Iterator[ResultT]:
+    def __call__(self, stage: Stage[TaskT, ResultT], watcher: Watcher) -> Iterator[ResultT]:
         """Yield the results of the tasks as they become ready."""
-        total_bytes = _size_bytes([split_of(task) for task in tasks])
+        total_bytes = _size_bytes([stage.split_of(task) for task in stage.tasks])
         if total_bytes < self.small_bytes:
-            for task in tasks:
-                yield work(task, watcher.advanced)
+            for task in stage.tasks:
+                yield stage.work(task, watcher.advanced)
             return
         events = run_tasks(
-            work, tasks, self.processes, describe=lambda task: _described(split_of(task)), cure=_CURE
+            stage.work,
+            stage.tasks,
+            self.processes,
+            describe=lambda task: _described(stage.split_of(task)),
+            cure=_CURE,
         )
         for event in events:
             match event:

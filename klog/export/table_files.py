@@ -8,7 +8,6 @@ used one is closed, and later rows of its directory go to another file.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from klog.export.layout import PartitionBy, directory, file_stem, reject_directory
@@ -114,9 +113,7 @@ class TableFiles:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for file in self._open.values():
             file.discard()
 
@@ -172,9 +169,7 @@ class RejectFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.discard()
 
     def write(self, rows: pa.RecordBatch) -> None:

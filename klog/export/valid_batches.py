@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 from klog.export.files import base_name
@@ -29,6 +30,7 @@ from klog.storage.select import compact
 _OFFSET_BYTES: Final = 8
 
 
+@dataclass
 class ValidBatches:
     """One pass over the batches of `split`; `table` holds those of the current chunk.
 
@@ -36,45 +38,39 @@ class ValidBatches:
     filled in. A batch of more than `max_batch_bytes` is not read, which bounds the memory.
     """
 
-    def __init__(
-        self,
-        split: Split,
-        file: BinaryIO,
-        table: BatchTable,
-        lost_ranges: LostRangeReporter,
-        max_batch_bytes: int,
-    ) -> None:
-        self._split = split
-        self._file = file
-        self._table = table
-        self._lost_ranges = lost_ranges
-        self._max_batch_bytes = max_batch_bytes
-        self._next_offset_before_last = lost_ranges.next_offset
+    split: Split
+    file: BinaryIO
+    table: BatchTable
+    lost_ranges: LostRangeReporter
+    max_batch_bytes: int
+
+    def __post_init__(self) -> None:
+        self._next_offset_before_last = self.lost_ranges.next_offset
         """The `next_offset` before the last batch that was accepted as valid."""
-        self._last_position = split.start_bytes
+        self._last_position = self.split.start_bytes
 
     def chunks(self) -> Iterator[memoryview]:
         """Yield buffers of batches; the table then has the valid ones. Lost ranges are reported."""
-        position: int | None = self._split.start_bytes
+        position: int | None = self.split.start_bytes
         try:
             while position is not None:
                 position = yield from self._pass(position)
         except StorageError as error:
             # The disk or the network fails, or a gzipped copy is damaged. The batches before are valid.
-            reached = self._table.origin + self._table.consumed_bytes
-            self._lost_ranges.open(max(reached, self._split.start_bytes), error)
-            self._lost_ranges.finish(None)
+            reached = self.table.origin + self.table.consumed_bytes
+            self.lost_ranges.open(max(reached, self.split.start_bytes), error)
+            self.lost_ranges.finish(None)
 
     def _pass(self, start_bytes: int) -> Generator[memoryview, None, int | None]:
         """Read up to damage that hides the start of the next batch; returns the position to continue at."""
-        table, split = self._table, self._split
+        table, split = self.table, self.split
         rest: Bytes = b""
         for data in chunks(
-            self._file,
+            self.file,
             table,
             start_bytes=start_bytes,
             starts_before_bytes=split.end_bytes,
-            max_batch_bytes=self._max_batch_bytes,
+            max_batch_bytes=self.max_batch_bytes,
         ):
             rest = data[table.consumed_bytes :]
             if len(data) > LARGEST_REUSED_BYTES:
@@ -92,7 +88,7 @@ class ValidBatches:
 
         Returns position and size of a damaged batch if the start of the next one is not known for sure.
         """
-        table, lost_ranges = self._table, self._lost_ranges
+        table, lost_ranges = self.table, self.lost_ranges
         if len(table) == 0:
             return None
         damaged = kernel.verify(data, table)
@@ -108,23 +104,23 @@ class ValidBatches:
 
     def _ascends(self, rest: Bytes) -> bool:
         """Whether all batches belong to this split and their offsets ascend."""
-        table = self._table
-        if table.position[-1] >= self._split.end_bytes or OFFSET_UNKNOWN in table.base_offset:
+        table = self.table
+        if table.position[-1] >= self.split.end_bytes or OFFSET_UNKNOWN in table.base_offset:
             return False
         following = _offset_at_start(rest)
         return (
-            table.base_offset[0] >= self._lost_ranges.next_offset
+            table.base_offset[0] >= self.lost_ranges.next_offset
             and all(map(operator.lt, table.last_offset, table.base_offset[1:]))
             and (following is None or following > table.last_offset[-1])
         )
 
     def _sift_rows(self, data: Bytes, rest: Bytes) -> tuple[int, int] | None:
-        table, lost_ranges = self._table, self._lost_ranges
+        table, lost_ranges = self.table, self.lost_ranges
         valid: list[int] = []
         hidden_from = None
         for row in range(len(table)):
             position = table.position[row]
-            if position >= self._split.end_bytes:
+            if position >= self.split.end_bytes:
                 break
             problem = self._problem_of(row, rest)
             if problem is None:
@@ -139,9 +135,9 @@ class ValidBatches:
         return hidden_from
 
     def _take(self, data: Bytes, row: int) -> None:
-        table, lost_ranges = self._table, self._lost_ranges
+        table, lost_ranges = self.table, self.lost_ranges
         if table.base_offset[row] == OFFSET_UNKNOWN and lost_ranges.is_open:
-            fill_base_offset(data, table, row, self._max_batch_bytes)
+            fill_base_offset(data, table, row, self.max_batch_bytes)
         last = table.last_offset[row]
         if table.base_offset[row] == OFFSET_UNKNOWN:
             lost_ranges.close(table.position[row], last, known=False)
@@ -153,7 +149,7 @@ class ValidBatches:
         lost_ranges.next_offset = table.last_offset[row] + 1
 
     def _problem_of(self, row: int, rest: Bytes) -> KlogError | None:
-        table, lost_ranges = self._table, self._lost_ranges
+        table, lost_ranges = self.table, self.lost_ranges
         if not table.valid[row]:
             return CorruptRecordError(
                 f"batch fails its checksum (stored {table.crc[row]}, computed {table.computed_crc[row]})"
@@ -179,15 +175,15 @@ class ValidBatches:
     def _first_offset(self, row: int) -> int:
         """The base offset; for a compressed set of magic 0 or 1 the last offset, the only one in its
         header."""
-        base = self._table.base_offset[row]
-        return self._table.last_offset[row] if base == OFFSET_UNKNOWN else base
+        base = self.table.base_offset[row]
+        return self.table.last_offset[row] if base == OFFSET_UNKNOWN else base
 
     def _is_valid_start(self, row: int) -> bool:
-        table = self._table
+        table = self.table
         return (
             row < len(table)
             and bool(table.valid[row])
-            and self._first_offset(row) >= self._lost_ranges.next_offset
+            and self._first_offset(row) >= self.lost_ranges.next_offset
         )
 
     def _position_after(self, damaged_bytes: int, size_bytes: int | None = None) -> int | None:
@@ -196,17 +192,17 @@ class ValidBatches:
 
         `size_bytes` is the size in the damaged batch's header, which is mostly right.
         """
-        split, due = self._split, self._lost_ranges.next_offset
+        split, due = self.split, self.lost_ranges.next_offset
         if size_bytes is not None:
-            following = valid_batch(self._file, damaged_bytes + size_bytes, self._max_batch_bytes)
+            following = valid_batch(self.file, damaged_bytes + size_bytes, self.max_batch_bytes)
             if following is not None and following.last_offset[0] >= due:
                 return damaged_bytes + size_bytes
         found = next_valid_batch(
-            self._file,
+            self.file,
             damaged_bytes + 1,
             split.end_bytes,
             from_offset=due,
-            largest_bytes=self._max_batch_bytes,
+            largest_bytes=self.max_batch_bytes,
         )
         if found is not None:
             return found.position[0]
@@ -216,35 +212,35 @@ class ValidBatches:
     def _after_scan(self, position: int, rest: Bytes) -> int | None:
         """The position to continue at after a scan that ended at `position`, after the last complete
         batch."""
-        split, table = self._split, self._table
+        split, table = self.split, self.table
         if position >= split.end_bytes:
             self._finish()
             return None
-        if table.need_bytes > self._max_batch_bytes:
-            self._lost_ranges.open(position, _too_large(table.need_bytes, self._max_batch_bytes))
+        if table.need_bytes > self.max_batch_bytes:
+            self.lost_ranges.open(position, _too_large(table.need_bytes, self.max_batch_bytes))
             return self._position_after(position)
         if not len(rest):
             if not base_name(split.file).endswith(GZIP_SUFFIX):  # the size of a gzipped copy is not known
                 what = f"file ends here, it had {split.end_bytes} bytes when it was planned"
                 changed = StorageError(what, cure="it has changed: read it again")
-                self._lost_ranges.open(position, changed)
+                self.lost_ranges.open(position, changed)
             self._finish()
             return None
-        if first_filled_byte(self._file, position, split.end_bytes) is None:
+        if first_filled_byte(self.file, position, split.end_bytes) is None:
             self._finish()  # preallocated, or left by a crash: nothing was written there
             return None
         problem = tail_problem(table, rest)
         if problem is not None:
-            self._lost_ranges.open(position, problem)
+            self.lost_ranges.open(position, problem)
         return self._position_after(position)
 
     def _finish(self) -> None:
         """End the split. The first batch of the next split shows how far offsets are missing."""
-        if not self._lost_ranges.is_open:
+        if not self.lost_ranges.is_open:
             return
-        following = valid_batch(self._file, self._split.end_bytes, self._max_batch_bytes)
+        following = valid_batch(self.file, self.split.end_bytes, self.max_batch_bytes)
         offset = OFFSET_UNKNOWN if following is None else following.base_offset[0]
-        self._lost_ranges.finish(None if offset == OFFSET_UNKNOWN else offset)
+        self.lost_ranges.finish(None if offset == OFFSET_UNKNOWN else offset)
 
 
 def _offset_at_start(data: Bytes) -> int | None:

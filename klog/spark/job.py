@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from klog.export.options import TARGET_SPLIT_BYTES
-from klog.export.run_export import Watcher
+from klog.export.run_export import Stage, Watcher
 from klog.export.splits import Split
 from klog.formats.errors import KlogError, StorageError
 from klog.spark.grouping import group_splits
@@ -99,19 +99,15 @@ class SparkRunner:
     context: SparkContext
     target_bytes: int = TARGET_SPLIT_BYTES
 
-    def __call__(
-        self,
-        work: Work[TaskT, ResultT],
-        tasks: Sequence[TaskT],
-        split_of: Callable[[TaskT], Split],
-        watcher: Watcher,
-    ) -> Iterator[ResultT]:
+    def __call__(self, stage: Stage[TaskT, ResultT], watcher: Watcher) -> Iterator[ResultT]:
         """Yield the results of all tasks when Spark has finished. Raises `KlogError` if a task failed."""
-        if not tasks:
+        if not stage.tasks:
             return
-        groups = self._grouped(tasks, split_of)
+        groups = self._grouped(stage.tasks, stage.split_of)
         done_bytes = self.context.accumulator(0)
-        table = self.context.parallelize(groups, len(groups)).mapPartitions(_on_executor(work, done_bytes))
+        table = self.context.parallelize(groups, len(groups)).mapPartitions(
+            _on_executor(stage.work, done_bytes)
+        )
         with _progress_reported(done_bytes, watcher):
             results = _collected(table.collect)
         for result in results:

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from klog.export.run_export import RunOptions, run_export
+from klog.export.run_export import RunOptions, Stage, run_export
 from klog.formats.errors import CorruptRecordError, KlogError, StorageError
 from klog.spark.job import SparkRunner
 from tests import corpora
@@ -81,7 +81,7 @@ def fail_once(marks: str, error: Exception) -> Callable[[Split, Callable[[int], 
 
 def test_a_store_that_fails_once_is_tried_again(spark: SparkSession, tmp_path: Path) -> None:
     work = fail_once(str(tmp_path), StorageError("cannot be read: try later"))
-    done = runner(spark)(work, splits(), split_of, Unwatched())
+    done = runner(spark)(Stage(work, splits(), split_of), Unwatched())
     assert sorted(done) == sorted(split.number for split in splits())
 
 
@@ -90,7 +90,7 @@ def test_an_error_that_stays_is_raised_as_it_is_and_not_tried_again(
 ) -> None:
     work = fail_once(str(tmp_path), CorruptRecordError("bad bytes", file="x.log", cure="mend it"))
     with pytest.raises(CorruptRecordError, match="bad bytes") as caught:
-        list(runner(spark)(work, splits(), split_of, Unwatched()))
+        list(runner(spark)(Stage(work, splits(), split_of), Unwatched()))
     assert (caught.value.file, caught.value.cure) == ("x.log", "mend it")
 
 
@@ -99,7 +99,7 @@ def test_a_store_that_keeps_failing_ends_the_job_with_its_error_and_what_to_do(s
         raise StorageError("cannot be written: no space", file="out.parquet")
 
     with pytest.raises(KlogError, match=r"out\.parquet: cannot be written: no space") as caught:
-        list(runner(spark)(work, splits(), split_of, Unwatched()))
+        list(runner(spark)(Stage(work, splits(), split_of), Unwatched()))
     assert "--resume" in str(caught.value)
 
 
@@ -117,6 +117,6 @@ def test_a_task_that_runs_twice_writes_the_same_files(spark: SparkSession, tmp_p
         export_split(split, job)
         return export_split(split, job)
 
-    results = list(runner(spark)(work, progress.pending, split_of, Unwatched()))
+    results = list(runner(spark)(Stage(work, progress.pending, split_of), Unwatched()))
     finish(progress, results)
     assert tree(twice) == tree(once)
