@@ -1,7 +1,7 @@
 """AlterConfigs and IncrementalAlterConfigs: configs of topics, of this broker and of all by default.
 
 Rules: Kafka's ConfigAdminManager (what is checked first) and ZkAdminManager (what is written); KIP-133,
-KIP-226, KIP-339, KIP-412. What is written reaches every broker by a note in the tree.
+KIP-226, KIP-339, KIP-412. A note in the tree tells every broker about the change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from klog.server.handlers.describe_configs import ResourceType, check_broker_id
 from klog.server.handlers.refusals import RefusedError, refusal_of
 from klog.server.network.request import Request
 
-# What a resource's configs become, made of what they are.
+# Makes the new configs of a resource from the present ones.
 Change = Callable[[Mapping[str, str]], dict[str, str]]
 
 
@@ -46,9 +46,7 @@ class LoggerLevels(Protocol):
 
 
 class AlterConfigsHandler:
-    """Answers requests of both kinds. `check` raises `UsageError` for configs that the broker could not go on
-    with.
-    """
+    """Answers requests of both kinds. `check` raises `UsageError` for configs that would stop the broker."""
 
     def __init__(
         self,
@@ -118,7 +116,7 @@ class AlterConfigsHandler:
         if not topic:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         path = f"topics/{sanitize(topic)}"
-        # A name that is no topic's may not become part of a path in the tree.
+        # An illegal topic name must not become part of a path in the tree.
         configs = change(read_config(self._store, path) if is_legal_topic(topic) else {})
         if topic not in self._cache.snapshot.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
@@ -142,7 +140,7 @@ class AlterConfigsHandler:
         stored, old = read_config(self._store, path), self._config()
         texts, unreadable = decoded(stored, old)
         present, _ = applicable(texts, per_broker=bool(name))
-        # Secrets that mean nothing to this broker stay as they are.
+        # Secrets that this broker does not know stay as they are.
         secrets = {each: stored[each] for each in unreadable}
         configs = change({**present, **secrets})
         readable = {each: text for each, text in configs.items() if secrets.get(each) != text}

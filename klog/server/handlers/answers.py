@@ -1,7 +1,7 @@
-"""What handlers whose messages are entities have in common: reading requests, building and sending answers.
+"""Reads requests and builds answers for handlers whose messages are entities.
 
-An answer is built from all that is known, whatever version was asked: `klog.protocol.messages.build` leaves
-out what the version lacks.
+An answer is built from the fields of all versions: `klog.protocol.messages.build` leaves out the fields that
+the version does not have.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def entity_of(request: Request) -> Entity:
-    """What the request says. Raises `MalformedMessageError`."""
+    """The request's entity. Raises `MalformedMessageError`."""
     return decode_request(request.api_key, request.api_version, request.body)
 
 
 def milliseconds(duration: timedelta) -> int:
-    """A timeout as a number; negative ones are kept, they mean that nobody waits."""
+    """A timeout in ms; negative ones are kept, because they mean not to wait."""
     return duration // _MILLISECOND
 
 

@@ -1,4 +1,4 @@
-"""ApiVersions: what this broker speaks, the first thing that a client asks.
+"""Answers ApiVersions requests with the versions of all APIs that this broker supports.
 
 Rules: Kafka's `KafkaApis.handleApiVersionsRequest`, `ApiVersionsRequest.isValid`; KIP-511: any version is
 answered, and from version 3 on a client says its name and version, which must look like names.

@@ -1,4 +1,4 @@
-"""Topics that come to be because somebody asked for their metadata (`auto.create.topics.enable`).
+"""Creates topics whose metadata a client asks for (`auto.create.topics.enable`).
 
 Rules: Kafka's AutoTopicCreationManager. The broker that is asked writes the topic itself, controller or not,
 and does not wait: the client asks again until there is a leader.
@@ -33,7 +33,7 @@ class AutoTopicCreation:
         return self._config().flag("auto.create.topics.enable")
 
     def create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Creates topics, and says of each what its metadata is answered with."""
+        """Create topics; returns for each the error that its metadata is answered with."""
         return {name: self._create(name) for name in names}
 
     def _create(self, name: str) -> ErrorCode:
@@ -47,7 +47,7 @@ class AutoTopicCreation:
             self._creator.create(self._creator.plan(wanted_topic(name, self._config())))
         except KlogError as failed:
             error = refusal_of(failed).error
-            # Another was faster: the client will see the topic as soon as it has leaders.
+            # Another request has created it: the client sees the topic as soon as it has leaders.
             return ErrorCode.LEADER_NOT_AVAILABLE if error is ErrorCode.TOPIC_ALREADY_EXISTS else error
         finally:
             with self._lock:
@@ -56,7 +56,7 @@ class AutoTopicCreation:
 
 
 def wanted_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """A topic as it is created when nobody says how: the brokers' own topics have configs of their own."""
+    """A topic with default settings; internal topics have configs of their own."""
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name,

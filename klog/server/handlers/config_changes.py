@@ -1,8 +1,8 @@
-"""What this broker does when a config in the tree changes: the notes of `/config/changes`, obeyed.
+"""Applies changes of configs in the tree, which the notes of `/config/changes` announce.
 
 Rules: Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. Topic configs go to the
 logs of the topic, dynamic broker configs to the broker's own `BrokerConfig`. Configs of clients, users and
-ips are quotas, which another room reads.
+ips are quotas, which are not handled here.
 """
 
 from __future__ import annotations

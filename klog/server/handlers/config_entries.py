@@ -1,7 +1,7 @@
-"""Configs as DescribeConfigs tells of them: value, source, synonyms, type, and who may change them.
+"""The configs of a DescribeConfigs answer: value, source, synonyms, type, and whether they are read-only.
 
 Rules: Kafka's ConfigHelper; KIP-226 (sources and synonyms), KIP-569 (types). Kafka's documentation texts
-are not told: they are Kafka's.
+are left out, because they are Kafka's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One config. The value of a sensitive one is never told."""
+    """One config. The value of a sensitive config is never sent."""
 
     name: str
     value: str | None
@@ -134,7 +134,7 @@ def _defaults(names: Iterable[str]) -> dict[str, str]:
 
 
 def _sensitive(key: ConfigKey | None) -> bool:
-    # What nobody knows may be a secret.
+    # An unknown config may be a secret.
     return key is None or key.sensitive
 
 

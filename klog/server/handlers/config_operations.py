@@ -33,7 +33,7 @@ class Operation(NamedTuple):
 def operation(name: str, number: int, value: str | None) -> Operation:
     """Raises `RefusedError` for a number that is no operation's."""
     if number not in list(OperationType):
-        # Kafka stumbles over it.
+        # Kafka fails here with an unexpected error.
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     return Operation(name, OperationType(number), value)
 
@@ -66,7 +66,7 @@ def _members(each: Operation, configs: Mapping[str, str], keys: Mapping[str, Con
     """What the list holds now, be it by default."""
     key = keys.get(each.name)
     if key is None:
-        # Kafka stumbles over the unknown name here, and its clients get to see that.
+        # Kafka fails here because of the unknown name, and its clients see that error.
         raise RefusedError(ErrorCode.UNKNOWN_SERVER_ERROR)
     if key.type is not Type.LIST:
         raise RefusedError(

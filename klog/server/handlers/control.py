@@ -1,4 +1,4 @@
-"""What a controller tells this broker: LeaderAndIsr, StopReplica, UpdateMetadata.
+"""Answers a controller's requests: LeaderAndIsr, StopReplica, UpdateMetadata.
 
 Rules: Kafka's KafkaApis; KIP-380: a request for an earlier registration of this broker is refused, and so is
 one of a controller that has been replaced.
@@ -33,7 +33,7 @@ _ANY_EPOCH: Final = -1
 
 
 class Replicas(Protocol):
-    """What the controller's requests want of the replica manager."""
+    """The part of the replica manager that the controller's requests use."""
 
     def accepts(self, controller_epoch: int) -> bool: ...
 
@@ -72,7 +72,7 @@ class ControlHandler:
         request.respond([encode_response(leader_and_isr_response(wanted, answer))])
 
     def stop_replica(self, request: Request) -> None:
-        """Stop replicas, and delete those that are to go."""
+        """Stop replicas, and delete some of them."""
         wanted: StopReplicaRequest = entity_of(request)
         if self._is_stale(wanted):
             answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
@@ -81,7 +81,7 @@ class ControlHandler:
         request.respond([encode_response(stop_replica_response(answer))])
 
     def update_metadata(self, request: Request) -> None:
-        """Take in what clients are to be told, and wake whoever waits for it."""
+        """Update the metadata cache, and complete the requests that wait for it."""
         wanted: UpdateMetadataRequest = entity_of(request)
         error = ErrorCode.NONE
         if self._is_stale(wanted):

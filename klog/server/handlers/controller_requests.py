@@ -1,5 +1,6 @@
-"""What brokers ask of the controller: ControlledShutdown, AlterPartition, AllocateProducerIds. One that is no
-controller says so.
+"""Answers brokers' requests to the controller: ControlledShutdown, AlterPartition, AllocateProducerIds.
+
+A broker that is not the controller answers with an error.
 
 Rules: Kafka's KafkaApis and KafkaController; KIP-380 (broker epochs), KIP-497, KIP-704, KIP-730, KIP-841,
 KIP-903 (epochs of the ISR's members, of which a controller on ZooKeeper's tree makes no use).

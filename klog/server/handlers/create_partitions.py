@@ -91,7 +91,7 @@ class CreatePartitionsHandler:
             try:
                 add_partitions(self._store, topic.name, added)
             except BadVersionError:
-                # Somebody else has written the topic in between: judge again by what is there now.
+                # The topic was changed meanwhile: check again with its present state.
                 continue
             return
 

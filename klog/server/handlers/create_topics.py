@@ -40,7 +40,7 @@ _CONFIGS_FROM: Final = 5
 
 @dataclass(slots=True)
 class _Outcome:
-    """What became of one topic of the request."""
+    """The result for one topic of the request."""
 
     refused: RefusedError | None = None
     planned: PlannedTopic | None = None
@@ -93,7 +93,7 @@ class CreateTopicsHandler:
         )
 
     def _refusal(self, wanted: Entity) -> RefusedError | None:
-        """Why nothing of the request is done."""
+        """The error for the whole request."""
         if not self._is_controller():
             return RefusedError(ErrorCode.NOT_CONTROLLER)
         try:

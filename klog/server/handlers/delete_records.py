@@ -1,4 +1,4 @@
-"""DeleteRecords: the log starts later from now on, here and, before the answer, on every live follower.
+"""Answers DeleteRecords requests: moves the log start, here and, before the answer, on every live follower.
 
 Rules: Kafka's `KafkaApis.handleDeleteRecordsRequest`, `ReplicaManager.deleteRecords`; KIP-107. The segments
 that fall below the new start are deleted by retention, not here.
@@ -35,7 +35,7 @@ class DeleteRecordsHandler:
     def handle(self, request: Request) -> None:
         """Move the starts, and answer when all live replicas have followed."""
         asked = entity_of(request)
-        # Of a partition that is named twice the last offset counts.
+        # If a request names a partition twice, the last offset wins.
         offsets = {
             (topic.name, each.partition_index): each.offset
             for topic in asked.topics

@@ -83,13 +83,13 @@ class DeleteTopicsHandler:
         )
 
     def _refusal(self, request: Request, outcomes: list[_Outcome]) -> ErrorCode | None:
-        """Why nothing of the request is done."""
+        """The error for the whole request."""
         if not self._is_controller():
             return ErrorCode.NOT_CONTROLLER
         if not self._config().flag("delete.topic.enable"):
             disabled_has_code = request.api_version >= _DISABLED_CODE_FROM
             return ErrorCode.TOPIC_DELETION_DISABLED if disabled_has_code else ErrorCode.INVALID_REQUEST
-        # By its name or by its id, not by both.
+        # A topic is named by its name or by its id, not by both.
         if any(each.name is not None and each.topic_id is not None for each in outcomes):
             return ErrorCode.INVALID_REQUEST
         return None
@@ -108,7 +108,7 @@ class DeleteTopicsHandler:
             outcome.error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         else:
             try:
-                # Several may ask, and all wait for the same deletion.
+                # Several requests may wait for the same deletion.
                 with suppress(TopicDeletionInProgressError):
                     request_deletion(self._store, outcome.name)
             except KlogError as error:

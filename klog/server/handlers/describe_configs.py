@@ -1,6 +1,6 @@
 """DescribeConfigs: configs of topics, of this broker, of all brokers by default, and of its loggers.
 
-Rules: Kafka's ConfigHelper (handleDescribeConfigsRequest). A broker tells only of itself.
+Rules: Kafka's ConfigHelper (handleDescribeConfigsRequest). A broker describes only itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _INTEGER: Final = re.compile(r"[+-]?\d{1,18}")
 
 
 class ResourceType(IntEnum):
-    """What has configs; the number is the wire's."""
+    """A kind of resource that has configs, with its number on the wire."""
 
     TOPIC = 2
     BROKER = 4
@@ -63,7 +63,7 @@ class DescribeConfigsHandler:
     def handle(self, request: Request) -> None:
         """Describe what is asked for."""
         wanted = entity_of(request)
-        # One resource of a type that does not exist spoils them all.
+        # One resource of an unknown type fails the whole request.
         unknown = {each.resource_type for each in wanted.resources} - set(ResourceType)
         results = []
         for resource in wanted.resources:

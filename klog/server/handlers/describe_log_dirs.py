@@ -1,4 +1,4 @@
-"""DescribeLogDirs: what lies in each log directory, how large it is, and how much room the disk has.
+"""Answers DescribeLogDirs requests: the logs of each log directory, their sizes, and the space on its disk.
 
 Rules: Kafka's `ReplicaManager.describeLogDirs`; KIP-113 (replicas), KIP-827 (total and usable bytes). A
 directory that is offline is answered KAFKA_STORAGE_ERROR and nothing else of it.
@@ -110,8 +110,8 @@ class DescribeLogDirsHandler:
         )
 
     def _lag(self, hosted: HeldLog) -> int:
-        """How far a log is behind what it will be: a future one behind the current one, a current one behind
-        the high watermark.
+        """The lag of a log: of a future log behind the current one, of a current log behind the high
+        watermark.
         """
         partition = self._replicas.partitions.get(hosted.log.partition)
         if partition is None:

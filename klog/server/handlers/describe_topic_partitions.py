@@ -1,8 +1,8 @@
-"""DescribeTopicPartitions: topics page by page, where one answer should not hold all partitions.
+"""Answers DescribeTopicPartitions requests with topics in pages.
 
 Rules: KIP-966 and Kafka's DescribeTopicPartitionsRequestHandler. Topics come in the order of their names; the
-cursor names the first partition of the next page. Eligible leader replicas are a matter of KRaft: there are
-none here.
+cursor names the first partition of the next page. Eligible leader replicas exist with
+KRaft only.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ class ElectLeadersHandler:
             partitions = [TopicPartition(each.topic, number) for each in asked for number in each.partitions]
         number = wanted.election_type if request.api_version >= _TYPE_FROM else ElectionType.PREFERRED
         if number not in list(ElectionType):
-            failed = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's answer to a type that there is not
+            failed = ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's answer to an unknown type
             named = () if asked is None else partitions
             _answer(request, dict.fromkeys(named, failed), (), error=failed, only_needed=False)
             return
@@ -98,7 +98,7 @@ class ElectLeadersHandler:
         due_ms: int,
         only_needed: bool,
     ) -> None:
-        """The controller has answered, on its own thread."""
+        """Take the controller's answer, on the controller's thread."""
         if isinstance(results, ErrorCode):
             results = dict.fromkeys(partitions, results)
         elected = [where for where, error in results.items() if error is ErrorCode.NONE]

@@ -1,4 +1,4 @@
-"""FindCoordinator: who coordinates a group or a transactional id. As yet nobody does.
+"""Answers FindCoordinator requests. There are no coordinators of groups and transactions yet.
 
 Rules: Kafka's `KafkaApis.handleFindCoordinatorRequest`; KIP-98, KIP-699 (several keys from version 4 on).
 
@@ -70,7 +70,7 @@ class FindCoordinatorHandler:
         return _Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def failed(self, request: Request, error: ErrorCode) -> list[bytes] | None:
-        """What a request is answered that could not be handled; None where no key is known to answer for."""
+        """The answer to a request whose handling failed; None if its keys are not known."""
         if request.api_version < _SEVERAL_KEYS_FROM:
             return [encode_response(answer_of(request, **_Coordinator(error)._asdict()))]
         return None

@@ -1,4 +1,4 @@
-"""ListOffsets: where a log starts and ends, and which offset belongs to a time.
+"""Answers ListOffsets requests: the start and the end of a log, and the offset of a time.
 
 Rules: Kafka's `KafkaApis.handleListOffsetRequest`, `Partition.fetchOffsetForTimestamp`; KIP-79, KIP-98
 (isolation), KIP-207 (OFFSET_NOT_AVAILABLE while a new leader's high watermark is behind), KIP-320, KIP-734
@@ -45,7 +45,7 @@ _LOOKUPS: Final[Mapping[int, Callable[[PartitionLog], TimedOffset | None]]] = Ma
 
 
 class _Asker(NamedTuple):
-    """Who asks: a consumer (read committed or not), a follower, or a tool that asks any replica."""
+    """The sender: a consumer (read committed or not), a follower, or a tool that asks any replica."""
 
     version: int
     replica_id: int
@@ -139,7 +139,7 @@ def _require_sense(asked: Entity, asker: _Asker, times: int) -> None:
 
 
 def _offset(partition: Partition, timestamp: int, epoch: int, asker: _Asker) -> TimedOffset | None:
-    """The offset for a time, as far as the asker may see; None where there is none.
+    """The offset for a time, within what the sender may read; None if there is none.
 
     Raises `PartitionError`, `CorruptRecordError`, `OSError`, `StorageError`.
     """

@@ -1,4 +1,4 @@
-"""Metadata: brokers, topics, leaders; topics that are missing are created where that is allowed.
+"""Answers Metadata requests with brokers, topics and leaders, and creates missing topics if that is allowed.
 
 Rules: Kafka's `KafkaApis.handleTopicMetadataRequest` and ZkMetadataCache; KIP-4 (controller, racks), KIP-112
 (offline replicas), KIP-430 (authorized operations), KIP-516 (topic ids).
@@ -87,7 +87,7 @@ class MetadataHandler:
     def _chosen(
         self, snapshot: ClusterSnapshot, request: Request, variant: Variant, wanted: Entity
     ) -> tuple[list[str], list[bytes]]:
-        """The topics to tell of, and the answers for those that are not there."""
+        """The topics to describe, and the answers for those that do not exist."""
         ids = [each.topic_id for each in wanted.topics if getattr(each, "topic_id", None) is not None]
         if ids:
             return self._by_id(snapshot, request, variant, ids)
@@ -125,7 +125,7 @@ def _named(request: Request, variant: Variant, asked: Entity, error: ErrorCode) 
 
 
 def _broken_rule(wanted: Entity, version: int) -> ErrorCode | None:
-    """Ids stand in requests since version 10, and mean something since 12."""
+    """Requests have ids since version 10, but use them only since version 12."""
     topics = wanted.topics or ()
     if version < _IDS_FROM:
         return None
@@ -133,7 +133,7 @@ def _broken_rule(wanted: Entity, version: int) -> ErrorCode | None:
         broken = any(each.name is None or each.topic_id is not None for each in topics)
         return ErrorCode.INVALID_REQUEST if broken else None
     nameless = any(each.name is None for each in topics)
-    # Kafka stumbles over names that are missing, but it does not look at them where there is an id.
+    # Kafka fails if a name is missing, but does not read it if there is an id.
     return (
         ErrorCode.UNKNOWN_SERVER_ERROR if nameless and all(each.topic_id is None for each in topics) else None
     )

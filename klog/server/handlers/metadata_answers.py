@@ -32,13 +32,13 @@ from klog.server.network.request import Request
 
 _FLEXIBLE_FROM: Final = 9
 _NO_CONTROLLER: Final = -1
-# Whole answers that are kept: the requests of a few kinds of clients, and bounded whatever clients send.
+# How many whole answers are kept: enough for the requests of a few kinds of clients.
 _MAX_KEPT: Final = 256
 _MAX_KEPT_REQUEST_BYTES: Final = 4096
 
 
 class Variant(NamedTuple):
-    """All that decides how the same topic looks in the answers to different requests."""
+    """The properties of a request that change how a topic is encoded."""
 
     listener: str
     version: int
@@ -56,7 +56,7 @@ class _KeptTopic(NamedTuple):
 
 
 class _Kept:
-    """What was encoded from one snapshot, and what of earlier ones still holds."""
+    """The bytes encoded from one snapshot, and those of earlier ones that are still valid."""
 
     def __init__(self, snapshot: ClusterSnapshot, topics: dict[Variant, dict[str, _KeptTopic]]) -> None:
         self.snapshot = snapshot
@@ -95,7 +95,7 @@ class MetadataAnswers:
         return self._kept(snapshot).answers.get((request.listener, request.api_version, bytes(request.body)))
 
     def keep(self, snapshot: ClusterSnapshot, request: Request, answer: bytes) -> None:
-        """For equal requests to come, as long as this snapshot is the present one."""
+        """Keep an answer for equal requests, as long as this snapshot is the present one."""
         if len(request.body) <= _MAX_KEPT_REQUEST_BYTES:
             answers = self._kept(snapshot).answers
             if len(answers) >= _MAX_KEPT:
@@ -148,7 +148,7 @@ class MetadataAnswers:
         return self._with_topics(request, frame, topics)
 
     def refusal(self, request: Request, topics: Iterable[bytes]) -> bytes:
-        """The answer to a request of which nothing was looked at: it tells nothing of the cluster."""
+        """The answer to a request that was not processed: it does not describe the cluster."""
         frame = encode_response(
             answer_of(
                 request,

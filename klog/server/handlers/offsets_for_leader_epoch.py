@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended, for followers and consumers that look for a truncation.
+"""Answers OffsetForLeaderEpoch requests: the end of an epoch, for followers and consumers after a truncation.
 
 Rules: Kafka's `ReplicaManager.lastOffsetForLeaderEpoch`; KIP-101, KIP-279, KIP-320. Only the leader knows.
 """

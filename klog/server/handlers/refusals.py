@@ -1,7 +1,7 @@
-"""Why an administrator's request is refused: an error code of the protocol and a sentence for people.
+"""The errors of administrators' requests: an error code of the protocol and a message.
 
-Kafka throws one of its ApiExceptions; here a `RefusedError` carries the code, and `refusal_of` finds that of
-what the rooms below raise.
+Kafka throws one of its ApiExceptions. Here a `RefusedError` has the code, and `refusal_of` finds the code of
+errors from the packages below.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from klog.protocol.error_codes import ErrorCode
 
 
 class RefusedError(KlogError):
-    """A request, or one resource of it, that is answered with an error. `message` is None where Kafka's
+    """A request, or one resource of it, that is answered with an error. `message` is None if Kafka's
     clients are to show their own text."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What ListOffsets of version 0 asks for: where segments start, by when they were last written to.
+"""The answer to ListOffsets version 0: the base offsets of segments, by the time of their last write.
 
 Rules: Kafka's `KafkaApis.handleListOffsetRequestV0`, `UnifiedLog.legacyFetchOffsetsBefore`. librdkafka before
 1.9 asks so for a partition's watermarks.

@@ -2,7 +2,7 @@
 
 Rules: Kafka's ZkAdminManager (createTopics) and AdminZkClient (validateTopicCreate). CreateTopics and the
 automatic creation by Metadata both come here. Any broker may write a new topic; the controller sees it in the
-tree and brings it to life.
+tree and elects its leaders.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.refusals import RefusedError
 
 UNSET: Final = -1
-# A node of ZooKeeper holds 1 MiB unless that is raised, which is less than so many partitions of one topic.
+# A ZooKeeper node has at most 1 MiB by default, which is less than so many partitions of one topic need.
 MOST_NEW_PARTITIONS: Final = 100_000
 
 
@@ -66,7 +66,7 @@ class TopicCreator:
         self._random_bytes = random_bytes
 
     def plan(self, wanted: NewTopic) -> PlannedTopic:
-        """Everything that is decided before anything is written. Raises `RefusedError`, `MetadataError`,
+        """Decide everything before anything is written. Raises `RefusedError`, `MetadataError`,
         `UsageError`."""
         snapshot = self._cache.snapshot
         if wanted.name in snapshot.topics:

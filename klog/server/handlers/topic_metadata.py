@@ -1,4 +1,4 @@
-"""What a client is told of a partition, a topic and the brokers, seen through one listener.
+"""The metadata of partitions, topics and brokers as the clients of one listener see it.
 
 Rules: Kafka's ZkMetadataCache (getPartitionMetadata, getAliveBrokerNodes) and AclEntry (which operations
 there are; without an authorizer everybody may do all of them).
@@ -37,7 +37,7 @@ class Node(NamedTuple):
 
 
 class View(NamedTuple):
-    """How a request wants to see the cluster.
+    """The view of the cluster that a request asks for.
 
     `hide_unreachable`: replicas on brokers that are not reachable are left out, with an error (Metadata 0).
     `listener_has_code`: a leader without this listener is LISTENER_NOT_FOUND, not LEADER_NOT_AVAILABLE.
@@ -49,7 +49,7 @@ class View(NamedTuple):
 
 
 class SeenPartition(NamedTuple):
-    """A partition as a client is told of it."""
+    """A partition as a client sees it."""
 
     error: ErrorCode
     leader: int

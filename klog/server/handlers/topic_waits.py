@@ -14,7 +14,7 @@ from klog.replication.purgatory import DelayedOperation, Purgatory
 
 
 class DelayedTopics(DelayedOperation):
-    """Waits while one of `topics` is pending; `answer` gets those that are so at the end."""
+    """Waits while one of `topics` is pending; `answer` gets those that are still pending at the end."""
 
     __slots__ = ("_answer", "_is_pending", "_topics")
 

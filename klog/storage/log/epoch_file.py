@@ -31,7 +31,7 @@ class EpochFile:
         self._latest_start = entries[-1].start_offset if entries else UNDEFINED_OFFSET
 
     def move_to(self, directory: str) -> None:
-        """The log's directory has another name now."""
+        """Use the new name of the log's directory."""
         self._path = os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT)
 
     @property
@@ -40,9 +40,10 @@ class EpochFile:
         return self._epochs.entries
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """The leader of `epoch` writes from `start_offset` on; entries that contradict that go.
+        """The leader of `epoch` writes from `start_offset` on; entries that contradict this are
+        removed.
 
-        Nothing changes where the epoch is known to start there or before. Raises `StorageError`.
+        Nothing changes if the epoch is known to start there or before. Raises `StorageError`.
         """
         if (epoch == self.latest and start_offset >= self._latest_start) or epoch < 0:
             return

@@ -1,4 +1,4 @@
-"""The segments of one log, oldest first: found by offset, added, and taken out with their files.
+"""The segments of one log, oldest first. They are found by offset, added and removed with their files.
 
 Rules: Kafka's `LogSegments` and `LocalLog` (deleting, rolling). The log's lock guards it.
 """
@@ -40,7 +40,7 @@ class Segments:
         return self._segments[number]
 
     def floor(self, offset: int) -> int:
-        """Number of the segment that may hold `offset`; 0 where all begin above it."""
+        """Number of the segment that may hold `offset`; 0 if all begin above it."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def end_of(self, number: int, log_end_offset: int) -> int:
@@ -48,7 +48,7 @@ class Segments:
         return self.bases[number + 1] if number + 1 < len(self.bases) else log_end_offset
 
     def add(self, segment: LogSegment) -> None:
-        """Take in a segment."""
+        """Add a segment."""
         insort(self._segments, segment, key=attrgetter("base_offset"))
         self._refresh()
 
@@ -73,7 +73,7 @@ def new_segment(directory: str, base_offset: int, config: TopicConfig, now_ms: i
 def discard(segments: Iterable[LogSegment], *, newest_first: bool) -> list[str]:
     """Rename the files of segments that left the log to `.deleted`; returns the new paths.
 
-    A crash in between must leave no hole: what goes from the log's end goes newest first, what goes from its
+    A crash in between must not leave a gap: segments at the log's end are renamed newest first, those at its
     start oldest first. Raises `OSError`.
     """
     renamed: list[str] = []
