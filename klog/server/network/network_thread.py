@@ -96,6 +96,8 @@ class NetworkThread:
         self._retiring = False
         self._ending = threading.Lock()
         self._ended = False
+        # Taken over by another thread's call, and not registered yet. Guarded by `_ending`.
+        self._arriving = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self.waited_s = 0.0
 
@@ -112,9 +114,11 @@ class NetworkThread:
     def take_over(self, connection: Connection) -> bool:
         """Takes a connection from another network thread; False if this one has ended."""
         with self._ending:
-            if not self._ended:
-                self._post(lambda: self._take_over(connection), connection)
-            return not self._ended
+            if self._ended:
+                return False
+            self._arriving += 1
+            self._post(lambda: self._take_over(connection), connection)
+            return True
 
     def take_back(self, connection: Connection) -> None:
         """Takes a connection back from an I/O thread that is done with it."""
@@ -172,8 +176,8 @@ class NetworkThread:
 
     @property
     def connection_count(self) -> int:
-        """How many connections it has."""
-        return len(self._registry)
+        """How many connections it has, those that it is about to take over included."""
+        return len(self._registry) + self._arriving
 
     @property
     def alive(self) -> bool:
@@ -306,6 +310,8 @@ class NetworkThread:
             self._registry.add(connection, READABLE)
 
     def _take_over(self, connection: Connection) -> None:
+        with self._ending:
+            self._arriving -= 1
         if not self._counts.serves(connection.listener.name):
             self._registry.close_new(connection)
             return

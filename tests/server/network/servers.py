@@ -1,4 +1,4 @@
-"""A running socket server with a handler of the test's making, and a bare client for it."""
+"""A running socket server with a handler of the test, and a minimal client for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klog.protocol.file_slice import BodyPart
 from klog.server.network import Handler, Listener, NetworkSettings, Request, SocketServer
 
 TLS_FILES = Path(__file__).parent / "tls"
-# Only a test that fails waits so long, however busy the machine is.
+# Only a failing test waits so long, even on a busy machine.
 TIMEOUT_S = 60
 
 PRODUCE = 0
@@ -104,7 +104,7 @@ def frame(body: bytes, correlation_id: int = 1, api_key: int = PRODUCE, version:
 
 
 class Client:
-    """A blocking client that knows frames and nothing else."""
+    """A blocking client that sends bytes and receives frames."""
 
     def __init__(self, server: SocketServer, *, tls: bool = False, listener: str = "TEST") -> None:
         self.sock = socket.create_connection(("127.0.0.1", server.port(listener)), TIMEOUT_S)

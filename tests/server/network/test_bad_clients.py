@@ -1,4 +1,4 @@
-"""Whatever a client does wrong, its own connection pays, with one log line; all others are served on."""
+"""A client that does something wrong loses its own connection, with one log line; others are served."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_random_bytes_never_stop_the_server():
 
 
 class OddError(Exception):
-    """Of no kind that anybody would think of."""
+    """An exception that no code expects."""
 
 
 @pytest.mark.parametrize("error", [KeyError, OddError])
@@ -125,8 +125,8 @@ def test_the_handler_may_answer_for_its_bug_and_the_connection_goes_on(large):
 
 
 @pytest.mark.parametrize("thread", ["klog-network-0", "klog-io-0"])
-def test_memory_that_is_short_for_a_frame_costs_its_connection_and_no_thread(thread, monkeypatch, caplog):
-    """A frame that trickles in is read by its network thread, one that flows by an I/O thread."""
+def test_a_lack_of_memory_for_a_frame_costs_its_connection_and_no_thread(thread, monkeypatch, caplog):
+    """A network thread reads a frame that comes in small pieces, an I/O thread one that comes fast."""
     unfilled = LargeFrame.unfilled
 
     def short(frame):
@@ -137,11 +137,11 @@ def test_memory_that_is_short_for_a_frame_costs_its_connection_and_no_thread(thr
     monkeypatch.setattr(LargeFrame, "unfilled", short)
     with running(Echo(), io_threads=1) as server, Client(server) as client, Client(server) as other:
         for _ in range(2):
-            with Client(server) as greedy, suppress(OSError):
+            with Client(server) as large, suppress(OSError):
                 rest = iter(lambda: bytes(10) if thread == "klog-network-0" else bytes(LARGE), None)
-                greedy.send(struct.pack(">i", 50_000_000))
+                large.send(struct.pack(">i", 50_000_000))
                 for piece in rest:
-                    greedy.send(piece)
+                    large.send(piece)
         assert client.ask(bytes(LARGE - 100)) == bytes(LARGE - 100)
         assert other.ask(b"fine") == b"fine"
     assert "MemoryError" in caplog.text
@@ -195,8 +195,8 @@ def test_an_answer_that_cannot_be_sent_costs_its_connection_and_no_thread(caplog
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_work_on_a_thread_of_somebody_elses_costs_the_connection_too(answered, caplog):
-    """The handler parked the request, and what it left to another thread fails."""
+def test_work_that_fails_on_a_thread_of_the_handler_costs_the_connection_too(answered, caplog):
+    """The handler left the request to another thread, where the work fails."""
     worker = ThreadPoolExecutor(1)
 
     def work(request):
@@ -220,7 +220,7 @@ def test_work_on_a_thread_of_somebody_elses_costs_the_connection_too(answered, c
 
 
 @pytest.mark.parametrize("size", [50, 100_000])
-def test_a_client_that_writes_slowly_is_served_and_holds_up_nobody(size):
+def test_a_client_that_writes_slowly_is_served_and_delays_no_other(size):
     raw = frame(bytes(size), 5)
     pieces = [raw[start : start + max(1, size // 60)] for start in range(0, len(raw), max(1, size // 60))]
     with running(Echo(), io_threads=1) as server, Client(server) as slow, Client(server) as other:
@@ -233,20 +233,20 @@ def test_a_client_that_writes_slowly_is_served_and_holds_up_nobody(size):
         assert slow.receive() == (5, bytes(size))
 
 
-def test_clients_that_stall_inside_large_frames_do_not_use_up_the_io_threads():
+def test_clients_that_pause_inside_large_frames_do_not_use_up_the_io_threads():
     with running(Echo(), io_threads=1) as server:
-        stalled = [Client(server) for _ in range(20)]
-        for client in stalled:
+        paused = [Client(server) for _ in range(20)]
+        for client in paused:
             client.send(frame(bytes(1_000_000))[:300_000])
         with Client(server) as other:
             assert other.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
-        for client in stalled:
+        for client in paused:
             client.send(frame(bytes(1_000_000))[300_000:])
             assert client.receive() == (1, bytes(1_000_000))
             client.sock.close()
 
 
-def test_a_frame_that_only_claims_to_be_large_takes_no_memory():
+def test_a_frame_takes_memory_only_for_the_bytes_that_have_come():
     with running(Echo()) as server:
         before_kib = _resident_kib()
         clients = [Client(server) for _ in range(50)]
@@ -263,22 +263,22 @@ def _resident_kib() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGESIZE") // 1024
 
 
-def test_a_client_that_never_reads_is_not_read_either_and_holds_up_nobody():
+def test_a_client_that_never_reads_is_not_read_either_and_delays_no_other():
     answered = []
 
     def handle(request):
         answered.append(request.correlation_id)
         request.respond([bytes(500_000)])
 
-    with running(Calling(handle)) as server, Client(server) as deaf, Client(server) as other:
-        deaf.send(b"".join(frame(b"", number) for number in range(1000)))
+    with running(Calling(handle)) as server, Client(server) as slow, Client(server) as other:
+        slow.send(b"".join(frame(b"", number) for number in range(1000)))
         time.sleep(0.3)
         before = len(answered)
         other.send(frame(b""))
         other.receive()
         assert before < 100
-        # When it reads after all, everything is there and in order.
-        assert [deaf.receive()[0] for _ in range(1000)] == list(range(1000))
+        # When it reads at last, all answers come in order.
+        assert [slow.receive()[0] for _ in range(1000)] == list(range(1000))
 
 
 def test_a_client_that_shuts_its_sending_half_gets_its_answers():
@@ -290,7 +290,7 @@ def test_a_client_that_shuts_its_sending_half_gets_its_answers():
         assert client.is_closed()
 
 
-def test_a_client_that_is_gone_when_the_answer_comes_harms_nobody():
+def test_an_answer_to_a_client_that_is_gone_is_dropped():
     waiting = []
     with running(Calling(waiting.append)) as server:
         client = Client(server)
@@ -332,7 +332,7 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not():
 def test_with_a_negative_limit_no_connection_is_idle():
     with running(Echo(), connections_max_idle_ms=-1) as server, Client(server) as idle:
         idle.ask(b"")
-        # The network thread looks for idle connections once a second.
+        # The network thread checks for idle connections once a second.
         idle.sock.settimeout(1.3)
         with pytest.raises(TimeoutError):
             idle.sock.recv(1)
@@ -356,7 +356,7 @@ def test_an_address_may_have_a_limit_of_its_own():
         assert one.ask(b"x") == two.ask(b"x") == b"x"
 
 
-def test_at_the_limit_of_all_connections_the_next_one_waits_until_there_is_room():
+def test_at_the_limit_of_all_connections_the_next_one_waits_until_another_closes():
     with running(Echo(), max_connections=2) as server:
         one, two, three = Client(server), Client(server), Client(server)
         assert one.ask(b"x") == two.ask(b"x") == b"x"
@@ -369,10 +369,10 @@ def test_at_the_limit_of_all_connections_the_next_one_waits_until_there_is_room(
         three.sock.close()
 
 
-def test_with_no_descriptors_left_accepting_waits_and_says_so_once(caplog):
+def test_with_no_descriptors_left_accepting_waits_and_logs_it_once(caplog):
     with running(Echo()) as server, Client(server) as client, ExitStack() as others:
         client.ask(b"x")
-        # They have their descriptors before there are none, so what fails for want of one is accepting.
+        # These have their descriptors already, so only accepting fails for lack of one.
         more = [others.enter_context(socket.socket()) for _ in range(3)]
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))
@@ -418,7 +418,7 @@ def test_a_client_that_does_not_speak_tls_is_closed_on_a_tls_listener(caplog):
     caplog.set_level(logging.INFO, "klog.server")
     with running(Echo(), tls=True) as server, Client(server) as plain:
         plain.send(frame(b"x"))
-        # What comes before the end is TLS's own alert.
+        # TLS sends an alert of its own before the end.
         with suppress(ConnectionResetError):
             while plain.sock.recv(100):
                 pass

@@ -1,4 +1,4 @@
-"""File slices reach the client byte for byte, by sendfile and by TLS; a bad file costs the connection."""
+"""Clients receive file slices byte for byte, by sendfile and by TLS; a bad file costs the connection."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_closed_file_costs_the_connection(tmp_path, caplog):
     assert "the file was closed" in caplog.text
 
 
-def test_a_deleted_file_is_still_served_to_those_who_asked_before(tmp_path):
+def test_a_file_that_is_deleted_while_it_is_sent_is_sent_whole(tmp_path):
     path = tmp_path / "segment"
     path.write_bytes(b"x" * 5_000_000)
 

@@ -1,4 +1,4 @@
-"""Requests that take more memory than there may be wait unread, and are served when there is some again."""
+"""Requests beyond the memory for requests wait unread, and are served when memory is free again."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from tests.server.network.servers import (
 HEADER_BYTES = 10
 
 
-def test_the_last_one_may_take_more_than_there_is_and_who_was_refused_is_told():
-    told = []
-    pool = MemoryPool(100, lambda: told.append(pool.available_bytes))
+def test_the_last_request_may_take_more_than_is_left_and_a_refused_one_learns_when_memory_is_free():
+    calls = []
+    pool = MemoryPool(100, lambda: calls.append(pool.available_bytes))
     assert pool.take(60)
     assert pool.take(60)
     assert pool.available_bytes == -20
     assert not pool.take(1)
     pool.give_back(20)
-    assert told == []
+    assert calls == []
     pool.give_back(40)
     pool.give_back(60)
-    assert told == [40]
+    assert calls == [40]
     assert pool.available_bytes == 100
 
 
 @pytest.mark.parametrize("size", [100, 200_000])
-def test_connections_wait_in_turn_until_answers_have_made_room(size):
+def test_connections_wait_in_turn_until_answers_have_freed_memory(size):
     held = []
     handler = Calling(held.append, blocking=())
     with running(handler, queued_max_request_bytes=size + 1, network_threads=2) as server:
         clients = [Client(server) for _ in range(4)]
         for client in clients:
             client.send(frame(bytes(size)))
-        # The header makes a request larger than what is left after it.
+        # With its header one request takes all the memory.
         assert eventually(lambda: len(held) == 1)
         assert not eventually(lambda: len(held) > 1, timeout_s=0.1)
         assert server.memory.available_bytes == 1 - HEADER_BYTES
@@ -65,14 +65,14 @@ def test_connections_wait_in_turn_until_answers_have_made_room(size):
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_what_comes_behind_another_request_is_served_behind_it(size):
+def test_requests_of_one_connection_are_served_in_order(size):
     with running(Echo(), queued_max_request_bytes=1) as server, Client(server) as client:
         client.send(frame(bytes(size), 1) + frame(b"x", 2, CREATE_TOPICS, 4) + frame(bytes(size), 3))
         assert [client.receive()[0] for _ in range(3)] == [1, 2, 3]
         assert eventually(lambda: server.memory.available_bytes == 1)
 
 
-def test_connections_that_go_give_back_what_they_have_taken():
+def test_closed_connections_return_their_memory():
     held = []
     with running(Calling(held.append), queued_max_request_bytes=1000) as server:
         with Client(server) as begun, Client(server) as asked:
@@ -82,7 +82,7 @@ def test_connections_that_go_give_back_what_they_have_taken():
             assert eventually(lambda: server.memory.available_bytes == 1000)
             asked.send(frame(b"x"))
             assert eventually(lambda: len(held) == 1)
-            # Reset, for nobody looks whether there is more to read while a request is worked on.
+            # The client resets the connection: while a request is handled the server does not read.
             asked.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         assert eventually(lambda: server.connection_count == 0)
         # The request is still there.
@@ -95,7 +95,7 @@ def test_connections_that_go_give_back_what_they_have_taken():
         assert eventually(lambda: server.memory.available_bytes == 1000)
 
 
-def test_a_starved_connection_does_not_hold_up_the_stop():
+def test_a_connection_that_waits_for_memory_does_not_delay_the_stop():
     held = []
     with (
         running(
@@ -116,7 +116,7 @@ def test_a_starved_connection_does_not_hold_up_the_stop():
         assert two.is_closed()
 
 
-def test_the_pool_must_have_room_for_the_largest_request():
+def test_the_memory_must_be_enough_for_the_largest_request():
     config = BrokerConfig({"queued.max.request.bytes": "99", "socket.request.max.bytes": "100"})
     with pytest.raises(ConfigError, match=r"larger or equal to socket\.request\.max\.bytes"):
         network_settings(config, read_listeners(config))

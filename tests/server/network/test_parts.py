@@ -43,14 +43,14 @@ def _outcome(function):
     raw=st.binary(max_size=30)
     | st.tuples(st.sampled_from(SERVED_VERSIONS), st.text(max_size=5), st.binary(max_size=9))
 )
-def test_a_request_reads_its_header_as_the_protocol_room_does(connection, raw):
+def test_a_request_reads_its_header_as_the_protocol_package_does(connection, raw):
     if isinstance(raw, tuple):
         (key, version), client_id, body = raw
         raw = encode_request_header(key, version, 3, client_id.encode("utf-8", "replace").decode()) + body
     expected = _outcome(lambda: decode_request_header(raw))
     request = _outcome(lambda: Request(connection, bytearray(raw), 0))
     if isinstance(expected, type):
-        # The client id is looked at only when somebody asks, so its encoding is not an error here.
+        # The client id is decoded only on demand, so a wrong encoding is no error here.
         assert isinstance(request, type) or expected is MalformedMessageError
         return
     assert (request.api_key, request.api_version, request.correlation_id) == expected[:3]
@@ -77,13 +77,13 @@ def test_a_large_frame_grows_as_bytes_come():
     assert bytes(frame.buffer[:70_000]) == b"x" * 70_000
 
 
-@pytest.mark.parametrize("spare_bytes", [0, 50_000, 100_000, 300_000])
-def test_a_large_frame_goes_on_in_a_spare_buffer_with_what_it_has(spare_bytes):
+@pytest.mark.parametrize("kept_bytes", [0, 50_000, 100_000, 300_000])
+def test_a_large_frame_goes_on_in_a_kept_buffer_with_what_it_has(kept_bytes):
     content = bytes(range(250)) * 800
     frame = LargeFrame(len(content), content[:70_000])
-    spare = bytearray(b"?" * spare_bytes)
-    assert frame.move_into(spare)
-    assert frame.buffer is spare
+    kept = bytearray(b"?" * kept_bytes)
+    assert frame.move_into(kept)
+    assert frame.buffer is kept
     while not frame.complete:
         with frame.unfilled() as room:
             room[:] = content[frame.filled_bytes : frame.filled_bytes + len(room)]
@@ -91,12 +91,12 @@ def test_a_large_frame_goes_on_in_a_spare_buffer_with_what_it_has(spare_bytes):
     assert frame.buffer == content
 
 
-def test_a_spare_buffer_that_is_still_looked_at_is_left_alone():
+def test_a_kept_buffer_that_is_still_viewed_is_not_used():
     frame = LargeFrame(200_000, b"x" * 70_000)
-    spare = bytearray(b"?" * 100_000)
-    with memoryview(spare)[10:20]:
-        assert not frame.move_into(spare)
-    assert spare == b"?" * 100_000
+    kept = bytearray(b"?" * 100_000)
+    with memoryview(kept)[10:20]:
+        assert not frame.move_into(kept)
+    assert kept == b"?" * 100_000
     assert frame.buffer == b"x" * 70_000
 
 
@@ -120,7 +120,7 @@ class CountingSocket:
         return len(data)
 
 
-def test_the_answers_of_one_read_leave_in_one_call():
+def test_the_answers_of_one_read_are_sent_in_one_call():
     outbound = Outbound(tls=False)
     for number in range(20):
         outbound.add(b"answer %d" % number)
@@ -141,14 +141,14 @@ def test_partial_sends_keep_their_rest(parts, limit):
     assert outbound.size_bytes == 0
 
 
-def test_a_socket_that_takes_nothing_leaves_all():
+def test_what_the_socket_does_not_take_stays_queued():
     outbound = Outbound(tls=False)
     outbound.add(b"abc")
     assert not outbound.flush(CountingSocket(0))
     assert outbound.size_bytes == 3
 
 
-def test_more_is_announced_only_in_front_of_a_file(tmp_path):
+def test_msg_more_is_set_only_in_front_of_a_file(tmp_path):
     (tmp_path / "segment").write_bytes(bytes(100_000))
     ours, theirs = socket.socketpair()
     with (tmp_path / "segment").open("rb") as file, ours, theirs:

@@ -1,4 +1,4 @@
-"""A connection is open after TLS and authentication; its principal is who its client has proved to be."""
+"""A connection is open after TLS and authentication, which name its principal."""
 
 from __future__ import annotations
 

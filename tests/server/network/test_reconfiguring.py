@@ -1,4 +1,4 @@
-"""A server that goes on with other listeners, threads and limits while clients are connected."""
+"""A server takes other listeners, threads and limits while clients are connected."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_more_and_fewer_io_threads_serve_and_end():
     assert threads_named("klog-io-") == before
 
 
-def test_a_network_thread_that_goes_answers_what_it_has_and_closes_its_connections():
+def test_a_network_thread_that_ends_sends_its_answers_and_closes_its_connections():
     held = []
     before = threads_named("klog-network-")
     with running(Calling(held.append), network_threads=2) as server:
@@ -97,7 +97,7 @@ def test_a_listener_is_added_and_removed_and_the_others_serve_on():
         assert eventually(lambda: server.connection_count == 1)
 
 
-def test_a_request_that_an_io_thread_has_does_not_outlive_its_listener():
+def test_a_connection_that_an_io_thread_has_is_closed_with_its_listener():
     going, done = threading.Event(), threading.Event()
 
     def handle(request):
@@ -118,7 +118,7 @@ def test_a_request_that_an_io_thread_has_does_not_outlive_its_listener():
         assert other.ask(b"x", api_key=CREATE_TOPICS, version=4) == b"x"
 
 
-def test_an_address_that_is_taken_changes_nothing():
+def test_nothing_changes_if_an_address_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken, running(Echo(), io_threads=1) as server:
         taken_port = taken.getsockname()[1]
         wanted = [OUTER, Listener("TAKEN", "127.0.0.1", taken_port)]
@@ -160,7 +160,7 @@ def test_connections_beyond_a_lower_limit_are_closed_the_longest_unused_first():
             client.sock.close()
 
 
-def test_a_higher_limit_lets_in_who_waits():
+def test_a_higher_limit_accepts_a_waiting_connection():
     with running(Echo(), max_connections=1) as server, Client(server) as one:
         assert one.ask(b"x") == b"x"
         with Client(server) as two:
@@ -171,7 +171,7 @@ def test_a_higher_limit_lets_in_who_waits():
             assert two.receive() == (1, b"waited")
 
 
-def test_a_listener_has_a_limit_of_its_own_and_the_one_between_brokers_none_of_the_brokers():
+def test_a_listener_has_its_own_limit_and_the_protected_one_only_that():
     settings = NetworkSettings(
         max_connections=1, protected_listener="OUTER", listener_limits={"OUTER": ListenerLimits(2)}
     )
@@ -181,7 +181,7 @@ def test_a_listener_has_a_limit_of_its_own_and_the_one_between_brokers_none_of_t
         outer = [Client(server, listener="OUTER") for _ in range(3)]
         for each in outer[:2]:
             assert each.ask(b"x") == b"x"
-        # There are three of one that may be, and the one that is not protected goes.
+        # Three connections exceed the limit of one, and only this one is not protected.
         assert client.is_closed()
         outer[2].send(frame(b"waited"))
         time.sleep(0.05)
@@ -192,7 +192,7 @@ def test_a_listener_has_a_limit_of_its_own_and_the_one_between_brokers_none_of_t
             each.sock.close()
 
 
-def test_connections_that_come_too_fast_are_accepted_later():
+def test_connections_beyond_the_rate_are_accepted_later():
     settings = NetworkSettings(max_connection_creation_rate=10, rate_samples=2, rate_window_ms=200)
     with running(Echo()) as server:
         server.reconfigure([TEST], settings)
@@ -205,7 +205,7 @@ def test_connections_that_come_too_fast_are_accepted_later():
         assert time.monotonic() - started_s > 0.2
 
 
-def test_a_rate_lets_a_burst_through_that_fills_its_windows():
+def test_a_first_burst_within_all_windows_is_accepted():
     rate = ConnectionRate(samples=11, window_ms=1000)
     for _ in range(50):
         rate.record(0)
@@ -214,12 +214,12 @@ def test_a_rate_lets_a_burst_through_that_fills_its_windows():
     # 51 in 10 s are 5.1 a second: 0.2 s more make it 5.
     assert rate.delay_ms(5, 0) == 200
     assert rate.delay_ms(1, 0) == 1000
-    # After all its windows it has forgotten.
+    # After all its windows the burst does not count any more.
     rate.record(11_000)
     assert rate.delay_ms(1, 11_000) == 0
 
 
-def test_the_listener_between_brokers_does_not_count_into_the_brokers_rate():
+def test_the_protected_listener_does_not_count_in_the_brokers_rate():
     settings = NetworkSettings(
         max_connection_creation_rate=1, rate_samples=2, rate_window_ms=1000, protected_listener="A"
     )

@@ -1,4 +1,4 @@
-"""Requests are answered, in order, whatever their size and whoever answers them when."""
+"""Requests of any size are answered in order, by whatever thread and however late."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_frames_of_every_size_in_pieces_of_every_size(kind, seed):
 
         received = []
         if kind["tls"]:
-            # A TLS socket of Python's is not for two threads at once.
+            # Python's TLS sockets must not be used by two threads at once.
             for raw in frames:
                 send_in_pieces(raw)
                 received.append(client.receive())
@@ -102,7 +102,7 @@ def test_an_io_thread_keeps_a_connection_on_which_large_frames_follow_each_other
 
     def handle(request):
         handled_by.add(threading.current_thread().name)
-        # A sender that is slower than a moment loses the thread, so all of it lies in the socket's buffers.
+        # All frames are in the socket's buffers first: a slow sender would lose the thread.
         assert all_sent.wait(TIMEOUT_S)
         request.respond([b""])
 
@@ -115,7 +115,7 @@ def test_an_io_thread_keeps_a_connection_on_which_large_frames_follow_each_other
     assert len(handled_by) == 1
 
 
-def test_a_producer_of_large_frames_does_not_hold_up_those_who_wait():
+def test_a_producer_of_large_frames_does_not_delay_waiting_connections():
     with running(Echo(), io_threads=1) as server, Client(server) as producer, Client(server) as other:
         stop = threading.Event()
 
@@ -141,7 +141,7 @@ def test_an_answer_may_come_later_from_another_thread(kind):
             assert client.receive() == (number, b"answer %d" % number)
 
 
-def test_one_request_of_a_connection_is_worked_on_at_a_time():
+def test_one_request_of_a_connection_is_handled_at_a_time():
     waiting = []
     with running(Calling(waiting.append)) as server, Client(server) as client, Client(server) as other:
         client.send(frame(b"a", 1) + frame(b"b", 2))
@@ -190,7 +190,7 @@ def test_an_answer_of_one_request_may_come_from_the_handling_of_another():
             assert waiter.receive() == (number, b"woken")
 
 
-def test_no_answer_is_sent_where_none_is_wanted():
+def test_no_answer_is_sent_if_the_handler_gives_none():
     def handle(request):
         request.respond(None if request.body == b"acks=0" else [bytes(request.body)])
 
@@ -228,7 +228,7 @@ def test_a_request_is_answered_once():
         assert failures == ["refused"]
 
 
-def test_a_request_says_who_asked_for_what_and_when():
+def test_a_request_has_its_client_its_api_and_its_time():
     seen = []
 
     def handle(request):
@@ -255,7 +255,7 @@ def test_api_versions_of_an_unknown_version_reaches_the_handler_and_gets_the_old
         assert client.receive() == (9, b"hello")
 
 
-def test_the_body_of_a_parked_request_stays_its_own():
+def test_the_body_of_a_request_without_an_answer_yet_is_not_overwritten():
     waiting = []
 
     def handle(request):
@@ -274,7 +274,7 @@ def test_the_body_of_a_parked_request_stays_its_own():
         assert keeper.receive() == (1, b"keep")
 
 
-def test_large_bodies_that_are_kept_after_their_answers_stay_their_own():
+def test_large_bodies_that_are_kept_after_their_answers_are_not_overwritten():
     kept = []
 
     def handle(request):
@@ -325,7 +325,7 @@ def test_when_the_request_channel_is_full_connections_wait_and_are_served_in_the
 
 
 def is_ours(host: str) -> bool:
-    """Whether this machine has the address: a container often has IPv6, and no address of it."""
+    """Whether this machine has the address: containers often support IPv6 and have no IPv6 address."""
     try:
         socket.create_server((host, 0), family=socket.AF_INET6).close()
     except OSError:

@@ -25,7 +25,7 @@ def test_ports_are_known_and_connections_wait_from_bind_on():
     server.stop()
 
 
-def test_several_listeners_are_served_and_told_apart():
+def test_a_request_names_the_listener_that_it_came_through():
     listeners = [Listener("INTERNAL", "127.0.0.1", 0), Listener("TEST", "127.0.0.1", 0)]
     server = SocketServer(
         listeners, NetworkSettings(), Calling(lambda request: request.respond([request.listener.encode()]))
@@ -62,7 +62,7 @@ def test_a_stopped_server_has_closed_all_and_ended_its_threads():
         client.sock.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
-    # What other tests left behind may go meanwhile.
+    # Descriptors and threads of earlier tests may end meanwhile.
     assert len(os.listdir("/proc/self/fd")) <= descriptors
     assert set(threading.enumerate()) <= threads
 
@@ -86,7 +86,7 @@ def test_stopping_waits_for_the_answers_that_are_outstanding(body):
         join([stopping])
 
 
-def test_stopping_does_not_wait_for_ever():
+def test_stopping_waits_no_longer_than_its_timeout():
     waiting = []
     with running(Calling(waiting.append), stop_timeout_ms=200) as server:
         client = Client(server)
@@ -96,7 +96,7 @@ def test_stopping_does_not_wait_for_ever():
     assert time.monotonic() - started_s < 4.5  # it would wait 5 s by itself
     assert client.is_closed()
     client.sock.close()
-    waiting[0].respond([b"nobody is there"])
+    waiting[0].respond([b"too late"])
 
 
 def test_stopping_under_load_ends():

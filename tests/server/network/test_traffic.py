@@ -129,9 +129,9 @@ def test_without_such_threads_all_connections_stay_where_they_are():
 def test_small_requests_stay_with_the_usual_settings():
     handler = Watching()
     with running(handler) as server, Client(server) as client:
-        for number in range(20):
-            client.send(b"".join(frame(b"x" * 200) for _ in range(50)))
-            for _ in range(50):
+        for number in range(100):
+            client.send(b"".join(frame(b"x" * 200) for _ in range(10)))
+            for _ in range(10):
                 assert client.receive() == (1, b"x" * 200), number
     assert set(handler.handled_by) == {"klog-network"}
 
