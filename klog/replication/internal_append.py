@@ -7,6 +7,7 @@ purgatory beside those of producers, and are completed by the same events.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
 
 from klog.formats.errors import StorageError
@@ -32,6 +33,7 @@ class Appended(NamedTuple):
     last_offset: int = _NO_OFFSET
 
 
+@dataclass(frozen=True, slots=True)
 class InternalAppends:
     """Appends to partitions that this broker leads.
 
@@ -39,20 +41,12 @@ class InternalAppends:
     the purgatory's clock.
     """
 
-    def __init__(
-        self,
-        replicas: ReplicaManager,
-        purgatory: Purgatory[DelayedProduce],
-        known: Callable[[tuple[str, int]], bool],
-        *,
-        clock_ms: Callable[[], int],
-        timer_ms: Callable[[], int],
-    ) -> None:
-        self._replicas = replicas
-        self._purgatory = purgatory
-        self._known = known
-        self._clock_ms = clock_ms
-        self._timer_ms = timer_ms
+    replicas: ReplicaManager
+    purgatory: Purgatory[DelayedProduce]
+    known: Callable[[tuple[str, int]], bool]
+    _: KW_ONLY
+    clock_ms: Callable[[], int]
+    timer_ms: Callable[[], int]
 
     def append_records(
         self,
@@ -80,7 +74,7 @@ class InternalAppends:
 
         An append completes other operations, too: call it without any lock that an `on_done` takes.
         """
-        partition = self._replicas.partitions.get(key)
+        partition = self.replicas.partitions.get(key)
         if partition is None:
             on_done(Appended(self._missing(key)))
             return
@@ -94,16 +88,16 @@ class InternalAppends:
             on_done(written._replace(error=outcome[key].error))
 
         waits: dict[tuple[str, int], PartitionWait] = {key: PartitionWait(required_offset)}
-        due_ms = self._timer_ms() + timeout_ms
-        operation = DelayedProduce(due_ms, self._replicas, waits, self._missing, answer)
-        self._purgatory.try_complete_else_watch(operation, (key,))
+        due_ms = self.timer_ms() + timeout_ms
+        operation = DelayedProduce(due_ms, self.replicas, waits, self._missing, answer)
+        self.purgatory.try_complete_else_watch(operation, (key,))
 
     def _append(self, partition: Partition, records: memoryview, acks: int, leader_epoch: int) -> Appended:
         if not ALL_IN_SYNC <= acks <= _LARGEST_ACKS:
             return Appended(ErrorCode.INVALID_REQUIRED_ACKS)
         try:
             info, moved = partition.append(
-                records, acks, self._clock_ms(), Origin.COORDINATOR, leader_epoch=leader_epoch
+                records, acks, self.clock_ms(), Origin.COORDINATOR, leader_epoch=leader_epoch
             )
         except PartitionError as refused:
             return Appended(refused.error)
@@ -111,8 +105,8 @@ class InternalAppends:
             return Appended(ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR))
         except (OSError, StorageError):
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._replicas.appended(partition.topic_partition, high_watermark_moved=moved)
+        self.replicas.appended(partition.topic_partition, high_watermark_moved=moved)
         return Appended(ErrorCode.NONE, info.first_offset, info.last_offset)
 
     def _missing(self, key: tuple[str, int]) -> ErrorCode:
-        return self._replicas.missing(key, self._known)
+        return self.replicas.missing(key, self.known)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
@@ -45,24 +46,16 @@ class LoggerLevels(Protocol):
     def set_level(self, name: str, level: str | None) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
 class AlterConfigsHandler:
     """Answers requests of both kinds. `check` raises `UsageError` for configs that would stop the broker."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        store: MetadataStore,
-        cache: MetadataCache,
-        config: Callable[[], BrokerConfig],
-        check: Callable[[BrokerConfig], None],
-        loggers: LoggerLevels,
-    ) -> None:
-        self._broker_id = broker_id
-        self._store = store
-        self._cache = cache
-        self._config = config
-        self._check = check
-        self._loggers = loggers
+    broker_id: int
+    store: MetadataStore
+    cache: MetadataCache
+    config: Callable[[], BrokerConfig]
+    check: Callable[[BrokerConfig], None]
+    loggers: LoggerLevels
 
     def handle(self, request: Request) -> None:
         """Check and write the changes, resource by resource."""
@@ -117,27 +110,27 @@ class AlterConfigsHandler:
             raise RefusedError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         path = f"topics/{sanitize(topic)}"
         # An illegal topic name must not become part of a path in the tree.
-        configs = change(read_config(self._store, path) if is_legal_topic(topic) else {})
-        if topic not in self._cache.snapshot.topics:
+        configs = change(read_config(self.store, path) if is_legal_topic(topic) else {})
+        if topic not in self.cache.snapshot.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
         validate_topic_name(topic)
-        if topic not in read_topics(self._store, [topic]):
+        if topic not in read_topics(self.store, [topic]):
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{topic}' does not exist.")
         try:
-            check_topic_overrides(self._config(), configs)
+            check_topic_overrides(self.config(), configs)
         except ConfigError as error:
             resource = f"ConfigResource(type=TOPIC, name='{topic}')"
             raise RefusedError(
                 ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {resource}: {error}"
             ) from error
         if not only_check:
-            change_config(self._store, path, configs)
+            change_config(self.store, path, configs)
 
     def _alter_broker(self, name: str, change: Change, *, only_check: bool) -> None:
         if name:
-            check_broker_id(name, self._broker_id)
-        path = f"brokers/{self._broker_id if name else DEFAULT_ENTITY}"
-        stored, old = read_config(self._store, path), self._config()
+            check_broker_id(name, self.broker_id)
+        path = f"brokers/{self.broker_id if name else DEFAULT_ENTITY}"
+        stored, old = read_config(self.store, path), self.config()
         texts, unreadable = decoded(stored, old)
         present, _ = applicable(texts, per_broker=bool(name))
         # Secrets that this broker does not know stay as they are.
@@ -146,15 +139,15 @@ class AlterConfigsHandler:
         readable = {each: text for each, text in configs.items() if secrets.get(each) != text}
         try:
             check_dynamic_configs(old, readable, per_broker=bool(name))
-            self._check(old.changed(per_broker=readable) if name else old.changed(cluster=readable))
+            self.check(old.changed(per_broker=readable) if name else old.changed(cluster=readable))
         except UsageError as error:
             # A bad value is an invalid request here, and an invalid config for a topic (KAFKA-13609).
             raise RefusedError(ErrorCode.INVALID_REQUEST, str(error)) from error
         if not only_check:
-            change_config(self._store, path, {**configs, **encoded(readable, old, per_broker=bool(name))})
+            change_config(self.store, path, {**configs, **encoded(readable, old, per_broker=bool(name))})
 
     def _alter_loggers(self, name: str, resource: Entity, *, only_check: bool) -> None:
-        check_broker_id(name, self._broker_id)
+        check_broker_id(name, self.broker_id)
         operations = _operations(resource)
         for each in operations:
             if each.type not in (OperationType.SET, OperationType.DELETE):
@@ -162,9 +155,9 @@ class AlterConfigsHandler:
                     ErrorCode.INVALID_REQUEST,
                     f"{each.type.name} is not allowed for the level of a logger",
                 )
-            self._loggers.check(each.name, _level(each))
+            self.loggers.check(each.name, _level(each))
         for each in [] if only_check else operations:
-            self._loggers.set_level(each.name, _level(each))
+            self.loggers.set_level(each.name, _level(each))
 
 
 def _level(each: Operation) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -25,6 +26,7 @@ _log = logging.getLogger(__name__)
 _UNCLEAN: Final = "unclean.leader.election.enable"
 
 
+@dataclass(frozen=True, slots=True)
 class ConfigChanges:
     """Reads configs again when a note names their entity.
 
@@ -34,41 +36,32 @@ class ConfigChanges:
     `unclean_enabled` is told of a topic (or, with None, of the default) that now allows unclean elections.
     """
 
-    def __init__(
-        self,
-        broker_id: int,
-        store: MetadataStore,
-        config: Callable[[], BrokerConfig],
-        replace: Callable[[BrokerConfig], None],
-        topic_changed: Callable[[str, Mapping[str, str]], None],
-        unclean_enabled: Callable[[str | None], None],
-    ) -> None:
-        self._broker_id = broker_id
-        self._store = store
-        self._config = config
-        self._replace = replace
-        self._topic_changed = topic_changed
-        self._unclean_enabled = unclean_enabled
+    broker_id: int
+    store: MetadataStore
+    config: Callable[[], BrokerConfig]
+    replace: Callable[[BrokerConfig], None]
+    topic_changed: Callable[[str, Mapping[str, str]], None]
+    unclean_enabled: Callable[[str | None], None]
 
     def renew_secrets(self) -> None:
         """Writes the secrets that were encrypted with `password.encoder.old.secret` with the new one.
 
         Raises `UsageError` when there is no new one.
         """
-        path = f"brokers/{self._broker_id}"
-        stored = read_config(self._store, path)
-        renewed = reencrypted(stored, self._config())
+        path = f"brokers/{self.broker_id}"
+        stored = read_config(self.store, path)
+        renewed = reencrypted(stored, self.config())
         if renewed != stored:
-            change_config(self._store, path, renewed)
+            change_config(self.store, path, renewed)
 
     def load(self) -> None:
         """The dynamic broker configs as they are in the tree: at the start, and in a new session."""
         self._read_brokers(DEFAULT_ENTITY, set_again=False)
-        self._read_brokers(str(self._broker_id), set_again=False)
+        self._read_brokers(str(self.broker_id), set_again=False)
 
     def topic_overrides(self) -> dict[str, dict[str, str]]:
         """The overrides of all topics, for the start. Raises `InvalidZnodeError`."""
-        return read_configs(self._store, "topics")
+        return read_configs(self.store, "topics")
 
     def on_change(self, entity_path: str) -> None:
         """A note has come: `topics/t1`, `brokers/0`, `brokers/<default>`."""
@@ -76,21 +69,21 @@ class ConfigChanges:
         try:
             if kind == "topics" and name:
                 self._read_topic(desanitize(name))
-            elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self._broker_id)):
+            elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self.broker_id)):
                 self._read_brokers(name, set_again=True)
         except (InvalidZnodeError, UsageError) as error:
             _log.error("The configs of %s stay as they are: %s", entity_path, error)
 
     def _read_topic(self, topic: str) -> None:
-        overrides = read_config(self._store, f"topics/{topic}")
-        self._topic_changed(topic, overrides)
+        overrides = read_config(self.store, f"topics/{topic}")
+        self.topic_changed(topic, overrides)
         if overrides.get(_UNCLEAN, "").strip().lower() == "true":
-            self._unclean_enabled(topic)
+            self.unclean_enabled(topic)
 
     def _read_brokers(self, name: str, *, set_again: bool) -> None:
         per_broker = name != DEFAULT_ENTITY
-        old = self._config()
-        texts, unreadable = decoded(read_config(self._store, f"brokers/{name}"), old)
+        old = self.config()
+        texts, unreadable = decoded(read_config(self.store, f"brokers/{name}"), old)
         for secret, why in unreadable.items():
             _log.error("The secret in %s of brokers/%s cannot be read: %s", secret, name, why)
         kept, passed_over = applicable(texts, per_broker=per_broker)
@@ -99,9 +92,9 @@ class ConfigChanges:
         try:
             new = old.changed(per_broker=kept) if per_broker else old.changed(cluster=kept)
             if new != old or set_again:
-                self._replace(new)
+                self.replace(new)
         except KlogError as error:
             _log.error("The configs of brokers/%s stay as they are: %s", name, error)
             return
         if new.flag(_UNCLEAN) and not old.flag(_UNCLEAN):
-            self._unclean_enabled(None)
+            self.unclean_enabled(None)

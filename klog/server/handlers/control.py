@@ -7,6 +7,7 @@ one of a controller that has been replaced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from klog.formats.names import TopicPartition
@@ -42,25 +43,17 @@ class Replicas(Protocol):
     def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse: ...
 
 
+@dataclass(frozen=True, slots=True)
 class ControlHandler:
     """Answers the three. `broker_epoch` is that of this broker's registration; `partitions_gone` is told of
     partitions whose topic has been deleted."""
 
-    def __init__(
-        self,
-        replicas: Replicas,
-        cache: MetadataCache,
-        topic_purgatory: Purgatory[DelayedTopics],
-        election_purgatory: Purgatory[DelayedElection],
-        broker_epoch: Callable[[], int],
-        partitions_gone: Callable[[Iterable[TopicPartition]], None] = lambda _: None,
-    ) -> None:
-        self._replicas = replicas
-        self._cache = cache
-        self._topic_purgatory = topic_purgatory
-        self._election_purgatory = election_purgatory
-        self._broker_epoch = broker_epoch
-        self._partitions_gone = partitions_gone
+    replicas: Replicas
+    cache: MetadataCache
+    topic_purgatory: Purgatory[DelayedTopics]
+    election_purgatory: Purgatory[DelayedElection]
+    broker_epoch: Callable[[], int]
+    partitions_gone: Callable[[Iterable[TopicPartition]], None] = lambda _: None
 
     def leader_and_isr(self, request: Request) -> None:
         """Lead and follow partitions."""
@@ -68,7 +61,7 @@ class ControlHandler:
         if self._is_stale(wanted):
             answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         else:
-            answer = self._replicas.leader_and_isr(wanted)
+            answer = self.replicas.leader_and_isr(wanted)
         request.respond([encode_response(leader_and_isr_response(wanted, answer))])
 
     def stop_replica(self, request: Request) -> None:
@@ -77,7 +70,7 @@ class ControlHandler:
         if self._is_stale(wanted):
             answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         else:
-            answer = self._replicas.stop_replicas(wanted)
+            answer = self.replicas.stop_replicas(wanted)
         request.respond([encode_response(stop_replica_response(answer))])
 
     def update_metadata(self, request: Request) -> None:
@@ -86,23 +79,23 @@ class ControlHandler:
         error = ErrorCode.NONE
         if self._is_stale(wanted):
             error = ErrorCode.STALE_BROKER_EPOCH
-        elif not self._replicas.accepts(wanted.controller_epoch):
+        elif not self.replicas.accepts(wanted.controller_epoch):
             error = ErrorCode.STALE_CONTROLLER_EPOCH
         else:
             self._update(wanted)
         request.respond([encode_response(UpdateMetadataResponse(error_code=error))])
 
     def _update(self, wanted: UpdateMetadataRequest) -> None:
-        gone = self._cache.update(wanted)
+        gone = self.cache.update(wanted)
         if gone:
-            self._partitions_gone(gone)
-        if self._topic_purgatory.waiting:
+            self.partitions_gone(gone)
+        if self.topic_purgatory.waiting:
             for topic in {state.topic_name for state in wanted.topic_states}:
-                self._topic_purgatory.check_and_complete(topic)
-        if self._election_purgatory.waiting:
+                self.topic_purgatory.check_and_complete(topic)
+        if self.election_purgatory.waiting:
             for partition, _ in partition_states(wanted.topic_states):
-                self._election_purgatory.check_and_complete(partition)
+                self.election_purgatory.check_and_complete(partition)
 
     def _is_stale(self, wanted: ControlRequest) -> bool:
         """Whether the request was meant for an earlier registration of this broker."""
-        return wanted.broker_epoch != _ANY_EPOCH and wanted.broker_epoch < self._broker_epoch()
+        return wanted.broker_epoch != _ANY_EPOCH and wanted.broker_epoch < self.broker_epoch()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from klog.formats.errors import KlogError
@@ -30,29 +31,21 @@ from klog.server.handlers.topic_waits import DelayedTopics, lacks_leaders, wait_
 from klog.server.network.request import Request
 
 
+@dataclass(frozen=True, slots=True)
 class CreatePartitionsHandler:
     """Answers CreatePartitions requests."""
 
-    def __init__(
-        self,
-        store: MetadataStore,
-        cache: MetadataCache,
-        purgatory: Purgatory[DelayedTopics],
-        is_controller: Callable[[], bool],
-        clock_ms: Callable[[], int],
-        random_below: Callable[[int], int] = secrets.randbelow,
-    ) -> None:
-        self._store = store
-        self._cache = cache
-        self._purgatory = purgatory
-        self._is_controller = is_controller
-        self._clock_ms = clock_ms
-        self._random_below = random_below
+    store: MetadataStore
+    cache: MetadataCache
+    purgatory: Purgatory[DelayedTopics]
+    is_controller: Callable[[], bool]
+    clock_ms: Callable[[], int]
+    random_below: Callable[[int], int] = secrets.randbelow
 
     def handle(self, request: Request) -> None:
         """Grow the topics, and answer now or when the new partitions have leaders."""
         wanted = entity_of(request)
-        if not self._is_controller():
+        if not self.is_controller():
             names = dict.fromkeys(topic.name for topic in wanted.topics)
             refused = RefusedError(ErrorCode.NOT_CONTROLLER)
             _answer(request, dict.fromkeys(names, refused), frozenset())
@@ -74,11 +67,11 @@ class CreatePartitionsHandler:
             _answer(request, outcomes, frozenset())
             return
         wait_for_topics(
-            self._purgatory,
+            self.purgatory,
             list(grown),
-            lambda topic: lacks_leaders(self._cache.snapshot, topic, range(grown[topic])),
+            lambda topic: lacks_leaders(self.cache.snapshot, topic, range(grown[topic])),
             partial(_answer, request, outcomes),
-            now_ms=self._clock_ms(),
+            now_ms=self.clock_ms(),
             timeout_ms=milliseconds(wanted.timeout),
         )
 
@@ -89,7 +82,7 @@ class CreatePartitionsHandler:
             if only_check:
                 return
             try:
-                add_partitions(self._store, topic.name, added)
+                add_partitions(self.store, topic.name, added)
             except BadVersionError:
                 # The topic was changed meanwhile: check again with its present state.
                 continue
@@ -99,17 +92,17 @@ class CreatePartitionsHandler:
         if not is_legal_topic(topic.name):
             # Nor may it become part of a path in the tree.
             raise _unknown(topic.name)
-        if self._store.exists(paths.delete_topic(topic.name)) is not None:
+        if self.store.exists(paths.delete_topic(topic.name)) is not None:
             raise RefusedError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
-        present = read_topics(self._store, [topic.name]).get(topic.name)
+        present = read_topics(self.store, [topic.name]).get(topic.name)
         if present is None:
             raise _unknown(topic.name)
         _check_growth(topic, present)
         limit_new_partitions([topic.count - len(present.partitions)])
-        racks = racks_of(self._cache.snapshot)
+        racks = racks_of(self.cache.snapshot)
         replicas = {number: each.replicas for number, each in present.partitions.items()}
         if topic.assignments is None:
-            return assign_more(racks, replicas, topic.count, self._random_below)
+            return assign_more(racks, replicas, topic.count, self.random_below)
         chosen = [tuple(each.broker_ids) for each in topic.assignments]
         _check_assignment(chosen, topic.count - len(replicas), racks)
         added = dict(enumerate(chosen, len(replicas)))

@@ -47,24 +47,16 @@ class _Outcome:
     topic_id: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class CreateTopicsHandler:
     """Answers CreateTopics requests."""
 
-    def __init__(
-        self,
-        creator: TopicCreator,
-        cache: MetadataCache,
-        purgatory: Purgatory[DelayedTopics],
-        config: Callable[[], BrokerConfig],
-        is_controller: Callable[[], bool],
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._creator = creator
-        self._cache = cache
-        self._purgatory = purgatory
-        self._config = config
-        self._is_controller = is_controller
-        self._clock_ms = clock_ms
+    creator: TopicCreator
+    cache: MetadataCache
+    purgatory: Purgatory[DelayedTopics]
+    config: Callable[[], BrokerConfig]
+    is_controller: Callable[[], bool]
+    clock_ms: Callable[[], int]
 
     def handle(self, request: Request) -> None:
         """Create the topics, and answer now or when they have leaders."""
@@ -84,17 +76,17 @@ class CreateTopicsHandler:
             return
         created = {name: each.planned for name, each in outcomes if each.refused is None and each.planned}
         wait_for_topics(
-            self._purgatory,
+            self.purgatory,
             list(created),
             partial(self._is_pending, created),
             partial(self._answer, request, outcomes),
-            now_ms=self._clock_ms(),
+            now_ms=self.clock_ms(),
             timeout_ms=milliseconds(wanted.timeout),
         )
 
     def _refusal(self, wanted: Entity) -> RefusedError | None:
         """The error for the whole request."""
-        if not self._is_controller():
+        if not self.is_controller():
             return RefusedError(ErrorCode.NOT_CONTROLLER)
         try:
             limit_new_partitions(topic.num_partitions for topic in wanted.topics)
@@ -103,7 +95,7 @@ class CreateTopicsHandler:
         return None
 
     def _is_pending(self, created: Mapping[str, PlannedTopic], topic: str) -> bool:
-        return lacks_leaders(self._cache.snapshot, topic, created[topic].replicas)
+        return lacks_leaders(self.cache.snapshot, topic, created[topic].replicas)
 
     def _create(self, topic: Entity, *, twice: bool, only_check: bool) -> _Outcome:
         if topic.name == _METADATA_TOPIC:
@@ -113,9 +105,9 @@ class CreateTopicsHandler:
             return _Outcome(RefusedError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic."))
         outcome = _Outcome()
         try:
-            outcome.planned = self._creator.plan(_new_topic(topic))
+            outcome.planned = self.creator.plan(_new_topic(topic))
             if not only_check:
-                outcome.topic_id = self._creator.create(outcome.planned)
+                outcome.topic_id = self.creator.create(outcome.planned)
         except KlogError as error:
             outcome.refused = refusal_of(error)
         return outcome
@@ -148,7 +140,7 @@ class CreateTopicsHandler:
     def _configs(self, request: Request, planned: PlannedTopic) -> tuple[Entity, ...]:
         if request.api_version < _CONFIGS_FROM:
             return ()
-        config = self._config()
+        config = self.config()
         entries = [
             topic_entry(config, planned.configs, name, value)
             for name, value in topic_values(config, planned.configs).items()

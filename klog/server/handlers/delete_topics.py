@@ -41,24 +41,16 @@ class _Outcome:
     error: ErrorCode = ErrorCode.NONE
 
 
+@dataclass(frozen=True, slots=True)
 class DeleteTopicsHandler:
     """Answers DeleteTopics requests."""
 
-    def __init__(
-        self,
-        store: MetadataStore,
-        cache: MetadataCache,
-        purgatory: Purgatory[DelayedTopics],
-        config: Callable[[], BrokerConfig],
-        is_controller: Callable[[], bool],
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._store = store
-        self._cache = cache
-        self._purgatory = purgatory
-        self._config = config
-        self._is_controller = is_controller
-        self._clock_ms = clock_ms
+    store: MetadataStore
+    cache: MetadataCache
+    purgatory: Purgatory[DelayedTopics]
+    config: Callable[[], BrokerConfig]
+    is_controller: Callable[[], bool]
+    clock_ms: Callable[[], int]
 
     def handle(self, request: Request) -> None:
         """Ask for the deletion, and answer now or when the topics are gone."""
@@ -74,19 +66,19 @@ class DeleteTopicsHandler:
             self._mark(outcome)
         marked = {each.name for each in outcomes if each.error is ErrorCode.NONE and each.name is not None}
         wait_for_topics(
-            self._purgatory,
+            self.purgatory,
             sorted(marked),
-            lambda topic: topic in self._cache.snapshot.topics,
+            lambda topic: topic in self.cache.snapshot.topics,
             partial(_answer, request, outcomes),
-            now_ms=self._clock_ms(),
+            now_ms=self.clock_ms(),
             timeout_ms=milliseconds(wanted.timeout),
         )
 
     def _refusal(self, request: Request, outcomes: list[_Outcome]) -> ErrorCode | None:
         """The error for the whole request."""
-        if not self._is_controller():
+        if not self.is_controller():
             return ErrorCode.NOT_CONTROLLER
-        if not self._config().flag("delete.topic.enable"):
+        if not self.config().flag("delete.topic.enable"):
             disabled_has_code = request.api_version >= _DISABLED_CODE_FROM
             return ErrorCode.TOPIC_DELETION_DISABLED if disabled_has_code else ErrorCode.INVALID_REQUEST
         # A topic is named by its name or by its id, not by both.
@@ -95,7 +87,7 @@ class DeleteTopicsHandler:
         return None
 
     def _mark(self, outcome: _Outcome) -> None:
-        snapshot = self._cache.snapshot
+        snapshot = self.cache.snapshot
         if outcome.name is None and outcome.topic_id is None:
             # Kafka takes no name for one that the client may not know of.
             outcome.error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -110,7 +102,7 @@ class DeleteTopicsHandler:
             try:
                 # Several requests may wait for the same deletion.
                 with suppress(TopicDeletionInProgressError):
-                    request_deletion(self._store, outcome.name)
+                    request_deletion(self.store, outcome.name)
             except KlogError as error:
                 outcome.error = refusal_of(error).error
 

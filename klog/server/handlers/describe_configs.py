@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -43,22 +44,15 @@ class ResourceType(IntEnum):
     CLIENT_METRICS = 16
 
 
+@dataclass(frozen=True, slots=True)
 class DescribeConfigsHandler:
     """Answers DescribeConfigs requests. `loggers` are the broker's loggers with their levels."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        store: MetadataStore,
-        cache: MetadataCache,
-        config: Callable[[], BrokerConfig],
-        loggers: Callable[[], Mapping[str, str]] = dict,
-    ) -> None:
-        self._broker_id = broker_id
-        self._store = store
-        self._cache = cache
-        self._config = config
-        self._loggers = loggers
+    broker_id: int
+    store: MetadataStore
+    cache: MetadataCache
+    config: Callable[[], BrokerConfig]
+    loggers: Callable[[], Mapping[str, str]] = dict
 
     def handle(self, request: Request) -> None:
         """Describe what is asked for."""
@@ -87,17 +81,17 @@ class DescribeConfigsHandler:
             case ResourceType.TOPIC:
                 return self._topic(name)
             case ResourceType.BROKER if not name:
-                return cluster_default_entries(self._config())
+                return cluster_default_entries(self.config())
             case ResourceType.BROKER:
-                check_broker_id(name, self._broker_id)
-                return broker_entries(self._config())
+                check_broker_id(name, self.broker_id)
+                return broker_entries(self.config())
             case ResourceType.BROKER_LOGGER:
                 if not name:
                     raise RefusedError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-                check_broker_id(name, self._broker_id)
+                check_broker_id(name, self.broker_id)
                 return [
                     ConfigEntry(each, level, _LOGGER_SOURCE, (), UNKNOWN_TYPE, False, False)
-                    for each, level in self._loggers().items()
+                    for each, level in self.loggers().items()
                 ]
         if not name:
             raise RefusedError(
@@ -108,9 +102,9 @@ class DescribeConfigsHandler:
 
     def _topic(self, name: str) -> list[ConfigEntry]:
         validate_topic_name(name)
-        if name not in self._cache.snapshot.topics:
+        if name not in self.cache.snapshot.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return topic_entries(self._config(), read_config(self._store, f"topics/{sanitize(name)}"))
+        return topic_entries(self.config(), read_config(self.store, f"topics/{sanitize(name)}"))
 
 
 def check_broker_id(name: str, broker_id: int) -> None:

@@ -6,6 +6,7 @@ Rules: Kafka's `KafkaApis.handleElectLeaders`, `ReplicaManager.electLeaders`, De
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -51,27 +52,21 @@ class DelayedElection(DelayedOperation):
         self._answer([where for where in self._elected if not self._has_leader(where)])
 
 
+@dataclass(frozen=True, slots=True)
 class ElectLeadersHandler:
     """Answers ElectLeaders requests. `put` queues an event for the controller."""
 
-    def __init__(
-        self,
-        cache: MetadataCache,
-        purgatory: Purgatory[DelayedElection],
-        put: Callable[[ElectLeaders], None],
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._cache = cache
-        self._purgatory = purgatory
-        self._put = put
-        self._clock_ms = clock_ms
+    cache: MetadataCache
+    purgatory: Purgatory[DelayedElection]
+    put: Callable[[ElectLeaders], None]
+    clock_ms: Callable[[], int]
 
     def handle(self, request: Request) -> None:
         """Ask the controller; answer when the elections are seen here, at the latest at the timeout."""
         wanted = entity_of(request)
         asked = wanted.topic_partitions
         if asked is None:
-            topics = self._cache.snapshot.topics
+            topics = self.cache.snapshot.topics
             partitions = [TopicPartition(topic, number) for topic in topics for number in topics[topic]]
         else:
             partitions = [TopicPartition(each.topic, number) for each in asked for number in each.partitions]
@@ -82,11 +77,11 @@ class ElectLeadersHandler:
             _answer(request, dict.fromkeys(named, failed), (), error=failed, only_needed=False)
             return
         election_type = ElectionType(number)
-        due_ms = self._clock_ms() + milliseconds(wanted.timeout)
+        due_ms = self.clock_ms() + milliseconds(wanted.timeout)
         reply = partial(
             self._elected, request, partitions, election_type, due_ms=due_ms, only_needed=asked is None
         )
-        self._put(ElectLeaders(partitions, election_type, reply))
+        self.put(ElectLeaders(partitions, election_type, reply))
 
     def _elected(
         self,
@@ -108,10 +103,10 @@ class ElectLeadersHandler:
             return
         has_leader = partial(self._has_leader, election_type)
         operation = DelayedElection(due_ms, elected, has_leader, answer)
-        self._purgatory.try_complete_else_watch(operation, elected)
+        self.purgatory.try_complete_else_watch(operation, elected)
 
     def _has_leader(self, election_type: ElectionType, where: TopicPartition) -> bool:
-        snapshot = self._cache.snapshot
+        snapshot = self.cache.snapshot
         state = snapshot.partition(where)
         if state is None:
             return False

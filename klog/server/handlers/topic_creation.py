@@ -48,27 +48,20 @@ class PlannedTopic:
     configs: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
 class TopicCreator:
     """Checks and writes new topics. `config` is the broker's at the moment of asking."""
 
-    def __init__(
-        self,
-        store: MetadataStore,
-        cache: MetadataCache,
-        config: Callable[[], BrokerConfig],
-        random_below: Callable[[int], int] = secrets.randbelow,
-        random_bytes: Callable[[int], bytes] = os.urandom,
-    ) -> None:
-        self._store = store
-        self._cache = cache
-        self._config = config
-        self._random_below = random_below
-        self._random_bytes = random_bytes
+    store: MetadataStore
+    cache: MetadataCache
+    config: Callable[[], BrokerConfig]
+    random_below: Callable[[int], int] = secrets.randbelow
+    random_bytes: Callable[[int], bytes] = os.urandom
 
     def plan(self, wanted: NewTopic) -> PlannedTopic:
         """Decide everything before anything is written. Raises `RefusedError`, `MetadataError`,
         `UsageError`."""
-        snapshot = self._cache.snapshot
+        snapshot = self.cache.snapshot
         if wanted.name in snapshot.topics:
             raise RefusedError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
         nulls = [name for name, value in wanted.configs.items() if value is None]
@@ -78,15 +71,15 @@ class TopicCreator:
             )
         replicas = self._assign(wanted, snapshot)
         configs = {name: value for name, value in wanted.configs.items() if value is not None}
-        validate_new_topic(self._store, wanted.name, replicas, _named(replicas))
-        check_topic_overrides(self._config(), configs)
+        validate_new_topic(self.store, wanted.name, replicas, _named(replicas))
+        check_topic_overrides(self.config(), configs)
         return PlannedTopic(wanted.name, replicas, configs)
 
     def create(self, planned: PlannedTopic) -> str:
         """Writes the topic; its id. Raises `MetadataError`."""
-        topic_id = new_topic_id(self._random_bytes)
+        topic_id = new_topic_id(self.random_bytes)
         create_topic(
-            self._store, planned.name, topic_id, planned.replicas, planned.configs, _named(planned.replicas)
+            self.store, planned.name, topic_id, planned.replicas, planned.configs, _named(planned.replicas)
         )
         return topic_id
 
@@ -98,13 +91,13 @@ class TopicCreator:
                     "A topic is given either counts of partitions and replicas or an assignment, not both.",
                 )
             return wanted.replicas
-        config = self._config()
+        config = self.config()
         partitions, factor = wanted.partitions, wanted.replication_factor
         return assign_replicas(
             racks_of(snapshot),
             config.number("num.partitions") if partitions == UNSET else partitions,
             config.number("default.replication.factor") if factor == UNSET else factor,
-            self._random_below,
+            self.random_below,
         )
 
 

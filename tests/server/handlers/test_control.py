@@ -96,7 +96,7 @@ def test_what_the_controller_tells_is_what_clients_are_told() -> None:
     tell(cluster, update(1, -1))
     assert cluster.cache.snapshot.topics["t"][0].leader == ME
     gone = []
-    cluster.control._partitions_gone = gone.extend
+    cluster.control = replace(cluster.control, partitions_gone=gone.extend)
     tell(cluster, update(1, -1, leader=LEADER_DURING_DELETE))
     assert (cluster.cache.snapshot.topics, gone) == ({}, [WHERE])
 
