@@ -142,9 +142,10 @@ def test_a_throttled_connection_is_not_idle():
         Client(server) as client,
         Client(server) as other,
     ):
+        other.ask(b"fast")
         client.ask(b"slow")
         clock.now_ms = 4_000
-        # The other one is idle: it is closed in the same look at all connections.
+        # The other one is idle: it is closed when all connections are checked.
         assert other.is_closed()
         client.send(frame(b"fast", 2))
         clock.now_ms = 5_000
