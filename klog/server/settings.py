@@ -21,6 +21,9 @@ from klog.controller.settings import ControllerSettings
 from klog.server.listeners import Listeners
 from klog.server.network import ListenerLimits, NetworkSettings
 
+# Linux would let a send buffer grow to megabytes, which leave the processor's cache before they are received.
+# A Fetch of 1 MiB then costs twice the CPU.
+_SEND_BUFFER_BYTES: Final = 256 * 1024
 _LISTEN_BACKLOG: Final = 1024
 _BULK_THREADS_MOST: Final = 4
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
@@ -50,7 +53,7 @@ def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSetti
         rate_window_ms=config.number("quota.window.size.seconds") * 1000,
         listener_limits={each.name: _limits(config, each.name) for each in listeners.bound},
         protected_listener=listeners.inter_broker,
-        send_buffer_bytes=chosen("socket.send.buffer.bytes", -1),
+        send_buffer_bytes=chosen("socket.send.buffer.bytes", _SEND_BUFFER_BYTES),
         receive_buffer_bytes=chosen("socket.receive.buffer.bytes", -1),
         listen_backlog_size=chosen("socket.listen.backlog.size", _LISTEN_BACKLOG),
     )
