@@ -124,7 +124,7 @@ class Connection:
         return self.handed_over or self.in_flight is not None or self.outbound.size_bytes > 0
 
     def may_move(self) -> bool:
-        """Whether another network thread may take it: nobody else knows of it at present."""
+        """Whether another network thread may take it: it is open, and no other thread uses it."""
         return (
             self.phase is Phase.OPEN
             and not (self.closed or self.closing or self.waits_for_broker())

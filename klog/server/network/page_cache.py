@@ -22,7 +22,7 @@ IsCached = Callable[[FileSlice], bool]
 
 def is_cached(part: FileSlice) -> bool:
     """Whether the slice can be read without waiting, as far as its looked at pages tell. A slice that cannot
-    be read at all counts as cached: whoever sends it finds the error.
+    be read at all counts as cached: sending it finds the error.
     """
     if _NOWAIT is None:
         return True

@@ -82,7 +82,7 @@ class Waker:
         """Ends the wait. Further calls before `reset` do nothing."""
         if not self._set:
             self._set = True
-            with suppress(OSError):  # closed: nobody waits any more
+            with suppress(OSError):  # closed: the thread has ended
                 os.write(self._writer.fileno(), b"\0")
 
     def reset(self) -> None:
