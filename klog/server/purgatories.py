@@ -10,8 +10,7 @@ from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.purgatory import Purgatory
 from klog.replication.reading import DelayedFetch
-from klog.server.handlers.elect_leaders import DelayedElection
-from klog.server.handlers.topic_waits import DelayedTopics
+from klog.server.handlers.topic_waits import DelayedElection, DelayedTopics
 from klog.server.timer_thread import TimerThread
 
 

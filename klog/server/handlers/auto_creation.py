@@ -58,27 +58,26 @@ class AutoTopicCreation:
 def wanted_topic(name: str, config: BrokerConfig) -> NewTopic:
     """A topic with default settings; internal topics have configs of their own."""
     if name == CONSUMER_OFFSETS:
-        return NewTopic(
-            name,
-            config.number("offsets.topic.num.partitions"),
-            config.number("offsets.topic.replication.factor"),
-            configs={
-                "cleanup.policy": "compact",
-                "segment.bytes": str(config.number("offsets.topic.segment.bytes")),
-                "compression.type": "producer",
-            },
-        )
-    if name == TRANSACTION_STATE:
-        return NewTopic(
-            name,
-            config.number("transaction.state.log.num.partitions"),
-            config.number("transaction.state.log.replication.factor"),
-            configs={
-                "unclean.leader.election.enable": "false",
-                "compression.type": "uncompressed",
-                "cleanup.policy": "compact",
-                "min.insync.replicas": str(config.number("transaction.state.log.min.isr")),
-                "segment.bytes": str(config.number("transaction.state.log.segment.bytes")),
-            },
-        )
-    return NewTopic(name)
+        prefix = "offsets.topic"
+        configs = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.number("offsets.topic.segment.bytes")),
+            "compression.type": "producer",
+        }
+    elif name == TRANSACTION_STATE:
+        prefix = "transaction.state.log"
+        configs = {
+            "unclean.leader.election.enable": "false",
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config.number("transaction.state.log.min.isr")),
+            "segment.bytes": str(config.number("transaction.state.log.segment.bytes")),
+        }
+    else:
+        return NewTopic(name)
+    return NewTopic(
+        name,
+        config.number(f"{prefix}.num.partitions"),
+        config.number(f"{prefix}.replication.factor"),
+        configs=configs,
+    )

@@ -26,8 +26,7 @@ from klog.protocol.interbroker.update_metadata import UpdateMetadataRequest, Upd
 from klog.protocol.messages import encode_response
 from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of
-from klog.server.handlers.elect_leaders import DelayedElection
-from klog.server.handlers.topic_waits import DelayedTopics
+from klog.server.handlers.topic_waits import DelayedElection, DelayedTopics
 from klog.server.network.request import Request
 
 _ANY_EPOCH: Final = -1

@@ -28,6 +28,9 @@ _EPOCHS_FROM: Final = 3
 Outcome = LeaderAndIsr | ErrorCode
 Outcomes = dict[tuple[UUID | None, int], Outcome]
 
+# The fields of an answer for a partition with an error.
+_NO_STATE: Final = LeaderAndIsr(0, 0, (), LeaderRecoveryState.RECOVERED, 0)
+
 
 class ControlledShutdownHandler:
     """Answers ControlledShutdown requests. `put` queues an event for the controller."""
@@ -134,25 +137,15 @@ def _send_outcomes(request: Request, outcomes: Outcomes) -> None:
 
 
 def _partition(request: Request, number: int, outcome: Outcome) -> Entity:
-    if isinstance(outcome, ErrorCode):
-        return part(
-            request,
-            "PartitionData",
-            partition_index=number,
-            error_code=outcome,
-            leader_id=0,
-            leader_epoch=0,
-            isr=(),
-            partition_epoch=0,
-        )
+    error, state = (outcome, _NO_STATE) if isinstance(outcome, ErrorCode) else (ErrorCode.NONE, outcome)
     return part(
         request,
         "PartitionData",
         partition_index=number,
-        error_code=ErrorCode.NONE,
-        leader_id=outcome.leader,
-        leader_epoch=outcome.leader_epoch,
-        isr=outcome.isr,
-        leader_recovery_state=int(outcome.recovery_state),
-        partition_epoch=outcome.partition_epoch,
+        error_code=error,
+        leader_id=state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=state.isr,
+        leader_recovery_state=int(state.recovery_state),
+        partition_epoch=state.partition_epoch,
     )

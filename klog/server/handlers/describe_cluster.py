@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from klog.metadata.cache import MetadataCache
@@ -15,12 +16,12 @@ _CONTROLLERS: Final = 2
 _NO_CONTROLLER: Final = -1
 
 
+@dataclass(frozen=True, slots=True)
 class DescribeClusterHandler:
     """Answers DescribeCluster requests."""
 
-    def __init__(self, cluster_id: str, cache: MetadataCache) -> None:
-        self._cluster_id = cluster_id
-        self._cache = cache
+    cluster_id: str
+    cache: MetadataCache
 
     def handle(self, request: Request) -> None:
         """Answer from the present snapshot."""
@@ -36,7 +37,7 @@ class DescribeClusterHandler:
             _refuse(request, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {kind}")
 
     def _describe(self, request: Request, *, operations: bool) -> None:
-        snapshot = self._cache.snapshot
+        snapshot = self.cache.snapshot
         brokers = tuple(
             part(
                 request,
@@ -54,7 +55,7 @@ class DescribeClusterHandler:
             error_code=ErrorCode.NONE,
             error_message=None,
             endpoint_type=_BROKERS,
-            cluster_id=self._cluster_id,
+            cluster_id=self.cluster_id,
             controller_id=_NO_CONTROLLER if controller is None else controller,
             brokers=brokers,
             cluster_authorized_operations=CLUSTER_OPERATIONS if operations else OPERATIONS_NOT_ASKED_FOR,

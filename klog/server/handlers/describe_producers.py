@@ -6,6 +6,8 @@ answers as well as a leader.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from klog.metadata.errors import InvalidTopicError
 from klog.metadata.topics import validate_topic_name
 from klog.protocol.entity_fields import Entity
@@ -16,11 +18,11 @@ from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.network.request import Request
 
 
+@dataclass(frozen=True, slots=True)
 class DescribeProducersHandler:
     """Answers DescribeProducers requests."""
 
-    def __init__(self, lookup: PartitionLookup) -> None:
-        self._lookup = lookup
+    lookup: PartitionLookup
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
@@ -39,9 +41,9 @@ class DescribeProducersHandler:
         error, message, producers = ErrorCode.NONE, None, ()
         try:
             validate_topic_name(topic)
-            if not self._lookup.has_topic(topic):
+            if not self.lookup.has_topic(topic):
                 raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            producers = _producers(request, self._lookup.partition((topic, index)))
+            producers = _producers(request, self.lookup.partition((topic, index)))
         except InvalidTopicError as invalid:
             error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, str(invalid)
         except PartitionError as refused:

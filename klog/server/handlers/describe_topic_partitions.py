@@ -8,6 +8,7 @@ KRaft only.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -21,7 +22,7 @@ from klog.server.handlers.topic_metadata import (
     OPERATIONS_NOT_ASKED_FOR,
     TOPIC_OPERATIONS,
     View,
-    see_partition,
+    partition_entity,
     topic_uuid,
 )
 from klog.server.network.request import Request
@@ -29,17 +30,17 @@ from klog.server.network.request import Request
 _LIMIT: Final = "max.request.partition.size.limit"
 
 
+@dataclass(frozen=True, slots=True)
 class DescribeTopicPartitionsHandler:
     """Answers DescribeTopicPartitions requests."""
 
-    def __init__(self, cache: MetadataCache, config: Callable[[], BrokerConfig]) -> None:
-        self._cache = cache
-        self._config = config
+    cache: MetadataCache
+    config: Callable[[], BrokerConfig]
 
     def handle(self, request: Request) -> None:
         """Answer with the page that the request asks for."""
         wanted = entity_of(request)
-        snapshot = self._cache.snapshot
+        snapshot = self.cache.snapshot
         cursor = wanted.cursor
         asked = {each.name for each in wanted.topics}
         first = "" if cursor is None else cursor.topic_name
@@ -50,7 +51,7 @@ class DescribeTopicPartitionsHandler:
             send_answer(request, topics=tuple(refused), next_cursor=None)
             return
         start = 0 if cursor is None else cursor.partition_index
-        room = max(1, min(self._config().number(_LIMIT), wanted.response_partition_limit))
+        room = max(1, min(self.config().number(_LIMIT), wanted.response_partition_limit))
         topics: list[Entity] = []
         for name in names:
             if not room:
@@ -82,27 +83,19 @@ def _page(
     partitions = snapshot.topics[topic]
     end = min(len(partitions), start + room)
     view = View(request.listener)
-    shown = []
-    for number in range(start, end):
-        if number not in partitions:
-            continue
-        state = partitions[number]
-        seen = see_partition(snapshot, state, view)
-        shown.append(
-            part(
-                request,
-                "DescribeTopicPartitionsResponsePartition",
-                error_code=seen.error,
-                partition_index=number,
-                leader_id=seen.leader,
-                leader_epoch=state.leader_epoch,
-                replica_nodes=seen.replicas,
-                isr_nodes=seen.isr,
-                eligible_leader_replicas=(),
-                last_known_elr=(),
-                offline_replicas=state.offline_replicas,
-            )
+    shown = [
+        partition_entity(
+            request,
+            "DescribeTopicPartitionsResponsePartition",
+            snapshot,
+            partitions[number],
+            view,
+            eligible_leader_replicas=(),
+            last_known_elr=(),
         )
+        for number in range(start, end)
+        if number in partitions
+    ]
     entity = part(
         request,
         "DescribeTopicPartitionsResponseTopic",

@@ -5,7 +5,7 @@ Rules: Kafka's `KafkaApis.handleElectLeaders`, `ReplicaManager.electLeaders`, De
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,40 +16,15 @@ from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.purgatory import DelayedOperation, Purgatory
+from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.topic_waits import DelayedElection
 from klog.server.network.request import Request
 
 # Before version 1 there was one type of election, and no error for the whole request.
 _TYPE_FROM: Final = 1
 
 Results = Mapping[TopicPartition, ErrorCode]
-
-
-class DelayedElection(DelayedOperation):
-    """Waits until every one of `elected` has its new leader here; `answer` gets those that have not."""
-
-    __slots__ = ("_answer", "_elected", "_has_leader")
-
-    def __init__(
-        self,
-        due_ms: int,
-        elected: Collection[TopicPartition],
-        has_leader: Callable[[TopicPartition], bool],
-        answer: Callable[[Collection[TopicPartition]], None],
-    ) -> None:
-        super().__init__(due_ms)
-        self._elected = elected
-        self._has_leader = has_leader
-        self._answer = answer
-
-    def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (all are looked at)
-        """Complete when all have their leaders."""
-        return all(map(self._has_leader, self._elected)) and self.force_complete()
-
-    def on_complete(self) -> None:
-        """Answer."""
-        self._answer([where for where in self._elected if not self._has_leader(where)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +76,18 @@ class ElectLeadersHandler:
         if not elected:
             answer(())
             return
-        has_leader = partial(self._has_leader, election_type)
-        operation = DelayedElection(due_ms, elected, has_leader, answer)
+        operation = DelayedElection(due_ms, elected, partial(self._is_pending, election_type), answer)
         self.purgatory.try_complete_else_watch(operation, elected)
 
-    def _has_leader(self, election_type: ElectionType, where: TopicPartition) -> bool:
+    def _is_pending(self, election_type: ElectionType, partition: TopicPartition) -> bool:
+        """Whether this broker does not know the new leader of a partition yet."""
         snapshot = self.cache.snapshot
-        state = snapshot.partition(where)
+        state = snapshot.partition(partition)
         if state is None:
-            return False
+            return True
         if election_type is ElectionType.PREFERRED:
-            return state.leader == state.replicas[0]
-        return state.leader in snapshot.brokers
+            return state.leader != state.replicas[0]
+        return state.leader not in snapshot.brokers
 
 
 def _answer(

@@ -15,6 +15,7 @@ when a coordinator does not announce OffsetFetch: up to there it is told COORDIN
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.metadata.cache import MetadataCache
@@ -40,12 +41,12 @@ class _Coordinator(NamedTuple):
     error_message: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
 class FindCoordinatorHandler:
     """Answers FindCoordinator requests."""
 
-    def __init__(self, broker_id: int, cache: MetadataCache) -> None:
-        self._broker_id = broker_id
-        self._cache = cache
+    broker_id: int
+    cache: MetadataCache
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
@@ -64,8 +65,8 @@ class FindCoordinatorHandler:
         if key_type != _GROUP:
             return _Coordinator(ErrorCode.INVALID_REQUEST)
         if request.api_version >= _NAMED_FROM:
-            for node in live_nodes(self._cache.snapshot, request.listener):
-                if node.broker_id == self._broker_id:
+            for node in live_nodes(self.cache.snapshot, request.listener):
+                if node.broker_id == self.broker_id:
                     return _Coordinator(ErrorCode.NONE, node.broker_id, node.host, node.port)
         return _Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 

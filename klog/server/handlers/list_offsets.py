@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -52,12 +53,12 @@ class _Asker(NamedTuple):
     isolation_level: int
 
 
+@dataclass(frozen=True, slots=True)
 class ListOffsetsHandler:
     """Answers ListOffsets requests."""
 
-    def __init__(self, lookup: PartitionLookup, clock_ms: Callable[[], int]) -> None:
-        self._lookup = lookup
-        self._clock_ms = clock_ms
+    lookup: PartitionLookup
+    clock_ms: Callable[[], int]
 
     def handle(self, request: Request) -> None:
         """Answer at once; a time may have to be looked for in the log's files."""
@@ -89,7 +90,7 @@ class ListOffsetsHandler:
         starts: tuple[int, ...] = ()
         try:
             _require_sense(asked, asker, times[key])
-            partition = self._lookup.partition(key)
+            partition = self.lookup.partition(key)
             if asker.version == 0:
                 starts = self._starts(partition, asked, asker.replica_id)
             else:
@@ -122,7 +123,7 @@ class ListOffsetsHandler:
             partition.require_epoch(ANY_EPOCH, leader_only=replica_id != DEBUGGING_REPLICA)
             if asked.max_num_offsets < 0:
                 raise PartitionError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            starts = newest_starts(log, asked.timestamp, asked.max_num_offsets, self._clock_ms())
+            starts = newest_starts(log, asked.timestamp, asked.max_num_offsets, self.clock_ms())
             high_watermark = log.high_watermark
         return as_consumers_see(starts, high_watermark) if replica_id == CONSUMER else starts
 

@@ -25,7 +25,7 @@ from klog.server.handlers.topic_metadata import (
     TOPIC_OPERATIONS,
     View,
     live_nodes,
-    see_partition,
+    partition_entity,
     topic_uuid,
 )
 from klog.server.network.request import Request
@@ -181,22 +181,10 @@ def _topic_entity(
     snapshot: ClusterSnapshot, request: Request, variant: Variant, name: str, topic_id: UUID | None
 ) -> Entity:
     view = variant.view
-    partitions = []
-    for number, state in snapshot.topics[name].items():
-        seen = see_partition(snapshot, state, view)
-        partitions.append(
-            part(
-                request,
-                "MetadataResponsePartition",
-                error_code=seen.error,
-                partition_index=number,
-                leader_id=seen.leader,
-                leader_epoch=state.leader_epoch,
-                replica_nodes=seen.replicas,
-                isr_nodes=seen.isr,
-                offline_replicas=state.offline_replicas,
-            )
-        )
+    partitions = tuple(
+        partition_entity(request, "MetadataResponsePartition", snapshot, state, view)
+        for state in snapshot.topics[name].values()
+    )
     return part(
         request,
         "MetadataResponseTopic",
@@ -204,7 +192,7 @@ def _topic_entity(
         name=name,
         topic_id=topic_id,
         is_internal=name in INTERNAL_TOPICS,
-        partitions=tuple(partitions),
+        partitions=partitions,
         topic_authorized_operations=TOPIC_OPERATIONS
         if variant.topic_operations
         else OPERATIONS_NOT_ASKED_FOR,

@@ -5,6 +5,8 @@ Rules: Kafka's `ReplicaManager.lastOffsetForLeaderEpoch`; KIP-101, KIP-279, KIP-
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from klog.formats.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, EpochEnd
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
@@ -16,11 +18,11 @@ from klog.server.network.request import Request
 _UNKNOWN = EpochEnd(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
+@dataclass(frozen=True, slots=True)
 class OffsetsForLeaderEpochHandler:
     """Answers OffsetForLeaderEpoch requests."""
 
-    def __init__(self, lookup: PartitionLookup) -> None:
-        self._lookup = lookup
+    lookup: PartitionLookup
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
@@ -38,7 +40,7 @@ class OffsetsForLeaderEpochHandler:
     def _end(self, request: Request, topic: str, asked: Entity) -> Entity:
         error, end = ErrorCode.NONE, _UNKNOWN
         try:
-            partition = self._lookup.partition((topic, asked.partition))
+            partition = self.lookup.partition((topic, asked.partition))
             log = partition.require_leader(asked.current_leader_epoch)
             end = log.end_of_epoch(asked.leader_epoch)
         except PartitionError as refused:

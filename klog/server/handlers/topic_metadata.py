@@ -12,8 +12,11 @@ from uuid import UUID
 from klog.metadata import control_requests
 from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.values import NO_LEADER
+from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.update_metadata import UpdateMetadataPartitionState
+from klog.server.handlers.answers import part
+from klog.server.network.request import Request
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -82,6 +85,31 @@ def see_partition(
     some_hidden = len(replicas) < len(state.replicas) or len(isr) < len(state.isr)
     error = ErrorCode.REPLICA_NOT_AVAILABLE if some_hidden else ErrorCode.NONE
     return SeenPartition(error, state.leader, replicas, isr)
+
+
+def partition_entity(
+    request: Request,
+    struct: str,
+    snapshot: ClusterSnapshot,
+    state: UpdateMetadataPartitionState,
+    view: View,
+    /,
+    **values: Value,
+) -> Entity:
+    """One partition as a struct of an answer, through one listener; `values` are further fields of it."""
+    seen = see_partition(snapshot, state, view)
+    return part(
+        request,
+        struct,
+        error_code=seen.error,
+        partition_index=state.partition_index,
+        leader_id=seen.leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=seen.replicas,
+        isr_nodes=seen.isr,
+        offline_replicas=state.offline_replicas,
+        **values,
+    )
 
 
 def topic_uuid(snapshot: ClusterSnapshot, topic: str) -> UUID | None:

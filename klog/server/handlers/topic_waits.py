@@ -1,42 +1,50 @@
-"""Requests that wait until topics have appeared, grown or gone in this broker's metadata cache.
+"""Requests that wait for changes of topics or partitions in this broker's metadata cache.
 
-Rules: Kafka's DelayedCreatePartitions and DelayedDeleteTopics. Such a request is complete when every
-topic that it could act on is done; what is not by the timeout is answered REQUEST_TIMED_OUT.
+Rules: Kafka's DelayedCreatePartitions, DelayedDeleteTopics and DelayedElectLeader. Such a request is complete
+when everything that it has changed is known here. The answer for the rest is REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import Generic, TypeAlias, TypeVar
 
+from klog.formats.names import TopicPartition
 from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.values import NO_LEADER
 from klog.replication.purgatory import DelayedOperation, Purgatory
 
+ChangedT = TypeVar("ChangedT", bound=Hashable)
 
-class DelayedTopics(DelayedOperation):
-    """Waits while one of `topics` is pending; `answer` gets those that are still pending at the end."""
 
-    __slots__ = ("_answer", "_is_pending", "_topics")
+class DelayedChange(DelayedOperation, Generic[ChangedT]):
+    """Waits while one of `changed` is pending; `answer` gets those that are still pending at the end."""
+
+    __slots__ = ("_answer", "_changed", "_is_pending")
 
     def __init__(
         self,
         due_ms: int,
-        topics: Collection[str],
-        is_pending: Callable[[str], bool],
-        answer: Callable[[frozenset[str]], None],
+        changed: Collection[ChangedT],
+        is_pending: Callable[[ChangedT], bool],
+        answer: Callable[[frozenset[ChangedT]], None],
     ) -> None:
         super().__init__(due_ms)
-        self._topics = topics
+        self._changed = changed
         self._is_pending = is_pending
         self._answer = answer
 
-    def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (few topics: all are looked at)
+    def try_complete(self, key: Hashable | None) -> bool:  # noqa: ARG002 (they are few: all are looked at)
         """Complete when nothing is pending any more."""
-        return not any(map(self._is_pending, self._topics)) and self.force_complete()
+        return not any(map(self._is_pending, self._changed)) and self.force_complete()
 
     def on_complete(self) -> None:
         """Answer."""
-        self._answer(frozenset(filter(self._is_pending, self._topics)))
+        self._answer(frozenset(filter(self._is_pending, self._changed)))
+
+
+DelayedTopics: TypeAlias = DelayedChange[str]
+DelayedElection: TypeAlias = DelayedChange[TopicPartition]
 
 
 def wait_for_topics(

@@ -44,11 +44,11 @@ from klog.server.handlers.delete_topics import DeleteTopicsHandler
 from klog.server.handlers.describe_cluster import DescribeClusterHandler
 from klog.server.handlers.describe_configs import DescribeConfigsHandler
 from klog.server.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
-from klog.server.handlers.elect_leaders import DelayedElection, ElectLeadersHandler
+from klog.server.handlers.elect_leaders import ElectLeadersHandler
 from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import MetadataHandler
 from klog.server.handlers.topic_creation import TopicCreator
-from klog.server.handlers.topic_waits import DelayedTopics
+from klog.server.handlers.topic_waits import DelayedElection, DelayedTopics
 from klog.server.listeners import read_listeners
 from klog.server.reconfiguration import plan
 from tests.metadata.memory_tree import NoJournal
