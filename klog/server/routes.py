@@ -45,6 +45,7 @@ from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.topic_creation import TopicCreator
+from klog.server.handlers.topic_waits import TopicWaits
 from klog.server.purgatories import Purgatories
 from klog.server.request_times import RequestCounters
 from klog.server.topic_stats import BrokerTopicStats
@@ -134,18 +135,18 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
 
 
 def _topic_routes(parts: Collaborators) -> dict[int, Route]:
-    cache, store, timer_ms = parts.cache, parts.store, parts.timer_ms
+    cache, store = parts.cache, parts.store
 
     def is_controller() -> bool:
         return parts.controller.is_active
 
-    topics = parts.purgatories.topics
+    waits = TopicWaits(parts.purgatories.topics, parts.timer_ms)
     creator = TopicCreator(store, cache, parts.config)
     creation = AutoTopicCreation(creator, parts.config)
     metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.run_in_background)
-    create = CreateTopicsHandler(creator, cache, topics, parts.config, is_controller, timer_ms)
-    delete = DeleteTopicsHandler(store, cache, topics, parts.config, is_controller, timer_ms)
-    grow = CreatePartitionsHandler(store, cache, topics, is_controller, timer_ms)
+    create = CreateTopicsHandler(creator, cache, waits, parts.config, is_controller)
+    delete = DeleteTopicsHandler(store, cache, waits, parts.config, is_controller)
+    grow = CreatePartitionsHandler(store, cache, waits, is_controller)
     return {
         ApiKey.METADATA: Route(metadata.handle, may_block=False),
         ApiKey.DESCRIBE_CLUSTER: Route(DescribeClusterHandler(parts.cluster_id, cache).handle),

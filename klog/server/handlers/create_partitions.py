@@ -23,11 +23,10 @@ from klog.metadata.topics import add_partitions, read_topics
 from klog.metadata.values import TopicAssignment
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
 from klog.server.handlers.refusals import RefusedError, refusal_of
 from klog.server.handlers.topic_creation import limit_new_partitions, racks_of
-from klog.server.handlers.topic_waits import DelayedTopics, lacks_leaders, wait_for_topics
+from klog.server.handlers.topic_waits import TopicWaits, lacks_leaders
 from klog.server.network.request import Request
 
 
@@ -37,9 +36,8 @@ class CreatePartitionsHandler:
 
     store: MetadataStore
     cache: MetadataCache
-    purgatory: Purgatory[DelayedTopics]
+    waits: TopicWaits
     is_controller: Callable[[], bool]
-    clock_ms: Callable[[], int]
     random_below: Callable[[int], int] = secrets.randbelow
 
     def handle(self, request: Request) -> None:
@@ -66,12 +64,10 @@ class CreatePartitionsHandler:
         if wanted.validate_only:
             _answer(request, outcomes, frozenset())
             return
-        wait_for_topics(
-            self.purgatory,
+        self.waits.wait(
             list(grown),
             lambda topic: lacks_leaders(self.cache.snapshot, topic, range(grown[topic])),
             partial(_answer, request, outcomes),
-            now_ms=self.clock_ms(),
             timeout_ms=milliseconds(wanted.timeout),
         )
 

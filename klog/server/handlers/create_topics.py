@@ -20,7 +20,6 @@ from klog.formats.names import decode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
 from klog.server.handlers.config_entries import topic_entry
 from klog.server.handlers.refusals import RefusedError, refusal_of
@@ -30,7 +29,7 @@ from klog.server.handlers.topic_creation import (
     TopicCreator,
     limit_new_partitions,
 )
-from klog.server.handlers.topic_waits import DelayedTopics, lacks_leaders, wait_for_topics
+from klog.server.handlers.topic_waits import TopicWaits, lacks_leaders
 from klog.server.network.request import Request
 
 _METADATA_TOPIC: Final = "__cluster_metadata"
@@ -53,10 +52,9 @@ class CreateTopicsHandler:
 
     creator: TopicCreator
     cache: MetadataCache
-    purgatory: Purgatory[DelayedTopics]
+    waits: TopicWaits
     config: Callable[[], BrokerConfig]
     is_controller: Callable[[], bool]
-    clock_ms: Callable[[], int]
 
     def handle(self, request: Request) -> None:
         """Create the topics, and answer now or when they have leaders."""
@@ -75,12 +73,10 @@ class CreateTopicsHandler:
             self._answer(request, outcomes, frozenset())
             return
         created = {name: each.planned for name, each in outcomes if each.refused is None and each.planned}
-        wait_for_topics(
-            self.purgatory,
+        self.waits.wait(
             list(created),
             partial(self._is_pending, created),
             partial(self._answer, request, outcomes),
-            now_ms=self.clock_ms(),
             timeout_ms=milliseconds(wanted.timeout),
         )
 

@@ -22,10 +22,9 @@ from klog.metadata.store import MetadataStore
 from klog.metadata.topics import request_deletion
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.purgatory import Purgatory
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
 from klog.server.handlers.refusals import refusal_of
-from klog.server.handlers.topic_waits import DelayedTopics, wait_for_topics
+from klog.server.handlers.topic_waits import TopicWaits
 from klog.server.network.request import Request
 
 _DISABLED_CODE_FROM: Final = 3
@@ -47,10 +46,9 @@ class DeleteTopicsHandler:
 
     store: MetadataStore
     cache: MetadataCache
-    purgatory: Purgatory[DelayedTopics]
+    waits: TopicWaits
     config: Callable[[], BrokerConfig]
     is_controller: Callable[[], bool]
-    clock_ms: Callable[[], int]
 
     def handle(self, request: Request) -> None:
         """Ask for the deletion, and answer now or when the topics are gone."""
@@ -65,12 +63,10 @@ class DeleteTopicsHandler:
         for outcome in outcomes:
             self._mark(outcome)
         marked = {each.name for each in outcomes if each.error is ErrorCode.NONE and each.name is not None}
-        wait_for_topics(
-            self.purgatory,
+        self.waits.wait(
             sorted(marked),
             lambda topic: topic in self.cache.snapshot.topics,
             partial(_answer, request, outcomes),
-            now_ms=self.clock_ms(),
             timeout_ms=milliseconds(wanted.timeout),
         )
 

@@ -7,6 +7,7 @@ when everything that it has changed is known here. The answer for the rest is RE
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 
 from klog.formats.names import TopicPartition
@@ -47,22 +48,30 @@ DelayedTopics: TypeAlias = DelayedChange[str]
 DelayedElection: TypeAlias = DelayedChange[TopicPartition]
 
 
-def wait_for_topics(
-    purgatory: Purgatory[DelayedTopics],
-    topics: Collection[str],
-    is_pending: Callable[[str], bool],
-    answer: Callable[[frozenset[str]], None],
-    *,
-    now_ms: int,
-    timeout_ms: int,
-) -> None:
-    """Answers when no topic is pending, at the latest at the timeout; at once when there is nothing to wait
-    for. Without a timeout every topic counts as pending, as Kafka has it."""
-    if timeout_ms <= 0 or not topics:
-        answer(frozenset(topics))
-        return
-    operation = DelayedTopics(now_ms + timeout_ms, topics, is_pending, answer)
-    purgatory.try_complete_else_watch(operation, topics)
+@dataclass(frozen=True, slots=True)
+class TopicWaits:
+    """Lets requests wait until topics are no longer pending. `clock_ms` is the clock of the purgatory."""
+
+    purgatory: Purgatory[DelayedTopics]
+    clock_ms: Callable[[], int]
+
+    def wait(
+        self,
+        topics: Collection[str],
+        is_pending: Callable[[str], bool],
+        answer: Callable[[frozenset[str]], None],
+        *,
+        timeout_ms: int,
+    ) -> None:
+        """Answer when no topic is pending, or at the timeout; at once if there are no topics.
+
+        If the timeout is not positive, every topic counts as pending, as in Kafka.
+        """
+        if timeout_ms <= 0 or not topics:
+            answer(frozenset(topics))
+            return
+        operation = DelayedTopics(self.clock_ms() + timeout_ms, topics, is_pending, answer)
+        self.purgatory.try_complete_else_watch(operation, topics)
 
 
 def lacks_leaders(snapshot: ClusterSnapshot, topic: str, partitions: Iterable[int]) -> bool:

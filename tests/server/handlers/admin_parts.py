@@ -48,7 +48,7 @@ from klog.server.handlers.elect_leaders import ElectLeadersHandler
 from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import MetadataHandler
 from klog.server.handlers.topic_creation import TopicCreator
-from klog.server.handlers.topic_waits import DelayedElection, DelayedTopics
+from klog.server.handlers.topic_waits import DelayedElection, DelayedTopics, TopicWaits
 from klog.server.listeners import read_listeners
 from klog.server.reconfiguration import plan
 from tests.metadata.memory_tree import NoJournal
@@ -159,12 +159,13 @@ class AdminCluster:
         def is_controller() -> bool:
             return self.core.is_active
 
-        store, cache, purgatory = self.store, self.cache, self.topic_purgatory
+        store, cache = self.store, self.cache
+        waits = TopicWaits(self.topic_purgatory, self.clock)
         self.creator = TopicCreator(store, cache, config, random_below=lambda _: 0)
         self.control = ControlHandler(
             self.replicas,
             cache,
-            purgatory,
+            self.topic_purgatory,
             self.election_purgatory,
             lambda: self.epochs[ME],
         )
@@ -178,14 +179,10 @@ class AdminCluster:
             ApiKey.METADATA: MetadataHandler(CLUSTER_ID, cache, AutoTopicCreation(self.creator, config)),
             ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(CLUSTER_ID, cache),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(cache, config),
-            ApiKey.CREATE_TOPICS: CreateTopicsHandler(
-                self.creator, cache, purgatory, config, is_controller, self.clock
-            ),
-            ApiKey.DELETE_TOPICS: DeleteTopicsHandler(
-                store, cache, purgatory, config, is_controller, self.clock
-            ),
+            ApiKey.CREATE_TOPICS: CreateTopicsHandler(self.creator, cache, waits, config, is_controller),
+            ApiKey.DELETE_TOPICS: DeleteTopicsHandler(store, cache, waits, config, is_controller),
             ApiKey.CREATE_PARTITIONS: CreatePartitionsHandler(
-                store, cache, purgatory, is_controller, self.clock, random_below=lambda _: 0
+                store, cache, waits, is_controller, random_below=lambda _: 0
             ),
             ApiKey.DESCRIBE_CONFIGS: DescribeConfigsHandler(ME, store, cache, config, loggers),
             ApiKey.ALTER_CONFIGS: alter,
