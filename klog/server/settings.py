@@ -22,7 +22,7 @@ from klog.server.listeners import Listeners
 from klog.server.network import ListenerLimits, NetworkSettings
 
 # Linux would let a send buffer grow to megabytes, which leave the processor's cache before they are received.
-# A Fetch of 1 MiB then costs twice the CPU.
+# A Fetch of 1 MiB then costs more CPU, up to twice as much.
 _SEND_BUFFER_BYTES: Final = 256 * 1024
 _LISTEN_BACKLOG: Final = 1024
 _BULK_THREADS_MOST: Final = 4
