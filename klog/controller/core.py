@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from klog.controller.active_controller import ActiveController
 from klog.controller.broker_request_queue import BrokerRequestQueue
@@ -32,6 +33,7 @@ _log = logging.getLogger(__name__)
 NO_CONTROLLER = -1
 
 
+@dataclass(slots=True, eq=False)
 class ControllerCore:
     """One broker's controller, active or not.
 
@@ -39,29 +41,19 @@ class ControllerCore:
     `handle`, which one thread calls.
     """
 
-    def __init__(
-        self,
-        settings: Callable[[], ControllerSettings],
-        store: MetadataStore,
-        request_queue: BrokerRequestQueue,
-        enqueue: Callable[[Event], None],
-        reregister: Callable[[], None],
-        now_ms: Callable[[], int],
-        observer: ControllerObserver,
-    ) -> None:
-        self._settings = settings
-        self._store = store
-        self._request_queue = request_queue
-        self._enqueue = enqueue
-        self._reregister = reregister
-        self._now_ms = now_ms
-        self._observer = observer
-        self.active: ActiveController | None = None
-        self.active_controller_id = NO_CONTROLLER
-        # The session of the store in which the broker is registered.
-        self._member_session: int | None = None
-        # How many times in a row this controller has failed on the tree or on its contents.
-        self.failures = 0
+    settings: Callable[[], ControllerSettings]
+    store: MetadataStore
+    request_queue: BrokerRequestQueue
+    enqueue: Callable[[Event], None]
+    reregister: Callable[[], None]
+    now_ms: Callable[[], int]
+    observer: ControllerObserver
+    active: ActiveController | None = field(default=None, init=False)
+    active_controller_id: int = field(default=NO_CONTROLLER, init=False)
+    # How many times in a row this controller has failed on the tree or on its contents.
+    failures: int = field(default=0, init=False)
+    # The session of the store in which the broker is registered.
+    _member_session: int | None = field(default=None, init=False)
 
     @property
     def is_active(self) -> bool:
@@ -71,7 +63,7 @@ class ControllerCore:
         """Handles one event completely."""
         match event:
             case Startup():
-                self._member_session = self._store.session_id
+                self._member_session = self.store.session_id
                 self._guarded(self._check_controller)
             case TreeChanged(node=WatchedNode.CONTROLLER):
                 self._guarded(self._check_controller)
@@ -100,7 +92,7 @@ class ControllerCore:
             _log.info("no longer the controller of epoch %d", self.active.fenced.epoch)
             self.active = None
             self.active_controller_id = NO_CONTROLLER
-            self._request_queue.close()
+            self.request_queue.close()
 
     def _guarded(self, act: Callable[[], None], event: Event | None = None) -> None:
         """Calls `act`. Deactivates the controller if it fails, because it may have stopped halfway: the next
@@ -114,7 +106,7 @@ class ControllerCore:
             self._deactivate()
             # If only the epoch was changed, `/controller` is still ours and no watch on it would fire.
             # Therefore look at it again.
-            self._enqueue(TreeChanged(WatchedNode.CONTROLLER))
+            self.enqueue(TreeChanged(WatchedNode.CONTROLLER))
         except SessionExpiredError as error:
             # The session listener sends SessionExpired, unless the store was closed.
             _log.info("%s", error)
@@ -129,44 +121,44 @@ class ControllerCore:
             preempt(event)
 
     def _reregister_and_elect(self) -> None:
-        self._reregister()
-        self._member_session = self._store.session_id
+        self.reregister()
+        self._member_session = self.store.session_id
         self._check_controller()
 
     def _check_controller(self) -> None:
         """Reads who is controller, and takes part in an election if there is none."""
-        elected = read_controller(self._store, self._on_controller_node)
+        elected = read_controller(self.store, self._on_controller_node)
         if elected is not None:
-            own = elected.broker_id == self._settings().broker_id
+            own = elected.broker_id == self.settings().broker_id
             if self.active is not None and not own:
                 self._deactivate()
             # The node may have our id although we are not active: it is left over from an earlier session,
             # which will expire, or an election that had begun before the last session ended succeeded after
             # it.
-            if self.active is not None or not own or not resign_as_controller(self._store):
+            if self.active is not None or not own or not resign_as_controller(self.store):
                 self.active_controller_id = elected.broker_id
                 return
         self._deactivate()
         self._elect()
 
     def _elect(self) -> None:
-        if self._store.session_id != self._member_session:
+        if self.store.session_id != self._member_session:
             # The session ended while this event was handled. A broker that is not registered (another may
             # have its id now) is no candidate. SessionRenewed will register it.
             return
-        broker_id = self._settings().broker_id
+        broker_id = self.settings().broker_id
         try:
-            epoch = elect(self._store, broker_id, self._now_ms())
+            epoch = elect(self.store, broker_id, self.now_ms())
         except ControllerMovedError:
-            winner = read_controller(self._store)
+            winner = read_controller(self.store)
             self.active_controller_id = NO_CONTROLLER if winner is None else winner.broker_id
             return
         self.active_controller_id = broker_id
         self.active = ActiveController(
-            self._settings, self._store, epoch, self._request_queue, self._enqueue, self._observer
+            self.settings, self.store, epoch, self.request_queue, self.enqueue, self.observer
         )
         self.active.start()
         self.failures = 0
 
     def _on_controller_node(self, _event: WatchEvent) -> None:
-        self._enqueue(TreeChanged(WatchedNode.CONTROLLER))
+        self.enqueue(TreeChanged(WatchedNode.CONTROLLER))

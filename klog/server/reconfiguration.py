@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
@@ -42,6 +43,7 @@ def plan(config: BrokerConfig, old: Listeners) -> tuple[Listeners, NetworkSettin
     return new, settings
 
 
+@dataclass(slots=True, eq=False)
 class Reconfiguration:
     """Applies new configs. Safe for threads.
 
@@ -49,25 +51,15 @@ class Reconfiguration:
     broker registers have changed.
     """
 
-    def __init__(
-        self,
-        live: LiveConfig,
-        listeners: Listeners,
-        settings: NetworkSettings,
-        network: SocketServer,
-        logs: LogManager,
-        cleaner: LogCleaner,
-        endpoints_changed: Callable[[], None],
-    ) -> None:
-        self.listeners = listeners
-        self._live = live
-        self._network = network
-        self._settings = settings
-        self._logs = logs
-        self._cleaner = cleaner
-        self._endpoints_changed = endpoints_changed
-        self._changing = threading.Lock()
-        self._closed = False
+    live: LiveConfig
+    listeners: Listeners
+    settings: NetworkSettings
+    network: SocketServer
+    logs: LogManager
+    cleaner: LogCleaner
+    endpoints_changed: Callable[[], None]
+    _changing: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _closed: bool = field(default=False, init=False)
 
     def close(self) -> None:
         """Accept no more changes, and wait for the one in progress."""
@@ -84,26 +76,26 @@ class Reconfiguration:
             if self._closed:
                 return
             listeners, settings = plan(config, self.listeners)
-            if (listeners.bound, settings) != (self.listeners.bound, self._settings):
-                self._network.reconfigure(listeners.bound, settings)
+            if (listeners.bound, settings) != (self.listeners.bound, self.settings):
+                self.network.reconfigure(listeners.bound, settings)
                 _log_changes(self.listeners, listeners)
             endpoints_differ = listeners.advertised != self.listeners.advertised
-            self.listeners, self._settings = listeners, settings
-            before = cleaner_config(self._live.broker())
-            self._live.set_broker(config)
-            self._logs.settings = ManagerSettings.of(config, self._logs.settings.directories)
+            self.listeners, self.settings = listeners, settings
+            before = cleaner_config(self.live.broker())
+            self.live.set_broker(config)
+            self.logs.settings = ManagerSettings.of(config, self.logs.settings.directories)
             self._reconfigure_topics()
             if cleaner_config(config) != before:
-                self._cleaner.reconfigure(cleaner_config(config))
+                self.cleaner.reconfigure(cleaner_config(config))
             # This must end before `close` returns, because the sockets of the registered ports are closed
             # after it.
             if endpoints_differ:
-                self._endpoints_changed()
+                self.endpoints_changed()
 
     def _reconfigure_topics(self) -> None:
-        for topic in {log.partition.topic for log in self._logs.logs()}:
+        for topic in {log.partition.topic for log in self.logs.logs()}:
             try:
-                self._logs.reconfigure(topic)
+                self.logs.reconfigure(topic)
             except ConfigError as error:
                 _log.error(
                     "topic %s keeps its configs, because they contradict the broker's: %s", topic, error
