@@ -106,7 +106,7 @@ def entity_reader(entity_type: type) -> Reader:
         for field in fields
         if field.tag is not None
     }
-    steps = _steps(plain, flexible)
+    steps = grouped_steps(plain, _fixed_step, lambda field: _single_step(field_reader(field, flexible)))
     names = [field.name for field in plain]
     defaults = {field.name: field.default for field in fields if field.tag is not None}
 
@@ -132,15 +132,18 @@ def entity_reader(entity_type: type) -> Reader:
     return read_flexible if flexible else read_plain
 
 
-def _steps(fields: list[EntityField], flexible: bool) -> list[_Step]:
-    """Reads neighbouring fields of fixed size at once."""
-    steps: list[_Step] = []
+def grouped_steps(
+    fields: list[EntityField],
+    fixed_step: Callable[[list[EntityField]], T],
+    single_step: Callable[[EntityField], T],
+) -> list[T]:
+    """The steps for the fields of an entity: one for neighbouring fields of fixed size, else one for each."""
+    steps: list[T] = []
     for fixed, group in groupby(fields, has_fixed_size):
-        run = list(group)
         if fixed:
-            steps.append(_fixed_step(run))
+            steps.append(fixed_step(list(group)))
         else:
-            steps += [_single_step(field_reader(each, flexible)) for each in run]
+            steps += map(single_step, group)
     return steps
 
 

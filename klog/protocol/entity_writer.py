@@ -10,13 +10,12 @@ import struct
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import groupby
 from operator import attrgetter
 from typing import Final, TypeAlias
 from uuid import UUID
 
 from klog.protocol.entity_fields import Entity, EntityField, Value, entity_fields, is_flexible
-from klog.protocol.entity_reader import FIXED, NUMBERS, has_fixed_size
+from klog.protocol.entity_reader import FIXED, NUMBERS, grouped_steps
 from klog.protocol.errors import UnencodableMessageError
 from klog.protocol.primitives import write_bytes_size, write_string, write_tags
 
@@ -72,7 +71,11 @@ def entity_writer(entity_type: type) -> Writer:
     """The writer of one entity class, which appends the entity's bytes to a list of parts."""
     flexible = is_flexible(entity_type)
     fields = entity_fields(entity_type)
-    steps = _steps([field for field in fields if field.tag is None], flexible)
+    steps = grouped_steps(
+        [field for field in fields if field.tag is None],
+        _fixed_step,
+        lambda field: _single_step(field.name, field_writer(field, flexible)),
+    )
     tagged = sorted((field for field in fields if field.tag is not None), key=lambda field: field.tag or 0)
     tag_writers = [(field, field_writer(field, flexible, in_tag=True)) for field in tagged]
 
@@ -97,18 +100,6 @@ def _tags(writers: list[tuple[EntityField, Writer]], entity: Entity) -> list[tup
             write(parts, value)
             tags.append((field.tag or 0, b"".join(parts)))
     return tags
-
-
-def _steps(fields: list[EntityField], flexible: bool) -> list[Writer]:
-    """Packs neighbouring fields of fixed size at once."""
-    steps: list[Writer] = []
-    for fixed, group in groupby(fields, has_fixed_size):
-        run = list(group)
-        if fixed:
-            steps.append(_fixed_step(run))
-        else:
-            steps += [_single_step(each.name, field_writer(each, flexible)) for each in run]
-    return steps
 
 
 def _fixed_step(fields: list[EntityField]) -> Writer:

@@ -81,16 +81,14 @@ class _OffsetIndex:
         return self.entry(low)[1]
 
 
+@dataclass(frozen=True, slots=True)
 class IndexDump:
     """Prints the indexes of a dump; `errors` collects their disagreements with the segments beside them."""
 
-    def __init__(
-        self, flags: KafkaFlags, errors: IndexErrors, buffer: OutputBuffer, limit_bytes: int
-    ) -> None:
-        self._flags = flags
-        self._errors = errors
-        self._buffer = buffer
-        self._limit_bytes = limit_bytes
+    flags: KafkaFlags
+    errors: IndexErrors
+    buffer: OutputBuffer
+    limit_bytes: int
 
     def offset_index(self, path: str, name: str) -> None:
         """Print a `.index`. Raises KlogError if the tool ends with an exception."""
@@ -98,11 +96,11 @@ class IndexDump:
             index = _OffsetIndex(base_offset, read_index(path, OFFSET_INDEX_ENTRY.size))
             shown = java.java_path(path)
             if not len(index):
-                self._buffer.write(f"{shown} is empty.\n")
-            elif self._flags.index_sanity_check:
+                self.buffer.write(f"{shown} is empty.\n")
+            elif self.flags.index_sanity_check:
                 last_offset = index.entry(len(index) - 1)[0]
                 _check_sanity(last_offset, base_offset, index.file.size_bytes, OFFSET_INDEX_ENTRY.size)
-                self._buffer.write(f"{shown} passed sanity check.\n")
+                self.buffer.write(f"{shown} passed sanity check.\n")
             else:
                 self._offset_entries(path, index, segment)
 
@@ -111,9 +109,9 @@ class IndexDump:
         with self._segment_beside(path, name) as (base_offset, segment):
             offsets = read_index(_beside(path, name, ".index"), OFFSET_INDEX_ENTRY.size)
             times = read_index(path, TIME_INDEX_ENTRY.size)
-            if self._flags.index_sanity_check:
+            if self.flags.index_sanity_check:
                 _check_time_sanity(times, base_offset)
-                self._buffer.write(f"{java.java_path(path)} passed sanity check.\n")
+                self.buffer.write(f"{java.java_path(path)} passed sanity check.\n")
             else:
                 self._time_entries(path, times, _OffsetIndex(base_offset, offsets), segment)
 
@@ -121,19 +119,19 @@ class IndexDump:
     def _segment_beside(self, path: str, name: str) -> Iterator[tuple[int, SegmentBatches]]:
         """The base offset in the index's name, and the segment of that name."""
         base_offset = java.parse_long(name.split(".", maxsplit=1)[0], path)
-        segment = SegmentBatches(_beside(path, name, ".log"), self._limit_bytes)
+        segment = SegmentBatches(_beside(path, name, ".log"), self.limit_bytes)
         try:
             yield base_offset, segment
         finally:
             segment.close()
 
     def _offset_entries(self, path: str, index: _OffsetIndex, segment: SegmentBatches) -> None:
-        mismatches = self._errors.mismatches
+        mismatches = self.errors.mismatches
         for number in range(len(index)):
             offset, position = index.entry(number)
             if offset == index.base_offset and number > 0:
                 return  # the zero-filled rest of a pre-allocated file
-            end = segment.slice_end(position, self._flags.max_message_size)
+            end = segment.slice_end(position, self.flags.max_message_size)
             first = next(segment.last_offsets(position, end), None)
             if first is None:
                 raise damaged(f"index points at byte {position}, but no batch starts there")
@@ -144,7 +142,7 @@ class IndexDump:
     def _time_entries(
         self, path: str, times: IndexFile, index: _OffsetIndex, segment: SegmentBatches
     ) -> None:
-        errors = self._errors
+        errors = self.errors
         shown_path = java.absolute_path(path)
         previous = -1
         for number in range(times.size_bytes // TIME_INDEX_ENTRY.size):
@@ -169,9 +167,9 @@ class IndexDump:
             previous = timestamp
 
     def _print_entry(self, line: str) -> None:
-        if not self._flags.verify_index_only:
-            self._buffer.write(line)
-            self._buffer.flush_if_full()
+        if not self.flags.verify_index_only:
+            self.buffer.write(line)
+            self.buffer.flush_if_full()
 
 
 def _corrupt(what: str) -> CorruptRecordError:

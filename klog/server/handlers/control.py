@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
@@ -30,6 +30,8 @@ from klog.server.handlers.topic_waits import DelayedElection, DelayedTopics
 from klog.server.network.request import Request
 
 _ANY_EPOCH: Final = -1
+
+RequestT = TypeVar("RequestT", LeaderAndIsrRequest, StopReplicaRequest)
 
 
 class Replicas(Protocol):
@@ -57,19 +59,13 @@ class ControlHandler:
     def leader_and_isr(self, request: Request) -> None:
         """Lead and follow partitions."""
         wanted: LeaderAndIsrRequest = entity_of(request)
-        if self._is_stale(wanted):
-            answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
-        else:
-            answer = self.replicas.leader_and_isr(wanted)
+        answer = self._answer(wanted, self.replicas.leader_and_isr)
         request.respond([encode_response(leader_and_isr_response(wanted, answer))])
 
     def stop_replica(self, request: Request) -> None:
         """Stop replicas, and delete some of them."""
         wanted: StopReplicaRequest = entity_of(request)
-        if self._is_stale(wanted):
-            answer = ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
-        else:
-            answer = self.replicas.stop_replicas(wanted)
+        answer = self._answer(wanted, self.replicas.stop_replicas)
         request.respond([encode_response(stop_replica_response(answer))])
 
     def update_metadata(self, request: Request) -> None:
@@ -94,6 +90,11 @@ class ControlHandler:
         if self.election_purgatory.waiting:
             for partition, _ in partition_states(wanted.topic_states):
                 self.election_purgatory.check_and_complete(partition)
+
+    def _answer(self, wanted: RequestT, carry_out: Callable[[RequestT], ControlResponse]) -> ControlResponse:
+        if self._is_stale(wanted):
+            return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
+        return carry_out(wanted)
 
     def _is_stale(self, wanted: ControlRequest) -> bool:
         """Whether the request was meant for an earlier registration of this broker."""
