@@ -12,6 +12,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, Self, TypeVar
 
 from klog.protocol.api_versions import (
@@ -50,6 +51,7 @@ _Answer = TypeVar("_Answer")
 KLOG: Final = ClientSoftware("klog", "0.1")
 
 
+@dataclass(eq=False, repr=False)
 class Channel:
     """A connection to one broker. `with Channel(...)` connects and closes.
 
@@ -58,25 +60,16 @@ class Channel:
     request has its own limit.
     """
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        *,
-        client_id: str = "klog",
-        timeout_ms: int = 30_000,
-        tls: ssl.SSLContext | None = None,
-        software: ClientSoftware = KLOG,
-    ) -> None:
-        self.host = host
-        self.port = port
-        self._client_id = client_id
-        self._timeout_ms = timeout_ms
-        self._tls = tls
-        self._software = software
-        self._socket: socket.socket | None = None
-        self._correlation_id = 0
-        self.versions: Mapping[int, VersionRange] = {}
+    host: str
+    port: int
+    _: KW_ONLY
+    client_id: str = "klog"
+    timeout_ms: int = 30_000
+    tls: ssl.SSLContext | None = None
+    software: ClientSoftware = KLOG
+    versions: Mapping[int, VersionRange] = field(default_factory=dict, init=False)
+    _socket: socket.socket | None = field(default=None, init=False)
+    _correlation_id: int = field(default=0, init=False)
 
     def __enter__(self) -> Self:
         self.connect()
@@ -104,10 +97,10 @@ class Channel:
         self.versions = self._negotiate().apis
 
     def _open(self) -> socket.socket:
-        sock = socket.create_connection((self.host, self.port), self._timeout_ms / 1000)
+        sock = socket.create_connection((self.host, self.port), self.timeout_ms / 1000)
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return sock if self._tls is None else self._tls.wrap_socket(sock, server_hostname=self.host)
+            return sock if self.tls is None else self.tls.wrap_socket(sock, server_hostname=self.host)
         except OSError:
             sock.close()
             raise
@@ -202,15 +195,15 @@ class Channel:
         return response
 
     def _ask_versions(self, version: int) -> ApiVersionsResponse:
-        body = encode_api_versions_request(version, self._software)
+        body = encode_api_versions_request(version, self.software)
         return self.request(ApiKey.API_VERSIONS, version, (body,), decode_api_versions_response)
 
     def _deadline_s(self, timeout_ms: int | None) -> float:
-        return time.monotonic() + (self._timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        return time.monotonic() + (self.timeout_ms if timeout_ms is None else timeout_ms) / 1000
 
     def _write(self, api_key: int, version: int, body: Sequence[Buffer], deadline_s: float) -> None:
         self._correlation_id = (self._correlation_id + 1) & _INT32_MAX
-        header = encode_request_header(api_key, version, self._correlation_id, self._client_id)
+        header = encode_request_header(api_key, version, self._correlation_id, self.client_id)
         size = len(header) + sum(map(len, body))
         parts: list[Buffer] = [_SIZE.pack(size) + header, *body]
         if size <= _FIRST_BYTES:

@@ -7,8 +7,12 @@ from typing import Final
 
 from klog.metadata.cache import MetadataCache
 from klog.protocol.error_codes import ErrorCode
-from klog.server.handlers.answers import entity_of, part, send_answer
-from klog.server.handlers.topic_metadata import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, live_nodes
+from klog.server.handlers.answers import entity_of, send_answer
+from klog.server.handlers.topic_metadata import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED_FOR,
+    live_broker_entities,
+)
 from klog.server.network.request import Request
 
 _BROKERS: Final = 1
@@ -38,17 +42,7 @@ class DescribeClusterHandler:
 
     def _describe(self, request: Request, *, operations: bool) -> None:
         snapshot = self.cache.snapshot
-        brokers = tuple(
-            part(
-                request,
-                "DescribeClusterBroker",
-                broker_id=node.broker_id,
-                host=node.host,
-                port=node.port,
-                rack=node.rack,
-            )
-            for node in live_nodes(snapshot, request.listener)
-        )
+        brokers = live_broker_entities(request, "DescribeClusterBroker", snapshot, id_field="broker_id")
         controller = snapshot.controller_id
         send_answer(
             request,

@@ -24,7 +24,7 @@ from klog.server.handlers.topic_metadata import (
     OPERATIONS_NOT_ASKED_FOR,
     TOPIC_OPERATIONS,
     View,
-    live_nodes,
+    live_broker_entities,
     partition_entity,
     topic_uuid,
 )
@@ -126,17 +126,7 @@ class MetadataAnswers:
         frame = encode_response(
             answer_of(
                 request,
-                brokers=tuple(
-                    part(
-                        request,
-                        "MetadataResponseBroker",
-                        node_id=node.broker_id,
-                        host=node.host,
-                        port=node.port,
-                        rack=node.rack,
-                    )
-                    for node in live_nodes(snapshot, request.listener)
-                ),
+                brokers=live_broker_entities(request, "MetadataResponseBroker", snapshot, id_field="node_id"),
                 cluster_id=self._cluster_id,
                 controller_id=_NO_CONTROLLER if controller is None else controller,
                 topics=(),

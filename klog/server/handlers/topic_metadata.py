@@ -66,6 +66,23 @@ def live_nodes(snapshot: ClusterSnapshot, listener: str) -> list[Node]:
     return [Node(broker.broker_id, at.host, at.port, broker.rack) for broker, at in found if at is not None]
 
 
+def live_broker_entities(
+    request: Request, struct: str, snapshot: ClusterSnapshot, /, *, id_field: str
+) -> tuple[Entity, ...]:
+    """The brokers that the request's listener reaches, as structs of an answer; `id_field` holds their id."""
+    return tuple(
+        part(
+            request,
+            struct,
+            **{id_field: node.broker_id},
+            host=node.host,
+            port=node.port,
+            rack=node.rack,
+        )
+        for node in live_nodes(snapshot, request.listener)
+    )
+
+
 def see_partition(
     snapshot: ClusterSnapshot, state: UpdateMetadataPartitionState, view: View
 ) -> SeenPartition:
