@@ -21,11 +21,7 @@ from klog.controller.settings import ControllerSettings
 from klog.server.listeners import Listeners
 from klog.server.network import ListenerLimits, NetworkSettings
 
-# Linux would let a send buffer grow to megabytes, which leave the processor's cache before they are received.
-# A Fetch of 1 MiB then costs more CPU, up to twice as much.
-_SEND_BUFFER_BYTES: Final = 256 * 1024
 _LISTEN_BACKLOG: Final = 1024
-_BULK_THREADS_MOST: Final = 4
 _OVERRIDES: Final = "max.connections.per.ip.overrides"
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]+")
 
@@ -53,16 +49,18 @@ def network_settings(config: BrokerConfig, listeners: Listeners) -> NetworkSetti
         rate_window_ms=config.number("quota.window.size.seconds") * 1000,
         listener_limits={each.name: _limits(config, each.name) for each in listeners.bound},
         protected_listener=listeners.inter_broker,
-        send_buffer_bytes=chosen("socket.send.buffer.bytes", _SEND_BUFFER_BYTES),
+        send_buffer_bytes=chosen("socket.send.buffer.bytes", -1),
         receive_buffer_bytes=chosen("socket.receive.buffer.bytes", -1),
         listen_backlog_size=chosen("socket.listen.backlog.size", _LISTEN_BACKLOG),
     )
 
 
 def _bulk_threads() -> int:
-    """One for each processor: fewer leave some idle, more wait for each other. One alone gains nothing."""
-    processors = os.cpu_count() or 1
-    return min(processors, _BULK_THREADS_MOST) if processors > 1 else 0
+    """One, so that small requests do not wait behind many bytes; none if there is only one processor.
+
+    Two would take turns with the interpreter lock so often that each request costs twice the CPU.
+    """
+    return 1 if (os.cpu_count() or 1) > 1 else 0
 
 
 def _queued_bytes(config: BrokerConfig) -> int:

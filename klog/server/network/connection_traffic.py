@@ -1,9 +1,10 @@
 """Decides by the bytes that a connection moves whether it belongs to the threads for bulk traffic.
 
 Receiving, checking, writing and sending many bytes are system calls and compiled passes that hold no
-interpreter lock, so several threads do them at the same time. A small request is mostly Python, which only
-one thread at a time runs: with more threads it costs more. So connections that move many bytes for each turn
-of their thread go to threads of their own, and the others stay together on one.
+interpreter lock, so another thread runs meanwhile. A small request is mostly Python, which only one thread at
+a time runs. So connections that move many bytes for each turn of their thread go to a thread of their own,
+and small requests do not wait for them. There can be several such threads, but more than one makes each
+request cost more while Python has its interpreter lock.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class NetworkSettings:
 
     network_threads: int = 1
     io_threads: int = 2
-    bulk_threads: int = 2
+    bulk_threads: int = 1
     bulk_read_bytes: int = 256 * 1024
     bulk_traffic: TrafficLimits = DEFAULT_LIMITS
     queued_max_requests: int = 500
