@@ -2,7 +2,8 @@
 
 Linux answers with `preadv2` and RWF_NOWAIT, which fails rather than waits. One byte is asked for at the start
 of the slice, at the end, and every 256 KiB between: a slice of which other pages only are missing counts as
-cached. On systems without that call, and for file systems without it (those in memory), all slices do.
+cached. On systems without that call, and for file systems without it (those in memory), all slices do; a
+`ProbedFile` of such a file system is asked only once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
-from klog.protocol.file_slice import FileSlice
+from klog.protocol.file_slice import FileSlice, ProbedFile
 
 _STEP_BYTES: Final = 256 * 1024
 _NOWAIT: Final = getattr(os, "RWF_NOWAIT", None)
@@ -24,15 +25,21 @@ def is_cached(part: FileSlice) -> bool:
     """Whether the slice can be read without waiting, as far as its looked at pages tell. A slice that cannot
     be read at all counts as cached: sending it finds the error.
     """
-    if _NOWAIT is None:
+    file = part.file
+    probed = file if isinstance(file, ProbedFile) else None
+    if _NOWAIT is None or (probed is not None and probed.refuses_probes):
         return True
     byte = [bytearray(1)]
     last = part.position_bytes + part.size_bytes - 1
     try:
-        fd = part.file.fileno()
+        fd = file.fileno()
         for position in range(part.position_bytes, last, _STEP_BYTES):
             os.preadv(fd, byte, position, _NOWAIT)
         os.preadv(fd, byte, last, _NOWAIT)
-    except (OSError, ValueError) as error:
-        return not isinstance(error, OSError) or error.errno != errno.EAGAIN
+    except ValueError:
+        return True
+    except OSError as error:
+        if probed is not None and error.errno == errno.EOPNOTSUPP:
+            probed.refuses_probes = True
+        return error.errno != errno.EAGAIN
     return True

@@ -1,7 +1,8 @@
 """Reads from files that wait for the disk only if the caller may wait.
 
 A network thread serves many clients and must not wait. Linux answers `preadv2` with RWF_NOWAIT from the page
-cache alone. On systems without that call, and on file systems without it (those in memory), reads may wait.
+cache alone. On systems without that call, and on file systems without it (those in memory), reads may wait; a
+`ProbedFile` of such a file system is asked only once.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from typing import Final
 
 from klog.formats.errors import KlogError
+from klog.protocol.file_slice import ProbedFile
 
 _NO_WAIT: Final = getattr(os, "RWF_NOWAIT", None)
 
@@ -40,20 +42,23 @@ class ColdReadError(KlogError):
 
 
 def read_at(
-    descriptor: int, path: str, size_bytes: int, position: int, *, may_wait: bool
+    probed: ProbedFile, descriptor: int, path: str, size_bytes: int, position: int, *, may_wait: bool
 ) -> bytes | bytearray:
     """Up to `size_bytes` bytes from a position of an open file, whose path is for the error.
+
+    `probed` remembers what the file system of this file can do.
 
     Raises `ColdReadError` if not all of them are in the page cache and the caller may not wait; else as
     `os.pread`.
     """
-    if may_wait or _NO_WAIT is None:
+    if may_wait or _NO_WAIT is None or probed.refuses_probes:
         return os.pread(descriptor, size_bytes, position)
     data = bytearray(size_bytes)
     try:
         read_bytes = os.preadv(descriptor, [data], position, _NO_WAIT)
     except OSError as error:
         if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+            probed.refuses_probes = True
             return os.pread(descriptor, size_bytes, position)
         if error.errno == errno.EAGAIN:
             raise ColdReadError(path, size_bytes, position) from None

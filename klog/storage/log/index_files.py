@@ -23,6 +23,7 @@ from typing import ClassVar, Final, NamedTuple
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import CorruptRecordError
 from klog.formats.packed import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from klog.protocol.file_slice import ProbedFile
 from klog.storage.log.cold_reads import read_at
 
 _PAGE_BYTES: Final = 4096
@@ -50,6 +51,7 @@ class _IndexFile:
     def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
         """Open an index as it is (a new one is empty); `activate` makes it one that is appended to."""
         self.path = path
+        self._probed = ProbedFile()
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.entry.size
         descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
@@ -130,7 +132,7 @@ class _IndexFile:
     def _read(self, source: mmap.mmap | int, number: int, may_wait: bool = True) -> tuple[int, int]:
         at = number * self.entry.size
         if isinstance(source, int):
-            data = read_at(source, self.path, self.entry.size, at, may_wait=may_wait)
+            data = read_at(self._probed, source, self.path, self.entry.size, at, may_wait=may_wait)
             if len(data) < self.entry.size:
                 raise CorruptRecordError("entry is not there any more", file=self.path, position_bytes=at)
             first, second = self.entry.unpack(data)

@@ -25,6 +25,7 @@ from klog.formats.constants import (
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, INT64, TXN_INDEX_ENTRY
+from klog.protocol.file_slice import ProbedFile
 from klog.protocol.produce_run import ProduceRun
 from klog.storage.log.append_values import BatchInfo, run_batches
 from klog.storage.log.cold_reads import read_at
@@ -38,12 +39,13 @@ _SEEK_BYTES: Final = 4096
 _FOUND_REMEMBERED: Final = 16
 
 
-class OpenFile:
+class OpenFile(ProbedFile):
     """A file descriptor that closes when nothing refers to it: a fetch may still send a deleted segment."""
 
     __slots__ = ("descriptor", "path")
 
     def __init__(self, path: str, flags: int) -> None:
+        super().__init__()
         self.descriptor = -1
         self.path = path
         self.descriptor = os.open(path, flags, 0o644)
@@ -315,10 +317,10 @@ class LogSegment:
 
     def _find(self, offset: int, may_wait: bool) -> BatchPlace | None:
         position = self.offset_index.lookup(offset, may_wait=may_wait).position
-        descriptor = self.file.descriptor
+        file = self.file
         while position < self.size:
             size_bytes = min(_SEEK_BYTES, self.size - position)
-            chunk = read_at(descriptor, self.file.path, size_bytes, position, may_wait=may_wait)
+            chunk = read_at(file, file.descriptor, file.path, size_bytes, position, may_wait=may_wait)
             at = kernel.seek(chunk, offset)
             if at >= 0:
                 return _place(chunk, at, position + at) or self.batch_at(position + at)

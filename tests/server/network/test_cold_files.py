@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import threading
@@ -9,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from klog.protocol.file_slice import FileSlice
+from klog.protocol.file_slice import FileSlice, ProbedFile
 from klog.server.network import page_cache
 from klog.server.network.outbound import Outbound
 from klog.server.network.page_cache import is_cached
@@ -240,3 +241,20 @@ def test_without_the_call_every_slice_counts_as_cached(segment, monkeypatch):
 def test_a_slice_that_cannot_be_read_counts_as_cached(segment):
     segment.file.close()
     assert is_cached(FileSlice(segment.file, 0, 100))
+
+
+def test_a_file_system_that_cannot_say_is_asked_once_for_each_file(segment, monkeypatch):
+    class Probed(ProbedFile):
+        def fileno(self) -> int:
+            return segment.fileno()
+
+    def refuse(*_):
+        asked.append(1)
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    asked: list[int] = []
+    monkeypatch.setattr(page_cache, "_NOWAIT", 8)
+    monkeypatch.setattr(os, "preadv", refuse, raising=False)
+    first, second = Probed(), Probed()
+    assert all(is_cached(FileSlice(file, 0, SIZE)) for file in (first, first, second))
+    assert len(asked) == 2

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from klog.protocol.file_slice import ProbedFile
 from klog.storage.log import cold_reads
 from klog.storage.log.cold_reads import ColdReadError, read_at
 
@@ -19,8 +20,8 @@ def file(tmp_path):
         yield opened
 
 
-def read(file, size_bytes=10, position=5, *, may_wait=False):
-    return read_at(file.fileno(), file.name, size_bytes, position, may_wait=may_wait)
+def read(file, size_bytes=10, position=5, *, may_wait=False, probed=None):
+    return read_at(probed or ProbedFile(), file.fileno(), file.name, size_bytes, position, may_wait=may_wait)
 
 
 def no_wait_gives(monkeypatch: pytest.MonkeyPatch, result: OSError | int) -> None:
@@ -57,6 +58,16 @@ def test_bytes_that_are_not_all_cached_are_an_error(file, monkeypatch, result) -
 def test_a_file_system_that_cannot_say_may_wait(file, monkeypatch, number: int) -> None:
     no_wait_gives(monkeypatch, OSError(number, "not supported"))
     assert read(file) == bytes(range(5, 15))
+
+
+def test_a_file_system_that_refuses_is_asked_once_for_each_file(file, monkeypatch) -> None:
+    probed = ProbedFile()
+    no_wait_gives(monkeypatch, OSError(errno.EOPNOTSUPP, "not supported"))
+    assert read(file, probed=probed) == bytes(range(5, 15))
+    no_wait_gives(monkeypatch, OSError(errno.EAGAIN, "cold"))
+    assert read(file, probed=probed) == bytes(range(5, 15))
+    with pytest.raises(ColdReadError):
+        read(file)
 
 
 def test_a_system_that_cannot_say_may_wait(file, monkeypatch) -> None:
