@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from hypothesis import strategies as st
 
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.compression import GZIP
+from klog.protocol.fetch_request import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    encode_fetch_request,
+)
 from klog.protocol.messages import encode_request_header
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 
@@ -100,3 +108,63 @@ def damaged_frames(draw: st.DrawFn, frames: st.SearchStrategy[bytes]) -> bytes:
     frame = bytearray(draw(frames))
     frame[draw(st.integers(4, len(frame) - 1))] ^= draw(st.integers(1, 255))
     return bytes(frame)
+
+
+@st.composite
+def fetch_frames(draw: st.DrawFn, topics: Mapping[str, UUID], *, usual: bool) -> bytes:
+    """A Fetch request, frame and header included, for the topics by name and id.
+
+    A usual one is a consumer's for one partition without a session; another may be unusual in all ways.
+    """
+
+    def seldom(common: object, *others: object) -> object:
+        return common if usual else draw(st.sampled_from((common,) * 4 + others))
+
+    version = draw(st.integers(4, 17))
+    partitions = st.builds(
+        FetchPartition,
+        st.sampled_from((0, 0, 0, 1)),
+        st.sampled_from((-1, -1, 0, 1)),
+        st.integers(-1, 12),
+        st.just(seldom(-1, 0)),
+        st.sampled_from((-1, 0)),
+        st.sampled_from((1 << 20, 200, 0, -1)),
+    )
+    names = list(topics) if usual else [*topics, "unknown"]
+    wanted = []
+    for _ in range(seldom(1, 0, 2)):
+        name = draw(st.sampled_from(names))
+        topic_id = topics.get(name, UUID(int=99))
+        several = draw(st.lists(partitions, min_size=1, max_size=seldom(1, 2)))
+        wanted.append(FetchTopic(name, topic_id, several))
+    session_id, session_epoch = seldom((0, -1), (0, 0), (1, 1), (5, -1), (5, 3))
+    forgotten = seldom((), [ForgottenTopic(names[0], topics[names[0]], [0])])
+    request = FetchRequest(
+        draw(st.sampled_from((500, 0))),
+        draw(st.sampled_from((1, 0, 300, 1 << 20))),
+        draw(st.sampled_from((1 << 20, 250, 0, -1))),
+        draw(st.sampled_from((0, 1))) if usual else seldom(0, 1, 2, -1),
+        wanted,
+        session_id,
+        session_epoch,
+        forgotten,
+        draw(st.sampled_from(("", "rack"))) if usual else seldom("", "r" * 200),
+        seldom(-1, -2, 7),
+        -1,
+        seldom(None, "cluster") if version >= 12 else None,
+    )
+    client_id = draw(st.sampled_from(("client", None, "")))
+    header = encode_request_header(1, version, draw(st.integers(-(2**31), 2**31 - 1)), client_id)
+    extra = seldom(b"", b"\0", b"extra")
+    return framed(header + encode_fetch_request(version, request) + extra)
+
+
+@st.composite
+def fetch_reads(draw: st.DrawFn, topics: Mapping[str, UUID]) -> list[bytes]:
+    """What several reads of one connection bring: mostly usual frames."""
+    usual, other = fetch_frames(topics, usual=True), fetch_frames(topics, usual=False)
+    kinds = st.integers(0, 9).flatmap(
+        lambda kind: usual if kind < 6 else other if kind < 8 else damaged_frames(usual | other)
+    )
+    reads = draw(st.lists(st.lists(kinds, min_size=1, max_size=4), min_size=1, max_size=2))
+    return [b"".join(frames) for frames in reads]

@@ -45,6 +45,10 @@ _NODES_TAG: Final = 0
 _HEAD_V7: Final = struct.Struct(">ihi")  # throttle time, error, session id
 _PARTITION_V4: Final = struct.Struct(">ihqq")  # index, error, high watermark, last stable offset
 _PARTITION_V5: Final = struct.Struct(">ihqqq")  # and log start offset
+_PARTITION_V0: Final = struct.Struct(">ih")  # index, error
+_OFFSETS_V4: Final = struct.Struct(">qq")  # high watermark, last stable offset
+_OFFSETS_V5: Final = struct.Struct(">qqq")  # and log start offset
+_FRAME_HEAD: Final = struct.Struct(">ii")  # size, correlation id
 _ABORTED: Final = struct.Struct(">qq")
 _EPOCH_END: Final = struct.Struct(">iq")
 
@@ -152,12 +156,16 @@ def _records(records: Records) -> tuple[Sequence[BodyPart], int | None]:
 
 def _partition_head(version: int, flexible: bool, partition: PartitionFetched) -> bytes:
     head = _PARTITION_V5.pack(*partition[:5]) if version >= 5 else _PARTITION_V4.pack(*partition[:4])
+    return head + _after_offsets(version, flexible, partition)
+
+
+def _after_offsets(version: int, flexible: bool, partition: PartitionFetched) -> bytes:
     aborted = partition.aborted_transactions
-    head += write_bytes_size(None if aborted is None else len(aborted), flexible)
+    after = write_bytes_size(None if aborted is None else len(aborted), flexible)
     if aborted:
         end = b"\0" if flexible else b""
-        head += b"".join(_ABORTED.pack(*transaction) + end for transaction in aborted)
-    return head + INT32.pack(partition.preferred_read_replica) if version >= 11 else head
+        after += b"".join(_ABORTED.pack(*transaction) + end for transaction in aborted)
+    return after + INT32.pack(partition.preferred_read_replica) if version >= 11 else after
 
 
 def _partition_tags(partition: PartitionFetched) -> bytes:
@@ -169,6 +177,59 @@ def _partition_tags(partition: PartitionFetched) -> bytes:
     if partition.current_leader != NO_LEADER:
         tags.append((_LEADER_TAG, leader_tag(partition.current_leader)))
     return write_tags(tags)
+
+
+class AnswerTemplate(NamedTuple):
+    """A response frame for one partition that has records and no error, but for what differs each time.
+
+    After the frame's size and the correlation id come `before`, the offsets, `between`, the size of the
+    records, the records, `after`.
+    """
+
+    version: int
+    before: bytes
+    between: bytes
+    after: bytes
+
+    def head(
+        self,
+        correlation_id: int,
+        high_watermark: int,
+        last_stable_offset: int,
+        log_start_offset: int,
+        size: int,
+    ) -> bytes:
+        """All that comes before the records, which have `size` bytes. Raises struct.error."""
+        if self.version >= 5:
+            offsets = _OFFSETS_V5.pack(high_watermark, last_stable_offset, log_start_offset)
+        else:
+            offsets = _OFFSETS_V4.pack(high_watermark, last_stable_offset)
+        records_size = write_bytes_size(size, self.version >= FLEXIBLE_FROM)
+        rest = self.before + offsets + self.between + records_size
+        return _FRAME_HEAD.pack(INT32.size + len(rest) + size + len(self.after), correlation_id) + rest
+
+
+def answer_template(
+    version: int, name: str, topic_id: UUID | None, partition: int, *, committed: bool
+) -> AnswerTemplate:
+    """The template for a topic, which answers name by its id from version 13 on.
+
+    `committed` is the isolation level; the answer has no aborted transactions. Raises struct.error.
+    """
+    flexible = version >= FLEXIBLE_FROM
+    end = b"\0" if flexible else b""
+    one = write_bytes_size(1, flexible)
+    fetched = PartitionFetched(partition, 0, -1, aborted_transactions=() if committed else None)
+    before = (
+        end,
+        _head(version, FetchResponse([])),
+        one,
+        _topic(version, flexible, TopicFetched(name, topic_id, [])),
+        one,
+        _PARTITION_V0.pack(*fetched[:2]),
+    )
+    # No tagged fields: of the partition, of the topic, of the response.
+    return AnswerTemplate(version, b"".join(before), _after_offsets(version, flexible, fetched), 3 * end)
 
 
 def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:

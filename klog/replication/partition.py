@@ -27,6 +27,7 @@ from klog.replication.follower import FollowerFetch, FollowerState, after_fetch,
 from klog.replication.partition_state import ANY_EPOCH, PartitionState, state_of
 from klog.storage.log.append_values import Origin
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
+from klog.storage.log.reading import Read
 
 CONSUMER = -1
 ALL_IN_SYNC = -1  # as acks
@@ -223,6 +224,29 @@ class Partition:
             if not log.append_run(run, state.leader_epoch, now_ms):
                 return None
             return first_offset, log.log_start_offset, self._advance_high_watermark(log)
+        finally:
+            log.lock.release()
+
+    def read_for_consumer(
+        self, offset: int, max_bytes: int, current_leader_epoch: int, *, committed: bool
+    ) -> Read | None:
+        """Read as the leader, at least one batch, without waiting for the disk.
+
+        None if there are no records to answer with, for whatever reason. The caller then tries a read that
+        gives the reason.
+        """
+        log = self.lock_log()
+        try:
+            state = self.state
+            if not state.is_leader or state.epoch_error(current_leader_epoch):
+                return None
+            limit = log.last_stable_offset if committed else log.high_watermark
+            if not log.log_start_offset <= offset < limit:
+                return None
+            read = log.read(offset, max_bytes, limit, at_least_one=True, committed=committed, may_wait=False)
+            return None if read.file is None else read
+        except (OSError, KlogError):
+            return None
         finally:
             log.lock.release()
 

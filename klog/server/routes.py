@@ -34,6 +34,7 @@ from klog.server.handlers.describe_topic_partitions import DescribeTopicPartitio
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.elect_leaders import ElectLeadersHandler
 from klog.server.handlers.fetch import FetchHandler
+from klog.server.handlers.fetch_runs import FetchRuns
 from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.handlers.find_coordinator import FindCoordinatorHandler
 from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
@@ -104,12 +105,20 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         parts.clock_ns,
     )
     produce = ProduceHandler(lookup, purgatories.produce, parts.clock_ms, timer_ms, parts.topic_stats)
+    fetch_max_bytes = config.number("fetch.max.bytes")
+    fetch_runs = FetchRuns(
+        lookup,
+        fetch_max_bytes,
+        parts.topic_stats,
+        parts.counters.by_api[ApiKey.FETCH].direct,
+        parts.clock_ns,
+    )
     fetch = FetchHandler(
         lookup,
         parts.sessions,
         purgatories.fetch,
         timer_ms,
-        config.number("fetch.max.bytes"),
+        fetch_max_bytes,
         parts.topic_stats,
         parts.run_in_background,
     )
@@ -121,7 +130,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.PRODUCE: Route(
             produce.handle, may_block=False, failed=produce.failed, run=produce_runs.handle
         ),
-        ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed),
+        ApiKey.FETCH: Route(fetch.handle, may_block=False, failed=fetch.failed, run=fetch_runs.handle),
         ApiKey.LIST_OFFSETS: Route(ListOffsetsHandler(lookup, parts.clock_ms).handle),
         ApiKey.OFFSET_FOR_LEADER_EPOCH: Route(OffsetsForLeaderEpochHandler(lookup).handle, may_block=False),
         ApiKey.DELETE_RECORDS: Route(

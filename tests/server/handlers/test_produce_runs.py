@@ -11,22 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from klog.formats.errors import KlogError
-from klog.protocol.apis import SERVED, ApiKey
+from klog.protocol.apis import ApiKey
 from klog.protocol.messages import encode_request_header
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
-from klog.server.handlers.dispatch import Dispatcher, Route
+from klog.server.handlers.dispatch import Route
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
-from klog.server.network.connection import Connection
-from klog.server.network.dispatch import queue_answer, work_on
-from klog.server.network.request import Request
-from klog.server.network.settings import Listener
 from klog.server.request_times import RequestCounters
-from klog.server.topic_stats import TopicStats
 from tests.request_strategies import NOW_MS, framed, produce_reads
-from tests.server.handlers.parts import LISTENER, OTHER_BROKER, TOPIC, Broker, batch
+from tests.server.handlers.frame_client import FrameClient, traffic_of
+from tests.server.handlers.parts import OTHER_BROKER, TOPIC, Broker, batch
 
 OTHER_TOPIC = "others"
 
@@ -45,17 +40,8 @@ class Outbound:
         self.sent += part
 
 
-class Network:
-    """A network thread that nobody waits for."""
-
-    memory = None
-
-    def complete(self, request: Request) -> None:
-        queue_answer(request)
-
-
-class Client:
-    """One connection to a broker, served without sockets and threads; `runs` allows runs of frames."""
+class Client(FrameClient):
+    """One connection to a broker; `runs` allows runs of frames."""
 
     def __init__(self, root: Path, configs: dict[str, str], *, runs: bool, replicas=(1,)) -> None:
         root.mkdir(exist_ok=True)
@@ -63,7 +49,7 @@ class Client:
         for topic in (TOPIC, OTHER_TOPIC):
             self.broker.lead(topic, replicas=replicas, topic_id=None)
         broker = self.broker
-        self.counters = RequestCounters()
+        counters = RequestCounters()
         handler = ProduceHandler(
             broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
         )
@@ -71,41 +57,13 @@ class Client:
             broker.lookup,
             broker.clock,
             broker.topic_stats,
-            self.counters.by_api[ApiKey.PRODUCE].direct,
+            counters.by_api[ApiKey.PRODUCE].direct,
             lambda: 0,
         )
-        routes = {key: Route(Request.close_connection) for key in SERVED}
-        routes[ApiKey.PRODUCE] = Route(
+        route = Route(
             handler.handle, may_block=False, failed=handler.failed, run=run.handle if runs else None
         )
-        self.dispatcher = Dispatcher(routes, self.counters, lambda: 0)
-        listener = Listener(LISTENER, "127.0.0.1", 0)
-        self.connection = Connection(None, listener, ("127.0.0.1", 1), Network())
-        self.connection.outbound = Outbound()
-        self.in_runs = 0
-
-    def receive(self, data: bytes) -> None:
-        """Serve the frames of one read, as a network thread does."""
-        buffer, connection, position = bytearray(data), self.connection, 0
-        while not connection.closing:
-            after = self.dispatcher.handle_run(connection, buffer, position, len(buffer))
-            self.in_runs += after - position
-            position = after
-            size = int.from_bytes(buffer[position : position + 4], "big", signed=True)
-            if size <= 0 or len(buffer) - position < 4 + size:
-                return
-            self.serve(buffer[position + 4 : position + 4 + size])
-            position += 4 + size
-
-    def serve(self, frame: bytearray) -> None:
-        try:
-            request = Request(self.connection, frame, 0)
-        except KlogError:
-            self.connection.closing = True
-            return
-        work_on(request, self.dispatcher.handle, self.dispatcher.failed)
-        if not request.park():
-            queue_answer(request)
+        super().__init__(ApiKey.PRODUCE, route, counters, Outbound())
 
     def results(self) -> dict[str, object]:
         """All that is to be equal."""
@@ -113,10 +71,7 @@ class Client:
             "answers": bytes(self.connection.outbound.sent),
             "closing": self.connection.closing,
             "requests": self.counters.by_api[ApiKey.PRODUCE].requests,
-            "traffic": {
-                topic: [getattr(counts, name) for name in TopicStats.__slots__]
-                for topic, counts in self.broker.topic_stats.topics.items()
-            },
+            "traffic": traffic_of(self.broker.topic_stats),
         }
         for where, log in self.broker.logs.logs.items():
             found[str(where)] = log_state(log)

@@ -1,0 +1,82 @@
+"""A connection whose frames are served by one handler, without sockets and threads."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from klog.formats.errors import KlogError
+from klog.protocol.apis import SERVED
+from klog.protocol.file_slice import BodyPart
+from klog.server.handlers.dispatch import Dispatcher, Route
+from klog.server.network.connection import Connection
+from klog.server.network.dispatch import queue_answer, run_on, work_on
+from klog.server.network.request import Request
+from klog.server.network.settings import Listener
+from klog.server.request_times import RequestCounters
+from klog.server.topic_stats import BrokerTopicStats, TopicStats
+from tests.server.handlers.parts import LISTENER
+
+
+class Kept(Protocol):
+    """What is to be sent, kept."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def add(self, part: BodyPart) -> None: ...
+
+
+class Network:
+    """A network thread that nobody waits for."""
+
+    memory = None
+
+    def complete(self, request: Request) -> None:
+        queue_answer(request)
+
+
+class FrameClient:
+    """`in_runs` counts the bytes of frames that the route's `run` has answered."""
+
+    def __init__(self, api_key: int, route: Route, counters: RequestCounters, outbound: Kept) -> None:
+        self.counters = counters
+        routes = {key: Route(Request.close_connection) for key in SERVED}
+        routes[api_key] = route
+        self.dispatcher = Dispatcher(routes, counters, lambda: 0)
+        listener = Listener(LISTENER, "127.0.0.1", 0)
+        self.connection = Connection(None, listener, ("127.0.0.1", 1), Network())
+        self.connection.outbound = outbound
+        self.in_runs = 0
+
+    def receive(self, data: bytes) -> None:
+        """Serve the frames of one read, as a network thread does."""
+        buffer, connection, position = bytearray(data), self.connection, 0
+        while not connection.closing:
+            after = run_on(connection, self.dispatcher.handle_run, buffer, position, len(buffer))
+            if connection.closing:
+                return
+            self.in_runs += after - position
+            position = after
+            size = int.from_bytes(buffer[position : position + 4], "big", signed=True)
+            if size <= 0 or len(buffer) - position < 4 + size:
+                return
+            self.serve(buffer[position + 4 : position + 4 + size])
+            position += 4 + size
+
+    def serve(self, frame: bytearray) -> None:
+        try:
+            request = Request(self.connection, frame, 0)
+        except KlogError:
+            self.connection.closing = True
+            return
+        work_on(request, self.dispatcher.handle, self.dispatcher.failed)
+        if not request.park():
+            queue_answer(request)
+
+
+def traffic_of(stats: BrokerTopicStats) -> dict[str, list[int]]:
+    """The counts of each topic."""
+    return {
+        topic: [getattr(counts, name) for name in TopicStats.__slots__]
+        for topic, counts in stats.topics.items()
+    }
