@@ -37,6 +37,7 @@ COMPILED_MODULES = (
     "server/handlers/produce_runs.py",
     "server/handlers/produce_screening.py",
     "server/handlers/partition_lookup.py",
+    "server/handlers/remembered_targets.py",
     "server/network/connection.py",
     "server/network/connection_registry.py",
     "server/network/connection_traffic.py",

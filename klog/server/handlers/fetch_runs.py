@@ -7,11 +7,10 @@ and so are errors, which it finds again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from klog.metadata.cache import ClusterSnapshot
 from klog.protocol.fetch_request import TOPIC_IDS_FROM
 from klog.protocol.fetch_response import AnswerTemplate, answer_template
 from klog.protocol.file_slice import FileSlice
@@ -19,13 +18,13 @@ from klog.protocol.primitives import text_of
 from klog.protocol.usual_fetch import UsualFetch, read_usual_fetch
 from klog.replication.partition import Partition
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.network.connection import Connection
 from klog.server.request_times import Timing
 from klog.server.topic_stats import BrokerTopicStats
 from klog.storage.log.reading import Read
 
 _ZSTD_FROM: Final = 10
-_TARGETS_REMEMBERED: Final = 4096
 
 
 class _Asked(NamedTuple):
@@ -37,27 +36,12 @@ class _Asked(NamedTuple):
     committed: bool
 
 
-class _Target:
-    """A partition that is fetched from, and the form of the answers.
+class _Target(NamedTuple):
+    """A partition that is fetched from, and the form of the answers."""
 
-    It holds as long as `cluster` and `replicas` are the present ones.
-    """
-
-    __slots__ = ("answer", "cluster", "key", "partition", "replicas")
-
-    def __init__(
-        self,
-        key: Key,
-        partition: Partition,
-        answer: AnswerTemplate,
-        cluster: ClusterSnapshot,
-        replicas: Mapping[Key, Partition],
-    ) -> None:
-        self.key = key
-        self.partition = partition
-        self.answer = answer
-        self.cluster = cluster
-        self.replicas = replicas
+    key: Key
+    partition: Partition
+    answer: AnswerTemplate
 
 
 class FetchRuns:
@@ -75,13 +59,12 @@ class FetchRuns:
         clock_ns: Callable[[], int],
     ) -> None:
         self._lookup = lookup
-        self._replicas = lookup.replicas
         self._max_bytes = max_bytes
         self._topic_stats = topic_stats.topics
         self._timing = timing
         self._clock_ns = clock_ns
         # Only replicas of this broker are remembered.
-        self._targets: dict[_Asked, _Target] = {}
+        self._remembered: RememberedTargets[_Asked, _Target] = RememberedTargets(lookup)
 
     def handle(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Answer one frame; the position after it, `start` if it is none of this kind.
@@ -132,21 +115,19 @@ class FetchRuns:
 
     def _target(self, asked: _Asked) -> _Target | None:
         """The partition, if this broker has it and the cluster knows it."""
-        target = self._targets.get(asked)
-        cluster, replicas = self._lookup.cluster, self._replicas.partitions
-        if target is not None and target.replicas is replicas and target.cluster is cluster:
+        targets = self._remembered.present()
+        target = targets.by_key.get(asked)
+        if target is not None:
             return target
         name, topic_id = self._topic(asked)
         key = name, asked.partition
-        partition = replicas.get(key)
-        if partition is None or key[1] not in cluster.topics.get(name, ()):
+        partition = targets.replicas.get(key)
+        if partition is None or key[1] not in targets.cluster.topics.get(name, ()):
             return None
         if topic_id is not None and partition.topic_id != topic_id:
             return None
         answer = answer_template(asked.version, name, topic_id, asked.partition, committed=asked.committed)
-        if len(self._targets) >= _TARGETS_REMEMBERED:
-            self._targets.clear()
-        target = self._targets[asked] = _Target(key, partition, answer, cluster, replicas)
+        target = targets.by_key[asked] = _Target(key, partition, answer)
         return target
 
     def _topic(self, asked: _Asked) -> tuple[str, UUID | None]:

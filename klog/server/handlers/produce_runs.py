@@ -6,40 +6,32 @@ answer for those that follow each other and go to one partition. Whatever is not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from klog.formats.errors import StorageError
-from klog.metadata.cache import ClusterSnapshot
 from klog.protocol.primitives import text_of
 from klog.protocol.produce_response import AnswerTemplate, answer_template
 from klog.protocol.produce_run import ProduceRun
 from klog.replication.partition import Partition
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.connection import Connection
 from klog.server.request_times import Timing
 from klog.server.topic_stats import BrokerTopicStats
 
 _NO_ACKS: Final = 0
-_TARGETS_REMEMBERED: Final = 4096
 
 
 class _Target:
-    """A partition that runs go to, and what is made for it once.
+    """A partition that runs go to, and what is made for it once."""
 
-    It holds as long as `cluster` and `replicas` are the present ones.
-    """
+    __slots__ = ("_answers", "key", "partition")
 
-    __slots__ = ("_answers", "cluster", "key", "partition", "replicas")
-
-    def __init__(
-        self, key: Key, partition: Partition, cluster: ClusterSnapshot, replicas: Mapping[Key, Partition]
-    ) -> None:
+    def __init__(self, key: Key, partition: Partition) -> None:
         self.key = key
         self.partition = partition
-        self.cluster = cluster
-        self.replicas = replicas
         self._answers: dict[int, AnswerTemplate] = {}
 
     def answer(self, version: int) -> AnswerTemplate:
@@ -64,7 +56,6 @@ class ProduceRuns:
         timing: Timing,
         clock_ns: Callable[[], int],
     ) -> None:
-        self._lookup = lookup
         self._replicas = lookup.replicas
         self._clock_ms = clock_ms
         self._topic_stats = topic_stats.topics
@@ -73,7 +64,7 @@ class ProduceRuns:
         # Each caller takes one out, so that no two threads share one.
         self._unused: list[ProduceRun] = []
         # By topic as in the request, and partition. Only replicas of this broker are remembered.
-        self._targets: dict[tuple[bytes, int], _Target] = {}
+        self._remembered: RememberedTargets[tuple[bytes, int], _Target] = RememberedTargets(lookup)
 
     def handle(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Answer one run; the position after it, `start` if the first frame is none of this kind."""
@@ -112,15 +103,17 @@ class ProduceRuns:
 
     def _target(self, raw_key: tuple[bytes, int]) -> _Target | None:
         """The partition, if this broker has it and the cluster knows it; None for internal topics."""
-        target = self._targets.get(raw_key)
-        cluster, replicas = self._lookup.cluster, self._replicas.partitions
-        if target is not None and target.replicas is replicas and target.cluster is cluster:
+        targets = self._remembered.present()
+        target = targets.by_key.get(raw_key)
+        if target is not None:
             return target
         topic, index = text_of(raw_key[0]), raw_key[1]
-        partition = replicas.get((topic, index))
-        if partition is None or topic in INTERNAL_TOPICS or index not in cluster.topics.get(topic, ()):
+        partition = targets.replicas.get((topic, index))
+        if (
+            partition is None
+            or topic in INTERNAL_TOPICS
+            or index not in targets.cluster.topics.get(topic, ())
+        ):
             return None
-        if len(self._targets) >= _TARGETS_REMEMBERED:
-            self._targets.clear()
-        target = self._targets[raw_key] = _Target((topic, index), partition, cluster, replicas)
+        target = targets.by_key[raw_key] = _Target((topic, index), partition)
         return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import logging
 import socket
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Final
 
 from klog.formats.errors import UsageError
 from klog.protocol.errors import ProtocolError
@@ -26,6 +28,9 @@ from klog.server.network.settings import Listener, NetworkSettings
 from klog.storage.log.scheduler import monotonic_ms
 
 _log = logging.getLogger("klog.server.network")
+
+# The process, or the machine, has no descriptor left.
+_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class BindError(ProtocolError):
@@ -149,6 +154,8 @@ class SocketServer:
                 sock.close()
                 raise
         except (OSError, UnicodeError) as error:  # the latter if the host cannot be a name
+            if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS:
+                raise  # another port would not help
             raise BindError(
                 f"cannot listen at {listener.host}:{listener.port} ({listener.name}): {error}",
                 cure="another port, or stop what uses it",
