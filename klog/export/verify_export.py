@@ -140,7 +140,8 @@ def _column(opened: BinaryIO, name: str, column: str) -> pa.ChunkedArray:
     if name.endswith(".parquet"):
         from pyarrow import parquet as pq
 
-        return pq.ParquetFile(opened).read(columns=[column]).column(column)
+        # One column needs no threads, and threads that Arrow is still starting abort a process that ends.
+        return pq.ParquetFile(opened).read(columns=[column], use_threads=False).column(column)
     if name.endswith(".orc"):
         from pyarrow import orc
 
