@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Final
 
 from klog.admin.settings import ClientSettings
@@ -11,16 +13,23 @@ from klog.client.cluster import Cluster
 from klog.client.connection import HostPort
 from klog.client.producer import Producer, ProducerSettings
 from klog.client.retry import Clock, Retry, RetryPolicy
+from klog.client.waiting import until_accepted
 from klog.formats.errors import UsageError
 from klog.protocol.channel import Channel
 
 _NEW_PARTITIONS_TIMEOUT_MS: Final = 10_000
+_START_TIMEOUT_MS: Final = 10_000
+_START_PAUSE_MS: Final = 200
 
 SYSTEM_CLOCK: Final = Clock(time.monotonic, time.sleep, lambda: time.time_ns() // 1_000_000)
 
 
-def cluster(settings: ClientSettings) -> Cluster:
-    """The cluster of the settings; `with` connects and closes. Raises UsageError for SASL."""
+@contextmanager
+def cluster(settings: ClientSettings) -> Iterator[Cluster]:
+    """The cluster of the settings, connected to one broker. Raises UsageError for SASL, ConnectFailedError.
+
+    Waits a few seconds for a broker that does not listen yet.
+    """
     if settings.sasl is not None:
         raise UsageError(
             "records are read and written over PLAINTEXT and SSL; SASL is for the admin commands",
@@ -32,7 +41,24 @@ def cluster(settings: ClientSettings) -> Cluster:
             *address, client_id=settings.client_id, timeout_ms=settings.timeout_ms, tls=settings.tls
         )
 
-    return Cluster(settings.bootstrap, connect, SYSTEM_CLOCK, timeout_ms=settings.timeout_ms)
+    client = Cluster(settings.bootstrap, connect, SYSTEM_CLOCK, timeout_ms=settings.timeout_ms)
+    with closing(client):
+        wait_for_broker(settings, client.any_connection)
+        yield client
+
+
+def wait_for_broker(settings: ClientSettings, connect: Callable[[], object]) -> None:
+    """Call `connect` until a broker listens, for a few seconds at most. Raises what `connect` raises."""
+    timeout_ms = min(_START_TIMEOUT_MS, settings.timeout_ms)
+    policy = RetryPolicy(timeout_ms, longest_pause_ms=_START_PAUSE_MS)
+
+    def tell() -> None:
+        addresses = ", ".join(map(str, settings.bootstrap))
+        settings.on_waiting(
+            f"{addresses} refuses connections; waiting up to {timeout_ms / 1000:g} s for a broker to start"
+        )
+
+    until_accepted(connect, Retry(policy, SYSTEM_CLOCK.monotonic_s, SYSTEM_CLOCK.sleep_s), tell)
 
 
 def partitions_retry() -> Retry:

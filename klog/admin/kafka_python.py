@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
+from klog.admin.connect import wait_for_broker
 from klog.admin.settings import ClientSettings
 from klog.client.cluster import CONNECT_CURE
 from klog.client.errors import ClientError, RefusedError
-from klog.protocol.errors import ConnectFailedError
+from klog.protocol.errors import ConnectFailedError, ConnectRefusedError
 
 # kafka-python has no types.
 AdminClient: TypeAlias = Any
@@ -24,7 +25,7 @@ AdminClient: TypeAlias = Any
 @contextmanager
 def admin_client(settings: ClientSettings) -> Iterator[AdminClient]:
     """A connected admin client. Raises ConnectFailedError; errors of its calls become ClientErrors."""
-    _require_listener(settings)
+    wait_for_broker(settings, lambda: _require_listener(settings))
     from kafka.admin import KafkaAdminClient
     from kafka.errors import BrokerResponseError, KafkaError
 
@@ -73,12 +74,14 @@ def _options(settings: ClientSettings) -> dict[str, object]:
 
 
 def _require_listener(settings: ClientSettings) -> None:
-    """Raise ConnectFailedError at once if nobody listens; the admin client would retry until its timeout."""
+    """Raise ConnectFailedError if nobody listens; the admin client would retry until its timeout."""
     failures = []
+    refused = True
     for address in settings.bootstrap:
         try:
             with socket.create_connection(address, settings.timeout_ms / 1000):
                 return
         except OSError as error:
+            refused = refused and isinstance(error, ConnectionRefusedError)
             failures.append(f"cannot connect to {address}: {error.strerror or error}")
-    raise ConnectFailedError("; ".join(failures), cure=CONNECT_CURE)
+    raise (ConnectRefusedError if refused else ConnectFailedError)("; ".join(failures), cure=CONNECT_CURE)

@@ -8,7 +8,7 @@ are ignored, as by Kafka's tools, so that one file can serve several programs.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -41,15 +41,23 @@ class Sasl:
     password: str = field(repr=False)
 
 
+def _say_nothing(_: str) -> None:
+    """Used if nobody wants to know that a client waits."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """How to connect to a cluster. `timeout_ms` limits connecting and each answer."""
+    """How to connect to a cluster. `timeout_ms` limits connecting and each answer.
+
+    `on_waiting` is called once, with a sentence, if no broker listens yet and the client starts to wait.
+    """
 
     bootstrap: tuple[HostPort, ...]
     tls: ssl.SSLContext | None = None
     sasl: Sasl | None = None
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     client_id: str = "klog"
+    on_waiting: Callable[[str], object] = field(default=_say_nothing, repr=False, compare=False)
 
 
 def parse_bootstrap(text: str) -> tuple[HostPort, ...]:
@@ -67,7 +75,11 @@ def parse_bootstrap(text: str) -> tuple[HostPort, ...]:
 
 
 def settings_of(
-    properties: Mapping[str, str], *, bootstrap: str | None = None, timeout_ms: int | None = None
+    properties: Mapping[str, str],
+    *,
+    bootstrap: str | None = None,
+    timeout_ms: int | None = None,
+    on_waiting: Callable[[str], object] = _say_nothing,
 ) -> ClientSettings:
     """Settings from Kafka's client properties; the keyword arguments take precedence. Raises UsageError."""
     servers = bootstrap or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
@@ -84,6 +96,7 @@ def settings_of(
         sasl=_sasl(properties) if protocol.startswith("SASL") else None,
         timeout_ms=timeout_ms,
         client_id=properties.get("client.id", "klog"),
+        on_waiting=on_waiting,
     )
 
 

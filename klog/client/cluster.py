@@ -18,7 +18,7 @@ from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.errors import ChannelError, ConnectFailedError
+from klog.protocol.errors import ChannelError, ConnectFailedError, ConnectRefusedError
 from klog.protocol.messages import build, request_class, request_struct
 
 NO_LEADER: Final = -1
@@ -193,4 +193,6 @@ def _without_errno(text: str) -> str:
 def _unreachable(failures: Sequence[ChannelError]) -> ConnectFailedError:
     refused = all(isinstance(failure, ConnectFailedError) for failure in failures)
     what = "; ".join(dict.fromkeys(_without_errno(failure.what) for failure in failures))
+    if failures and all(isinstance(failure, ConnectRefusedError) for failure in failures):
+        return ConnectRefusedError(what, cure=CONNECT_CURE)
     return ConnectFailedError(what, cure=CONNECT_CURE if refused else _TLS_CURE)

@@ -28,6 +28,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import (
     ConnectFailedError,
     ConnectionLostError,
+    ConnectRefusedError,
     MalformedMessageError,
     RequestTimeoutError,
     UnexpectedResponseError,
@@ -92,6 +93,8 @@ class Channel:
             return
         try:
             self._socket = self._open()
+        except ConnectionRefusedError as error:
+            raise ConnectRefusedError(f"cannot connect to {self}: {error}") from error
         except OSError as error:
             raise ConnectFailedError(f"cannot connect to {self}: {error}") from error
         self.versions = self._negotiate().apis

@@ -32,6 +32,10 @@ class ConnectFailedError(ChannelError):
     """The peer could not be reached: refused, unknown host, no answer in time, TLS handshake failed."""
 
 
+class ConnectRefusedError(ConnectFailedError):
+    """Nobody listens at the peer's address: the peer has not started yet, or the address is wrong."""
+
+
 class ConnectionLostError(ChannelError):
     """The connection ended before the answer came."""
 

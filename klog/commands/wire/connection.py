@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -69,4 +70,13 @@ class ConnectionOptions:
                 properties = java_properties.entries(java_properties.parse(path.read_bytes()))
             except OSError as error:
                 raise UsageError(f"--command-config {path} cannot be read: {error.strerror}") from error
-        return settings_of(properties, bootstrap=self.bootstrap_server, timeout_ms=self.timeout_ms)
+        return settings_of(
+            properties,
+            bootstrap=self.bootstrap_server,
+            timeout_ms=self.timeout_ms,
+            on_waiting=_print_note,
+        )
+
+
+def _print_note(text: str) -> None:
+    print(f"klog: {text}", file=sys.stderr)  # noqa: T201
