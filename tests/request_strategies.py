@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from uuid import UUID
 
 from hypothesis import strategies as st
@@ -110,17 +111,33 @@ def damaged_frames(draw: st.DrawFn, frames: st.SearchStrategy[bytes]) -> bytes:
     return bytes(frame)
 
 
+@dataclass(frozen=True)
+class SessionFrames:
+    """Of which version the frames of one fetch session are, and what they say of it.
+
+    `given` are the session id and epochs that they have; None if they have no session.
+    """
+
+    versions: st.SearchStrategy[int]
+    given: tuple[int, int] | None
+
+
+NO_SESSION = SessionFrames(st.integers(4, 17), None)
+
+
 @st.composite
-def fetch_frames(draw: st.DrawFn, topics: Mapping[str, UUID], *, usual: bool) -> bytes:
+def fetch_frames(
+    draw: st.DrawFn, topics: Mapping[str, UUID], *, usual: bool, session: SessionFrames = NO_SESSION
+) -> bytes:
     """A Fetch request, frame and header included, for the topics by name and id.
 
-    A usual one is a consumer's for one partition without a session; another may be unusual in all ways.
+    A usual one is a consumer's for one partition; another may be unusual in all ways.
     """
 
     def seldom(common: object, *others: object) -> object:
         return common if usual else draw(st.sampled_from((common,) * 4 + others))
 
-    version = draw(st.integers(4, 17))
+    version = draw(session.versions)
     partitions = st.builds(
         FetchPartition,
         st.sampled_from((0, 0, 0, 1)),
@@ -137,7 +154,10 @@ def fetch_frames(draw: st.DrawFn, topics: Mapping[str, UUID], *, usual: bool) ->
         topic_id = topics.get(name, UUID(int=99))
         several = draw(st.lists(partitions, min_size=1, max_size=seldom(1, 2)))
         wanted.append(FetchTopic(name, topic_id, several))
-    session_id, session_epoch = seldom((0, -1), (0, 0), (1, 1), (5, -1), (5, 3))
+    if session.given is None:
+        session_id, session_epoch = seldom((0, -1), (0, 0), (1, 1), (5, -1), (5, 3))
+    else:
+        session_id, session_epoch = session.given
     forgotten = seldom((), [ForgottenTopic(names[0], topics[names[0]], [0])])
     request = FetchRequest(
         draw(st.sampled_from((500, 0))),
@@ -168,3 +188,31 @@ def fetch_reads(draw: st.DrawFn, topics: Mapping[str, UUID]) -> list[bytes]:
     )
     reads = draw(st.lists(st.lists(kinds, min_size=1, max_size=4), min_size=1, max_size=2))
     return [b"".join(frames) for frames in reads]
+
+
+@st.composite
+def session_reads(draw: st.DrawFn, topics: Mapping[str, UUID], session_id: int) -> list[bytes]:
+    """The frames of one connection, each for a read: a fetch that creates a session of this id, and then
+    mostly incremental ones, which count its epochs.
+    """
+    version = draw(st.integers(7, 17))
+    few = {name: topics[name] for name in draw(st.permutations(list(topics)))[: draw(st.integers(1, 3))]}
+    start = [
+        FetchTopic(name, topic_id, [FetchPartition(0, -1, draw(st.integers(0, 10)), -1, -1, 1 << 20)])
+        for name, topic_id in few.items()
+    ]
+    full = FetchRequest(0, 1, 1 << 20, draw(st.sampled_from((0, 1))), start, 0, 0)
+    reads = [framed(encode_request_header(1, version, 1, "client") + encode_fetch_request(version, full))]
+    epoch = 1
+    for _ in range(draw(st.integers(1, 8))):
+        kind = draw(st.integers(0, 9))
+        given = (session_id, epoch)
+        if kind == 9:
+            others = (session_id, epoch + 1), (session_id, 0), (session_id, -1), (session_id + 8, 1)
+            given = draw(st.sampled_from(others))
+        else:
+            epoch += 1
+        versions = st.just(version) if kind < 8 else st.integers(7, 17)
+        frames = fetch_frames(few, usual=kind < 7, session=SessionFrames(versions, given))
+        reads.append(draw(frames))
+    return reads

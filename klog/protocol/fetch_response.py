@@ -46,9 +46,6 @@ _HEAD_V7: Final = struct.Struct(">ihi")  # throttle time, error, session id
 _PARTITION_V4: Final = struct.Struct(">ihqq")  # index, error, high watermark, last stable offset
 _PARTITION_V5: Final = struct.Struct(">ihqqq")  # and log start offset
 _PARTITION_V0: Final = struct.Struct(">ih")  # index, error
-_OFFSETS_V4: Final = struct.Struct(">qq")  # high watermark, last stable offset
-_OFFSETS_V5: Final = struct.Struct(">qqq")  # and log start offset
-_FRAME_HEAD: Final = struct.Struct(">ii")  # size, correlation id
 _ABORTED: Final = struct.Struct(">qq")
 _EPOCH_END: Final = struct.Struct(">iq")
 
@@ -182,31 +179,47 @@ def _partition_tags(partition: PartitionFetched) -> bytes:
 class AnswerTemplate(NamedTuple):
     """A response frame for one partition that has records and no error, but for what differs each time.
 
-    After the frame's size and the correlation id come `before`, the offsets, `between`, the size of the
-    records, the records, `after`.
+    `layout` has all that comes before the size of the records: the frame's size, the correlation id,
+    `before_session`, the session id if the version has one, `before_offsets`, the offsets, and
+    `before_size`. The records and `after` follow the size.
     """
 
     version: int
-    before: bytes
-    between: bytes
+    layout: struct.Struct
+    before_session: bytes
+    before_offsets: bytes
+    before_size: bytes
     after: bytes
 
     def head(
         self,
         correlation_id: int,
+        session_id: int,
         high_watermark: int,
         last_stable_offset: int,
         log_start_offset: int,
         size: int,
     ) -> bytes:
         """All that comes before the records, which have `size` bytes. Raises struct.error."""
-        if self.version >= 5:
-            offsets = _OFFSETS_V5.pack(high_watermark, last_stable_offset, log_start_offset)
+        version, layout = self.version, self.layout
+        records_size = write_bytes_size(size, version >= FLEXIBLE_FROM)
+        follows = layout.size - INT32.size + len(records_size) + size + len(self.after)
+        offsets = high_watermark, last_stable_offset, log_start_offset
+        if version >= 7:
+            before = layout.pack(
+                follows,
+                correlation_id,
+                self.before_session,
+                session_id,
+                self.before_offsets,
+                *offsets,
+                self.before_size,
+            )
         else:
-            offsets = _OFFSETS_V4.pack(high_watermark, last_stable_offset)
-        records_size = write_bytes_size(size, self.version >= FLEXIBLE_FROM)
-        rest = self.before + offsets + self.between + records_size
-        return _FRAME_HEAD.pack(INT32.size + len(rest) + size + len(self.after), correlation_id) + rest
+            start = self.before_session + self.before_offsets
+            known = offsets if version >= 5 else offsets[:2]
+            before = layout.pack(follows, correlation_id, start, *known, self.before_size)
+        return before + records_size
 
 
 def answer_template(
@@ -220,16 +233,19 @@ def answer_template(
     end = b"\0" if flexible else b""
     one = write_bytes_size(1, flexible)
     fetched = PartitionFetched(partition, 0, -1, aborted_transactions=() if committed else None)
-    before = (
-        end,
-        _head(version, FetchResponse([])),
-        one,
-        _topic(version, flexible, TopicFetched(name, topic_id, [])),
-        one,
-        _PARTITION_V0.pack(*fetched[:2]),
-    )
+    # Throttle time, and from version 7 on an error.
+    before_session = end + bytes(6 if version >= 7 else 4)
+    topic = _topic(version, flexible, TopicFetched(name, topic_id, []))
+    before_offsets = one + topic + one + _PARTITION_V0.pack(*fetched[:2])
+    before_size = _after_offsets(version, flexible, fetched)
+    if version >= 7:
+        start = f"{len(before_session)}si{len(before_offsets)}s"
+    else:
+        start = f"{len(before_session + before_offsets)}s"
+    offsets = "qqq" if version >= 5 else "qq"
+    layout = struct.Struct(f">ii{start}{offsets}{len(before_size)}s")
     # No tagged fields: of the partition, of the topic, of the response.
-    return AnswerTemplate(version, b"".join(before), _after_offsets(version, flexible, fetched), 3 * end)
+    return AnswerTemplate(version, layout, before_session, before_offsets, before_size, 3 * end)
 
 
 def decode_fetch_response(version: int, body: Buffer) -> FetchResponse:

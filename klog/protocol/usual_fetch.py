@@ -1,7 +1,8 @@
-"""Reads Fetch requests of the usual kind in one pass: a consumer asks for one partition, without a session.
+"""Reads Fetch requests of the usual kind in one pass: a consumer asks for one partition.
 
-A usual request has version 4 to 17, replica id -1, session id 0 and session epoch -1, nothing forgotten, no
-tagged fields, and no epoch of what was fetched last. Everything else is left to `fetch_request`.
+A usual request has version 4 to 17, replica id -1, nothing forgotten, no tagged fields, and no epoch of what
+was fetched last. It has no session (session id 0, session epoch -1), or it is incremental (KIP-227).
+Everything else is left to `fetch_request`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ _HEADER: Final = struct.Struct(">ihhih")  # size, key, version, correlation id, 
 _FETCH: Final = int(ApiKey.FETCH)
 _VERSIONS: Final = range(4, 18)
 _ANY_EPOCH: Final = -1
+_UNKNOWN: Final = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _TWO_BYTES_FROM: Final = 0x80  # compact sizes
 
 # What all usual requests of a version have in common. A compact size is one more than the size.
 _CONSUMER: Final = b"\xff\xff\xff\xff"  # as the replica id
 _NO_TAGS: Final = b"\0"
-_NO_SESSION: Final = b"\0\0\0\0\xff\xff\xff\xff"  # session id, session epoch
+_NO_SESSION: Final = (0, -1)  # session id, session epoch
 _ONE_CLASSIC, _ONE_COMPACT = b"\0\0\0\1", b"\2"
 _NONE_CLASSIC, _NONE_COMPACT = b"\0\0\0\0", b"\1"
 
@@ -32,16 +34,16 @@ class _Layout(NamedTuple):
     """Where the fields of a version stand.
 
     `start` has what comes after the client id, then maximum wait, minimum bytes, maximum bytes, isolation
-    level, what comes before the topic, and the topic's id or the size of its name. `partition` has the number
-    of partitions and one of them. `rest` follows it.
+    level, session id and epoch if the version has sessions, the number of topics, and the topic's id or the
+    size of its name. `partition` has the number of partitions and one of them. `rest` follows it.
     """
 
     start: struct.Struct
     consumer: bytes
-    one_topic: bytes
+    one: bytes
+    has_session: bool
     has_topic_id: bool
     partition: struct.Struct
-    one_partition: bytes
     rest: bytes
 
 
@@ -49,20 +51,20 @@ def _layout(version: int) -> _Layout:
     flexible, has_topic_id = version >= FLEXIBLE_FROM, version >= TOPIC_IDS_FROM
     consumer = (_NO_TAGS if flexible else b"") + (b"" if version >= 15 else _CONSUMER)
     one = _ONE_COMPACT if flexible else _ONE_CLASSIC
-    one_topic = (_NO_SESSION if version >= 7 else b"") + one
+    session = "ii" if version >= 7 else ""
     topic = "16s" if has_topic_id else "B" if flexible else "h"
     if flexible:
-        partition, rest = "iiqi8xi", 2 * _NO_TAGS + _NONE_COMPACT
+        partition, rest = "iiqiqi", 2 * _NO_TAGS + _NONE_COMPACT
     else:
-        partition = "iiq8xi" if version >= 9 else "iq8xi" if version >= 5 else "iqi"
+        partition = "iiqqi" if version >= 9 else "iqqi" if version >= 5 else "iqi"
         rest = _NONE_CLASSIC if version >= 7 else b""
     return _Layout(
-        struct.Struct(f">{len(consumer)}siiib{len(one_topic)}s{topic}"),
+        struct.Struct(f">{len(consumer)}siiib{session}{len(one)}s{topic}"),
         consumer,
-        one_topic,
+        one,
+        bool(session),
         has_topic_id,
         struct.Struct(f">{len(one)}s{partition}{len(rest)}s"),
-        one,
         rest,
     )
 
@@ -74,7 +76,8 @@ class UsualFetch(NamedTuple):
     """What the request asks for, and the position after its frame.
 
     `topic` is the name as it came, from version 13 on the 16 bytes of the topic's id. `max_bytes` is for the
-    whole answer, `partition_max_bytes` for the partition. `current_leader_epoch` is -1 if none is given.
+    whole answer, `partition_max_bytes` for the partition. `current_leader_epoch` is -1 if none is given, and
+    so is `log_start_offset`, which only followers send. `session_epoch` is -1 without a session.
     """
 
     version: int
@@ -83,10 +86,13 @@ class UsualFetch(NamedTuple):
     min_bytes: int
     max_bytes: int
     committed: bool
+    session_id: int
+    session_epoch: int
     topic: bytes
     partition: int
     current_leader_epoch: int
     offset: int
+    log_start_offset: int
     partition_max_bytes: int
     end: int
 
@@ -108,10 +114,15 @@ def _read(buffer: bytearray, start: int, end: int) -> UsualFetch | None:
     at = start + _HEADER.size
     if client_size > 0:
         at += client_size
-    consumer, wait_ms, min_bytes, max_bytes, isolation, one_topic, topic = layout.start.unpack_from(
-        buffer, at
-    )
-    if consumer != layout.consumer or one_topic != layout.one_topic:
+    fields = layout.start.unpack_from(buffer, at)
+    session_id, session_epoch = _NO_SESSION
+    if layout.has_session:
+        consumer, wait_ms, min_bytes, max_bytes, isolation, session_id, session_epoch, one, topic = fields
+        if session_epoch <= 0 and (session_id, session_epoch) != _NO_SESSION:
+            return None
+    else:
+        consumer, wait_ms, min_bytes, max_bytes, isolation, one, topic = fields
+    if consumer != layout.consumer or one != layout.one:
         return None
     if isolation not in (_READ_UNCOMMITTED, _READ_COMMITTED):
         return None
@@ -121,14 +132,17 @@ def _read(buffer: bytearray, start: int, end: int) -> UsualFetch | None:
         topic = bytes(buffer[at:name_end])
         at = name_end
     fetched_epoch = epoch = _ANY_EPOCH
+    start_offset = _UNKNOWN
     fields = layout.partition.unpack_from(buffer, at)
     if version >= FLEXIBLE_FROM:
-        one, partition, epoch, offset, fetched_epoch, partition_max_bytes, rest = fields
+        one, partition, epoch, offset, fetched_epoch, start_offset, partition_max_bytes, rest = fields
     elif version >= 9:
-        one, partition, epoch, offset, partition_max_bytes, rest = fields
+        one, partition, epoch, offset, start_offset, partition_max_bytes, rest = fields
+    elif version >= 5:
+        one, partition, offset, start_offset, partition_max_bytes, rest = fields
     else:
         one, partition, offset, partition_max_bytes, rest = fields
-    if one != layout.one_partition or rest != layout.rest or fetched_epoch != _ANY_EPOCH:
+    if one != layout.one or rest != layout.rest or fetched_epoch != _ANY_EPOCH:
         return None
     # Positions only rise, so that everything was within the frame if they end where it ends.
     if _end_of_request(buffer, at + layout.partition.size, version) != stop:
@@ -140,10 +154,13 @@ def _read(buffer: bytearray, start: int, end: int) -> UsualFetch | None:
         min_bytes,
         max_bytes,
         isolation == _READ_COMMITTED,
+        session_id,
+        session_epoch,
         topic,
         partition,
         epoch,
         offset,
+        start_offset,
         partition_max_bytes,
         stop,
     )

@@ -45,6 +45,7 @@ from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochH
 from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
+from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.topic_waits import TopicWaits
 from klog.server.purgatories import Purgatories
@@ -97,8 +98,10 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
 def _data_routes(parts: Collaborators) -> dict[int, Route]:
     config, timer_ms, purgatories = parts.config(), parts.timer_ms, parts.purgatories
     lookup = PartitionLookup(parts.replicas, parts.cache)
+    targets = RememberedTargets(lookup)
     produce_runs = ProduceRuns(
         lookup,
+        targets,
         parts.clock_ms,
         parts.topic_stats,
         parts.counters.by_api[ApiKey.PRODUCE].direct,
@@ -108,6 +111,8 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
     fetch_max_bytes = config.number("fetch.max.bytes")
     fetch_runs = FetchRuns(
         lookup,
+        targets,
+        parts.sessions,
         fetch_max_bytes,
         parts.topic_stats,
         parts.counters.by_api[ApiKey.FETCH].direct,

@@ -12,13 +12,15 @@ from klog.protocol.fetch_request import decode_fetch_request
 from klog.protocol.primitives import text_of
 from klog.protocol.usual_fetch import read_usual_fetch
 from klog.server.network.request import Request
-from tests.request_strategies import damaged_frames, fetch_frames
+from tests.request_strategies import SessionFrames, damaged_frames, fetch_frames
 
 TOPICS = {"orders": UUID(int=1), "name-of-sixteen!": UUID(int=2)}
-FRAMES = fetch_frames(TOPICS, usual=True) | fetch_frames(TOPICS, usual=False)
+IN_SESSION = SessionFrames(st.integers(7, 17), (5, 3))
+USUAL = fetch_frames(TOPICS, usual=True) | fetch_frames(TOPICS, usual=True, session=IN_SESSION)
+FRAMES = USUAL | fetch_frames(TOPICS, usual=False) | fetch_frames(TOPICS, usual=False, session=IN_SESSION)
 
 
-@given(fetch_frames(TOPICS, usual=True), st.binary(max_size=9), st.binary(max_size=9))
+@given(USUAL, st.binary(max_size=9), st.binary(max_size=9))
 def test_usual_requests_are_read_wherever_they_stand(frame: bytes, before: bytes, after: bytes) -> None:
     end = len(before) + len(frame)
     found = read_usual_fetch(bytearray(before + frame + after), len(before), end)
@@ -42,8 +44,11 @@ def test_what_is_read_is_what_the_general_reader_finds(frame: bytes) -> None:
         assert text_of(found.topic) == name
     assert found.partition == partition.partition
     assert found.current_leader_epoch == partition.current_leader_epoch
+    assert found.log_start_offset == partition.log_start_offset
     assert (found.offset, found.partition_max_bytes) == (partition.fetch_offset, partition.max_bytes)
-    assert (fetch.session_id, fetch.session_epoch, fetch.forgotten) == (0, -1, [])
+    assert (found.session_id, found.session_epoch) == (fetch.session_id, fetch.session_epoch)
+    assert fetch.session_epoch > 0 or (fetch.session_id, fetch.session_epoch) == (0, -1)
+    assert fetch.forgotten == []
     assert (fetch.replica_id, partition.last_fetched_epoch) == (-1, -1)
 
 

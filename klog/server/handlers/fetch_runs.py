@@ -1,47 +1,32 @@
 """The usual Fetch frames, answered where they were read.
 
-The effect is that of `fetch` for a consumer without a session that asks for one partition of which this
-broker is the leader, if there are enough records to answer at once. Whatever is not usual is left to `fetch`,
-and so are errors, which it finds again.
+The effect is that of `fetch` for a consumer that asks for one partition of which this broker is the leader,
+if there are enough records to answer at once. The consumer has no session, or the request is incremental and
+the other partitions of its session have no news (KIP-227). Whatever is not usual is left to `fetch`, and so
+are errors, which it finds again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
-from uuid import UUID
+from typing import Final
 
 from klog.protocol.fetch_request import TOPIC_IDS_FROM
-from klog.protocol.fetch_response import AnswerTemplate, answer_template
 from klog.protocol.file_slice import FileSlice
-from klog.protocol.primitives import text_of
 from klog.protocol.usual_fetch import UsualFetch, read_usual_fetch
-from klog.replication.partition import Partition
-from klog.server.handlers.partition_lookup import Key, PartitionLookup
-from klog.server.handlers.remembered_targets import RememberedTargets
+from klog.replication.partition import CONSUMER, Partition
+from klog.replication.reading import NO_EPOCH, FetchEntry, FetchLimits, is_quiet
+from klog.server.handlers.fetch_sessions import FetchSessions, SessionKey, SessionPartition
+from klog.server.handlers.partition_lookup import PartitionLookup
+from klog.server.handlers.remembered_targets import RememberedTargets, Target
 from klog.server.network.connection import Connection
 from klog.server.request_times import Timing
 from klog.server.topic_stats import BrokerTopicStats
 from klog.storage.log.reading import Read
 
 _ZSTD_FROM: Final = 10
-
-
-class _Asked(NamedTuple):
-    """What decides the form of an answer. `topic` is as in the request."""
-
-    version: int
-    topic: bytes
-    partition: int
-    committed: bool
-
-
-class _Target(NamedTuple):
-    """A partition that is fetched from, and the form of the answers."""
-
-    key: Key
-    partition: Partition
-    answer: AnswerTemplate
+_FROM_FOLLOWERS_FROM: Final = 11
+_SMALL_SESSION: Final = 16  # partitions; it costs more to look through a larger one in vain
 
 
 class FetchRuns:
@@ -53,18 +38,20 @@ class FetchRuns:
     def __init__(
         self,
         lookup: PartitionLookup,
+        targets: RememberedTargets,
+        sessions: FetchSessions,
         max_bytes: int,
         topic_stats: BrokerTopicStats,
         timing: Timing,
         clock_ns: Callable[[], int],
     ) -> None:
-        self._lookup = lookup
+        self._replicas = lookup.replicas
+        self._targets = targets
+        self._sessions = sessions
         self._max_bytes = max_bytes
         self._topic_stats = topic_stats.topics
         self._timing = timing
         self._clock_ns = clock_ns
-        # Only replicas of this broker are remembered.
-        self._remembered: RememberedTargets[_Asked, _Target] = RememberedTargets(lookup)
 
     def handle(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Answer one frame; the position after it, `start` if it is none of this kind.
@@ -75,15 +62,23 @@ class FetchRuns:
         fetch = read_usual_fetch(buffer, start, end)
         if fetch is None:
             return start
-        target = self._target(_Asked(fetch.version, fetch.topic, fetch.partition, fetch.committed))
+        target = self._targets.find(fetch.topic, fetch.partition, by_id=fetch.version >= TOPIC_IDS_FROM)
         if target is None:
             return start
-        read = self._read(fetch, target.partition)
+        if fetch.session_epoch < 0:
+            read = self._read(fetch, target.partition)
+        else:
+            read = self._read_in_session(fetch, target)
         if read is None or read.file is None:
             return start
-        size, answer = read.size, target.answer
+        size, answer = read.size, target.fetched(fetch.version, fetch.committed)
         head = answer.head(
-            fetch.correlation_id, read.high_watermark, read.last_stable_offset, read.log_start_offset, size
+            fetch.correlation_id,
+            fetch.session_id,
+            read.high_watermark,
+            read.last_stable_offset,
+            read.log_start_offset,
+            size,
         )
         stats = self._topic_stats[target.key[0]]
         stats.fetches += 1
@@ -113,26 +108,45 @@ class FetchRuns:
             return None
         return read
 
-    def _target(self, asked: _Asked) -> _Target | None:
-        """The partition, if this broker has it and the cluster knows it."""
-        targets = self._remembered.present()
-        target = targets.by_key.get(asked)
-        if target is not None:
-            return target
-        name, topic_id = self._topic(asked)
-        key = name, asked.partition
-        partition = targets.replicas.get(key)
-        if partition is None or key[1] not in targets.cluster.topics.get(name, ()):
+    def _read_in_session(self, fetch: UsualFetch, target: Target) -> Read | None:
+        """As `_read`, for an incremental request; its session has gone on if there is an answer."""
+        topic_id = target.topic_id
+        context = self._sessions.peek(
+            fetch.session_id, fetch.session_epoch, uses_topic_ids=topic_id is not None
+        )
+        if context is None or len(context.told) > _SMALL_SESSION:
             return None
-        if topic_id is not None and partition.topic_id != topic_id:
+        key: SessionKey = (topic_id or target.key[0], fetch.partition)
+        others = [told for each, told in context.told if each != key]
+        if len(others) == len(context.told) or not self._are_quiet(others, fetch):
             return None
-        answer = answer_template(asked.version, name, topic_id, asked.partition, committed=asked.committed)
-        target = targets.by_key[asked] = _Target(key, partition, answer)
-        return target
+        read = self._read(fetch, target.partition)
+        if read is None:
+            return None
+        entry = FetchEntry(
+            target.key,
+            fetch.offset,
+            fetch.partition_max_bytes,
+            fetch.current_leader_epoch,
+            NO_EPOCH,
+            fetch.log_start_offset,
+            topic_id,
+        )
+        if not self._sessions.answer_one(context, key, entry, read.high_watermark, read.log_start_offset):
+            return None
+        for other in others:
+            self._topic_stats[other.entry.key[0]].fetches += 1
+        return read
 
-    def _topic(self, asked: _Asked) -> tuple[str, UUID | None]:
-        """Its name, which is empty if it is not known, and the id if the request has one."""
-        if asked.version < TOPIC_IDS_FROM:
-            return text_of(asked.topic), None
-        topic_id = UUID(bytes=asked.topic)
-        return self._lookup.topic_name(topic_id) or "", topic_id
+    def _are_quiet(self, others: list[SessionPartition], fetch: UsualFetch) -> bool:
+        """Whether the consumer knows all that can be said of the other partitions of its session."""
+        if not others:
+            return True
+        leader_only = fetch.version < _FROM_FOLLOWERS_FROM
+        limits = FetchLimits(fetch.min_bytes, fetch.max_bytes, CONSUMER, fetch.committed, leader_only)
+        partitions = self._replicas.partitions
+        for other in others:
+            partition = partitions.get(other.entry.key)
+            if partition is None or not is_quiet(partition, other, limits):
+                return False
+        return True

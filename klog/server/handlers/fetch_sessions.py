@@ -50,6 +50,12 @@ class SessionPartition:
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
 
+    def sent(self, entry: FetchEntry, high_watermark: int, log_start_offset: int) -> None:
+        """Remember what the client wants now, and the offsets that it is sent with records."""
+        self.entry = entry
+        self.high_watermark = high_watermark
+        self.log_start_offset = log_start_offset
+
     def is_news(self, answer: PartitionFetched) -> bool:
         """Whether an answer is new to the client; it is remembered as sent."""
         news = bool(answer.records) or answer.preferred_read_replica >= 0
@@ -68,7 +74,17 @@ class SessionPartition:
 class FetchSession:
     """The partitions of one client, in the order in which they are read. Its lock guards everything in it."""
 
-    __slots__ = ("created_ms", "epoch", "id", "lock", "partitions", "privileged", "size", "uses_topic_ids")
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "id",
+        "is_old",
+        "lock",
+        "partitions",
+        "privileged",
+        "size",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self,
@@ -85,7 +101,9 @@ class FetchSession:
         self.privileged = privileged
         self.uses_topic_ids = uses_topic_ids
         self.epoch = next_epoch(INITIAL_EPOCH)
-        self.size = len(partitions)  # as the cache has it in its order of eviction
+        # As the cache has them in its order of eviction.
+        self.size = len(partitions)
+        self.is_old = False
         self.lock = threading.Lock()
 
     def update(self, wanted: Wanted, forgotten: Iterable[SessionKey]) -> None:
@@ -208,7 +226,46 @@ class FetchSessions:
         session.epoch = next_epoch(epoch)
         return FetchContext({}, session=session, told=tuple(session.partitions.items()), request_epoch=epoch)
 
+    def peek(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchContext | None:
+        """The context of an incremental request, which changes nothing yet; None if it does not fit its
+        session.
+        """
+        session = self._sessions.get(session_id)
+        if session is None or session.uses_topic_ids != uses_topic_ids:
+            return None
+        with session.lock:
+            if session.epoch != epoch:
+                return None
+            told = tuple(session.partitions.items())
+        return FetchContext({}, session=session, told=told, request_epoch=epoch)
+
     # -- its answer is there ---------------------------------------------------------------------------------
+
+    def answer_one(
+        self,
+        context: FetchContext,
+        key: SessionKey,
+        entry: FetchEntry,
+        high_watermark: int,
+        log_start_offset: int,
+    ) -> bool:
+        """An incremental request that names one partition of its session is answered with records of it only.
+
+        False if the session has gone on since `peek`: then nothing has changed.
+        """
+        session = context.session
+        if session is None:
+            return False
+        with self._lock, session.lock:
+            if session.epoch != context.request_epoch or self._sessions.get(session.id) is not session:
+                return False
+            partitions = session.partitions
+            partitions[key].sent(entry, high_watermark, log_start_offset)
+            if len(partitions) > 1:
+                partitions[key] = partitions.pop(key)
+            self._touch(session)
+            session.epoch = next_epoch(session.epoch)
+            return True
 
     def finish(
         self, context: FetchContext, answers: Answers, *, privileged: bool, uses_topic_ids: bool
@@ -269,18 +326,26 @@ class FetchSessions:
         return True
 
     def _touch(self, session: FetchSession) -> None:
+        now_ms = self._clock_ms()
+        if len(session.partitions) == session.size and session.is_old == self._is_old(session, now_ms):
+            self._last_used_ms[session.id] = now_ms
+            self._last_used_ms.move_to_end(session.id)
+            return
         self._unrank(session)
         session.size = len(session.partitions)
-        self._rank(session, self._clock_ms())
+        self._rank(session, now_ms)
+
+    def _is_old(self, session: FetchSession, now_ms: int) -> bool:
+        return now_ms - session.created_ms > self._eviction_ms
 
     def _rank(self, session: FetchSession, now_ms: int) -> None:
         self._last_used_ms[session.id] = now_ms
         self._last_used_ms.move_to_end(session.id)
-        old = now_ms - session.created_ms > self._eviction_ms
+        session.is_old = self._is_old(session, now_ms)
         rank = _Eviction(session.privileged, session.size, session.id)
-        if old:
+        if session.is_old:
             insort(self._evictable, rank)
-        if old or not session.privileged:
+        if session.is_old or not session.privileged:
             insort(self._evictable_by_followers, rank)
 
     def _unrank(self, session: FetchSession) -> None:

@@ -10,36 +10,14 @@ from collections.abc import Callable
 from typing import Final
 
 from klog.formats.errors import StorageError
-from klog.protocol.primitives import text_of
-from klog.protocol.produce_response import AnswerTemplate, answer_template
 from klog.protocol.produce_run import ProduceRun
-from klog.replication.partition import Partition
-from klog.server.handlers.partition_lookup import Key, PartitionLookup
+from klog.server.handlers.partition_lookup import PartitionLookup
 from klog.server.handlers.remembered_targets import RememberedTargets
-from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.connection import Connection
 from klog.server.request_times import Timing
 from klog.server.topic_stats import BrokerTopicStats
 
 _NO_ACKS: Final = 0
-
-
-class _Target:
-    """A partition that runs go to, and what is made for it once."""
-
-    __slots__ = ("_answers", "key", "partition")
-
-    def __init__(self, key: Key, partition: Partition) -> None:
-        self.key = key
-        self.partition = partition
-        self._answers: dict[int, AnswerTemplate] = {}
-
-    def answer(self, version: int) -> AnswerTemplate:
-        """The answer to a request of that version."""
-        template = self._answers.get(version)
-        if template is None:
-            template = self._answers[version] = answer_template(version, *self.key)
-        return template
 
 
 class ProduceRuns:
@@ -51,20 +29,20 @@ class ProduceRuns:
     def __init__(
         self,
         lookup: PartitionLookup,
+        targets: RememberedTargets,
         clock_ms: Callable[[], int],
         topic_stats: BrokerTopicStats,
         timing: Timing,
         clock_ns: Callable[[], int],
     ) -> None:
         self._replicas = lookup.replicas
+        self._targets = targets
         self._clock_ms = clock_ms
         self._topic_stats = topic_stats.topics
         self._timing = timing
         self._clock_ns = clock_ns
         # Each caller takes one out, so that no two threads share one.
         self._unused: list[ProduceRun] = []
-        # By topic as in the request, and partition. Only replicas of this broker are remembered.
-        self._remembered: RememberedTargets[tuple[bytes, int], _Target] = RememberedTargets(lookup)
 
     def handle(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Answer one run; the position after it, `start` if the first frame is none of this kind."""
@@ -79,8 +57,8 @@ class ProduceRuns:
             self._unused.append(run)
 
     def _write(self, run: ProduceRun, connection: Connection) -> bool:
-        target = self._target((run.topic, run.partition))
-        if target is None:
+        target = self._targets.find(run.topic, run.partition, by_id=False)
+        if target is None or target.is_internal:
             return False
         try:
             appended = target.partition.append_run(run, self._clock_ms())
@@ -97,23 +75,6 @@ class ProduceRuns:
         stats.bytes_in += run.size_bytes
         self._replicas.appended(key, high_watermark_moved=moved)
         if run.acks != _NO_ACKS:
-            frame, numbers_at = target.answer(run.version)
+            frame, numbers_at = target.produced(run.version)
             connection.outbound.add(run.answers(frame, numbers_at, first_offset, log_start_offset))
         return True
-
-    def _target(self, raw_key: tuple[bytes, int]) -> _Target | None:
-        """The partition, if this broker has it and the cluster knows it; None for internal topics."""
-        targets = self._remembered.present()
-        target = targets.by_key.get(raw_key)
-        if target is not None:
-            return target
-        topic, index = text_of(raw_key[0]), raw_key[1]
-        partition = targets.replicas.get((topic, index))
-        if (
-            partition is None
-            or topic in INTERNAL_TOPICS
-            or index not in targets.cluster.topics.get(topic, ())
-        ):
-            return None
-        target = targets.by_key[raw_key] = _Target((topic, index), partition)
-        return target

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from klog.formats.names import encode_uuid
 from klog.protocol.apis import ApiKey
@@ -20,14 +22,15 @@ from klog.protocol.messages import encode_request_header
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.fetch import FetchHandler
 from klog.server.handlers.fetch_runs import FetchRuns
-from klog.server.handlers.fetch_sessions import FetchSessions
+from klog.server.handlers.fetch_sessions import EVICTION_MS, FetchSessions
+from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.network import outbound as network_outbound
 from klog.server.request_times import RequestCounters
 from klog.server.topic_stats import BrokerTopicStats
 from klog.storage.log import cold_reads
-from tests.request_strategies import fetch_reads, framed
+from tests.request_strategies import fetch_reads, framed, session_reads
 from tests.server.handlers.frame_client import FrameClient, traffic_of
-from tests.server.handlers.parts import OTHER_BROKER, TOPIC, Broker
+from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, Clock
 
 MAX_BYTES = 1 << 20
 VERSIONS = range(4, 18)
@@ -65,9 +68,11 @@ class Client(FrameClient):
         counters = RequestCounters()
         numbers = iter(range(1, 1000))
         self.in_background = 0
+        self.clock = Clock()
+        self.sessions = FetchSessions(10, self.clock, lambda: next(numbers))
         handler = FetchHandler(
             broker.lookup,
-            FetchSessions(10, broker.clock, lambda: next(numbers)),
+            self.sessions,
             broker.fetch_purgatory,
             broker.clock,
             MAX_BYTES,
@@ -75,7 +80,13 @@ class Client(FrameClient):
             self._run_in_background,
         )
         run = FetchRuns(
-            broker.lookup, MAX_BYTES, self.topic_stats, counters.by_api[ApiKey.FETCH].direct, lambda: 0
+            broker.lookup,
+            RememberedTargets(broker.lookup),
+            self.sessions,
+            MAX_BYTES,
+            self.topic_stats,
+            counters.by_api[ApiKey.FETCH].direct,
+            lambda: 0,
         )
         route = Route(
             handler.handle, may_block=False, failed=handler.failed, run=run.handle if runs else None
@@ -98,7 +109,21 @@ class Client(FrameClient):
             "requests": (sum(fetches.direct.counts), fetches.requests, fetches.failures),
             "followers": followers.requests,
             "traffic": traffic_of(self.topic_stats),
+            "sessions": sessions_of(self.sessions),
         }
+
+
+def sessions_of(sessions: FetchSessions) -> object:
+    """All that the sessions remember, and the orders in which they may be evicted."""
+    found = []
+    for session_id, session in sessions._sessions.items():
+        partitions = [
+            (key, cached.entry, cached.high_watermark, cached.log_start_offset)
+            for key, cached in session.partitions.items()
+        ]
+        found.append((session_id, session.epoch, session.size, session.is_old, partitions))
+    orders = sessions._evictable, sessions._evictable_by_followers, list(sessions._last_used_ms.items())
+    return found, orders, sessions.evictions
 
 
 def serving(root: Path) -> Broker:
@@ -155,6 +180,133 @@ def fetch_frame(
     request = FetchRequest(isolation_level=int(committed), topics=topics, **limits)
     header = encode_request_header(ApiKey.FETCH, version, 77, client_id)
     return framed(header + encode_fetch_request(version, request))
+
+
+@given(reads=session_reads(IDS, session_id=1), passing_ms=st.sampled_from((1, EVICTION_MS // 2)))
+def test_sessions_are_served_alike(shared: Broker, reads, passing_ms) -> None:
+    one, other = Client(shared, runs=True), Client(shared, runs=False)
+    for data in reads:
+        for client in (one, other):
+            client.clock.now_ms += passing_ms
+            client.receive(data)
+        assert one.results() == other.results()
+
+
+EVENTS = st.tuples(st.sampled_from(("append", "append", "trim", "lose", "lead")), st.sampled_from("abc"))
+
+
+@given(reads=session_reads({name: UUID(bytes=name.encode() * 16) for name in "abc"}, 1), data=st.data())
+def test_sessions_are_served_alike_while_their_logs_change(reads, data) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        broker = Broker(Path(root))
+        epochs = dict.fromkeys("abc", 0)
+        for topic in epochs:
+            broker.lead(topic, topic_id=encode_uuid(topic.encode() * 16))
+            broker.append(3, topic)
+        one, other = Client(broker, runs=True), Client(broker, runs=False)
+        for read in reads:
+            for client in (one, other):
+                client.receive(read)
+            assert one.results() == other.results()
+            for event, topic in data.draw(st.lists(EVENTS, max_size=2)):
+                change(broker, event, topic, epochs)
+        assert one.results() == other.results()
+
+
+def change(broker: Broker, event: str, topic: str, epochs: dict[str, int]) -> None:
+    partition = broker.replicas.partitions[topic, 0]
+    if event in ("lose", "lead"):
+        epochs[topic] += 1
+        leader = OTHER_BROKER if event == "lose" else BROKER
+        topic_id = encode_uuid(topic.encode() * 16)
+        broker.lead(topic, leader=leader, epoch=epochs[topic], topic_id=topic_id)
+    elif not partition.state.is_leader:
+        return
+    elif event == "append":
+        broker.append(1, topic)
+    else:
+        partition.delete_records(partition.log.log_start_offset + 1)
+
+
+def session_frame(epoch, offset, topic=TOPIC, *, version=12, session_id=1, **limits) -> bytes:
+    return fetch_frame(version, topic, offset, session_id=session_id, session_epoch=epoch, **limits)
+
+
+def begin_session(client: Client, *topics: str, version=12) -> None:
+    """A full fetch of the ends of partitions, so that they have no news."""
+    ends = {"open": BATCHES - 1, "lagging": 4}
+    wanted = [
+        FetchTopic(name, IDS[name], [FetchPartition(0, -1, ends.get(name, BATCHES), -1, -1, MAX_BYTES)])
+        for name in topics
+    ]
+    request = FetchRequest(0, 1, MAX_BYTES, 0, wanted, 0, 0)
+    header = encode_request_header(ApiKey.FETCH, version, 77, "client")
+    client.receive(framed(header + encode_fetch_request(version, request)))
+
+
+@pytest.mark.parametrize("version", range(7, 18))
+@pytest.mark.parametrize("topics", [(TOPIC,), ("open", TOPIC, "large", "trimmed", "lagging")])
+def test_incremental_fetches_are_answered_where_they_were_read(
+    shared: Broker, version: int, topics: tuple[str, ...]
+) -> None:
+    client, other = Client(shared, runs=True), Client(shared, runs=False)
+    frames = [session_frame(epoch, offset, version=version) for epoch, offset in ((1, 0), (2, 4), (3, 7))]
+    for each in (client, other):
+        begin_session(each, *topics, version=version)
+        for frame in frames:
+            each.receive(frame)
+    assert client.results() == other.results()
+    assert client.in_runs == sum(map(len, frames))
+    ((session,),) = [client.sessions._sessions.values()]
+    assert session.epoch == 4
+    assert [cached.entry.offset for cached in session.partitions.values()][-1] == 7
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        session_frame(2, 0),
+        session_frame(1, 0, session_id=2),
+        session_frame(1, 0, version=13),
+        session_frame(1, 0, "large"),
+        session_frame(1, BATCHES),
+        session_frame(1, BATCHES + 1),
+        session_frame(1, 0, min_bytes=MAX_BYTES),
+        session_frame(1, 0, replica_id=OTHER_BROKER),
+        session_frame(-1, 0),
+        session_frame(0, 0),
+    ],
+    ids=[
+        "another epoch",
+        "another session",
+        "ids instead of names",
+        "a new partition",
+        "no records",
+        "out of range",
+        "too few bytes",
+        "a follower",
+        "the end of the session",
+        "a new session",
+    ],
+)
+def test_other_incremental_fetches_are_left_to_the_handler(shared: Broker, frame: bytes) -> None:
+    client, other = Client(shared, runs=True), Client(shared, runs=False)
+    for each in (client, other):
+        begin_session(each, TOPIC)
+        each.receive(frame)
+    assert client.results() == other.results()
+    assert not client.in_runs
+
+
+def test_a_session_whose_other_partitions_have_news_is_left_to_the_handler(broker: Broker) -> None:
+    client, other = Client(broker, runs=True), Client(broker, runs=False)
+    for each in (client, other):
+        begin_session(each, TOPIC, "large")
+    broker.append(1, "large")
+    for each in (client, other):
+        each.receive(session_frame(1, 0))
+    assert client.results() == other.results()
+    assert not client.in_runs
 
 
 def served_alike(broker: Broker, data: bytes) -> Client:
@@ -222,6 +374,7 @@ def test_frames_that_follow_each_other_are_all_answered(shared: Broker) -> None:
         fetch_frame(9, "zstd"),
         fetch_frame(min_bytes=MAX_BYTES),
         fetch_frame(session_epoch=0),
+        fetch_frame(session_id=5, session_epoch=3),
         fetch_frame(replica_id=7),
         fetch_frame(replica_id=-2),
         fetch_frame()[:-1],

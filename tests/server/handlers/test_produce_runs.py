@@ -18,6 +18,7 @@ from klog.protocol.produce_response import decode_produce_response
 from klog.server.handlers.dispatch import Route
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
+from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.request_times import RequestCounters
 from tests.request_strategies import NOW_MS, framed, produce_reads
 from tests.server.handlers.frame_client import FrameClient, traffic_of
@@ -55,6 +56,7 @@ class Client(FrameClient):
         )
         run = ProduceRuns(
             broker.lookup,
+            RememberedTargets(broker.lookup),
             broker.clock,
             broker.topic_stats,
             counters.by_api[ApiKey.PRODUCE].direct,
