@@ -1,4 +1,4 @@
-"""What all commands share: stdout as bytes, progress and questions on stderr, counts and errors as text."""
+"""What all commands share: stdout as bytes, progress and questions on stderr, counts as text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
-from klog.formats.errors import KlogError
+from klog.commands._messages import print_note, visible
 
 
 class Progress(Protocol):
@@ -49,20 +49,20 @@ def progress(title: str, total_bytes: int, *, quiet: bool = False) -> Iterator[P
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Whether the user agrees, by `--yes` or by an answer on a terminal. Without a terminal it is no."""
+    """Whether the user agrees, by `--yes` or by an answer on a terminal. Without a terminal it is no.
+
+    If it is no, this says so; the command then exits with 1.
+    """
     if yes:
         return True
-    if not sys.stdin.isatty() or not sys.stderr.isatty():
-        return False
-    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+    if sys.stdin.isatty() and sys.stderr.isatty():
+        print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
+        if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+            return True
+    print_note("nothing was changed (--yes does it without asking)")
+    return False
 
 
 def count_of(number: int, noun: str) -> str:
     """A number with its noun: `1 segment`, `2 segments`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def print_error(error: KlogError) -> None:
-    """Print an error as one line on stderr."""
-    print(f"klog: {error}", file=sys.stderr)  # noqa: T201

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from typer.models import OptionInfo
 
+from klog.commands._messages import print_error, print_note
 from klog.commands._offline_options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
-from klog.commands._terminal import confirmed, count_of, print_error, progress
+from klog.commands._terminal import confirmed, count_of, progress
 from klog.commands.option_groups import expand_options, option
 from klog.formats.errors import KlogError, UsageError
 
@@ -126,7 +126,7 @@ def clean(
     cleaned it itself. Refuses a directory that a running broker has open. The exit code is 1 if something
     failed.
 
-    [bold]Examples[/bold]
+    Examples:
 
     klog clean --status /var/lib/kafka
 
@@ -170,7 +170,7 @@ class _Run:
         directory = OfflineDirectory(log_directory, self._rules, now_ms=self._now_ms, settings=settings)
         if not directory.stopped_cleanly and not self._options.quiet:
             what = "there is no clean shutdown marker: if the broker crashed, run `klog recover` first"
-            print(f"klog: {log_directory}: {what}", file=sys.stderr)  # noqa: T201
+            print_note(f"{log_directory}: {what}")
         shows = self._options.status or self._options.dry_run
         for partition in partitions:
             judgement = self._attempt(partial(directory.judge, partition))
@@ -185,7 +185,6 @@ class _Run:
         if not self._due:
             return
         if not confirmed(_question([judgement for _, _, judgement in self._due]), yes=self._options.yes):
-            print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
             self.failed = True
             return
         # Compaction reads the dirty part twice.

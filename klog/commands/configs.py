@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer.models import OptionInfo
 
+from klog.commands._messages import print_note, print_report
+from klog.commands._usage import missing
 from klog.commands.option_groups import expand_options, option
 from klog.commands.wire.assignments import parse_pairs, split_list, without_brackets
 from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
@@ -50,7 +52,7 @@ class EntityOptions:
     entity_default: Annotated[bool, typer.Option("--entity-default", help="As for kafka-configs.")] = False
 
     def entity(self) -> ConfigEntity:
-        """The entity that the options name. Raises UsageError unless it is exactly one."""
+        """The entity that the options name. Raises UsageError, or typer's, unless it is exactly one."""
         from klog.admin.configs import ConfigEntity, EntityType
 
         found = []
@@ -63,8 +65,8 @@ class EntityOptions:
         if self.entity_type is not None:
             found.append(self._named_entity(self.entity_type))
         if len(found) != 1:
-            what = "two entities are named" if found else "no entity is named"
-            raise UsageError(what, cure="one of --topic NAME, --broker ID, --broker-defaults")
+            choice = "--topic NAME, --broker ID or --broker-defaults"
+            raise UsageError(f"more than one of {choice} is given") if found else missing(choice)
         return found[0]
 
     def _named_entity(self, entity_type: str) -> ConfigEntity:
@@ -78,7 +80,7 @@ class EntityOptions:
         return ConfigEntity(EntityType(entity_type), self.entity_name or "")
 
 
-@app.command("describe", no_args_is_help=True)
+@app.command("describe")
 @expand_options
 def describe_configs(
     options: EntityOptions,
@@ -107,7 +109,7 @@ def describe_configs(
     elif entries:
         show_table([_to_row(entry) for entry in entries])
     else:
-        typer.echo(f"{entity}: nothing is set; --all shows the defaults", err=True)
+        print_note(f"{entity}: nothing is set; --all shows the defaults")
 
 
 def _to_json(entity: ConfigEntity, entry: ConfigEntry) -> dict[str, object]:
@@ -130,7 +132,7 @@ def _to_row(entry: ConfigEntry) -> dict[str, object]:
     return {"name": entry.name, "value": value, "source": entry.source, "instead of": "; ".join(others)}
 
 
-@app.command("alter", no_args_is_help=True)
+@app.command("alter")
 @expand_options
 def alter_configs(
     options: EntityOptions,
@@ -166,7 +168,7 @@ def alter_configs(
     changes = _changes(pairs, deleted, append or (), subtract or ())
     with admin_client(connection.settings()) as admin:
         alter(admin, entity, changes, validate_only=validate_only)
-    typer.echo(f"{entity}: {'could be ' if validate_only else ''}changed", err=True)
+    print_report(f"{entity}: {'could be ' if validate_only else ''}changed")
 
 
 def _changes(
@@ -187,7 +189,7 @@ def _changes(
         *(Change(key, Operation.DELETE) for key in deleted),
     ]
     if not changes:
-        raise UsageError("nothing to change", cure="--set, --delete, --append or --subtract")
+        raise missing("--set, --delete, --append or --subtract")
     if len({change.name for change in changes}) < len(changes):
         raise UsageError("a config is changed twice")
     return changes

@@ -5,13 +5,13 @@ Options become a `ReadPlan` and a rendering; `klog.admin.consuming` does the res
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import typer
 
+from klog.commands._messages import print_note
 from klog.commands.dump.selection_options import SelectionOptions
 from klog.commands.option_groups import expand_options
 from klog.commands.wire import consume_options as options
@@ -138,7 +138,4 @@ def _copy(
 
 def _report_jump(jump: Jumped) -> None:
     topic, partition = jump.partition
-    print(  # noqa: T201
-        f"klog: {topic}-{partition} has no offset {jump.from_offset} any more, going on at {jump.to_offset}",
-        file=sys.stderr,
-    )
+    print_note(f"{topic}-{partition} has no offset {jump.from_offset} any more, going on at {jump.to_offset}")

@@ -84,7 +84,7 @@ def dump_segment(
 def _paths(paths: list[str] | None, files: list[str] | None) -> list[str]:
     named = [*(paths or []), *(name for group in files or [] for name in group.split(",") if name)]
     if not named:
-        raise UsageError("no file named", cure="klog dump-segment PATH..., or --help")
+        raise typer.BadParameter("no file named")
     return named
 
 

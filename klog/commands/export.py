@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import typer
 
+from klog.commands._messages import print_report
 from klog.commands._terminal import Progress, progress
 from klog.commands.exporting import options
 from klog.commands.exporting.lines import ProgressLines
@@ -186,7 +187,7 @@ def _run(
     if report is not None:
         write_atomically(report, (json.dumps(report_json(result), indent=1) + "\n").encode("ascii"))
     if not quiet:
-        print(report_text(result), file=sys.stderr)  # noqa: T201
+        print_report(report_text(result))
     if not result.clean:
         raise typer.Exit(1)
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from klog.formats.catalogue import Format
     from klog.formats.layout import Row
 
-NO_ARGS_IS_HELP: Final = False
-
 
 def formats(
     name: Annotated[str | None, typer.Argument(help="The format to draw. [default: list all]")] = None,

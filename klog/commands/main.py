@@ -1,23 +1,35 @@
 """The `klog` command: finds a subcommand, runs it and turns its outcome into an exit code.
 
-Exit codes: 0 done and clean, 1 problems found or bad input, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done and clean, 1 failed or problems found, 2 wrong command line, 130 interrupted
+(docs/exit-codes.md).
 A subcommand is imported only when it is run, so that a small dump starts fast.
 """
 
 from __future__ import annotations
 
 import codecs
+import errno
 import importlib
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Final, NamedTuple, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from klog.formats.errors import KlogError, UsageError
+from klog.formats.errors import KlogError, StorageError, UsageError
+
+FAILED: Final = 1
+WRONG_USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+_ClickError: Final[Any] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+"""The base of all errors of click. Newer versions of typer have a click of their own."""
 
 
 class _Command(NamedTuple):
@@ -74,9 +86,7 @@ def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
     if hasattr(module, "app"):
         return typer.main.get_command(module.app)
     single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    single.command(name, no_args_is_help=getattr(module, "NO_ARGS_IS_HELP", True))(
-        getattr(module, module_name)
-    )
+    single.command(name)(getattr(module, module_name))
     return typer.main.get_command(single)
 
 
@@ -94,13 +104,23 @@ class _LazyGroup(TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None or command is None else load(name), rest
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401
+        with _reader_may_end():  # of `klog --help`
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401
-        try:
+        with _reader_may_end():
             return super().invoke(ctx)
-        except BrokenPipeError:
-            # The reader of our output has ended (`| head`). That is no error; typer would exit with 1.
-            _discard_output()
-            raise typer.Exit from None
+
+
+@contextmanager
+def _reader_may_end() -> Iterator[None]:
+    """Exit with 0 if the reader of our output has ended (`| head`). That is no error."""
+    try:
+        yield
+    except BrokenPipeError:
+        _discard_output()
+        raise typer.Exit from None
 
 
 app = typer.Typer(
@@ -144,42 +164,50 @@ def _root(
 
 def main() -> None:
     """Run the command line of this process, then exit with its code."""
-    run_to_exit(app)
+    run_to_exit(lambda: app(prog_name="klog", standalone_mode=False))
 
 
 def run_to_exit(run: Callable[[], object]) -> NoReturn:
-    """Run a command line, print an error as one line on stderr, and exit with the exit code."""
+    """Run a command line, print an error as one line on stderr, and exit with the exit code.
+
+    `run` raises click's errors and returns the exit code of `typer.Exit` (click's `standalone_mode=False`).
+    """
     _replace_closed_streams()
     _make_output_encodable()
     status = _status(run)
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()
     except OSError as error:
-        status = _output_failed(error)
+        status = _output_failed(error) or status
     sys.exit(status)
 
 
 def _status(run: Callable[[], object]) -> str | int | None:
     try:
-        run()
+        code = run()
     except SystemExit as done:
         return done.code
-    except UsageError as error:
-        _print_error(error)
-        return 2
     except KlogError as error:
-        _print_error(error)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+        return _failed(error)
+    except _ClickError as error:
+        from klog.commands._usage import usage_error
+
+        return _failed(usage_error(error))
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
     except OSError as error:
         # Errors of files have a name and are KlogErrors by now. This one is of stdout (a full disk).
         if error.filename is not None:
             raise
         return _output_failed(error)
-    return 0
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: KlogError) -> int:
+    from klog.commands._messages import print_error
+
+    print_error(error)
+    return WRONG_USAGE if isinstance(error, UsageError) else FAILED
 
 
 def _replace_closed_streams() -> None:
@@ -212,14 +240,12 @@ def _to_terminal(error: UnicodeError) -> tuple[str | bytes, int]:
 
 def _output_failed(error: OSError) -> int:
     _discard_output()
-    _print_error(KlogError(f"standard output cannot be written: {error.strerror}", cure="free some space"))
-    return 1
+    if error.errno == errno.EPIPE:
+        return 0
+    cure = "free some space" if error.errno == errno.ENOSPC else None
+    return _failed(StorageError(f"standard output cannot be written: {error.strerror}", cure=cure))
 
 
 def _discard_output() -> None:
     """Discard buffered output, so that the interpreter does not write it again when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _print_error(error: KlogError) -> None:
-    print(f"klog: {error}", file=sys.stderr)  # noqa: T201

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import typer
 
+from klog.commands._messages import print_error, print_report
+from klog.commands._terminal import count_of
 from klog.commands.dump.plan import BytesMode
 from klog.commands.option_groups import expand_options
 from klog.commands.wire import produce_options as options
@@ -209,16 +211,16 @@ def _report(producer: Producer, topic: str, skipped: int, *, quiet: bool) -> Non
     for failure in producer.failures:
         errors[str(failure.error)] = errors.get(str(failure.error), 0) + failure.records
     for error, count in errors.items():
-        _print(f"klog: {_records(count)} not delivered: {error}")
+        print_error(f"{_records(count)} not delivered: {error}")
     if producer.unsettled_count:
-        _print(f"klog: {_records(producer.unsettled_count)} with unknown outcome")
+        print_error(f"{_records(producer.unsettled_count)} with unknown outcome")
     if not quiet:
         notes = f", {_records(skipped)} that end transactions skipped" if skipped else ""
-        _print(f"{_records(producer.delivered_count)} delivered to {topic}{_places(producer)}{notes}")
+        print_report(f"{_records(producer.delivered_count)} delivered to {topic}{_places(producer)}{notes}")
 
 
 def _records(count: int) -> str:
-    return f"{count} record{'' if count == 1 else 's'}"
+    return count_of(count, "record")
 
 
 def _places(producer: Producer) -> str:
@@ -231,7 +233,3 @@ def _places(producer: Producer) -> str:
         offsets = "" if first < 0 else f" offset {first}" if first == last else f" offsets {first} to {last}"
         places.append(f"partition {number}{offsets}")
     return f" ({', '.join(places)})"
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 (stderr is for people)

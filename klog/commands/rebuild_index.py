@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._messages import print_error
 from klog.commands._offline_options import IndexIntervalBytes, IndexMaxBytes, Paths
-from klog.commands._terminal import count_of, print_error, progress
+from klog.commands._terminal import count_of, progress
 from klog.formats.errors import StorageError, UsageError
 
 if TYPE_CHECKING:

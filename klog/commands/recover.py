@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._messages import print_error
 from klog.commands._offline_options import (
     DryRun,
     IndexIntervalBytes,
@@ -22,7 +22,7 @@ from klog.commands._offline_options import (
     QuietUnlessChanged,
     Yes,
 )
-from klog.commands._terminal import confirmed, count_of, print_error, progress
+from klog.commands._terminal import confirmed, count_of, progress
 from klog.commands.option_groups import expand_options, option
 from klog.formats.errors import KlogError
 
@@ -159,7 +159,6 @@ class _Recovery:
             require_outside(root, log_directory)
         cutting = [plan for plan in plans if plan.takes_away]
         if cutting and not confirmed(_question(cutting, root), yes=self._options.yes):
-            print("klog: nothing was changed (--yes does it without asking)", file=sys.stderr)  # noqa: T201
             self.failed = True
             return
         done = []

@@ -26,7 +26,9 @@ def main() -> None:
     checkout = find_klog()
     from klog.commands.main import run_to_exit
 
-    run_to_exit(lambda: command().main(prog_name="segment_export.py", obj=OnSpark(checkout)))
+    run_to_exit(
+        lambda: command().main(prog_name="segment_export.py", obj=OnSpark(checkout), standalone_mode=False)
+    )
 
 
 def find_klog() -> Path | None:

@@ -10,8 +10,6 @@ import typer
 
 from klog.formats.errors import KlogError, UsageError
 
-NO_ARGS_IS_HELP = False
-
 
 def serve(
     config: Annotated[

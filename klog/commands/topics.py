@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._messages import print_error, print_report
 from klog.commands._terminal import confirmed
+from klog.commands._usage import missing
 from klog.commands.option_groups import expand_options
 from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
 from klog.commands.wire.groups import tool_app
@@ -65,10 +67,10 @@ class SomeTopics(AnyTopics):
     ] = None
 
     def required(self) -> list[str]:
-        """The names, each once. Raises UsageError if there is none."""
+        """The names, each once. Raises typer's error of a missing argument if there is none."""
         names = self.given()
         if not names:
-            raise UsageError("no topic named")
+            raise missing("TOPIC")
         return names
 
 
@@ -179,7 +181,7 @@ def _row(partition: Partition) -> dict[str, object]:
     }
 
 
-@app.command("create", no_args_is_help=True)
+@app.command("create")
 @expand_options
 def create_topics(
     topics: SomeTopics,
@@ -228,7 +230,7 @@ def create_topics(
     )
 
 
-@app.command("add-partitions", no_args_is_help=True)
+@app.command("add-partitions")
 @expand_options
 def add_partitions(
     topics: SomeTopics,
@@ -261,7 +263,7 @@ def add_partitions(
     _report(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
 
 
-@app.command("delete", no_args_is_help=True)
+@app.command("delete")
 @expand_options
 def delete_topics(
     topics: SomeTopics,
@@ -283,7 +285,7 @@ def delete_topics(
     wanted = topics.required()
     settings = connection.settings()
     if not confirmed(f"Delete {', '.join(wanted)} with all records?", yes=yes):
-        raise UsageError("nothing is deleted without a yes", cure="--yes")
+        raise typer.Exit(1)
     with admin_client(settings) as admin:
         outcomes = delete(admin, wanted)
     _report(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
@@ -294,12 +296,12 @@ def _report(outcomes: Sequence[Outcome], done: str, accepted: str) -> None:
     failed = False
     for outcome in outcomes:
         if outcome.error is None:
-            typer.echo(f"{outcome.topic}: {done}", err=True)
+            print_report(f"{outcome.topic}: {done}")
         elif outcome.error == accepted:
-            typer.echo(f"{outcome.topic}: nothing to do, {outcome.error}", err=True)
+            print_report(f"{outcome.topic}: nothing to do, {outcome.error}")
         else:
             failed = True
             said = f": {outcome.message}" if outcome.message else ""
-            typer.echo(f"klog: {outcome.topic}: {outcome.error}{said}", err=True)
+            print_error(f"{outcome.topic}: {outcome.error}{said}")
     if failed:
         raise typer.Exit(1)

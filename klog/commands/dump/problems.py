@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from klog.commands._messages import print_error
 from klog.formats.errors import KlogError
 
 
@@ -19,7 +18,7 @@ class Problems:
         if self._strict:
             raise problem
         self.count += 1
-        print(f"klog: {problem}", file=sys.stderr)  # noqa: T201 (stderr is for people)
+        print_error(problem)
 
     @property
     def exit_code(self) -> int:

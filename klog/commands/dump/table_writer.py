@@ -5,7 +5,6 @@ Only one chunk is in memory. Columns keep their widths from chunk to chunk.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
@@ -31,11 +30,28 @@ class Column(NamedTuple):
 Row = list[Cell]
 
 
+class _Utf8:
+    """A text stream on `out`, as rich wants it. It never closes `out`, also if a write fails."""
+
+    encoding = "utf-8"
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self.isatty = out.isatty
+        self.fileno = out.fileno
+        self.flush = out.flush
+
+    def write(self, text: str) -> int:
+        """Write a text; characters that UTF-8 lacks become `?`."""
+        self._out.write(text.encode("utf-8", "replace"))
+        return len(text)
+
+
 class TableWriter:
     """Writes sections and tables to `out`. Leave its `with` block before using `out` otherwise."""
 
     def __init__(self, out: BinaryIO) -> None:
-        self._text = io.TextIOWrapper(out, encoding="utf-8", errors="replace", newline="\n")
+        self._text = _Utf8(out)
         self._console = _console(self._text) if out.isatty() else None
         self._sections = 0
 
@@ -44,7 +60,6 @@ class TableWriter:
 
     def __exit__(self, *_: object) -> None:
         self._text.flush()
-        self._text.detach()
 
     @property
     def wide_width(self) -> int:

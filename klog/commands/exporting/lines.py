@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import Final, Self
 
+from klog.commands._messages import print_report
 from klog.commands.dump.cells import human_bytes
 from klog.export.splits import Plan
 
@@ -48,4 +48,4 @@ class ProgressLines:
 
     def _print(self, line: str) -> None:
         if not self._quiet:
-            print(line, file=sys.stderr, flush=True)  # noqa: T201
+            print_report(line)

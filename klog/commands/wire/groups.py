@@ -35,7 +35,6 @@ def tool_app(name: str, summary: str, actions: Mapping[str, str]) -> typer.Typer
         cls=group,
         name=name,
         help=summary,
-        no_args_is_help=True,
         add_completion=False,
         rich_markup_mode="markdown",
     )

@@ -1,0 +1,102 @@
+"""Lines for people: errors and notes on stderr, text on stdout; each is safe and readable on a terminal.
+
+On a terminal, control characters are shown as escapes, long lines are wrapped at words with a hanging indent,
+and the first word has a colour. Elsewhere the text is written as it is, for scripts and files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+import textwrap
+from contextlib import suppress
+from typing import Final, TextIO
+
+RED: Final = "1;31"
+YELLOW: Final = "33"
+BOLD: Final = "1"
+
+_UNSAFE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_SHORT: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+_LEAST_COLUMNS: Final = 20
+INDENT: Final = "    "
+
+
+def visible(text: str) -> str:
+    r"""The text with escapes (`\n`, `\x1b`, `\u202e`) for characters that a terminal obeys and does not show.
+
+    These are control characters, changes of the direction of writing, and bytes that are no text.
+    """
+    return _UNSAFE.sub(_escaped, text) if _UNSAFE.search(text) else text
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in _SHORT:
+        return _SHORT[character]
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte that Python could not decode
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def columns_of(stream: TextIO) -> int | None:
+    """The width of the terminal that a stream writes to, None if it is no terminal."""
+    return max(_LEAST_COLUMNS, shutil.get_terminal_size().columns) if stream.isatty() else None
+
+
+def coloured(stream: TextIO) -> bool:
+    """Whether colours may be written: to a terminal, unless NO_COLOR is set or the terminal is dumb."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def hanging(text: str, columns: int, indent: str = INDENT) -> str:
+    """The text wrapped at words; further lines are indented. A word that is longer than a line is not cut."""
+    return textwrap.fill(
+        text,
+        columns,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+        drop_whitespace=True,
+    )
+
+
+def print_line(text: str, *, word: str = "", style: str = "", stream: TextIO | None = None) -> None:
+    """Print one line. On a terminal it is made visible and wrapped, and `word`, its start, gets the style."""
+    out = stream or sys.stdout
+    columns = columns_of(out)
+    if columns is not None:
+        lead = text[: len(text) - len(text.lstrip(" "))]
+        text = lead + hanging(visible(text[len(lead) :]), columns - len(lead), lead + INDENT)
+        if word and style and text.startswith(word) and coloured(out):
+            text = f"\x1b[{style}m{word}\x1b[0m{text[len(word) :]}"
+    print(text, file=out)
+
+
+def print_error(error: object) -> None:
+    """Print an error as one line on stderr."""
+    _print_to_stderr(f"klog: {error}", RED)
+
+
+def print_note(text: str) -> None:
+    """Print a note on stderr: something to know that does not change the exit code."""
+    _print_to_stderr(f"klog: {text}", YELLOW)
+
+
+def print_report(text: str) -> None:
+    """Print what was done on stderr, line by line."""
+    for line in text.split("\n"):
+        _print_to_stderr(line, "")
+
+
+def _print_to_stderr(line: str, style: str) -> None:
+    # If stderr is full or gone, nobody can be told. The exit code still counts.
+    with suppress(OSError):
+        print_line(line, word="klog:", style=style, stream=sys.stderr)
+        sys.stderr.flush()

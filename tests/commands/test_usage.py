@@ -1,0 +1,75 @@
+"""Wrong command lines: one line on stderr with the usage, exit code 2, and the nearest name that exists."""
+
+from __future__ import annotations
+
+import pytest
+
+from klog.commands import main
+from tests.commands.running import Run, runner
+
+
+@pytest.fixture
+def klog(capfd, monkeypatch) -> Run:
+    return runner(capfd, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        (["dump-segment"], "dump-segment: no file named"),
+        (["verify"], "verify: missing PATH..."),
+        (["rebuild-index"], "rebuild-index: missing PATH..."),
+        (["recover"], "recover: missing PATH..."),
+        (["clean"], "clean: missing PATH..."),
+        (["export"], "export: missing PATH... and --output"),
+        (["export", "here"], "export: missing --output"),
+        (["produce"], "produce: missing TOPIC"),
+        (["consume"], "consume: missing TOPIC..."),
+        (["topics"], "topics: missing COMMAND"),
+        (["topics", "create"], "topics create: missing TOPIC"),
+        (["topics", "add-partitions", "x"], "topics add-partitions: missing --partitions"),
+        (["topics", "delete"], "topics delete: missing TOPIC"),
+        (["configs"], "configs: missing COMMAND"),
+        (["configs", "alter", "--topic", "x"], "configs alter: missing --set, --delete"),
+    ],
+)
+def test_a_command_without_required_arguments_says_in_one_line_what_is_missing(
+    klog: Run, arguments: list[str], missing: str
+) -> None:
+    done = klog(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"klog: {missing}")
+    assert f"usage: klog {arguments[0]}" in done.err
+    assert done.err.count("\n") == 1
+
+
+def test_klog_alone_shows_the_commands_and_says_that_one_is_missing(klog: Run) -> None:
+    done = klog()
+    assert done.code == 2
+    assert all(name in done.out for name in main.COMMANDS)
+    assert done.err.startswith("klog: missing COMMAND")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "nearest"),
+    [
+        (["verfy", "x"], "there is no command verfy (did you mean verify?"),
+        (["dump", "x"], "there is no command dump (did you mean dump-segment?"),
+        (["topics", "lst"], "topics: there is no command lst (did you mean list?"),
+        (["verify", "--jsn", "x"], "verify: there is no option --jsn (did you mean --json?"),
+        (["verify", "--shal", "x"], "verify: there is no option --shal (did you mean --shallow?"),
+        (["dump-segment", "-f", "tabel", "x"], "dump-segment: --format: 'tabel' is not one of"),
+        (["dump-segment", "-f", "tabel", "x"], "did you mean table?"),
+        (["formats", "recordbatch"], "did you mean record-batch?"),
+    ],
+)
+def test_unknown_names_suggest_the_nearest(klog: Run, arguments: list[str], nearest: str) -> None:
+    done = klog(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert nearest in done.err
+    assert done.err.count("\n") == 1
+    assert "╭" not in done.err
+
+
+def test_a_name_like_no_other_lists_what_there_is(klog: Run) -> None:
+    assert "known are list, describe, create, add-partitions, delete" in klog("topics", "xyz").err
