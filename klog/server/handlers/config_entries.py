@@ -1,7 +1,7 @@
 """The configs of a DescribeConfigs answer: value, source, synonyms, type, and whether they are read-only.
 
-Rules: Kafka's ConfigHelper; KIP-226 (sources and synonyms), KIP-569 (types). Kafka's documentation texts
-are left out, because they are Kafka's.
+Rules: Kafka's ConfigHelper; KIP-226 (sources and synonyms), KIP-569 (types and documentation). The texts are
+our own.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
 from klog.config.broker import BrokerConfig, Source
 from klog.config.broker_topics import topic_defaults
+from klog.config.documentation import broker_documentation, topic_documentation
 from klog.config.dynamic import broker_key, merged, synonyms
 from klog.config.keys import ConfigKey, Dynamic, Value, text_of
 from klog.config.topic import KEYS_BY_NAME as TOPIC_KEYS
@@ -32,7 +33,7 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """One config. The value of a sensitive config is never sent."""
+    """One config. The value of a sensitive config is never sent. Unknown configs have no documentation."""
 
     name: str
     value: str | None
@@ -41,6 +42,7 @@ class ConfigEntry(NamedTuple):
     type: int
     read_only: bool
     sensitive: bool
+    documentation: str | None = None
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
@@ -62,7 +64,8 @@ def topic_entry(config: BrokerConfig, overrides: Mapping[str, str], name: str, v
     of_broker = TOPIC_SYNONYMS.get(name)
     if of_broker:
         found += broker_synonyms(config, of_broker[0].broker_config, sensitive=sensitive)
-    return _entry(name, text, key, found, read_only=False)
+    entry = _entry(name, text, key, found, read_only=False)
+    return entry._replace(documentation=topic_documentation().get(name))
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
@@ -84,7 +87,7 @@ def cluster_default_entries(config: BrokerConfig) -> list[ConfigEntry]:
             if each.source == Source.DYNAMIC_DEFAULT_BROKER
         ]
         value = None if sensitive else text
-        entries.append(_entry(name, value, key, found, read_only=_read_only(name)))
+        entries.append(_documented(_entry(name, value, key, found, read_only=_read_only(name)), key))
     return entries
 
 
@@ -95,7 +98,12 @@ def _broker_entry(config: BrokerConfig, name: str, text: str | None) -> ConfigEn
     if not sensitive and key is not None:
         value = text_of(key.default if text is None else key.parse(text))
     found = broker_synonyms(config, name, sensitive=sensitive)
-    return _entry(name, value, key, found, read_only=_read_only(name))
+    return _documented(_entry(name, value, key, found, read_only=_read_only(name)), key)
+
+
+def _documented(entry: ConfigEntry, key: ConfigKey | None) -> ConfigEntry:
+    """The entry of a broker config with its text; configs of one listener have that of the config."""
+    return entry if key is None else entry._replace(documentation=broker_documentation().get(key.name))
 
 
 def broker_synonyms(config: BrokerConfig, name: str, *, sensitive: bool) -> list[Synonym]:

@@ -70,7 +70,7 @@ class DescribeConfigsHandler:
                 continue
             keys = resource.configuration_keys
             chosen = [each for each in entries if not keys or each.name in keys]
-            configs = tuple(_entity(request, each, wanted.include_synonyms) for each in chosen)
+            configs = tuple(_entity(request, each, wanted) for each in chosen)
             results.append(_result(request, resource, None, configs))
         send_answer(request, results=tuple(results))
 
@@ -131,8 +131,9 @@ def _result(
     )
 
 
-def _entity(request: Request, entry: ConfigEntry, include_synonyms: bool) -> Entity:
-    listed = entry.synonyms if include_synonyms else ()
+def _entity(request: Request, entry: ConfigEntry, wanted: Entity) -> Entity:
+    listed = entry.synonyms if wanted.include_synonyms else ()
+    documented = getattr(wanted, "include_documentation", False)  # since version 3
     return part(
         request,
         "DescribeConfigsResourceResult",
@@ -146,5 +147,5 @@ def _entity(request: Request, entry: ConfigEntry, include_synonyms: bool) -> Ent
             for each in listed
         ),
         config_type=entry.type,
-        documentation=None,
+        documentation=entry.documentation if documented else None,
     )

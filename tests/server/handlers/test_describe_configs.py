@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from klog.config.documentation import broker_documentation, topic_documentation
 from klog.metadata.configs import write_config
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
@@ -17,7 +18,7 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 OF_TOPIC, OF_BROKER, OF_CLUSTER, STATIC, DEFAULT, OF_LOGGER = 1, 2, 3, 4, 5, 6
 
 
-def describe(cluster, *resources, keys=None, synonyms=True, version=4):
+def describe(cluster, *resources, keys=None, synonyms=True, documentation=False, version=4):
     return cluster.ask(
         DESCRIBE,
         version,
@@ -33,7 +34,7 @@ def describe(cluster, *resources, keys=None, synonyms=True, version=4):
             for kind, name in resources
         ),
         include_synonyms=synonyms,
-        include_documentation=False,
+        include_documentation=documentation,
     ).results
 
 
@@ -120,6 +121,20 @@ def test_types_are_told_from_version_3_on(configured) -> None:
         "cleanup.policy": 7,
     }
     assert {name: found[name].config_type for name in types} == types
+
+
+@pytest.mark.parametrize("version", [3, 4])
+def test_documentation_is_told_to_those_who_ask_for_it(configured, version) -> None:
+    of_topic = configs(configured, TOPIC, "t", documentation=True, version=version)
+    assert of_topic["segment.bytes"].documentation == topic_documentation()["segment.bytes"]
+    assert all(entry.documentation for entry in of_topic.values())
+    of_broker = configs(configured, BROKER, "1", documentation=True, version=version)
+    assert of_broker["num.io.threads"].documentation == broker_documentation()["num.io.threads"]
+    assert of_broker["own.plugin"].documentation is None
+    assert all(entry.documentation for name, entry in of_broker.items() if name != "own.plugin")
+    of_all = configs(configured, BROKER, "", documentation=True, version=version)
+    assert of_all["log.segment.bytes"].documentation == broker_documentation()["log.segment.bytes"]
+    assert configs(configured, TOPIC, "t", version=version)["segment.bytes"].documentation is None
 
 
 def test_synonyms_are_left_out_unless_they_are_asked_for(configured) -> None:

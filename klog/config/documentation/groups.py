@@ -1,0 +1,61 @@
+"""What each broker config about consumer groups, offsets and transactions does."""
+
+from __future__ import annotations
+
+from typing import Final
+
+TEXT: Final = """
+client.quota.callback.class: A Java class that decides which quota applies to a request.
+group.consumer.assignors: The assignors of groups of the new protocol (KIP-848), the default one first.
+group.consumer.heartbeat.interval.ms: How often members of groups of the new protocol send a heartbeat, in ms.
+group.consumer.max.heartbeat.interval.ms: The longest heartbeat interval that a group may set, in ms.
+group.consumer.max.session.timeout.ms: The longest session timeout that a group may set, in ms.
+group.consumer.max.size: How many members a group of the new protocol may have.
+group.consumer.migration.policy: Whether groups may change between the classic and the new protocol:
+  disabled, upgrade, downgrade or bidirectional.
+group.consumer.min.heartbeat.interval.ms: The shortest heartbeat interval that a group may set, in ms.
+group.consumer.min.session.timeout.ms: The shortest session timeout that a group may set, in ms.
+group.consumer.session.timeout.ms: After how long without a heartbeat a member of a group of the new protocol
+  is removed, in ms.
+group.coordinator.append.linger.ms: How long the coordinator collects records before it writes them, in ms.
+group.coordinator.new.enable: Whether the new group coordinator is used.
+group.coordinator.rebalance.protocols: The protocols of groups that the broker accepts: classic, consumer,
+  share.
+group.coordinator.threads: The number of threads of the new group coordinator.
+group.initial.rebalance.delay.ms: How long the first rebalance of an empty group waits for more members, in
+  ms.
+group.max.session.timeout.ms: The longest session timeout that a member may ask for, in ms.
+group.max.size: How many members a group may have.
+group.min.session.timeout.ms: The shortest session timeout that a member may ask for, in ms.
+offset.metadata.max.bytes: The size of the largest metadata text of a committed offset, in bytes.
+offsets.commit.required.acks: The acks that a commit of offsets waits for; -1 means all replicas in sync.
+offsets.commit.timeout.ms: How long a commit of offsets may take until all replicas have it, in ms.
+offsets.load.buffer.size: How many bytes are read at a time when offsets are loaded into memory.
+offsets.retention.check.interval.ms: How often the broker looks for expired offsets, in ms.
+offsets.retention.minutes: How long committed offsets are kept after their group became empty, in minutes.
+offsets.topic.compression.codec: The codec of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.
+offsets.topic.num.partitions: The number of partitions of __consumer_offsets. It must not change later.
+offsets.topic.replication.factor: The number of replicas of __consumer_offsets. The topic is not created
+  before the cluster has as many brokers.
+offsets.topic.segment.bytes: The segment size of __consumer_offsets. Small segments are loaded and compacted
+  faster.
+producer.id.expiration.check.interval.ms: How often the broker looks for expired producer ids, in ms.
+producer.id.expiration.ms: After how long without a write the state of a producer id is removed, in ms.
+transaction.abort.timed.out.transaction.cleanup.interval.ms: How often the broker looks for transactions that
+  took too long, and aborts them, in ms.
+transaction.max.timeout.ms: The longest transaction timeout that a producer may ask for, in ms.
+transaction.partition.verification.enable: Whether the broker checks that a partition belongs to the
+  transaction before it accepts transactional records.
+transaction.remove.expired.transaction.cleanup.interval.ms: How often the broker looks for expired
+  transactional ids, and removes them, in ms.
+transaction.state.log.load.buffer.size: How many bytes are read at a time when transactions are loaded into
+  memory.
+transaction.state.log.min.isr: The min.insync.replicas of __transaction_state.
+transaction.state.log.num.partitions: The number of partitions of __transaction_state. It must not change
+  later.
+transaction.state.log.replication.factor: The number of replicas of __transaction_state. The topic is not
+  created before the cluster has as many brokers.
+transaction.state.log.segment.bytes: The segment size of __transaction_state. Small segments are loaded and
+  compacted faster.
+transactional.id.expiration.ms: After how long without a transaction a transactional id is forgotten, in ms.
+"""
