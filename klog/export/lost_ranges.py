@@ -113,6 +113,6 @@ class LostRangeReporter:
                 end_bytes,
                 first,
                 max(first, min(end_offset, split.end_offset)),
-                f"{problem.what} ({problem.cure})" if problem.cure else problem.what,
+                problem.explanation,
             )
         )

@@ -17,17 +17,20 @@ from functools import partial
 from typing import BinaryIO, Final, NamedTuple
 
 from klog.export.files import open_index, open_input
+from klog.export.readable_copy import ReadableCopy
 from klog.export.replica_files import SegmentFile
 from klog.formats import kernel
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
 from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.storage.batch_search import candidates, first_filled_byte, valid_batch, walk
 from klog.storage.files import read_at
+from klog.storage.gzipped import GzippedFile
 from klog.storage.position_search import BatchPosition, PositionSearch, row_of_offset
 from klog.storage.select import compact
 
 LARGEST_SEGMENT_BYTES: Final = 1 << 31
-"""Kafka's positions are 32-bit numbers. It stands for the size of a gzipped copy, which is not known."""
+"""Kafka's positions are 32-bit numbers. It stands for the size of a gzipped copy, until that was read."""
+_NOT_GZIPPED: Final = "the copy is not gzipped, as its name says, and no valid batch is in it"
 _TAIL_BYTES: Final = 64 << 10
 _TABLES_KEPT: Final = 3
 
@@ -38,8 +41,8 @@ class SegmentEnd:
 
     `leader_epoch` is that of the last batch (-1: none). `max_timestamp_ms` is the largest timestamp of the
     last few batches. `dense` says that no offset is missing among those: the cleaner has removed none. If
-    `rest_bytes` is larger than `end_bytes`, unreadable bytes follow up to it, and `rest_problem` describes
-    them; zeros do not count.
+    `rest_problem` is not empty, unreadable bytes follow up to `rest_bytes`, and it describes them; zeros do
+    not count. Positions in a gzipped copy are those of the plain bytes.
     """
 
     end_offset: int
@@ -71,7 +74,9 @@ class OpenSegment:
     def __init__(self, segment: SegmentFile) -> None:
         self.segment = segment
         self._files = ExitStack()
-        self.file: BinaryIO = self._files.enter_context(open_input(segment.log))
+        file = self._files.enter_context(open_input(segment.log))
+        self._copy = ReadableCopy(file) if isinstance(file, GzippedFile) else None
+        self.file: BinaryIO = file if self._copy is None else self._copy  # type: ignore[assignment]
         offset_index, time_index = (
             None if path is None or segment.gzipped else partial(open_index, path)
             for path in (segment.offset_index, segment.time_index)
@@ -94,7 +99,7 @@ class OpenSegment:
     @property
     def size_bytes(self) -> int:
         """Bytes of the segment; for a gzipped copy the most that there can be."""
-        return LARGEST_SEGMENT_BYTES if self.segment.gzipped else self.segment.size_bytes
+        return self.segment.size_bytes if self._copy is None else LARGEST_SEGMENT_BYTES
 
     def batch_at(self, offset: int, end_bytes: int) -> BatchTable | None:
         """The unchecked header of the batch that holds an offset, None if no batch before `end_bytes`
@@ -109,7 +114,7 @@ class OpenSegment:
 
     def end(self) -> SegmentEnd:
         """Where the valid batches end."""
-        found = None if self.segment.gzipped else self._end_of_whole_file()
+        found = None if self._copy is not None else self._end_of_whole_file()
         return self._end_by_walk() if found is None else found
 
     def _end_of_whole_file(self) -> SegmentEnd | None:
@@ -139,11 +144,15 @@ class OpenSegment:
         for _, table in walk(self.file, start.position_bytes, self.size_bytes, self.segment.base_offset):
             recent.append(_Headers.of(table))
         end = self._last_valid(recent) or SegmentEnd(start.offset, start.position_bytes, start.position_bytes)
-        if self.segment.gzipped:
-            return replace(end, end_bytes=self.size_bytes, rest_bytes=self.size_bytes)
-        if first_filled_byte(self.file, end.end_bytes, self.size_bytes) is None:
+        # This reads a copy to its end, which shows its size and whether it is damaged.
+        size_bytes = self.size_bytes if self._copy is None else self.file.seek(LARGEST_SEGMENT_BYTES)
+        if self._copy is not None and self._copy.damage is not None:
+            return replace(end, rest_bytes=size_bytes, rest_problem=self._copy.damage.explanation)
+        if self.segment.gzipped and self._copy is None and not end.end_bytes:
+            return replace(end, rest_bytes=size_bytes, rest_problem=_NOT_GZIPPED)
+        if first_filled_byte(self.file, end.end_bytes, size_bytes) is None:
             return end
-        return replace(end, rest_bytes=self.size_bytes, rest_problem=self._rest_problem(end.end_bytes))
+        return replace(end, rest_bytes=size_bytes, rest_problem=self._rest_problem(end.end_bytes, size_bytes))
 
     def _last_valid(self, recent: deque[_Headers]) -> SegmentEnd | None:
         """The end of the last batch whose checksum matches."""
@@ -162,8 +171,8 @@ class OpenSegment:
                     )
         return None
 
-    def _rest_problem(self, position_bytes: int) -> str:
-        rest_bytes = self.size_bytes - position_bytes
+    def _rest_problem(self, position_bytes: int, size_bytes: int) -> str:
+        rest_bytes = size_bytes - position_bytes
         table = BatchTable()
         kernel.scan(read_at(self.file, position_bytes, BATCH_HEADER_BYTES), position_bytes, False, table)
         if rest_bytes < table.need_bytes <= LARGEST_SEGMENT_BYTES:

@@ -98,7 +98,7 @@ def read_contents(replica: Replica, found: Found, from_offset: int = 0) -> Repli
             continue
         # If segments overlap, a broker reads the common offsets from the later one.
         end_offset = end.end_offset if following is None else min(end.end_offset, following)
-        if end.rest_bytes > end.end_bytes and (following is None or end_offset < following):
+        if end.rest_problem and (following is None or end_offset < following):
             lost.append(_lost(replica.partition, segment.log, end, end_offset, following, end.rest_problem))
         if base < end_offset:
             extents.append(Extent(segment, end, base, end_offset, replica.directory))

@@ -53,7 +53,8 @@ class SegmentFile:
 
     @property
     def gzipped(self) -> bool:
-        """Whether it is a gzipped copy: it is not read through an index, and its plain size is not known."""
+        """Whether it is named as a gzipped copy: it is not read through an index, and `size_bytes` is no
+        position in it."""
         return base_name(self.log).endswith(GZIP_SUFFIX)
 
 
@@ -146,7 +147,8 @@ def read_replica(path: str, name: DirectoryName, entries: Sequence[Entry], found
         if other.size_bytes < entry.size_bytes and not entry.name.endswith(GZIP_SUFFIX):
             named[key], entry = entry, other  # a tiered store may have several uploads: the longest counts
         found.skipped.append((entry.path, f"starts where {named[key].path} does"))
-    plain = {entry.name.removesuffix(GZIP_SUFFIX): entry.path for entry in entries}
+    # Entries are sorted: a plain file replaces its gzipped copy.
+    plain = {entry.name.removesuffix(GZIP_SUFFIX): entry.path for entry in reversed(entries)}
     for (kind, _, state), entry in named.items():
         if kind is FileKind.LOG and state in _IGNORED_STATES:
             found.skipped.append((entry.path, _IGNORED_STATES[state]))

@@ -48,9 +48,7 @@ class Piece(NamedTuple):
 
     @property
     def length_bytes(self) -> int:
-        """Bytes to read; for a gzipped copy its compressed size."""
-        if self.segment.gzipped:
-            return self.segment.size_bytes
+        """Bytes to read; of a gzipped copy its plain bytes."""
         return self.end_bytes - self.start.position_bytes
 
 

@@ -13,7 +13,6 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
-from klog.export.files import base_name
 from klog.export.lost_ranges import LostRangeReporter
 from klog.export.splits import Split
 from klog.formats import kernel
@@ -23,7 +22,6 @@ from klog.formats.constants import BATCH_HEADER_BYTES, MAGIC_POSITION
 from klog.formats.errors import CorruptRecordError, DecompressionLimitError, KlogError, StorageError
 from klog.storage.batch_search import fill_base_offset, first_filled_byte, next_valid_batch, valid_batch
 from klog.storage.chunks import LARGEST_REUSED_BYTES, chunks
-from klog.storage.files import GZIP_SUFFIX
 from klog.storage.reader import NEWEST_MAGIC, tail_problem
 from klog.storage.select import compact
 
@@ -220,10 +218,9 @@ class ValidBatches:
             self.lost_ranges.open(position, _too_large(table.need_bytes, self.max_batch_bytes))
             return self._position_after(position)
         if not len(rest):
-            if not base_name(split.file).endswith(GZIP_SUFFIX):  # the size of a gzipped copy is not known
-                what = f"file ends here, it had {split.end_bytes} bytes when it was planned"
-                changed = StorageError(what, cure="it has changed: read it again")
-                self.lost_ranges.open(position, changed)
+            what = f"file ends here, it had {split.end_bytes} bytes when it was planned"
+            changed = StorageError(what, cure="it has changed: read it again")
+            self.lost_ranges.open(position, changed)
             self._finish()
             return None
         if first_filled_byte(self.file, position, split.end_bytes) is None:

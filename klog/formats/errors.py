@@ -35,12 +35,16 @@ class KlogError(Exception):
             self.position_bytes = position_bytes
         return self
 
+    @property
+    def explanation(self) -> str:
+        """What and cure, without the place."""
+        return f"{self.what} ({self.cure})" if self.cure else self.what
+
     def __str__(self) -> str:
         place = self.file or ""
         if self.position_bytes is not None:
             place = f"{place} at byte {self.position_bytes}" if place else f"byte {self.position_bytes}"
-        text = f"{place}: {self.what}" if place else self.what
-        return f"{text} ({self.cure})" if self.cure else text
+        return f"{place}: {self.explanation}" if place else self.explanation
 
 
 class FormatError(KlogError):

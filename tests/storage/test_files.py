@@ -98,6 +98,33 @@ def test_a_truncated_gzipped_copy_is_read_up_to_its_end_and_reported(tmp_path: P
     assert len(delivered) >= min(len(plain), len(plain) - cut)
 
 
+@pytest.mark.parametrize("position", [0.3, 0.5, 0.9])
+def test_a_damaged_gzipped_copy_is_read_up_to_the_damage(tmp_path: Path, position: float) -> None:
+    plain = b"".join(b"line %d\n" % number for number in range(20_000))
+    packed = bytearray(gzip.compress(plain))
+    at = int(len(packed) * position)
+    packed[at : at + 8] = b"\xff" * 8
+    path = tmp_path / "x.log.gz"
+    path.write_bytes(packed)
+    readable_bytes = int(len(plain) * (position - 0.1))
+    with open_for_reading(path) as file:
+        assert file.read(readable_bytes) == plain[:readable_bytes]
+        with pytest.raises(StorageError, match="damaged"):
+            file.read()
+
+
+def test_going_back_a_little_in_a_gzipped_copy_decompresses_nothing_again(tmp_path: Path) -> None:
+    plain = os.urandom(3 << 20)
+    path = tmp_path / "x.log.gz"
+    path.write_bytes(gzip.compress(plain, 1))
+    with open_for_reading(path) as file:
+        file.seek(2 << 20)
+        file._restart = None  # type: ignore[attr-defined]
+        for back in (1, 1000, 1 << 20):
+            file.seek((2 << 20) - back)
+            assert file.read(5000) == plain[(2 << 20) - back :][:5000]
+
+
 def test_a_damaged_gzipped_copy_is_reported(tmp_path: Path) -> None:
     packed = bytearray(gzip.compress(os.urandom(20_000)))
     packed[-5] ^= 0xFF

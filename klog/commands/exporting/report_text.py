@@ -37,8 +37,17 @@ def report_text(report: Report) -> str:
     lines += loss_text(report.plan, report.lost)
     if report.findings is not None:
         lines += _some("WRONG", [str(finding) for finding in report.findings])
-        lines.append("verified: the output is wrong" if report.findings else "verified: all is there")
+        lines.append(f"verified: {_verdict(report)}")
     return "\n".join(lines)
+
+
+def _verdict(report: Report) -> str:
+    if report.findings:
+        return "the output is wrong"
+    if report.lost:
+        ranges = counted(len(report.lost), "range")
+        return f"not all is there: {ranges} of the log could not be read; all other records are there"
+    return "all is there"
 
 
 def loss_text(plan: Plan, lost: tuple[LostRange, ...] | None = None) -> list[str]:
