@@ -34,6 +34,8 @@ _PAUSE_MS: Final = 200
 _WAIT_MS: Final = 60_000
 # How many descriptors connections leave to the logs. If there are few in all, it is an eighth of them.
 _DESCRIPTORS_FOR_LOGS: Final = 64
+# Linux and macOS have it.
+_UNSENT_BOUND: Final[int | None] = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
 Sockets = Sequence[tuple[Listener, socket.socket]]
 
@@ -242,6 +244,8 @@ class Acceptor:
         bound_blocking_reads(sock)
         if self._settings.send_buffer_bytes != -1:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer_bytes)
+        elif _UNSENT_BOUND is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, _UNSENT_BOUND, self._settings.unsent_max_bytes)
         if listener.tls is None:
             return sock
         return listener.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)

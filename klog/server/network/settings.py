@@ -45,6 +45,9 @@ class NetworkSettings:
     """`inline_request_max_bytes` is klog's own: frames above it are read and handled by an I/O thread. So are
     `bulk_threads` (how many network threads there are for connections that move many bytes),
     `bulk_read_bytes` (what such a thread reads at once) and `bulk_traffic` (which connections these are).
+    `unsent_max_bytes` bounds what the system holds of a connection and cannot send yet, if the size of the
+    send buffer is left to the system: without it one large answer fills megabytes, which are out of the
+    processor's caches when the client reads them, and congestion control by BBR paces them with timers.
 
     A network thread serves all listeners; Kafka counts network threads per listener. One is enough for small
     requests while Python runs one thread at a time. For socket buffers, -1 leaves the size to the system,
@@ -72,6 +75,7 @@ class NetworkSettings:
     listener_limits: Mapping[str, ListenerLimits] = field(default_factory=dict)
     protected_listener: str | None = None
     send_buffer_bytes: int = -1
+    unsent_max_bytes: int = 64 * 1024
     receive_buffer_bytes: int = -1
     listen_backlog_size: int = 50
     stop_timeout_ms: int = 5_000

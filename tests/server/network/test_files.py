@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import random
+import struct
+import sys
 
 import pytest
 
 from klog.protocol.file_slice import FileSlice
+from klog.server.network.poller import WRITABLE
 from tests.server.network.servers import Calling, Client, eventually, frame, running
 
 
@@ -57,6 +61,28 @@ def test_a_client_that_reads_slowly_gets_all_of_a_slice_and_pipelined_answers_in
         assert out[8 : 10 + len(content)] == b"<" + content + b">"
         assert out[18 + len(content) : 23 + len(content)] == b"after"
         assert out[-len(content) - 2 :] == b"<" + content + b">"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="SIOCOUTQNSD is Linux's")
+@pytest.mark.parametrize("as_slice", [True, False])
+def test_the_system_holds_few_bytes_of_an_answer_that_the_client_does_not_read(segment, as_slice):
+    content = segment.read()
+    connections = []
+
+    def handle(request):
+        connections.append(request.connection)
+        request.respond([FileSlice(segment, 0, len(content)) if as_slice else content])
+
+    def unsent_bytes() -> int:
+        siocoutqnsd = 0x894B
+        return struct.unpack("i", fcntl.ioctl(connections[0].socket, siocoutqnsd, bytes(4)))[0]
+
+    with running(Calling(handle), unsent_max_bytes=64 * 1024) as server, Client(server) as client:
+        client.send(frame(b""))
+        assert eventually(lambda: bool(connections) and connections[0].mask == WRITABLE)
+        # One call may go beyond the bound by what it adds at once.
+        assert unsent_bytes() <= 4 * 64 * 1024
+        assert client.receive() == (1, content)
 
 
 @pytest.mark.parametrize("size", [1_000, 100_000])
