@@ -1,6 +1,7 @@
 """Prints records of internal topics as Kafka's dump tool does with `--offsets-decoder` and the like.
 
-Rules: what Kafka 3.9 prints. It does not know the types and fields of later versions.
+Rules: what Kafka 3.9 prints. It does not know the types and fields of later versions. Records of share groups,
+which 3.9 does not know, are printed as Kafka 4.1 prints them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from klog.commands.dump.kafka_messages import (
     read_version,
 )
 from klog.commands.dump.plan import Decoder
-from klog.formats import consumer_offsets, control_records, schema, transaction_state
+from klog.formats import consumer_offsets, control_records, schema, share_group_state, transaction_state
 from klog.formats.schema import BYTES, INT32, STRING, Field, array, struct
 from klog.formats.structures import Versioned
 
@@ -30,6 +31,8 @@ _NEWER_TAGS: Final = frozenset({"metadataHash"})
 _NEWER_TRANSACTION_TAGS: Final = frozenset(
     {"previousProducerId", "nextProducerId", "nextProducerEpoch", "clientTransactionVersion"}
 )
+
+_NOTHING: Final[frozenset[str]] = frozenset()
 
 _OWNED: Final = array(
     struct(Field("topic", STRING, "of the partitions"), Field("partitions", array(INT32), "numbers"))
@@ -71,7 +74,8 @@ def _group_record(key: bytes, value: bytes | None, offset: int) -> tuple[str | N
     kind = _version(cursor, "key")
     if not 0 <= kind <= _LAST_GROUP_TYPE:
         return f"Unknown record type {kind} at offset {offset}, skipping.", None
-    names = _message(consumer_offsets.Key, cursor, kind, "key", kind)
+    skipped = _skipped(kind)
+    names = _message(consumer_offsets.Key, cursor, kind, "key", skipped)
     if kind > 2 and "group" in names:
         names = {"groupId": names.pop("group"), **names}  # the newer types' name for it
     shown_key = {"type": str(kind), "data": names}
@@ -79,7 +83,7 @@ def _group_record(key: bytes, value: bytes | None, offset: int) -> tuple[str | N
         return json_text(shown_key), "<DELETE>"
     cursor = Cursor(value)
     version = _version(cursor, "value")
-    data = _message(consumer_offsets.VALUES[kind], cursor, version, "value", kind)
+    data = _message(consumer_offsets.VALUES[kind], cursor, version, "value", skipped)
     if kind == 2 and data["protocolType"] == "consumer":
         for member in data["members"]:
             _decode_member(member, "subscription", _SUBSCRIPTION)
@@ -93,9 +97,9 @@ def _version(cursor: Cursor, name: str) -> int:
     return int(cursor.number(">h"))
 
 
-def _message(message: Versioned, cursor: Cursor, version: int, name: str, kind: int) -> Json:
+def _message(message: Versioned, cursor: Cursor, version: int, name: str, skipped: frozenset[str]) -> Json:
     try:
-        return read_version(message, version, cursor, _skipped(kind))
+        return read_version(message, version, cursor, skipped)
     except MessageError as error:
         raise MessageError(
             f"Could not read record with version {version} from {name}'s buffer due to: {error}."
@@ -109,6 +113,30 @@ def _decode_member(member: dict[str, Json], field: str, message: Versioned) -> N
         member[field] = read_version(message, cursor.number(">h"), cursor)
     except MessageError:
         return  # the tool prints the bytes, too
+
+
+def _share_group(key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    if key is None:
+        raise damaged(f"message at offset {offset} has no key, which the share group state decoder needs")
+    try:
+        return _share_record(key, value, offset)
+    except MessageError as error:
+        return f"Error at offset {offset}, skipping. {error}", None
+
+
+def _share_record(key: bytes, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
+    cursor = Cursor(key)
+    kind = _version(cursor, "key")
+    if kind not in share_group_state.VALUES:
+        return f"Unknown record type {kind} at offset {offset}, skipping.", None
+    names = _message(share_group_state.Key, cursor, kind, "key", _NOTHING)
+    shown_key = json_text({"type": str(kind), "data": names})
+    if value is None:
+        return shown_key, "<DELETE>"
+    cursor = Cursor(value)
+    version = _version(cursor, "value")
+    data = _message(share_group_state.VALUES[kind], cursor, version, "value", _NOTHING)
+    return shown_key, json_text({"version": str(version), "data": data})
 
 
 def _transaction(key: bytes | None, value: bytes | None, _offset: int) -> tuple[str | None, str | None]:
@@ -200,6 +228,7 @@ def control_text(key: bytes | None, value: bytes | None) -> str:
 PARSERS: Final[dict[Decoder, MessageParser]] = {
     Decoder.OFFSETS: _offsets,
     Decoder.TRANSACTION_LOG: _transaction,
+    Decoder.SHARE_GROUP_STATE: _share_group,
     Decoder.CLUSTER_METADATA: kafka_frames.cluster_metadata_parser,
     Decoder.REMOTE_LOG_METADATA: kafka_frames.remote_log_metadata_parser,
 }

@@ -49,6 +49,12 @@ class KafkaOptions:
     remote_log_metadata_decoder: Annotated[
         bool, option(_PANEL, "Decode records of __remote_log_metadata.", "--remote-log-metadata-decoder")
     ] = False
+    share_group_state_decoder: Annotated[
+        bool,
+        option(
+            _PANEL, "Decode records of __share_group_state, as Kafka 4 does.", "--share-group-state-decoder"
+        ),
+    ] = False
     index_sanity_check: Annotated[
         bool, option(_PANEL, "Check indexes; do not print them.", "--index-sanity-check")
     ] = False
@@ -78,5 +84,6 @@ class KafkaOptions:
             Decoder.TRANSACTION_LOG: self.transaction_log_decoder,
             Decoder.CLUSTER_METADATA: self.cluster_metadata_decoder,
             Decoder.REMOTE_LOG_METADATA: self.remote_log_metadata_decoder,
+            Decoder.SHARE_GROUP_STATE: self.share_group_state_decoder,
         }
         return next((decoder for decoder, is_given in given.items() if is_given), None)

@@ -41,6 +41,7 @@ class Decoder(StrEnum):
     TRANSACTION_LOG = "transaction-log"
     CLUSTER_METADATA = "cluster-metadata"
     REMOTE_LOG_METADATA = "remote-log-metadata"
+    SHARE_GROUP_STATE = "share-group-state"
 
 
 DumpFile = KafkaFile
