@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import json
+import random
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from klog.commands.dump import kafka
+from klog.commands.dump import kafka, kafka_internal
 from klog.commands.dump.plan import Decoder, DumpFile, DumpPlan, KafkaFlags
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import FileKind
 from tests import corpora
+from tests.formats.raw_batches import uncompressed_batch
 
 DEEP = KafkaFlags(print_data_log=True, deep_iteration=True)
 SHALLOW = KafkaFlags()
@@ -24,6 +28,7 @@ DECODERS = {
     "__transaction_state": Decoder.TRANSACTION_LOG,
     "__cluster_metadata": Decoder.CLUSTER_METADATA,
     "__remote_log_metadata": Decoder.REMOTE_LOG_METADATA,
+    "__share_group_state": Decoder.SHARE_GROUP_STATE,
 }
 _TEXT = re.compile(r"(.*)\.((?:log|checkpoint)\.(?:deep|shallow|decoded)|index)\.txt(?:\.gz)?")
 _THROWN = b"!! "
@@ -167,3 +172,78 @@ def test_a_decoder_class_that_is_not_kafkas_is_wrong_usage() -> None:
 def test_double_slashes_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = dump(".//t-none-0//00000000000000000000.log", capsys=capsys)
     assert outcome.stdout.startswith(b"Dumping ./t-none-0/00000000000000000000.log\nLog starting offset: 0\n")
+
+
+@pytest.mark.parametrize("logs", ["k4-groups"])
+def test_records_of_share_groups_are_those_of_kafka_4(
+    logs: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log_dir = corpora.Corpus(logs).log_dir()
+    monkeypatch.chdir(log_dir.path)
+    expected = corpora.FIXTURES / logs / "dump_4.1/__share_group_state-0.log.decoded.txt"
+    flags = KafkaFlags(decoder=Decoder.SHARE_GROUP_STATE)
+    found = dump("__share_group_state-0/00000000000000000000.log", flags=flags, capsys=capsys)
+    assert found.stdout == expected.read_bytes()
+    assert b'"type":"1"' in found.stdout
+
+
+def share_record(key: bytes | None, value: bytes | None) -> tuple[str | None, str | None]:
+    return kafka_internal.PARSERS[Decoder.SHARE_GROUP_STATE](key, value, 7)
+
+
+def test_a_share_group_record_that_cannot_be_read_is_skipped_in_kafkas_words() -> None:
+    assert share_record(b"\0\x09", None) == ("Unknown record type 9 at offset 7, skipping.", None)
+    assert share_record(b"\0", None) == (
+        "Error at offset 7, skipping. Could not read version from key's buffer.",
+        None,
+    )
+    key = b"\0\0" + b"\0\1g" + bytes(16) + bytes(4)
+    shown, deleted = share_record(key, None)
+    assert (json.loads(shown or "")["data"]["groupId"], deleted) == ("g", "<DELETE>")
+    with pytest.raises(KlogError, match="no key"):
+        share_record(None, b"")
+
+
+GZIP_FLAGS = {
+    "log": (
+        SHALLOW,
+        DEEP,
+        KafkaFlags(max_bytes=3000),
+        KafkaFlags(print_data_log=True, skip_record_metadata=True),
+        KafkaFlags(value_decoder_class="org.apache.kafka.tools.api.IntegerDecoder"),
+    ),
+    "index": (SHALLOW, KafkaFlags(index_sanity_check=True), KafkaFlags(verify_index_only=True)),
+    "timeindex": (SHALLOW, KafkaFlags(verify_index_only=True), KafkaFlags(max_message_size=100)),
+    "snapshot": (SHALLOW,),
+}
+
+
+@pytest.mark.parametrize("suffix", GZIP_FLAGS)
+def test_gzipped_copies_are_dumped_as_the_plain_files(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = T_NONE.path / "t-none-0"
+    for file in source.iterdir():
+        (tmp_path / f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
+    plain = sorted(source.glob(f"*.{suffix}"))
+    assert plain
+    for flags in GZIP_FLAGS[suffix]:
+        for file in plain:
+            expected = dump(str(file), flags=flags, capsys=capsys)
+            found = dump(str(tmp_path / f"{file.name}.gz"), flags=flags, capsys=capsys)
+            in_gzip = found.stdout.replace(str(tmp_path).encode(), str(source).encode())
+            assert in_gzip.replace(b".gz", b"") == expected.stdout
+            assert (found.status, found.died) == (expected.status, expected.died)
+            assert found.stderr.count(b"\n") == expected.stderr.count(b"\n")
+
+
+def test_a_damaged_gzipped_copy_is_dumped_up_to_the_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = random.Random(1)  # random bytes do not compress, so the damage lies where the cut is
+    segment = b"".join(uncompressed_batch([(None, numbers.randbytes(5000), [])]) for _ in range(40))
+    path = tmp_path / "00000000000000000000.log.gz"
+    path.write_bytes(gzip.compress(segment)[:60_000])
+    outcome = dump(str(path), capsys=capsys)
+    assert outcome.died
+    assert outcome.stdout.count(b"isvalid: true") >= 1

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import BinaryIO
 
 from klog.commands.dump import java, kafka_index
+from klog.commands.dump.gzipped_copies import size_of
 from klog.commands.dump.kafka_index_errors import IndexErrors, print_error
-from klog.commands.dump.kafka_log import LogDump, size_of
+from klog.commands.dump.kafka_log import LogDump
 from klog.commands.dump.kafka_parsers import parser_of
 from klog.commands.dump.kafka_snapshot import dump_snapshot
 from klog.commands.dump.output_buffer import OutputBuffer
@@ -65,7 +66,10 @@ def _dump_log(plan: DumpPlan, path: str, name: str, errors: IndexErrors, buffer:
     buffer.write(notes)
     dump = LogDump(path, plan.kafka, parser, buffer, plan.max_decompressed_bytes)
     with open_for_reading(path) as file:
-        dump.run(file, name, size_of(file))
+        size_bytes, damage = size_of(file)
+        dump.run(file, name, size_bytes)
     if dump.gaps:
         errors.gaps.setdefault(java.absolute_path(path), []).extend(dump.gaps)
+    if damage is not None:
+        raise damage
     return True

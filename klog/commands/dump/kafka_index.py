@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.commands.dump import java
+from klog.commands.dump.gzipped_copies import plain_or_gzipped
 from klog.commands.dump.kafka_batch import damaged
 from klog.commands.dump.kafka_index_errors import IndexErrors
 from klog.commands.dump.kafka_segment import SegmentBatches
@@ -28,7 +29,7 @@ _WARM_BYTES: Final = 8192
 
 
 def _beside(path: str, name: str, suffix: str) -> str:
-    return os.path.join(os.path.dirname(path), name.split(".", maxsplit=1)[0] + suffix)
+    return plain_or_gzipped(os.path.join(os.path.dirname(path), name.split(".", maxsplit=1)[0] + suffix))
 
 
 def _entry(layout: struct.Struct, index: IndexFile, number: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Prints records of internal topics as Kafka's dump tool does with `--offsets-decoder` and the like.
 
-Rules: what Kafka 3.9 prints. It does not know the types and fields of later versions. Records of share groups,
-which 3.9 does not know, are printed as Kafka 4.1 prints them.
+Rules: what Kafka 3.9 prints. It does not know the types and fields of later versions. Records of share
+groups, which 3.9 does not know, are printed as Kafka 4.1 prints them.
 """
 
 from __future__ import annotations

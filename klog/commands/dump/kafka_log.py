@@ -6,7 +6,6 @@ The kernels print valid batches in chunks. For a batch at which Kafka's tool end
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import BinaryIO, Final
 
@@ -369,10 +368,3 @@ def _key_and_value(iterated: Iterated, row: int) -> tuple[bytes | None, bytes | 
         bytes(view[key : key + key_size]) if key_size >= 0 else None,
         bytes(view[value : value + value_size]) if value_size >= 0 else None,
     )
-
-
-def size_of(file: BinaryIO) -> int:
-    """The size of the open file in bytes."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(0)
-    return size

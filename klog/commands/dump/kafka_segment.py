@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from klog.commands.dump import java
+from klog.commands.dump.gzipped_copies import open_for_seeking
 from klog.commands.dump.kafka_batch import damaged, iterate
 from klog.formats import kernel
 from klog.formats.columns import BatchTable
@@ -19,14 +20,13 @@ from klog.formats.constants import (
 )
 from klog.formats.packed import BATCH_HEADER_TO_MAGIC
 from klog.formats.wrapping import wrap_int64
-from klog.storage.files import open_for_reading
 
 
 class SegmentBatches:
     """The batches of one segment, read as they are asked for."""
 
     def __init__(self, path: str, limit_bytes: int) -> None:
-        self._file: BinaryIO = open_for_reading(path)
+        self._file: BinaryIO = open_for_seeking(path)
         self._limit_bytes = limit_bytes
         self.size_bytes = self._file.seek(0, os.SEEK_END)
         if self.size_bytes > java.INT32_MAX:
