@@ -6,17 +6,29 @@ default), KIP-339 (set, delete, append or subtract a single config).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
-from klog.admin.kafka_python import AdminClient
 from klog.admin.topics import find_topics
-from klog.client.errors import ClientError, RefusedError, UnknownTopicError
+from klog.client import admin
+from klog.client.admin import Resource, ResourceType
+from klog.client.cluster import Cluster
+from klog.client.errors import UnknownTopicError
+from klog.protocol.entity_fields import Entity
 
-_Answer: TypeAlias = Any
-_RESULT: Final = re.compile(r"\[Error (\d+)\] \w+: (.*)", re.DOTALL)
+_SOURCES: Final = (
+    "UNKNOWN",
+    "DYNAMIC_TOPIC_CONFIG",
+    "DYNAMIC_BROKER_CONFIG",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "STATIC_BROKER_CONFIG",
+    "DEFAULT_CONFIG",
+    "DYNAMIC_BROKER_LOGGER_CONFIG",
+    "DYNAMIC_CLIENT_METRICS_CONFIG",
+    "DYNAMIC_GROUP_CONFIG",
+)
+"""Kafka's names of the sources of a value, by their numbers on the wire."""
 
 
 class EntityType(StrEnum):
@@ -64,7 +76,7 @@ class ConfigEntry(NamedTuple):
 
 
 class Operation(StrEnum):
-    """Kafka's ways to change a config; APPEND and SUBTRACT change lists."""
+    """Kafka's ways to change a config, in the order of their numbers; APPEND and SUBTRACT change lists."""
 
     SET = "SET"
     DELETE = "DELETE"
@@ -80,74 +92,43 @@ class Change(NamedTuple):
     value: str | None = None
 
 
-class _AnyBroker(str):
-    """The empty name of the cluster-wide default, which converts to the id of the broker to ask.
-
-    kafka-python sends a request about a broker to the broker whose id it makes of the name.
-    """
-
-    __slots__ = ("_broker_id",)
-    _broker_id: int
-
-    def __new__(cls, broker_id: int) -> _AnyBroker:
-        made = super().__new__(cls, "")
-        made._broker_id = broker_id
-        return made
-
-    def __int__(self) -> int:
-        return self._broker_id
-
-
-def _resource(admin: AdminClient, entity: ConfigEntity, configs: object = None) -> _Answer:
-    from kafka.admin import ConfigResource
-
+def _resource(cluster: Cluster, entity: ConfigEntity) -> Resource:
+    """The entity on the wire. Raises UnknownTopicError if there is no such topic or broker."""
     if entity.type is EntityType.TOPICS:
-        find_topics(admin, [entity.name])  # kafka-python shows a missing topic as one without configs
-        return ConfigResource("TOPIC", entity.name, configs)
-    brokers = sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])
-    if not entity.name:
-        return ConfigResource("BROKER", _AnyBroker(brokers[0]), configs)
-    if entity.name not in map(str, brokers):
+        find_topics(cluster, [entity.name])
+        return Resource(ResourceType.TOPIC, entity.name)
+    brokers = [str(broker_id) for broker_id in admin.broker_ids(cluster)]
+    if entity.name and entity.name not in brokers:
         raise UnknownTopicError(
-            f"there is no broker {entity.name}", cure=f"the cluster has {', '.join(map(str, brokers))}"
+            f"there is no broker {entity.name}", cure=f"the cluster has {', '.join(brokers)}"
         )
-    return ConfigResource("BROKER", entity.name, configs)
+    return Resource(ResourceType.BROKER, entity.name)
 
 
-def describe(admin: AdminClient, entity: ConfigEntity) -> list[ConfigEntry]:
-    """All configs of an entity, sorted by name. Raises ClientError."""
-    answer = admin.describe_configs([_resource(admin, entity)], include_synonyms=True, config_filter="all")
-    (resources,) = answer.values()
-    (configs,) = resources.values()
-    return [_entry(name, config) for name, config in sorted(configs.items())]
+def describe(cluster: Cluster, entity: ConfigEntity) -> list[ConfigEntry]:
+    """All configs of an entity, sorted by name. Raises ClientError, ChannelError."""
+    ((_, configs),) = admin.describe_configs(cluster, [_resource(cluster, entity)])
+    return [_entry(config) for config in sorted(configs, key=lambda config: str(config.name))]
 
 
-def _entry(name: str, config: _Answer) -> ConfigEntry:
+def _entry(config: Entity) -> ConfigEntry:
     return ConfigEntry(
-        name,
-        config["value"],
-        config["config_source"],
-        bool(config["is_sensitive"]),
-        bool(config["read_only"]),
-        tuple(
-            Synonym(synonym["name"], synonym["value"], synonym["source"])
-            for synonym in config.get("synonyms") or ()
-        ),
+        config.name,
+        config.value,
+        _source(config.config_source),
+        config.is_sensitive,
+        config.read_only,
+        tuple(Synonym(each.name, each.value, _source(each.source)) for each in config.synonyms),
     )
+
+
+def _source(number: int) -> str:
+    return _SOURCES[number] if 0 <= number < len(_SOURCES) else _SOURCES[0]
 
 
 def alter(
-    admin: AdminClient, entity: ConfigEntity, changes: Sequence[Change], *, validate_only: bool = False
+    cluster: Cluster, entity: ConfigEntity, changes: Sequence[Change], *, validate_only: bool = False
 ) -> None:
-    """Make all changes or none. Raises ClientError with the broker's message."""
-    wanted = {change.name: (change.operation.value, change.value) for change in changes}
-    answer = admin.alter_configs(
-        [_resource(admin, entity, wanted)], validate_only=validate_only, raise_on_unknown=False
-    )
-    (resources,) = answer.values()
-    (result,) = resources.values()
-    if result == "OK":
-        return
-    if match := _RESULT.fullmatch(result):
-        raise RefusedError(f"configs of {entity}", int(match[1]), message=match[2])
-    raise ClientError(f"configs of {entity}: {result}")
+    """Make all changes or none. Raises ClientError with the broker's message, ChannelError."""
+    wanted = [(change.name, list(Operation).index(change.operation), change.value) for change in changes]
+    admin.alter_configs(cluster, _resource(cluster, entity), wanted, validate_only=validate_only)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Final
 
 from klog.admin.settings import ClientSettings
@@ -13,12 +15,13 @@ from klog.client.cluster import Cluster
 from klog.client.connection import HostPort
 from klog.client.producer import Producer, ProducerSettings
 from klog.client.retry import Clock, Retry, RetryPolicy
+from klog.client.sasl import Sasl, authenticate
 from klog.client.waiting import until_accepted
-from klog.formats.errors import UsageError
 from klog.protocol.channel import Channel
 
 _NEW_PARTITIONS_TIMEOUT_MS: Final = 10_000
 _START_TIMEOUT_MS: Final = 10_000
+_NONCE_BYTES: Final = 24
 _START_PAUSE_MS: Final = 200
 
 SYSTEM_CLOCK: Final = Clock(time.monotonic, time.sleep, lambda: time.time_ns() // 1_000_000)
@@ -26,28 +29,32 @@ SYSTEM_CLOCK: Final = Clock(time.monotonic, time.sleep, lambda: time.time_ns() /
 
 @contextmanager
 def cluster(settings: ClientSettings) -> Iterator[Cluster]:
-    """The cluster of the settings, connected to one broker. Raises UsageError for SASL, ConnectFailedError.
+    """The cluster of the settings, connected to one broker.
 
-    Waits a few seconds for a broker that does not listen yet.
+    Waits a few seconds for a broker that does not listen yet. Raises ConnectFailedError,
+    AuthenticationFailedError.
     """
-    if settings.sasl is not None:
-        raise UsageError(
-            "records are read and written over PLAINTEXT and SSL; SASL is for the admin commands",
-            cure="name a listener without SASL",
-        )
 
     def connect(address: HostPort) -> Channel:
         return Channel(
-            *address, client_id=settings.client_id, timeout_ms=settings.timeout_ms, tls=settings.tls
+            *address,
+            client_id=settings.client_id,
+            timeout_ms=settings.timeout_ms,
+            tls=settings.tls,
+            authenticate=None if settings.sasl is None else partial(_authenticate, settings.sasl),
         )
 
     client = Cluster(settings.bootstrap, connect, SYSTEM_CLOCK, timeout_ms=settings.timeout_ms)
     with closing(client):
-        wait_for_broker(settings, client.any_connection)
+        _wait_for_broker(settings, client.any_connection)
         yield client
 
 
-def wait_for_broker(settings: ClientSettings, connect: Callable[[], object]) -> None:
+def _authenticate(sasl: Sasl, channel: Channel) -> None:
+    authenticate(channel, sasl, secrets.token_urlsafe(_NONCE_BYTES))
+
+
+def _wait_for_broker(settings: ClientSettings, connect: Callable[[], object]) -> None:
     """Call `connect` until a broker listens, for a few seconds at most. Raises what `connect` raises."""
     timeout_ms = min(_START_TIMEOUT_MS, settings.timeout_ms)
     policy = RetryPolicy(timeout_ms, longest_pause_ms=_START_PAUSE_MS)

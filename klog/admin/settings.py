@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from klog.client.connection import HostPort
+from klog.client.sasl import MECHANISMS, Sasl
 from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.errors import UsageError
 
@@ -30,15 +31,6 @@ _JAAS_OPTION: Final = re.compile(r'\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]
 _PEM_CURE: Final = (
     "give PEM: ssl.truststore.type=PEM, ssl.keystore.type=PEM (openssl and keytool -rfc make them)"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Sasl:
-    """User name and password for SASL PLAIN or SCRAM."""
-
-    mechanism: str
-    username: str
-    password: str = field(repr=False)
 
 
 def _say_nothing(_: str) -> None:
@@ -139,10 +131,8 @@ def _pem(properties: Mapping[str, str], store: str) -> str | None:
 
 def _sasl(properties: Mapping[str, str]) -> Sasl:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
-    if mechanism not in {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}:
-        raise UsageError(
-            f"sasl.mechanism={mechanism} is not supported", cure="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"
-        )
+    if mechanism not in MECHANISMS:
+        raise UsageError(f"sasl.mechanism={mechanism} is not supported", cure=" or ".join(MECHANISMS))
     options = {
         name: re.sub(r"\\(.)", r"\1", quoted) or bare
         for name, quoted, bare in _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))

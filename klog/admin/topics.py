@@ -1,4 +1,4 @@
-"""Finds, describes, creates and deletes topics and adds partitions, through the admin client.
+"""Finds, describes, creates and deletes topics and adds partitions.
 
 Rules: KIP-4, KIP-195 (adding partitions), KIP-464 (the cluster's defaults). Errors of single topics are
 returned as values, since they do not stop the work on the others.
@@ -9,18 +9,17 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import NamedTuple
 from uuid import UUID
 
-from klog.admin.kafka_python import AdminClient
+from klog.client import admin
+from klog.client.admin import CLUSTER_DEFAULT, Assignment, Resource, ResourceType
+from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
 from klog.client.retry import Retry
 from klog.formats.errors import UsageError
+from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode, error_code
-
-_Answer: TypeAlias = Any
-Assignment = Mapping[int, Sequence[int]]
-_CLUSTER_DEFAULT: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,9 @@ class Topic:
         }
 
 
+_SET_FOR_TOPIC = 1  # DYNAMIC_TOPIC_CONFIG of KIP-226
+
+
 class NewTopic(NamedTuple):
     """A topic to create; None stands for the cluster's default."""
 
@@ -96,56 +98,52 @@ class Outcome(NamedTuple):
     message: str | None
 
 
-def find_topics(admin: AdminClient, names: Sequence[str] | None = None) -> list[Topic]:
-    """The named topics, or all, sorted by name. Raises UnknownTopicError, RefusedError."""
+def find_topics(cluster: Cluster, names: Sequence[str] | None = None) -> list[Topic]:
+    """The named topics, or all, sorted by name. Raises UnknownTopicError, RefusedError, ChannelError."""
     found = []
-    for answer in admin.describe_topics(names):
-        name, code = answer["name"], error_code(answer["error_code"])
+    for answer in admin.describe_topics(cluster, names):
+        name, code = answer.name, error_code(answer.error_code)
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise UnknownTopicError(f"topic {name} does not exist", cure="`klog topics list` shows what does")
-        if code is not ErrorCode.NONE:
+        if code not in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):
             raise RefusedError(f"topic {name}", code)
         found.append(_topic(answer))
     return sorted(found, key=lambda topic: topic.name)
 
 
-def _topic(answer: _Answer) -> Topic:
+def _topic(answer: Entity) -> Topic:
     partitions = (
         Partition(
-            part["partition_index"],
-            part["leader_id"],
-            part.get("leader_epoch", -1),
-            tuple(part["replica_nodes"]),
-            tuple(part["isr_nodes"]),
-            tuple(part.get("offline_replicas") or ()),
+            part.partition_index,
+            part.leader_id,
+            getattr(part, "leader_epoch", -1),
+            tuple(part.replica_nodes),
+            tuple(part.isr_nodes),
+            tuple(getattr(part, "offline_replicas", ())),
         )
-        for part in answer["partitions"]
+        for part in answer.partitions
     )
     return Topic(
-        answer["name"],
-        _id_text(answer.get("topic_id")),
-        bool(answer.get("is_internal")),
+        answer.name,
+        _id_text(getattr(answer, "topic_id", None)),
+        bool(answer.is_internal),
         tuple(sorted(partitions, key=lambda partition: partition.partition)),
     )
 
 
-def _id_text(topic_id: UUID | str | None) -> str | None:
-    """Kafka's text form of a topic id; None for no id, which on the wire is zero."""
-    raw = UUID(str(topic_id)).bytes if topic_id is not None else bytes(16)
-    return urlsafe_b64encode(raw).decode().rstrip("=") if any(raw) else None
+def _id_text(topic_id: UUID | None) -> str | None:
+    """Kafka's text form of a topic id; None for no id."""
+    return None if topic_id is None else urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
-def add_configs(admin: AdminClient, topics: Sequence[Topic]) -> list[Topic]:
+def add_configs(cluster: Cluster, topics: Sequence[Topic]) -> list[Topic]:
     """The topics with the configs that were set for each of them."""
-    if not topics:
-        return []
-    from kafka.admin import ConfigResource
-
-    found = admin.describe_configs([ConfigResource("TOPIC", topic.name) for topic in topics])["topic"]
-    return [
-        replace(topic, configs={key: value["value"] for key, value in sorted(found[topic.name].items())})
-        for topic in topics
-    ]
+    resources = [Resource(ResourceType.TOPIC, topic.name) for topic in topics]
+    found = {
+        resource.name: {each.name: each.value for each in entries if each.config_source == _SET_FOR_TOPIC}
+        for resource, entries in admin.describe_configs(cluster, resources)
+    }
+    return [replace(topic, configs=dict(sorted(found[topic.name].items()))) for topic in topics]
 
 
 def select_partitions(topics: Iterable[Topic], *, under_replicated: bool, unavailable: bool) -> list[Topic]:
@@ -175,28 +173,31 @@ def parse_assignment(text: str) -> Assignment:
     return dict(enumerate(brokers))
 
 
-def create(admin: AdminClient, topics: Sequence[NewTopic], *, validate_only: bool = False) -> list[Outcome]:
-    """Create topics and wait until their partitions have leaders."""
-    wanted = {
-        topic.name: {
-            "num_partitions": _CLUSTER_DEFAULT if topic.partitions is None else topic.partitions,
-            "replication_factor": _CLUSTER_DEFAULT
-            if topic.replication_factor is None
-            else topic.replication_factor,
-            "assignments": topic.assignment or {},
-            "configs": topic.configs,
-        }
+def create(
+    cluster: Cluster, topics: Sequence[NewTopic], retry: Retry, *, validate_only: bool
+) -> list[Outcome]:
+    """Create topics and wait until all of their partitions have leaders.
+
+    Raises ClientError if that takes longer than `retry` allows.
+    """
+    wanted = [
+        admin.NewTopic(
+            topic.name,
+            CLUSTER_DEFAULT if topic.partitions is None else topic.partitions,
+            CLUSTER_DEFAULT if topic.replication_factor is None else topic.replication_factor,
+            topic.assignment or {},
+            topic.configs,
+        )
         for topic in topics
-    }
-    answer = admin.create_topics(wanted, validate_only=validate_only, raise_errors=False)
-    outcomes = [_outcome(one) for one in answer["topics"]]
+    ]
+    outcomes = _outcomes(admin.create_topics(cluster, wanted, validate_only=validate_only))
     if not validate_only:
-        admin.wait_for_topics([outcome.topic for outcome in outcomes if outcome.error is None])
+        _wait_for_leaders(cluster, _done(outcomes), 1, retry)
     return outcomes
 
 
 def add_partitions(
-    admin: AdminClient,
+    cluster: Cluster,
     names: Sequence[str],
     partitions: int,
     assignment: Assignment | None,
@@ -208,34 +209,44 @@ def add_partitions(
 
     Waits until brokers know the new partitions. Raises ClientError if that takes longer than `retry` allows.
     """
-    wanted: dict[str, object] = dict.fromkeys(names, partitions)
-    if assignment is not None:
-        brokers = [list(replicas) for replicas in assignment.values()]
-        wanted = {name: {"count": partitions, "assignments": brokers} for name in names}
-    answer = admin.create_partitions(wanted, validate_only=validate_only, raise_errors=False)
-    outcomes = [_outcome(one) for one in answer.to_dict()["results"]]
+    brokers = None if assignment is None else list(assignment.values())
+    answer = admin.create_partitions(cluster, names, partitions, brokers, validate_only=validate_only)
+    outcomes = _outcomes(answer)
     if not validate_only:
-        _wait_for_partitions(admin, [one.topic for one in outcomes if one.error is None], partitions, retry)
+        _wait_for_leaders(cluster, _done(outcomes), partitions, retry)
     return outcomes
 
 
-def _wait_for_partitions(admin: AdminClient, names: Sequence[str], partitions: int, retry: Retry) -> None:
-    """The controller answers before the other brokers know the new partitions."""
+def delete(cluster: Cluster, names: Sequence[str]) -> list[Outcome]:
+    """Delete topics."""
+    return _outcomes(admin.delete_topics(cluster, names))
+
+
+def _wait_for_leaders(cluster: Cluster, names: Sequence[str], partitions: int, retry: Retry) -> None:
+    """Wait until every partition, and at least so many, has a leader.
+
+    The controller answers before the other brokers know the new partitions.
+    """
     while names:
-        missing = [topic.name for topic in find_topics(admin, names) if not topic.has_leaders(partitions)]
+        try:
+            topics = find_topics(cluster, names)
+        except (UnknownTopicError, RefusedError) as error:
+            retry.failed(error)
+            continue
+        missing = [
+            topic.name for topic in topics if not topic.has_leaders(max(partitions, len(topic.partitions)))
+        ]
         if not missing:
             return
-        retry.failed(
-            ClientError(f"{', '.join(missing)}: not all of the {partitions} partitions have leaders")
-        )
+        retry.failed(ClientError(f"{', '.join(missing)}: not all of the partitions have leaders"))
 
 
-def delete(admin: AdminClient, names: Sequence[str]) -> list[Outcome]:
-    """Delete topics."""
-    return [_outcome(one) for one in admin.delete_topics(names, raise_errors=False)["topics"]]
+def _outcomes(answer: Iterable[admin.Outcome]) -> list[Outcome]:
+    return [
+        Outcome(each.topic, None if each.error is ErrorCode.NONE else each.error.name, each.message)
+        for each in answer
+    ]
 
 
-def _outcome(answer: _Answer) -> Outcome:
-    code = error_code(answer["error_code"])
-    error = None if code is ErrorCode.NONE else code.name
-    return Outcome(answer["name"], error, answer.get("error_message"))
+def _done(outcomes: Iterable[Outcome]) -> list[str]:
+    return [outcome.topic for outcome in outcomes if outcome.error is None]

@@ -121,20 +121,32 @@ class Cluster:
 
         Raises ChannelError, RefusedError, UnknownTopicError.
         """
+        for topic in self.metadata(topics, may_create=may_create).topics:
+            self._update_topic(topic)
+
+    def metadata(self, topics: Iterable[str] | None, *, may_create: bool = False) -> Entity:
+        """A broker's answer about these topics, or about all for None. Learns the brokers' addresses from it.
+
+        Raises ChannelError.
+        """
         connection = self.any_connection()
         version = connection.version_of(ApiKey.METADATA)
         topic_class = request_struct(ApiKey.METADATA, version, "MetadataRequestTopic")
+        named = (
+            topics
+            if topics is None
+            else tuple(build(topic_class, topic_id=None, name=name) for name in topics)
+        )
         request = build(
             request_class(ApiKey.METADATA, version),
-            topics=tuple(build(topic_class, topic_id=None, name=name) for name in topics),
+            topics=named,
             allow_auto_topic_creation=may_create,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=False,
         )
         response = connection.send(request)
         self._addresses = {broker.node_id: HostPort(broker.host, broker.port) for broker in response.brokers}
-        for topic in response.topics:
-            self._update_topic(topic)
+        return response
 
     def _update_topic(self, topic: Entity) -> None:
         if topic.error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE):

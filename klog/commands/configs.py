@@ -98,12 +98,12 @@ def describe_configs(
 
         klog configs describe --broker 1 --all
     """
+    from klog.admin import connect
     from klog.admin.configs import describe
-    from klog.admin.kafka_python import admin_client
 
     entity = options.entity()
-    with admin_client(connection.settings()) as admin:
-        entries = [entry for entry in describe(admin, entity) if all_ or entry.is_set(entity.type)]
+    with connect.cluster(connection.settings()) as cluster:
+        entries = [entry for entry in describe(cluster, entity) if all_ or entry.is_set(entity.type)]
     if as_json:
         show_json([_to_json(entity, entry) for entry in entries])
     elif entries:
@@ -159,15 +159,15 @@ def alter_configs(
 
         klog configs alter --broker-defaults --set log.cleaner.threads=2
     """
+    from klog.admin import connect
     from klog.admin.configs import alter
-    from klog.admin.kafka_python import admin_client
 
     entity = options.entity()
     pairs = [*(set_ or ()), *(pair for text in add_config or () for pair in split_list(text))]
     deleted = [*(delete or ()), *(name for text in delete_config or () for name in split_list(text))]
     changes = _changes(pairs, deleted, append or (), subtract or ())
-    with admin_client(connection.settings()) as admin:
-        alter(admin, entity, changes, validate_only=validate_only)
+    with connect.cluster(connection.settings()) as cluster:
+        alter(cluster, entity, changes, validate_only=validate_only)
     print_report(f"{entity}: {'could be ' if validate_only else ''}changed")
 
 

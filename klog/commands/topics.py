@@ -104,11 +104,11 @@ def list_topics(
 
         klog topics list --exclude-internal --json
     """
-    from klog.admin.kafka_python import admin_client
+    from klog.admin import connect
     from klog.admin.topics import find_topics
 
-    with admin_client(connection.settings()) as admin:
-        found = [topic for topic in find_topics(admin) if not (exclude_internal and topic.is_internal)]
+    with connect.cluster(connection.settings()) as cluster:
+        found = [topic for topic in find_topics(cluster) if not (exclude_internal and topic.is_internal)]
     rows = [
         {
             "topic": topic.name,
@@ -151,16 +151,16 @@ def describe_topics(
 
         klog topics describe orders --json | jq .configs
     """
-    from klog.admin.kafka_python import admin_client
+    from klog.admin import connect
     from klog.admin.topics import add_configs, find_topics, select_partitions
 
     wanted = topics.given()
-    with admin_client(connection.settings()) as admin:
-        found = find_topics(admin, wanted or None)
+    with connect.cluster(connection.settings()) as cluster:
+        found = find_topics(cluster, wanted or None)
         if exclude_internal:
             found = [each for each in found if not each.is_internal]
         found = select_partitions(found, under_replicated=under_replicated, unavailable=unavailable)
-        found = add_configs(admin, found)
+        found = add_configs(cluster, found)
     if as_json:
         show_json([topic.to_json() for topic in found])
         return
@@ -210,7 +210,7 @@ def create_topics(
 
         klog topics create orders --replica-assignment 0:1,1:2,2:0
     """
-    from klog.admin.kafka_python import admin_client
+    from klog.admin import connect
     from klog.admin.topics import NewTopic, create, parse_assignment
     from klog.commands.wire.assignments import parse_pairs
 
@@ -221,8 +221,8 @@ def create_topics(
     wanted = [
         NewTopic(name, partitions, replication_factor, assignment, configs) for name in topics.required()
     ]
-    with admin_client(connection.settings()) as admin:
-        outcomes = create(admin, wanted, validate_only=validate_only)
+    with connect.cluster(connection.settings()) as cluster:
+        outcomes = create(cluster, wanted, connect.partitions_retry(), validate_only=validate_only)
     _report(
         outcomes,
         "could be created" if validate_only else "created",
@@ -249,15 +249,14 @@ def add_partitions(
 
         klog topics add-partitions orders --partitions 12
     """
+    from klog.admin import connect
     from klog.admin import topics as admin_topics
-    from klog.admin.connect import partitions_retry
-    from klog.admin.kafka_python import admin_client
 
     assignment = None if replica_assignment is None else admin_topics.parse_assignment(replica_assignment)
     wanted = topics.required()
-    with admin_client(connection.settings()) as admin:
+    with connect.cluster(connection.settings()) as cluster:
         outcomes = admin_topics.add_partitions(
-            admin, wanted, partitions, assignment, partitions_retry(), validate_only=validate_only
+            cluster, wanted, partitions, assignment, connect.partitions_retry(), validate_only=validate_only
         )
     done = f"{'could have' if validate_only else 'has'} {partitions} partitions"
     _report(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
@@ -279,15 +278,15 @@ def delete_topics(
 
         klog topics delete orders --if-exists --yes
     """
-    from klog.admin.kafka_python import admin_client
+    from klog.admin import connect
     from klog.admin.topics import delete
 
     wanted = topics.required()
     settings = connection.settings()
     if not confirmed(f"Delete {', '.join(wanted)} with all records?", yes=yes):
         raise typer.Exit(1)
-    with admin_client(settings) as admin:
-        outcomes = delete(admin, wanted)
+    with connect.cluster(settings) as cluster:
+        outcomes = delete(cluster, wanted)
     _report(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
 
 

@@ -23,6 +23,8 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+_NEVER: Final = 1 << 15  # no version of the API is flexible
+
 
 class ApiKey(IntEnum):
     """The keys of Kafka's requests that a broker with ZooKeeper knows."""
@@ -163,6 +165,17 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
         )
     }
 )
+
+"""What the broker serves, by key."""
+
+SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
+    {
+        **SERVED,
+        int(ApiKey.SASL_HANDSHAKE): _kio(ApiKey.SASL_HANDSHAKE, 1, 1, _NEVER),
+        int(ApiKey.SASL_AUTHENTICATE): _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
+    }
+)
+"""What klog's client can ask: also for authentication, which the broker does not serve yet."""
 
 
 def api_name(key: int) -> str:

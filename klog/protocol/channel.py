@@ -22,7 +22,7 @@ from klog.protocol.api_versions import (
     decode_api_versions_response,
     encode_api_versions_request,
 )
-from klog.protocol.apis import SERVED, ApiKey, api_name
+from klog.protocol.apis import SPOKEN, ApiKey, api_name
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import (
@@ -58,7 +58,8 @@ class Channel:
 
     Any ChannelError leaves the channel closed; `connect` opens it again. One thread at a time uses it, but
     another thread may call `close` to end a wait. `timeout_ms` limits connecting and each request, unless a
-    request has its own limit.
+    request has its own limit. `authenticate` is called with the channel when the versions are known, before
+    any other request.
     """
 
     host: str
@@ -68,6 +69,7 @@ class Channel:
     timeout_ms: int = 30_000
     tls: ssl.SSLContext | None = None
     software: ClientSoftware = KLOG
+    authenticate: Callable[[Channel], object] | None = None
     versions: Mapping[int, VersionRange] = field(default_factory=dict, init=False)
     _socket: socket.socket | None = field(default=None, init=False)
     _correlation_id: int = field(default=0, init=False)
@@ -87,7 +89,7 @@ class Channel:
     def connect(self) -> None:
         """Connects and asks for the supported versions; does nothing if the channel is connected.
 
-        Raises ConnectFailedError, and what `exchange` raises.
+        Raises ConnectFailedError, what `exchange` raises, and what `authenticate` raises.
         """
         if self._socket is not None:
             return
@@ -98,6 +100,12 @@ class Channel:
         except OSError as error:
             raise ConnectFailedError(f"cannot connect to {self}: {error}") from error
         self.versions = self._negotiate().apis
+        if self.authenticate is not None:
+            try:
+                self.authenticate(self)
+            except BaseException:
+                self.close()
+                raise
 
     def _open(self) -> socket.socket:
         sock = socket.create_connection((self.host, self.port), self.timeout_ms / 1000)
@@ -119,7 +127,7 @@ class Channel:
 
     def version_of(self, api_key: int, at_most: int | None = None) -> int:
         """The highest version of an API that both sides support. Raises UnsupportedApiError."""
-        ours = SERVED.get(api_key)
+        ours = SPOKEN.get(api_key)
         theirs = self.versions.get(api_key)
         if ours is None or theirs is None:
             raise UnsupportedApiError(f"{self} does not support {api_name(api_key)}")
@@ -185,7 +193,7 @@ class Channel:
 
     def _negotiate(self) -> ApiVersionsResponse:
         """Asks for the supported versions, in our highest version, then in one that the broker names."""
-        version = SERVED[ApiKey.API_VERSIONS].max_version
+        version = SPOKEN[ApiKey.API_VERSIONS].max_version
         response = self._ask_versions(version)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             known = response.apis.get(ApiKey.API_VERSIONS)

@@ -24,6 +24,13 @@ class UnencodableMessageError(ProtocolError):
     """A message with a value that its wire type cannot hold. This is a mistake of the caller."""
 
 
+class AuthenticationFailedError(ProtocolError):
+    """The broker does not accept the mechanism or the password, or could not prove that it knows it.
+
+    The same password fails again, so it is not a ChannelError, which a client retries.
+    """
+
+
 class ChannelError(ProtocolError):
     """Base of the errors of a client's connection. The connection is closed when one is raised."""
 

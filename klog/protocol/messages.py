@@ -11,11 +11,12 @@ The messages of Produce and Fetch have modules of their own (`produce_request` a
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from typing import Final, NamedTuple
 
-from klog.protocol.apis import SERVED, ApiKey, api_name
+from klog.protocol.apis import SERVED, SPOKEN, Api, ApiKey, api_name
 from klog.protocol.entity_fields import Entity, Value, entity_fields
 from klog.protocol.entity_reader import read_entity
 from klog.protocol.entity_writer import write_entity
@@ -40,7 +41,11 @@ def request_is_flexible(api_key: int, version: int) -> bool:
 
     Every version of ApiVersions is accepted: a client newer than the broker must get an answer (KIP-511).
     """
-    api = SERVED.get(api_key)
+    return _is_flexible(SERVED, api_key, version)
+
+
+def _is_flexible(known: Mapping[int, Api], api_key: int, version: int) -> bool:
+    api = known.get(api_key)
     if api is None:
         raise UnsupportedApiError(f"{api_name(api_key)} is not served")
     if not api.has(version) and api_key != ApiKey.API_VERSIONS:
@@ -68,7 +73,7 @@ def decode_request_header(frame: Buffer) -> RequestHeader:
 
 def encode_request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """Raises UnsupportedApiError."""
-    end = b"\0" if request_is_flexible(api_key, version) else b""
+    end = b"\0" if _is_flexible(SPOKEN, api_key, version) else b""
     return _REQUEST_HEAD.pack(api_key, version, correlation_id) + write_string(client_id, False) + end
 
 
@@ -82,7 +87,7 @@ def decode_response_header(api_key: int, version: int, frame: Buffer) -> tuple[i
     if len(frame) < INT32.size:
         raise MalformedMessageError(f"a response of {len(frame)} bytes has no room for its header")
     correlation_id: int = INT32.unpack_from(frame, 0)[0]
-    flexible = response_is_flexible(api_key, version)
+    flexible = api_key != ApiKey.API_VERSIONS and _is_flexible(SPOKEN, api_key, version)
     return correlation_id, read_tags(frame, INT32.size)[1] if flexible else INT32.size
 
 
@@ -120,7 +125,7 @@ def _struct(message: type, name: str) -> type:
 
 
 def _entity_class(api_key: int, version: int, kind: str) -> type:
-    api = SERVED.get(api_key)
+    api = SPOKEN.get(api_key)
     module_name = api.module_name(version) if api is not None and api.has(version) else None
     if module_name is None:
         raise UnsupportedApiError(

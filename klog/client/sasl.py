@@ -1,0 +1,124 @@
+"""Authenticates a connection by SASL: PLAIN (RFC 4616) or SCRAM (RFC 5802, RFC 7677).
+
+Rules: KIP-43, KIP-84 (SCRAM), KIP-152: after ApiVersions a SaslHandshake names the mechanism. Its messages
+follow in SaslAuthenticate requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Final
+
+from klog.client.connection import Connection
+from klog.protocol.apis import ApiKey
+from klog.protocol.error_codes import ErrorCode, error_code
+from klog.protocol.errors import AuthenticationFailedError
+from klog.protocol.messages import build, request_class
+
+SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
+_FEWEST_ITERATIONS: Final = 4096  # Kafka's own minimum
+_MOST_ITERATIONS: Final = 1 << 24  # a server must not be able to occupy the client for hours
+
+Exchange = Generator[bytes, bytes, None]
+"""Gives the client's messages, and is sent the server's answer to each. Raises AuthenticationFailedError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sasl:
+    """User name and password for SASL PLAIN or SCRAM."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+
+def authenticate(connection: Connection, sasl: Sasl, nonce: str) -> None:
+    """Authenticate an open connection; `nonce` is a random text of printable ASCII without commas.
+
+    Raises AuthenticationFailedError, ChannelError.
+    """
+    version = connection.version_of(ApiKey.SASL_HANDSHAKE)
+    shake = build(request_class(ApiKey.SASL_HANDSHAKE, version), mechanism=sasl.mechanism)
+    answer = connection.send(shake)
+    if answer.error_code != ErrorCode.NONE:
+        offered = ", ".join(answer.mechanisms) or "none"
+        raise AuthenticationFailedError(
+            f"{connection} does not accept sasl.mechanism={sasl.mechanism}", cure=f"it offers {offered}"
+        )
+    exchange = plain(sasl) if sasl.mechanism == "PLAIN" else scram(sasl, nonce)
+    try:
+        message = next(exchange)
+        while True:
+            message = exchange.send(_ask(connection, message))
+    except StopIteration:
+        return
+    except AuthenticationFailedError as error:
+        raise error.at(str(connection)) from None
+
+
+def _ask(connection: Connection, message: bytes) -> bytes:
+    version = connection.version_of(ApiKey.SASL_AUTHENTICATE)
+    request = build(request_class(ApiKey.SASL_AUTHENTICATE, version), auth_bytes=message)
+    answer = connection.send(request)
+    code = error_code(answer.error_code)
+    if code is not ErrorCode.NONE:
+        said = answer.error_message or code.name
+        raise AuthenticationFailedError(said, cure="check sasl.mechanism and sasl.jaas.config")
+    return bytes(answer.auth_bytes)
+
+
+def plain(sasl: Sasl) -> Exchange:
+    """The only message of PLAIN."""
+    yield f"\0{sasl.username}\0{sasl.password}".encode()
+
+
+def scram(sasl: Sasl, nonce: str) -> Exchange:
+    """The two messages of SCRAM, and the check that the server knows the password, too."""
+    name = SCRAM_HASHES[sasl.mechanism]
+    escaped = sasl.username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={escaped},r={nonce}"
+    challenge = yield f"n,,{first}".encode()
+    fields = _fields(challenge)
+    both_nonces = fields.get("r", "")
+    salt, iterations = _salt_and_iterations(fields)
+    if not both_nonces.startswith(nonce) or both_nonces == nonce:
+        raise AuthenticationFailedError("the server's nonce does not continue the client's")
+    without_proof = f"c=biws,r={both_nonces}"  # "n,," in base64: no channel binding
+    signed = f"{first},{challenge.decode()},{without_proof}".encode()
+    salted = hashlib.pbkdf2_hmac(name, sasl.password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    signature = hmac.digest(hashlib.new(name, client_key).digest(), signed, name)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    verdict = _fields((yield f"{without_proof},p={b64encode(proof).decode()}".encode()))
+    if "e" in verdict:
+        raise AuthenticationFailedError(f"the server refused: {verdict['e']}")
+    server_key = hmac.digest(salted, b"Server Key", name)
+    expected = b64encode(hmac.digest(server_key, signed, name))
+    if not hmac.compare_digest(verdict.get("v", "").encode(), expected):
+        raise AuthenticationFailedError("the server did not prove that it knows the password")
+
+
+def _salt_and_iterations(fields: dict[str, str]) -> tuple[bytes, int]:
+    try:
+        salt, iterations = b64decode(fields["s"], validate=True), int(fields["i"])
+    except (KeyError, ValueError) as error:
+        raise AuthenticationFailedError("the server's SCRAM message has no salt and iterations") from error
+    if not _FEWEST_ITERATIONS <= iterations <= _MOST_ITERATIONS:
+        raise AuthenticationFailedError(f"the server asks for {iterations} iterations of SCRAM")
+    return salt, iterations
+
+
+def _fields(message: bytes) -> dict[str, str]:
+    """The `k=value` fields of a SCRAM message."""
+    try:
+        text = message.decode()
+    except UnicodeDecodeError as error:
+        raise AuthenticationFailedError("the server's SCRAM message is no text") from error
+    return {
+        name: value for name, equals, value in (part.partition("=") for part in text.split(",")) if equals
+    }
