@@ -62,6 +62,9 @@ COMMANDS: Final = {
     ),
     "formats": _Command("formats", "List the formats of a log directory, or draw the layout of one."),
     "serve": _Command("serve", "Run a broker until it is interrupted."),
+    "adopt": _Command(
+        "adopt", "Put the topics of partition directories back into metadata that has lost them."
+    ),
     "topics": _Command(
         "topics", "List, describe, create and delete topics of any Kafka, and add partitions."
     ),

@@ -41,6 +41,12 @@ def read_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAs
     }
 
 
+def read_valid_topics(store: MetadataStore, names: Sequence[str]) -> dict[str, TopicAssignment]:
+    """The assignments of those topics that exist. An invalid one is logged and left out."""
+    nodes = store.get_many([paths.topic(name) for name in names])
+    return znodes.decode_valid(names, nodes, lambda name, node: znodes.decode_topic(name, node.data))
+
+
 def watch_topic(store: MetadataStore, name: str, watch: Watch) -> TopicAssignment | None:
     """The assignment of a topic, or None; `watch` fires when it changes or goes. Raises InvalidZnodeError."""
     try:

@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import ControlResponse, partition_states, topic_ids
+from klog.metadata.errors import StoreError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import (
@@ -42,17 +43,24 @@ _NO_CONTROLLER: Final = -1
 class Logs(Protocol):
     """What the replica manager needs of the log manager."""
 
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        """The log that serves a replica, if there is one."""
+
     def get_or_create(self, partition: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
         """The log of a replica; created if there is none. Raises `StorageError`, `OSError`."""
 
     def delete(self, replicas: Iterable[TopicPartition]) -> Mapping[TopicPartition, Exception]:
         """Delete replicas' logs: renamed now, removed later. Returns the errors of those that failed."""
 
+    def set_aside_strays(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Exception]:
+        """Rename logs to `-stray` and keep them out of use. Returns the errors of those that failed."""
+
 
 class ReplicaManager:
     """All replicas by (topic, partition).
 
-    `partitions` is replaced as a whole and never changed: readers hold no lock.
+    `partitions` is replaced as a whole and never changed: readers hold no lock. `read_topic_ids` reads the
+    ids of topics from the metadata store; it leaves out topics that do not exist, and raises `StoreError`.
     """
 
     def __init__(
@@ -62,6 +70,7 @@ class ReplicaManager:
         produce_purgatory: Purgatory[DelayedProduce],
         fetch_purgatory: Purgatory[DelayedFetch],
         delete_purgatory: Purgatory[DelayedDeleteRecords],
+        read_topic_ids: Callable[[Collection[str]], Mapping[str, str | None]] = lambda _: {},
     ) -> None:
         self.broker_id = context.broker_id
         self.partitions: Mapping[tuple[str, int], Partition] = {}
@@ -72,6 +81,7 @@ class ReplicaManager:
         self._produce_purgatory = produce_purgatory
         self._fetch_purgatory = fetch_purgatory
         self._delete_purgatory = delete_purgatory
+        self._read_topic_ids = read_topic_ids
         self._listeners: list[RoleListener] = []
         self._lock = threading.RLock()
 
@@ -176,6 +186,7 @@ class ReplicaManager:
         if self.broker_id not in request.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
+            self._set_aside_other_topic(key, topic_id, request.is_new, added, changes)
             # A log that has no topic id yet is given it, also by a request that changes nothing else.
             log = self._logs.get_or_create(key, topic_id, is_new=request.is_new)
         except (KlogError, OSError) as failed:
@@ -192,6 +203,7 @@ class ReplicaManager:
                 "%s belongs to another topic: its id is %s, not %s", log.directory, log.topic_id, topic_id
             )
             return ErrorCode.INCONSISTENT_TOPIC_ID
+        log.is_confirmed = True
         before = partition.state
         if request.leader_epoch < before.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -209,6 +221,35 @@ class ReplicaManager:
         logger.info("%r", partition)
         return ErrorCode.NONE
 
+    def _set_aside_other_topic(
+        self,
+        key: TopicPartition,
+        topic_id: str | None,
+        is_new: bool,
+        added: dict[tuple[str, int], Partition],
+        changes: list[RoleChange],
+    ) -> None:
+        """Keep a log that belongs to another topic of the same name as a stray, so that the name is free.
+
+        Kafka answers INCONSISTENT_TOPIC_ID instead, until somebody removes the directory.
+        Raises `StorageError`, `OSError`.
+        """
+        log = self._logs.get(key)
+        if log is None or not _is_of_another_topic(log, topic_id, is_new):
+            return
+        old, leader_epoch = self._role(key)
+        if old is not Role.ABSENT:
+            self._forget((key,))
+            changes.append(RoleChange(key, old, Role.STOPPED, leader_epoch))
+        added.pop(key, None)
+        self._keep_as_stray(key, log, f"the topic's id is now {topic_id}")
+
+    def _keep_as_stray(self, key: TopicPartition, log: PartitionLog, why: str) -> None:
+        for error in self._logs.set_aside_strays((key,)).values():
+            raise error
+        was = "has no topic id" if log.topic_id is None else f"belongs to topic id {log.topic_id}"
+        logger.warning("%s %s, and %s: it is kept, out of use, as %s", key, was, why, log.directory)
+
     def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
         """Stop partitions, and delete the logs of those that the controller names for deletion."""
         with self._changing_roles() as changes:
@@ -218,15 +259,44 @@ class ReplicaManager:
             errors = {key: self._may_stop(key, state) for key, state in states.items()}
             roles = {key: self._role(key) for key, error in errors.items() if error is ErrorCode.NONE}
             self._forget(roles)
-            failed = self._logs.delete([key for key in roles if states[key].delete_partition])
+            deleted, failed = self._delete([key for key in roles if states[key].delete_partition])
             for key, error in failed.items():
                 logger.error("%s could not be deleted: %s", key, error)
                 errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
             for key, (old, leader_epoch) in roles.items():
-                is_deleted = states[key].delete_partition and key not in failed
+                is_deleted = key in deleted
                 new = Role.DELETED if is_deleted else Role.STOPPED
                 changes.append(RoleChange(key, old, new, leader_epoch))
         return ControlResponse(ErrorCode.NONE, errors)
+
+    def _delete(
+        self, keys: Collection[TopicPartition]
+    ) -> tuple[set[TopicPartition], dict[TopicPartition, Exception]]:
+        """Delete the logs of partitions; returns those that are deleted, and the errors of those that failed.
+
+        StopReplica names topics without their ids. So a log that no LeaderAndIsr request has confirmed is
+        deleted only if the tree has its topic id. Otherwise it is kept as a stray.
+        """
+        failed: dict[TopicPartition, Exception] = {}
+        wanted = set(keys)
+        found = ((key, self._logs.get(key)) for key in keys)
+        unconfirmed = {key: log for key, log in found if log is not None and not log.is_confirmed}
+        try:
+            ids = self._read_topic_ids({key.topic for key in unconfirmed}) if unconfirmed else {}
+        except StoreError as error:
+            failed |= dict.fromkeys(unconfirmed, error)
+            wanted -= failed.keys()
+            unconfirmed = {}
+        for key, log in unconfirmed.items():
+            if key.topic in ids and log.topic_id == ids[key.topic]:
+                continue
+            wanted.discard(key)
+            try:
+                self._keep_as_stray(key, log, "the topic that is deleted has another one")
+            except (OSError, StorageError) as error:
+                failed[key] = error
+        failed |= self._logs.delete(wanted)
+        return wanted - failed.keys(), failed
 
     def _may_stop(self, key: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
         if key in self.offline:
@@ -259,6 +329,19 @@ class ReplicaManager:
         if key in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known(key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _is_of_another_topic(log: PartitionLog, topic_id: str | None, is_new: bool) -> bool:
+    """Whether a log belongs to an earlier topic of the same name.
+
+    A log without an id gets the topic's, as in Kafka: older brokers wrote none. But it cannot be a log of a
+    topic that has just been created if it has records.
+    """
+    if topic_id is None:
+        return False
+    if log.topic_id is None:
+        return is_new and not log.is_confirmed and log.log_end_offset > 0
+    return log.topic_id != topic_id
 
 
 def _role_of(state: PartitionState) -> Role:

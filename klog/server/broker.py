@@ -31,8 +31,8 @@ from klog.metadata.cluster import (
     register_broker,
     update_broker,
 )
-from klog.metadata.configs import ConfigChangeNotifications, read_config
-from klog.metadata.errors import ConnectionLossError, NoNodeError, SessionExpiredError, StoreError
+from klog.metadata.configs import ConfigChangeNotifications
+from klog.metadata.errors import NoNodeError, SessionExpiredError, StoreError
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.topics import topic_names, topics_to_delete
@@ -58,7 +58,9 @@ from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
 from klog.server.settings import controller_settings, log_directories, network_settings, resolved
 from klog.server.stores import open_store
+from klog.server.topic_reads import read_topic_config, read_topic_ids
 from klog.server.topic_stats import BrokerTopicStats
+from klog.server.unowned_logs import report_unowned_logs
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
 from klog.storage.log.scheduler import Scheduler, monotonic_ms
@@ -199,6 +201,9 @@ class Broker:
             self.live.set_topic(topic, overrides)
         self.logs.load()
         closing.callback(self.logs.stop)
+        for log in self.logs.logs():
+            log.is_confirmed = False
+        report_unowned_logs(self.store, self.logs, self.identity.broker_id)
         closing.callback(self.scheduler.stop)
         self.cleaner = open_cleaner(self.logs, self._directories, self.live.broker(), self._clock_ms)
         if self._static.flag("log.cleaner.enable"):
@@ -220,6 +225,7 @@ class Broker:
             self.purgatories.produce,
             self.purgatories.fetch,
             self.purgatories.delete_records,
+            lambda topics: read_topic_ids(self.store, topics),
         )
         self.replicas = self._replicas
 
@@ -352,16 +358,7 @@ class Broker:
         self.logs.reconfigure(topic)
 
     def _read_topic_config(self, topic: str) -> None:
-        # This waits for the store, however long it is away. The controller would count a partition that gets
-        # no log as one in a failed directory, and would not ask for it again.
-        while True:
-            try:
-                overrides = read_config(self.store, f"topics/{topic}")
-            except ConnectionLossError:
-                self.store.wait_connected()
-            else:
-                break
-        self.live.set_topic(topic, overrides)
+        self.live.set_topic(topic, read_topic_config(self.store, topic))
 
     def _unclean_enabled(self, topic: str | None) -> None:
         if self._serving:

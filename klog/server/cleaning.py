@@ -50,7 +50,7 @@ def open_cleaner(
         logger.error("%s is not cleaned any more until the broker restarts: %s", partition, error)
 
     return LogCleaner(
-        lambda: [OpenLog(log, logs.background, clock_ms) for log in logs.logs()],
+        lambda: [OpenLog(log, logs.background, clock_ms) for log in logs.logs() if log.is_confirmed],
         directories,
         cleaner_config(config),
         clock_ms=clock_ms,
@@ -63,13 +63,17 @@ class ServedLogs:
     """The log manager as the replica manager uses it.
 
     Before a log is created, `read_configs` reads its topic's configs: those of a new topic are not announced.
-    Before a log is deleted or truncated, its cleaning is stopped.
+    Before a log is renamed, deleted or truncated, its cleaning is stopped.
     """
 
     def __init__(self, logs: LogManager, cleaner: LogCleaner, read_configs: Callable[[str], None]) -> None:
         self._logs = logs
         self._cleaner = cleaner
         self._read_configs = read_configs
+
+    def get(self, partition: TopicPartition) -> PartitionLog | None:
+        """The log that serves a replica, if there is one."""
+        return self._logs.get(partition)
 
     def get_or_create(self, partition: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
         """The log of a replica; created if there is none. Raises `StorageError`, `OSError`."""
@@ -79,9 +83,22 @@ class ServedLogs:
 
     def delete(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
         """Delete logs; the cleaner's checkpoints forget them. Returns the errors of those that failed."""
+        return self._remove(partitions, self._logs.delete)
+
+    def set_aside_strays(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
+        """Rename logs to `-stray`; the cleaner's checkpoints forget them. Returns the errors of those that
+        failed.
+        """
+        return self._remove(partitions, self._logs.set_aside_strays)
+
+    def _remove(
+        self,
+        partitions: Iterable[TopicPartition],
+        remove: Callable[[Iterable[TopicPartition]], dict[TopicPartition, Exception]],
+    ) -> dict[TopicPartition, Exception]:
         wanted = dict.fromkeys(partitions)
         with self._not_cleaned(wanted) as directories:
-            failed = self._logs.delete(wanted)
+            failed = remove(wanted)
         by_directory: dict[str, list[TopicPartition]] = {}
         for partition, directory in directories.items():
             if partition not in failed:

@@ -46,7 +46,8 @@ def resolve_identity(
                 file=path,
                 cure="check zookeeper.connect and log.dirs"
                 if config.text("zookeeper.connect")
-                else "this one's metadata is in the first of log.dirs: was its file removed or replaced?",
+                else "this one's metadata is in the first of log.dirs: if its file was removed or replaced,"
+                " restore it or run 'klog adopt' (docs/broker.md, Lost metadata)",
             )
     return Identity(_broker_id(config, directories, store), cluster_id)
 

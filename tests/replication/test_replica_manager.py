@@ -10,10 +10,12 @@ import pytest
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import ControlResponse
+from klog.metadata.errors import SessionExpiredError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, StopReplicaPartitionState
 from klog.replication.purgatory import DelayedOperation
 from klog.replication.roles import Role, RoleChange
+from klog.storage.log.partition_log import PartitionLog
 from tests.control_requests import leader_and_isr, leader_and_isr_state, stop_replica
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, TOPIC_ID, Broker
 
@@ -230,3 +232,105 @@ def test_every_change_tries_what_waits_on_the_partition(broker: Broker, cause) -
         purgatory.try_complete_else_watch(operations[-1], [PARTITION])
     cause(broker)
     assert all(operation.completed for operation in operations)
+
+
+OTHER_ID = "0therTAAAAAAAAAAAAAAAA"
+
+
+def strays(broker: Broker) -> list[Path]:
+    return sorted(Path(str(broker.root)).glob(f"{PARTITION}.*-stray"))
+
+
+def log_of_an_earlier_topic(broker: Broker, topic_id: str | None) -> PartitionLog:
+    """A log with a record that no controller has named since the start."""
+    broker.lead(topic_id=None, tell=False)
+    broker.append(1)
+    log = broker.replicas.partitions[PARTITION].log
+    stop(broker, delete=False)
+    log.topic_id, log.is_confirmed = topic_id, False
+    return log
+
+
+@pytest.mark.parametrize("topic_id", [OTHER_ID, None])
+def test_a_log_of_another_topic_becomes_a_stray_and_the_name_is_free(
+    broker: Broker, listener: Listener, topic_id: str | None
+) -> None:
+    log_of_an_earlier_topic(broker, topic_id)
+    listener.take()
+    assert lead(broker) is ErrorCode.NONE
+    assert listener.take() == [(Role.ABSENT, Role.LEADER, 0)]
+    (stray,) = strays(broker)
+    assert (stray / f"{0:020d}.log").stat().st_size > 0
+    assert broker.replicas.partitions[PARTITION].log.log_end_offset == 0
+
+
+def test_a_log_without_an_id_stays_with_a_topic_that_is_not_new(broker: Broker) -> None:
+    log_of_an_earlier_topic(broker, None)
+    state = leader_and_isr_state(0, BROKER, (BROKER,))
+    broker.replicas.leader_and_isr(leader_and_isr({PARTITION: state}, {TOPIC: TOPIC_ID}))
+    assert strays(broker) == []
+    assert broker.replicas.partitions[PARTITION].log.log_end_offset == 1
+
+
+def test_a_replica_in_use_is_kept_as_a_stray_when_its_topic_is_another(
+    broker: Broker, listener: Listener
+) -> None:
+    lead(broker, 5)
+    partition = broker.replicas.partitions[PARTITION]
+    partition.log.topic_id = OTHER_ID
+    broker.append(1)
+    listener.take()
+    assert lead(broker, 0) is ErrorCode.NONE
+    assert listener.take() == [(Role.LEADER, Role.STOPPED, 5), (Role.ABSENT, Role.LEADER, 0)]
+    assert len(strays(broker)) == 1
+    assert broker.replicas.partitions[PARTITION] is not partition
+
+
+def test_a_stray_that_cannot_be_renamed_is_not_replaced(broker: Broker, monkeypatch) -> None:
+    log = log_of_an_earlier_topic(broker, OTHER_ID)
+    monkeypatch.setattr(log, "rename_directory", fail_with(OSError("no")))
+    assert lead(broker) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert Path(log.directory, f"{0:020d}.log").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("log_id", "tree", "is_deleted"),
+    [
+        (TOPIC_ID, {TOPIC: TOPIC_ID}, True),
+        (OTHER_ID, {TOPIC: TOPIC_ID}, False),
+        (OTHER_ID, {}, False),
+        (None, {}, False),
+        (None, {TOPIC: TOPIC_ID}, False),
+        (None, {TOPIC: None}, True),
+    ],
+)
+def test_a_deletion_removes_only_logs_with_the_topic_s_id(
+    broker: Broker,
+    listener: Listener,
+    monkeypatch,
+    log_id: str | None,
+    tree: dict[str, str | None],
+    is_deleted: bool,
+) -> None:
+    log_of_an_earlier_topic(broker, log_id)
+    listener.take()
+    monkeypatch.setattr(broker.replicas, "_read_topic_ids", lambda _: tree)
+    assert stop(broker, delete=True) is ErrorCode.NONE
+    assert len(strays(broker)) == (not is_deleted)
+    assert [new for _, new, _ in listener.take()] == [Role.DELETED if is_deleted else Role.STOPPED]
+    assert broker.logs.get(PARTITION) is None
+
+
+def test_nothing_is_deleted_while_the_tree_cannot_be_read(broker: Broker, monkeypatch) -> None:
+    log = log_of_an_earlier_topic(broker, TOPIC_ID)
+    monkeypatch.setattr(broker.replicas, "_read_topic_ids", fail_with(SessionExpiredError("gone")))
+    assert stop(broker, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.logs.get(PARTITION) is log
+
+
+def test_a_confirmed_log_is_deleted_without_a_look_at_the_tree(broker: Broker, monkeypatch) -> None:
+    monkeypatch.setattr(broker.replicas, "_read_topic_ids", fail_with(AssertionError("asked")))
+    lead(broker)
+    stop(broker, delete=False)
+    assert stop(broker, delete=True) is ErrorCode.NONE
+    assert broker.logs.get(PARTITION) is None

@@ -183,7 +183,7 @@ def test_a_controller_that_was_idle_for_long_reaches_its_brokers_at_once(
     assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == []
 
 
-def test_a_log_of_another_topic_of_that_name_is_neither_served_nor_changed(
+def test_a_log_of_another_topic_of_that_name_is_not_served_and_kept_unchanged_as_a_stray(
     tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_topic(broker, "again", 2)
@@ -198,12 +198,13 @@ def test_a_log_of_another_topic_of_that_name_is_neither_served_nor_changed(
 
     second = Broker(config(tmp_path / "a"))
     try:
-        eventually(lambda: TopicPartition("again", 1) in second.replicas.partitions)
-        assert TopicPartition("again", 0) not in second.replicas.partitions
-        assert any("belongs to another topic" in record.getMessage() for record in caplog.records)
+        eventually(lambda: len(second.replicas.partitions) == 2)
+        assert second.replicas.partitions[TopicPartition("again", 0)].log.log_end_offset == 0
+        assert any("belongs to topic id" in record.getMessage() for record in caplog.records)
     finally:
         second.stop()
-    assert (tmp_path / "a" / "again-0" / "partition.metadata").read_bytes() == before
+    (stray,) = (tmp_path / "a").glob("again-0.*-stray")
+    assert (stray / "partition.metadata").read_bytes() == before
 
 
 def test_a_topic_that_gets_its_id_later_has_it_on_disk_at_once(tmp_path: Path, broker: Broker) -> None:

@@ -45,8 +45,9 @@ LED: Final = {(topic, 0) for topic in TOPICS if topic not in ("elsewhere", "mark
     ("grown", 1),
     ("made", 0),
 }
-# Its directory belongs to another topic.
-UNSERVED: Final = ("other-id", 0)
+# Its directory belongs to another topic. Kafka does not serve it. klog keeps the directory as a stray and
+# serves the topic with a new one.
+OTHER_ID: Final = ("other-id", 0)
 # Sessions, times and epochs differ from start to start, and a new topic id is random.
 _OWN: Final = re.compile(r"/(brokers/ids/.*|brokers/seqid|controller|controller_epoch|cluster/id|consumers)$")
 
@@ -256,14 +257,19 @@ def test_klog_completes_znodes_in_unusual_states_as_kafka_does(tmp_path: Path, k
         with by_kafka.kafka() as kafka:
             eventually(settled(by_kafka))
             assert led(kafka.bootstrap) == LED
-            served = read(kafka.bootstrap, LED - {UNSERVED})
+            served = read(kafka.bootstrap, LED - {OTHER_ID})
         with by_klog.klog() as klog:
             eventually(settled(by_klog))
             assert led(klog.bootstrap) == LED
             assert read(klog.bootstrap, served) == served
+            assert read(klog.bootstrap, [OTHER_ID]) == {OTHER_ID: {}}
+            klog.wait_for("no owner for other-id-0 ")
             klog.stop()
         assert {partition: records for partition, records in served.items() if records} == {
             partition: written[partition] for partition in written.keys() & served.keys()
         }
         assert alike(by_klog.tree()) == alike(by_kafka.tree())
-        assert left(by_klog.logs) == left(by_kafka.logs)
+        assert left(by_klog.logs) == sorted([*left(by_kafka.logs), "other-id-0.-stray"])
+        (stray,) = by_klog.logs.glob("other-id-0.*-stray")
+        kept = by_kafka.logs / "other-id-0" / f"{0:020d}.log"
+        assert (stray / kept.name).read_bytes() == kept.read_bytes()

@@ -50,6 +50,9 @@ class PartitionLog(ReadableLog):
         """`jitter(limit)` draws a number from 0 up to, not including, `limit`."""
         super().__init__(partition, directory, config, state)
         self.topic_id: str | None = None
+        # False from the start of a broker until the controller has named this replica. Until then nothing
+        # may delete its records: it may belong to a topic whose metadata was lost.
+        self.is_confirmed = True
         self._run_limits = RunLimits(config)
         self._clock_ms = clock_ms
         self._background = background

@@ -69,7 +69,7 @@ class Upkeep:
         return deleted
 
     def _not_compacted(self) -> list[TopicPartition]:
-        return [log.partition for log in self._manager.logs() if not log.config.compact]
+        return [log.partition for log in self._manager.logs() if log.is_confirmed and not log.config.compact]
 
     def flush(self) -> None:
         """Force logs to disk whose last flush is `flush.ms` ago."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import struct
 from collections.abc import Callable, Sequence
@@ -127,10 +128,20 @@ class Logs:
         self.background = NoBackground()
 
     def delete(self, replicas) -> dict:
-        for where in replicas:
+        for where in self.logs.keys() & set(replicas):
             log = self.logs.pop(where)
             log.release()
             shutil.rmtree(log.directory)
+        return {}
+
+    def get(self, where) -> PartitionLog | None:
+        return self.logs.get(where)
+
+    def set_aside_strays(self, replicas) -> dict:
+        for where in replicas:
+            log = self.logs.pop(where)
+            log.rename_directory(f"{log.directory}.{secrets.token_hex(16)}-stray")
+            log.release()
         return {}
 
     def get_or_create(self, where, topic_id, *, is_new) -> PartitionLog:

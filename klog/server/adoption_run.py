@@ -1,0 +1,132 @@
+"""Opens what `klog adopt` works on: the log directories under their locks, and the metadata store.
+
+No broker may run meanwhile. A dry run works on a copy of the embedded store, so that it changes no file.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+from klog.config.broker import BrokerConfig
+from klog.config.broker_checks import broker_id as configured_broker_id
+from klog.formats.errors import StorageError, UsageError
+from klog.formats.meta_properties import MetaProperties
+from klog.formats.names import encode_uuid
+from klog.metadata import paths
+from klog.metadata.cluster import create_persistent_nodes, live_brokers
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.errors import NoNodeError
+from klog.metadata.store import MetadataStore
+from klog.metadata.topics import read_partition_states, read_valid_topics, topic_names
+from klog.metadata.znodes import encode_cluster_id
+from klog.server.adoption import AdoptionPlan, adopt, plan_adoption, stored_replicas
+from klog.server.identity import resolve_identity
+from klog.server.settings import log_directories
+from klog.server.stores import open_store
+from klog.storage.directory_lock import locked
+from klog.storage.log.data_directory import DataDirectory
+
+_Identities: TypeAlias = Mapping[str, MetaProperties | None]
+
+
+def run_adoption(config: BrokerConfig, *, dry_run: bool, allow_missing: bool) -> AdoptionPlan:
+    """Plan, and unless it is a dry run write, what gives the partition directories of a broker an owner.
+
+    Raises `UsageError` (no broker id, no log directory), `StorageError`, `StoreError`, `FormatError`.
+    """
+    directories = log_directories(config)
+    for directory in directories:
+        if not os.path.isdir(directory):
+            raise StorageError("the log directory does not exist", file=directory, cure="check log.dirs")
+    with ExitStack() as closing:
+        for directory in directories:
+            closing.enter_context(locked(directory, only_reading=dry_run))
+        identities = {each: DataDirectory(each).read_identity() for each in directories}
+        store = closing.enter_context(_opened(config, directories[0], dry_run=dry_run))
+        _require_no_broker(store)
+        _require_broker_id(config, identities)
+        broker_id = _identify(config, identities, store, dry_run=dry_run)
+        replicas = [each for directory in directories for each in stored_replicas(directory)]
+        present = set(_topic_names(store)).intersection(each.partition.topic for each in replicas)
+        topics = read_valid_topics(store, sorted(present))
+        plan = plan_adoption(
+            replicas,
+            topics,
+            frozenset(present.difference(topics)),
+            read_partition_states(store, [each.partition for each in replicas]),
+            broker_id,
+            allow_missing=allow_missing,
+        )
+        if not dry_run:
+            adopt(store, plan, broker_id)
+        return plan
+
+
+@contextmanager
+def _opened(config: BrokerConfig, first_directory: str, *, dry_run: bool) -> Iterator[MetadataStore]:
+    with ExitStack() as closing:
+        if dry_run and not config.text("zookeeper.connect"):
+            copies = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="klog-adopt-")))
+            for file in Path(first_directory).glob(f"{FILE_NAME}*"):
+                shutil.copy(file, copies)
+            store: MetadataStore = EmbeddedStore(copies / FILE_NAME)
+        else:
+            store = open_store(config, first_directory)
+        closing.callback(store.close)
+        yield store
+
+
+def _require_no_broker(store: MetadataStore) -> None:
+    live = live_brokers(store) if store.exists(paths.BROKER_IDS) else {}
+    if live:
+        raise UsageError(
+            f"brokers are registered in the metadata store: {', '.join(map(str, live))}",
+            cure="stop all brokers of the cluster first: their controller must not run meanwhile",
+        )
+
+
+def _require_broker_id(config: BrokerConfig, identities: _Identities) -> None:
+    stored = any(found is not None and found.node_id is not None for found in identities.values())
+    if not stored and configured_broker_id(config) < 0:
+        raise UsageError(
+            "the broker's id is neither in meta.properties nor in the configs",
+            cure="-o broker.id=N, the id that the broker had",
+        )
+
+
+def _topic_names(store: MetadataStore) -> list[str]:
+    return topic_names(store) if store.exists(paths.TOPICS) else []
+
+
+def _identify(config: BrokerConfig, identities: _Identities, store: MetadataStore, *, dry_run: bool) -> int:
+    """The broker's id. A store that was lost gets the directories' cluster id and the nodes of a new one."""
+    known = {each.cluster_id for each in identities.values() if each is not None} - {None}
+    cluster_id = next(iter(known), None) if len(known) == 1 else None
+    in_zookeeper = bool(config.text("zookeeper.connect"))
+    if dry_run and in_zookeeper and store.exists(paths.CLUSTER_ID) is None:
+        # Nothing is written. Without a cluster id in the tree, the ids of directories and configs count.
+        stored = (each.node_id for each in identities.values() if each is not None)
+        return next((each for each in stored if each is not None), configured_broker_id(config))
+    if not (dry_run and in_zookeeper):
+        create_persistent_nodes(store)
+        if cluster_id is not None and not in_zookeeper and not topic_names(store):
+            # The start of a broker may have given the new store a cluster id of its own.
+            _store_cluster_id(store, cluster_id)
+    new_cluster_id = cluster_id or encode_uuid(secrets.token_bytes(16))
+    return resolve_identity(config, identities, store, new_cluster_id).broker_id
+
+
+def _store_cluster_id(store: MetadataStore, cluster_id: str) -> None:
+    """Set the id of the cluster."""
+    data = encode_cluster_id(cluster_id)
+    try:
+        store.set(paths.CLUSTER_ID, data)
+    except NoNodeError:
+        store.create(paths.CLUSTER_ID, data, make_parents=True)

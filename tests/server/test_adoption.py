@@ -1,0 +1,82 @@
+"""Which topics `klog adopt` puts back, and which directories it leaves."""
+
+from __future__ import annotations
+
+from klog.formats.names import TopicPartition
+from klog.metadata.values import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+from klog.server.adoption import AdoptionPlan, plan_adoption
+from klog.server.unowned_logs import StoredReplica
+
+ME = 7
+
+
+def replica(number: int, topic_id: str | None = "id", epoch: int = 3, topic: str = "t") -> StoredReplica:
+    return StoredReplica(f"/d/{topic}-{number}", TopicPartition(topic, number), topic_id, epoch)
+
+
+def plan(
+    replicas: list[StoredReplica], *topics: TopicAssignment, allow_missing: bool = False
+) -> AdoptionPlan:
+    known = {topic.topic: topic for topic in topics}
+    return plan_adoption(replicas, known, frozenset(), {}, ME, allow_missing=allow_missing)
+
+
+def test_a_topic_comes_back_with_its_id_and_epochs_above_those_of_its_records() -> None:
+    (found,) = plan([replica(1, epoch=-1), replica(0)]).adoptions
+    mine = ReplicaAssignment((ME,))
+    assert found.assignment == TopicAssignment("t", "id", {0: mine, 1: mine})
+    assert (found.epochs, found.empty, found.is_new) == ({0: 4, 1: 0}, (), True)
+
+
+def test_a_topic_without_an_id_comes_back_without_one() -> None:
+    (found,) = plan([replica(0, None)]).adoptions
+    assert found.assignment.topic_id is None
+
+
+def test_partitions_that_were_added_later_are_added_again() -> None:
+    present = TopicAssignment("t", "id", {0: ReplicaAssignment((ME,))})
+    (found,) = plan([replica(0), replica(1)], present).adoptions
+    assert (list(found.assignment.partitions), found.epochs, found.is_new) == ([0, 1], {1: 4}, False)
+
+
+def test_a_missing_partition_comes_back_empty_only_if_asked() -> None:
+    left = plan([replica(0), replica(2)])
+    assert not left.adoptions
+    assert all("partitions 1 have no directory" in each.why for each in left.left)
+    (found,) = plan([replica(0), replica(2)], allow_missing=True).adoptions
+    assert (found.empty, found.epochs) == ((1,), {0: 4, 1: 0, 2: 4})
+
+
+def test_directories_with_two_topic_ids_are_left() -> None:
+    found = plan([replica(0, "one"), replica(1, "two")])
+    assert not found.adoptions
+    assert [each.why for each in found.left] == ["the directories have different topic ids: one, two"] * 2
+
+
+def test_directories_of_another_topic_of_the_name_or_of_other_brokers_are_left() -> None:
+    other = TopicAssignment("t", "new", {})
+    assert [each.replica.path for each in plan([replica(0)], other).left] == ["/d/t-0"]
+    elsewhere = TopicAssignment("t", "id", {0: ReplicaAssignment((8,))})
+    found = plan([replica(0)], elsewhere)
+    assert not found.adoptions
+    assert [each.why for each in found.left] == ["its replicas are on other brokers: 8"]
+
+
+def test_an_invalid_znode_leaves_the_directories_of_its_topic() -> None:
+    found = plan_adoption([replica(0)], {}, frozenset({"t"}), {}, ME)
+    assert [each.why for each in found.left] == ["the topic's znode is invalid"]
+
+
+def test_a_leader_epoch_below_that_of_the_records_is_raised() -> None:
+    where = TopicPartition("t", 0)
+    present = TopicAssignment("t", "id", {0: ReplicaAssignment((ME,))})
+    for stored, raised in ((2, 4), (3, None)):
+        state = LeaderIsrAndControllerEpoch(LeaderAndIsr(ME, stored, (ME,)), 1)
+        found = plan_adoption([replica(0)], {"t": present}, frozenset(), {where: state}, ME)
+        epochs = {key: each.leader_and_isr.leader_epoch for key, each in found.raised.items()}
+        assert epochs == ({} if raised is None else {where: raised})
