@@ -45,15 +45,9 @@ def _described(error: Any, context: Any) -> tuple[str, str | None]:  # noqa: ANN
         meant = did_you_mean(found["name"], command.list_commands(context))
         return f"there is no command {found['name']}", meant or _known_commands(context)
     if kind == "BadParameter":
-        return f"{_name(error.param)}{_small(error.message.rstrip('.'))}", _near_choice(error.message)
+        text = error.message if error.param is None else error.format_message()
+        return text.rstrip("."), _near_choice(error.message)
     return _small(str(error.format_message()).rstrip(".")), None
-
-
-def _name(parameter: Any) -> str:  # noqa: ANN401
-    if parameter is None:
-        return ""
-    is_option = parameter.param_type_name == "option"
-    return f"{parameter.opts[0] if is_option else parameter.human_readable_name}: "
 
 
 def _known_commands(context: Any) -> str:  # noqa: ANN401

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import typer
 
+from klog.commands._outputs import check_descriptor, output_file
 from klog.commands._terminal import stdout_bytes
 from klog.commands.dump import options
 from klog.commands.dump.kafka_options import DEFAULT_FLAGS, KafkaOptions
@@ -34,6 +35,7 @@ def dump_segment(
     format_: options.Format = None,
     summary: options.Summary = False,
     output: options.Output = None,
+    force: options.Force = False,
     all_files: options.AllFiles = False,
     batches: options.Batches = False,
     bytes_: options.Bytes = BytesMode.AUTO,
@@ -74,6 +76,7 @@ def dump_segment(
         strict=strict,
         kafka=flags,
         output=output,
+        force=force,
         max_decompressed_bytes=max_decompressed_bytes,
     )
     if not plan.files and missed.count:
@@ -128,9 +131,9 @@ def _rendered(plan: DumpPlan, chosen: DumpFormat, *, summary: bool) -> int:
 
 def _written(plan: DumpPlan, run: Callable[[DumpPlan, BinaryIO], int]) -> int:
     """Write text to stdout, or to the output file, which appears when it is complete."""
+    inputs = [file.path for file in plan.files]
     if plan.output is None:
+        check_descriptor(1, inputs)
         return run(plan, stdout_bytes())
-    from klog.storage.files import atomic_output
-
-    with atomic_output(plan.output) as out:
+    with output_file(plan.output, inputs, force=plan.force) as out:
         return run(plan, out)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import typer
 
 from klog.commands._messages import print_report
+from klog.commands._outputs import check_output_directory, check_output_file
 from klog.commands._terminal import Progress, progress
 from klog.commands.exporting import options
 from klog.commands.exporting.lines import ProgressLines
@@ -80,6 +81,7 @@ def export(
     verify: options.Verify = False,
     dry_run: options.DryRun = False,
     report: options.ReportFile = None,
+    force: options.Force = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no
@@ -134,10 +136,17 @@ def export(
     if dry_run:
         _show_plan(job)
         return
+    from klog.commands.exporting.report_file import is_report
     from klog.export.run_export import RunOptions
 
     run = RunOptions(jobs or _cores(), resume=resume, verify=verify)
+    if report is not None:
+        check_output_file(report, _local_paths(job), force=force, may_replace=is_report)
     _run(job, run, report=report, quiet=quiet, start_runner=context.obj)
+
+
+def _local_paths(job: ExportJob) -> list[str]:
+    return [path for path in job.options.paths if not is_remote(path)]
 
 
 def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None, **how: Any) -> ExportJob:  # noqa: ANN401 (fields of ExportJob)
@@ -151,6 +160,8 @@ def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None
     read = read_options(raw, absolute)
     chosen = None if columns is None else tuple(filter(None, (name.strip() for name in columns.split(","))))
     check_columns(chosen or (), column_names(read))
+    if not is_remote(output):
+        check_output_directory(output, [path for path in absolute if not is_remote(path)])
     return ExportJob(read, output, columns=chosen, **how)
 
 
@@ -170,12 +181,9 @@ def _absolute(path: str) -> str:
 def _run(
     job: ExportJob, run: RunOptions, *, report: str | None, quiet: bool, start_runner: StartRunner | None
 ) -> None:
-    import json
-
+    from klog.commands.exporting.report_file import write_report
     from klog.commands.exporting.report_text import report_text
-    from klog.export.report import report_json
     from klog.export.run_export import run_export
-    from klog.storage.files import write_atomically
 
     with ExitStack() as stack:
         runner = None if start_runner is None else stack.enter_context(start_runner(job))
@@ -185,7 +193,7 @@ def _run(
         )
         result = run_export(job, run, watcher, runner)
     if report is not None:
-        write_atomically(report, (json.dumps(report_json(result), indent=1) + "\n").encode("ascii"))
+        write_report(report, result, _local_paths(job))
     if not quiet:
         print_report(report_text(result))
     if not result.clean:

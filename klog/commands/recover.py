@@ -22,6 +22,7 @@ from klog.commands._offline_options import (
     QuietUnlessChanged,
     Yes,
 )
+from klog.commands._outputs import check_output_directory
 from klog.commands._terminal import confirmed, count_of, progress
 from klog.commands.option_groups import expand_options, option
 from klog.formats.errors import KlogError
@@ -80,6 +81,8 @@ def recover(
     from klog.storage.directory_lock import locked
     from klog.storage.log_directory import log_directories_of
 
+    if options.quarantine is not None:
+        check_output_directory(str(options.quarantine), map(str, paths))
     recovery = _Recovery(options)
     with ExitStack() as locks:
         groups = log_directories_of(map(str, paths))

@@ -58,7 +58,10 @@ def test_klog_alone_shows_the_commands_and_says_that_one_is_missing(klog: Run) -
         (["topics", "lst"], "topics: there is no command lst (did you mean list?"),
         (["verify", "--jsn", "x"], "verify: there is no option --jsn (did you mean --json?"),
         (["verify", "--shal", "x"], "verify: there is no option --shal (did you mean --shallow?"),
-        (["dump-segment", "-f", "tabel", "x"], "dump-segment: --format: 'tabel' is not one of"),
+        (
+            ["dump-segment", "-f", "tabel", "x"],
+            "Invalid value for '--format' / '-f': 'tabel' is not one of",
+        ),
         (["dump-segment", "-f", "tabel", "x"], "did you mean table?"),
         (["formats", "recordbatch"], "did you mean record-batch?"),
     ],

@@ -58,6 +58,7 @@ Output = Annotated[
         show_default=False,
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace files of --output that exist already.")]
 AllFiles = Annotated[
     bool,
     typer.Option(

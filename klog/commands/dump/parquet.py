@@ -14,13 +14,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, BinaryIO, Final
 
+from klog.commands._outputs import check_output_directory, check_output_file, output_file
 from klog.commands._terminal import Progress, progress
 from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows
 from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, each_file, reader_of, selected_runs
 from klog.export.arrow_memory import system_allocator
 from klog.formats.errors import UsageError
-from klog.storage.files import GZIP_SUFFIX, atomic_output, open_for_reading, size_bytes, storage_error
+from klog.storage.files import GZIP_SUFFIX, open_for_reading, size_bytes, storage_error
 from klog.storage.reader import SegmentReader
 
 if TYPE_CHECKING:
@@ -57,9 +58,31 @@ def run(plan: DumpPlan, out: BinaryIO) -> int:  # noqa: ARG001 (parquet never go
     total_bytes = sum(size_bytes(file.path) for file in files)
     with system_allocator(), progress("writing", total_bytes) as advance:
         left = plan.selection.limit
-        for path, sources in _targets(plan.output, files):
+        for path, sources in _checked_targets(plan, plan.output, files):
             left = _write(plan, path, sources, problems, advance, left)
     return problems.exit_code
+
+
+def _checked_targets(plan: DumpPlan, output: str, files: list[DumpFile]) -> list[tuple[str, list[DumpFile]]]:
+    """The files to write; none is written if one of them may not be. Raises UsageError, StorageError."""
+    targets = list(_targets(output, files))
+    for path, sources in targets:
+        directory = os.path.dirname(path) or "."
+        if path != output:
+            check_output_directory(directory, ())
+            try:
+                os.makedirs(directory, exist_ok=True)
+            except OSError as error:
+                raise storage_error("cannot be created", directory, error) from error
+        check_output_file(path, [file.path for file in files], force=plan.force)
+        first = next(other for target, other in targets if target == path)
+        if first is not sources:
+            raise UsageError(
+                f"would be the output of {first[0].path} and of {sources[0].path}",
+                file=path,
+                cure="dump them one by one",
+            )
+    return targets
 
 
 def _targets(output: str, files: list[DumpFile]) -> Iterator[tuple[str, list[DumpFile]]]:
@@ -69,10 +92,6 @@ def _targets(output: str, files: list[DumpFile]) -> Iterator[tuple[str, list[Dum
         return
     for file in files:
         directory = output if file.topic is None else os.path.join(output, f"{file.topic}-{file.partition}")
-        try:
-            os.makedirs(directory, exist_ok=True)
-        except OSError as error:
-            raise storage_error("cannot be created", directory, error) from error
         name = os.path.basename(file.path).removesuffix(GZIP_SUFFIX).removesuffix(".log")
         yield os.path.join(directory, f"{name}.parquet"), [file]
 
@@ -116,7 +135,7 @@ def _write(
     from pyarrow import parquet as pq
 
     with ExitStack() as stack:
-        out = stack.enter_context(atomic_output(path))
+        out = stack.enter_context(output_file(path, [file.path for file in files], force=plan.force))
         schema = _schema(plan)
         writer = stack.enter_context(
             pq.ParquetWriter(

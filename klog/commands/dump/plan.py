@@ -101,8 +101,8 @@ class DumpPlan:
     """One run of `klog dump-segment`.
 
     `verify` also checks checksums, offsets and indexes. `strict` stops at the first problem. `output` is the
-    path that the user named, for parquet; text formats write to `out`. `max_decompressed_bytes` limits what
-    one batch may decompress to.
+    path that the user named, for parquet; text formats write to `out`. With `force` outputs replace
+    files. `max_decompressed_bytes` limits what one batch may decompress to.
     """
 
     files: tuple[DumpFile, ...]
@@ -113,4 +113,5 @@ class DumpPlan:
     strict: bool = False
     kafka: KafkaFlags = field(default_factory=KafkaFlags)
     output: str | None = None
+    force: bool = False
     max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES

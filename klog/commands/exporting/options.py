@@ -179,4 +179,7 @@ Resume = Annotated[
 Verify = Annotated[bool, _choice(_RUN, "Then compare the output with the segments, by offsets.", "--verify")]
 DryRun = Annotated[bool, _choice(_RUN, "Print what would be read, write nothing.", "--dry-run")]
 ReportFile = Annotated[Text, _value(_RUN, "FILE", "Also write the final report as JSON.", "--report")]
+Force = Annotated[
+    bool, _choice(_RUN, "Replace the file of --report, also if it is no report of klog.", "--force")
+]
 Quiet = Annotated[bool, _choice(_RUN, "Show no progress and no report.", "--quiet", "-q")]
