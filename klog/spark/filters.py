@@ -7,7 +7,8 @@ that are too wide are correct, bounds that are too narrow would lose rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -31,11 +32,13 @@ from pyspark.sql.datasource import (
 
 from klog.export.options import ReadOptions
 from klog.export.splits import Split
-from klog.spark.rows import planned_groups
+from klog.spark.rows import logged_to_stderr, planned_groups
 from klog.spark.source import KlogReader
 
+_log = logging.getLogger("klog.spark")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NEVER_NULL = frozenset({"topic", "partition", "offset", "timestamp", "timestampType"})
+_NEVER_NULL = frozenset({"topic", "partition", "offset", "timestampType"})
+"""Not the timestamp: it is null if it is too far from 1970 for Spark's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +94,28 @@ class FilteringReader(KlogReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Take over the filters that can be applied exactly; return the others to Spark."""
         self._pushed, rest = push(filters)
+        with logged_to_stderr():
+            _log.info("%s", _described(filters, rest))
         self._source = replace(self._source, options=self._pushed.options(self._source.options))
         return rest
 
     def partitions(self) -> list[InputPartition]:
         """The tasks, without splits that the filters exclude."""
         return list(planned_groups(self._source.options, self._pushed.splits))
+
+
+def _described(filters: Sequence[Filter], rest: Sequence[Filter]) -> str:
+    """Which filters klog applies and which Spark, as Spark names them in its plans."""
+    applied = [each for each in filters if each not in rest]
+    texts = (", ".join(map(_name, some)) or "none" for some in (applied, rest))
+    return "filters that klog applies: {}; that Spark applies: {}".format(*texts)
+
+
+def _name(each: Filter) -> str:
+    if isinstance(each, Not):
+        return f"Not({_name(each.child)})"
+    column, value = ".".join(getattr(each, "attribute", ())), getattr(each, "value", None)
+    return f"{type(each).__name__}({column}" + ("" if value is None else f", {value!r}") + ")"
 
 
 def push(filters: Iterable[Filter]) -> tuple[PushedFilters, list[Filter]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -140,6 +141,27 @@ def check_loss(planned: Plan, options: ReadOptions) -> None:
         _log.warning("%s", problem)
     for lost in planned.lost:
         log_lost(lost)
+
+
+@contextmanager
+def logged_to_stderr() -> Iterator[None]:
+    """Let notes of klog reach stderr in the block, if nobody has set up logging.
+
+    Nobody has in the Python workers that Spark starts. There Python shows only warnings by itself.
+    """
+    if logging.getLogger().handlers or _log.handlers:
+        yield
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("klog: %(message)s"))
+    before = _log.level
+    _log.addHandler(handler)
+    _log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        _log.removeHandler(handler)
+        _log.setLevel(before)
 
 
 def log_lost(lost: LostRange) -> None:
