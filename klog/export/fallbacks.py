@@ -2,13 +2,14 @@
 
 The planner knows which replicas agree about a split's offsets. Damage in the chosen one shows only when it is
 read. Then the missing offsets are read from the other replicas, and only those that none of them has are
-lost.
+lost. Records come in the order of their offsets, whatever replica they come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from klog.export.open_segment import OpenSegment
@@ -20,63 +21,107 @@ from klog.formats.errors import CorruptRecordError, KlogError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ReadSplit = Callable[[Split, Callable[[LostRange], None]], "Iterator[pa.RecordBatch]"]
-"""Reads one split without its fallbacks, and reports the ranges that it cannot read."""
+OnLost = Callable[[LostRange], None]
+ReadSplit = Callable[[Split, OnLost], "Iterator[pa.RecordBatch]"]
+"""Reads one split without its fallbacks, with the column `offset`, and reports the ranges that it cannot
+read."""
 
 
 def read_with_fallbacks(
     read: ReadSplit,
     split: Split,
-    on_lost: Callable[[LostRange], None],
-    on_repaired: Callable[[LostRange], None],
+    on_lost: OnLost,
+    on_repaired: OnLost,
     *,
     fail: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield what `read` yields for a split, then the missing offsets from its fallbacks.
+    """Yield what `read` yields for a split, and the missing offsets from its fallbacks, by offset.
 
     Ranges that no fallback has go to `on_lost`, or with `fail` are raised as `CorruptRecordError`. Ranges
     that a fallback has, at least in part, go to `on_repaired`.
     """
-    lost: list[LostRange] = []
-    yield from read(split, lost.append)
-    for one in lost:
-        left = [one]
-        for fallback in split.fallbacks:
-            missing: list[LostRange] = []
-            for part in left:
-                yield from _from_fallback(read, split, fallback, part, missing.append)
-            left = missing
-        if left != [one]:
-            on_repaired(one)
-        for part in left:
+
+    def fill(lost: LostRange) -> Iterator[pa.RecordBatch]:
+        missing: list[LostRange] = []
+        yield from _from_fallbacks(read, split, split.fallbacks, lost, missing.append)
+        if missing != [lost]:
+            on_repaired(lost)
+        for part in missing:
             if fail:
                 raise CorruptRecordError(part.reason, file=part.file, position_bytes=part.start_bytes)
             on_lost(part)
 
+    yield from _filled(partial(read, split), fill)
 
-def _from_fallback(
+
+def _filled(
+    read: Callable[[OnLost], Iterator[pa.RecordBatch]],
+    fill: Callable[[LostRange], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield what `read` yields, and in place of each range that it reports what `fill` yields for it.
+
+    A range is reported before a batch with records after it is yielded; that batch may also have records
+    before it.
+    """
+    lost: list[LostRange] = []
+    for batch in read(lost.append):
+        rest = batch
+        while rest.num_rows:
+            lost.sort(key=_first_offset)
+            before = rest.num_rows if not lost else _rows_before(rest, _first_offset(lost[0]))
+            if before:
+                yield rest.slice(0, before)
+            rest = rest.slice(before)
+            if rest.num_rows:
+                yield from fill(lost.pop(0))
+    for one in sorted(lost, key=_first_offset):
+        yield from fill(one)
+
+
+def _first_offset(lost: LostRange) -> int:
+    return -1 if lost.first_offset is None else lost.first_offset
+
+
+def _rows_before(batch: pa.RecordBatch, offset: int) -> int:
+    """The number of rows before the first one with this offset or a greater one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    reached = pc.greater_equal(batch.column("offset"), pa.scalar(offset, pa.int64()))
+    row: int = pc.index(reached, True).as_py()
+    return batch.num_rows if row < 0 else row
+
+
+def _from_fallbacks(
     read: ReadSplit,
     split: Split,
-    fallback: FallbackSegment,
+    fallbacks: Sequence[FallbackSegment],
     lost: LostRange,
-    on_lost: Callable[[LostRange], None],
+    on_lost: OnLost,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a lost range that a fallback has; offsets that it lacks go to `on_lost`."""
+    """Yield the records of a lost range that the fallbacks have, by offset; what they lack goes to
+    `on_lost`."""
+    if not fallbacks:
+        on_lost(lost)
+        return
+    fallback, others = fallbacks[0], fallbacks[1:]
     first = split.first_offset if lost.first_offset is None else lost.first_offset
     end = split.end_offset if lost.end_offset is None else lost.end_offset
     low, high = max(first, fallback.first_offset), min(end, fallback.end_offset)
-    if low >= high:
-        on_lost(lost)
-        return
-    for gap_first, gap_end in ((first, low), (high, end)):
-        if gap_first < gap_end:
-            on_lost(replace(lost, first_offset=gap_first, end_offset=gap_end))
 
-    def report_missing(other: LostRange) -> None:
+    def fill(missing: LostRange) -> Iterator[pa.RecordBatch]:
         # It is reported with the file and position of the chosen replica.
-        on_lost(replace(lost, first_offset=other.first_offset, end_offset=other.end_offset))
+        part = replace(lost, first_offset=missing.first_offset, end_offset=missing.end_offset)
+        return _from_fallbacks(read, split, others, part, on_lost)
 
-    yield from read(_narrowed(split, fallback, low, high), report_missing)
+    if low >= high:
+        yield from fill(lost)
+        return
+    if first < low:
+        yield from fill(replace(lost, first_offset=first, end_offset=low))
+    yield from _filled(partial(read, _narrowed(split, fallback, low, high)), fill)
+    if high < end:
+        yield from fill(replace(lost, first_offset=high, end_offset=end))
 
 
 def _narrowed(split: Split, fallback: FallbackSegment, first_offset: int, end_offset: int) -> Split:

@@ -48,13 +48,12 @@ def read_split(
     on_lost: Callable[[LostRange], None],
     on_repaired: Callable[[LostRange], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of `split` in the order of the log, in batches of about `BATCH_BYTES`, none of them
-    empty.
+    """Yield the records of `split` by offset, in batches of about `BATCH_BYTES`, none of them empty.
 
     `columns` selects and orders columns of `klog.export.schema.column_names(options)` (default: all). Control
     records are left out. Each range that cannot be read goes to `on_lost`; with `options.fail_on_data_loss`
-    its `KlogError` is raised. If the split has fallbacks, damaged offsets are read from them, after all other
-    records, and the range goes to `on_repaired`. Raises UsageError for an unknown column.
+    its `KlogError` is raised. If the split has fallbacks, damaged offsets are read from them, and the range
+    goes to `on_repaired`. Raises UsageError for an unknown column.
     """
     if columns is not None and not columns:
         raise UsageError("no columns to read", cure="name at least one: `offset` is the cheapest")
@@ -62,13 +61,16 @@ def read_split(
         yield from _read(split, options, columns, on_lost)
         return
     tolerant = replace(options, fail_on_data_loss=False)
-    yield from read_with_fallbacks(
-        lambda part, on_part_lost: _read(part, tolerant, columns, on_part_lost),
+    wanted = arrow_schema(options, columns).names
+    read = wanted if "offset" in wanted else [*wanted, "offset"]
+    for batch in read_with_fallbacks(
+        lambda part, on_part_lost: _read(part, tolerant, read, on_part_lost),
         split,
         on_lost,
         on_repaired,
         fail=options.fail_on_data_loss,
-    )
+    ):
+        yield batch if read == wanted else batch.select(wanted)
 
 
 def _read(

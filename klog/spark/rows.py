@@ -86,8 +86,10 @@ class RowSource:
         # If there is no partition, Spark makes one itself.
         for split in group.splits if isinstance(group, SplitGroup) else ():
             columns = self.arrow_schema.names
-            for batch in read_split(split, self.options, columns=columns, on_lost=log_lost):
-                yield self._cast(batch)
+            rows = read_split(
+                split, self.options, columns=columns, on_lost=log_lost, on_repaired=_log_repaired
+            )
+            yield from map(self._cast, rows)
 
     def _cast(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
@@ -167,6 +169,11 @@ def logged_to_stderr() -> Iterator[None]:
 def log_lost(lost: LostRange) -> None:
     """Log a lost range, in the log of the executor or of the driver's planner."""
     _log.warning("%s", described(lost))
+
+
+def _log_repaired(damaged: LostRange) -> None:
+    """Log a range that was read from another replica: its disk is to be checked."""
+    _log.warning("%s; another replica has them, or some", described(damaged))
 
 
 def described(lost: LostRange) -> str:

@@ -16,7 +16,7 @@ from klog.export.planner import plan
 from klog.export.reader import read_split
 from klog.export.splits import LostRange
 from klog.formats.errors import CorruptRecordError
-from tests.export.export_support import export
+from tests.export.export_support import export, table_rows
 from tests.export.logs import ABORT, Log, batch, marker, replica, transactional
 
 BATCHES = [batch(n * 5, 5, leader_epoch=0) for n in range(12)]
@@ -57,7 +57,7 @@ def brokers(tmp_path: Path) -> tuple[Path, Path]:
 def test_a_damaged_batch_comes_from_the_other_replica(tmp_path: Path, brokers: tuple[Path, Path]) -> None:
     flip(brokers[0], 20, 1)
     offsets, lost, files = read(tmp_path)
-    assert sorted(offsets) == list(range(60))
+    assert offsets == list(range(60))
     assert not lost
     assert files == {"a", "b"}
     assert read(tmp_path, fail_on_data_loss=True)[0] == offsets
@@ -93,7 +93,7 @@ def test_what_is_damaged_in_all_replicas_is_lost_once(tmp_path: Path, brokers: t
     flip(brokers[0], 20, 2)
     flip(brokers[1], 25, 0)
     offsets, lost, _ = read(tmp_path)
-    assert sorted(offsets) == [*range(25), *range(30, 60)]
+    assert offsets == [*range(25), *range(30, 60)]
     assert [(one.first_offset, one.end_offset, one.file) for one in lost] == [(25, 30, str(bad))]
     with pytest.raises(CorruptRecordError, match="fails its checksum"):
         read(tmp_path, fail_on_data_loss=True)
@@ -121,7 +121,7 @@ def test_a_replica_that_disagrees_is_no_fallback(tmp_path: Path) -> None:
     flip(chosen, 20, 1)
     flip(chosen, 20, 3)
     offsets, lost, _ = read(tmp_path)
-    assert sorted(offsets) == [*range(35), *range(40, 60)]
+    assert offsets == [*range(35), *range(40, 60)]
     assert [(one.first_offset, one.end_offset) for one in lost] == [(35, 40)]
 
 
@@ -137,7 +137,7 @@ def test_aborted_records_stay_hidden_in_a_fallback(tmp_path: Path) -> None:
     data[at] ^= 0xFF
     path.write_bytes(data)
     offsets, lost, files = read(tmp_path, isolation=Isolation.READ_COMMITTED)
-    assert (sorted(offsets), lost, files) == ([*range(5), *range(10, 15), *range(16, 20)], [], {"a", "b"})
+    assert (offsets, lost, files) == ([*range(5), *range(10, 15), *range(16, 20)], [], {"a", "b"})
 
 
 def test_fallbacks_are_kept_in_the_job_state(tmp_path: Path, brokers: tuple[Path, Path]) -> None:
@@ -163,6 +163,40 @@ def test_only_what_no_replica_has_is_lost(
         damaged.append(rows)
     offsets, lost, _ = read(root, target_split_bytes=target_bytes)
     gone = {row * 5 + n for row in set.intersection(*damaged) for n in range(5)}
-    assert sorted(offsets) == sorted(set(range(60)) - gone)
+    assert offsets == sorted(set(range(60)) - gone)
     told = [offset for one in lost for offset in range(one.first_offset or 0, one.end_offset or 0)]
     assert sorted(told) == sorted(gone)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 1 << 32), replicas=st.integers(2, 3))
+def test_the_rows_of_files_in_the_order_of_their_names_are_in_the_order_of_offsets(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, replicas: int
+) -> None:
+    rng = random.Random(seed)
+    root = tmp_path_factory.mktemp("order")
+    for number in range(replicas):
+        size = rng.randrange(3, 6)
+        directory = replica(root / "in" / str(number) / "t-0", BATCHES, (0, 0), segment_batches=size)
+        for row in rng.sample(range(len(BATCHES)), 4):
+            flip(directory, row // size * size * 5, row % size)
+    report = export(root / "in", root / "out", read={"target_split_bytes": 300})
+    offsets = [row["offset"] for row in table_rows(root / "out")]
+    lost = sum((one.end_offset or 60) - (one.first_offset or 0) for one in report.lost)
+    assert offsets == sorted(set(offsets))
+    assert len(offsets) == 60 - lost
+
+
+def test_columns_without_the_offset_come_in_the_same_order(
+    tmp_path: Path, brokers: tuple[Path, Path]
+) -> None:
+    flip(brokers[0], 20, 1)
+    options = ReadOptions((str(tmp_path),))
+    keys = [
+        key
+        for split in sorted(plan(options).splits, key=lambda split: split.number)
+        for rows in read_split(split, options, columns=["key"], on_lost=pytest.fail)
+        for key in rows.column("key").to_pylist()
+        if rows.schema.names == ["key"]
+    ]
+    assert keys == [b"k%d" % n for n in range(60)]
