@@ -152,6 +152,8 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
             file, base, old[FileKind.OFFSET_INDEX], old[FileKind.TIME_INDEX], active=task.active
         )
     problems = {FileKind.OFFSET_INDEX: found.offset_problem, FileKind.TIME_INDEX: found.time_problem}
+    if any(problems.values()):
+        problems = _unless_as_rebuilt(files, base, options, problems)
     reports: dict[FileKind, IndexReport] = {}
     for kind, problem in problems.items():
         reports[kind] = _missing(files, kind, base)
@@ -163,6 +165,25 @@ def rebuild_segment(task: SegmentTask, options: RebuildOptions) -> SegmentReport
     if options.check or all(report.status is IndexStatus.VALID for report in reports.values()):
         return SegmentReport(log, task.size_bytes, tuple(reports.values()))
     return _repair(task, files, options, reports)
+
+
+def _unless_as_rebuilt(
+    files: PartitionFiles,
+    base: int,
+    options: RebuildOptions,
+    problems: dict[FileKind, IndexProblem | None],
+) -> dict[FileKind, IndexProblem | None]:
+    """The problems of indexes without those that a rebuild would leave as they are.
+
+    If a segment has offsets or timestamps out of order, its entries do not fit it either way.
+    """
+    with open_for_reading(files.file(FileKind.LOG, base)) as file:
+        scan = scan_segment(file, base, options.settings)
+    rebuilt = {FileKind.OFFSET_INDEX: scan.offset_index, FileKind.TIME_INDEX: scan.time_index}
+    return {
+        kind: problem if problem is None or read_whole(files.file(kind, base)) != rebuilt[kind] else None
+        for kind, problem in problems.items()
+    }
 
 
 def _missing(files: PartitionFiles, kind: FileKind, base: int) -> IndexReport:
@@ -196,6 +217,8 @@ def txn_index_problem(data: bytes, base_offset: int, state: ProducerState) -> In
     the cleaner removes the records of aborted transactions first.
     """
     size = TXN_INDEX_ENTRY_BYTES
+    if data == pack_aborted(state.aborted):
+        return None  # what a rebuild writes, even if the batches are out of order
     if len(data) % size:
         what = f"{len(data)} bytes are no whole number of {size}-byte entries"
         return IndexProblem(what, len(data) - len(data) % size)

@@ -14,7 +14,7 @@ import os
 from typing import Final
 
 from klog.formats import partition_metadata
-from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs, parse_epochs
+from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
 from klog.formats.errors import FormatError
@@ -28,8 +28,10 @@ from klog.storage.producer_state import (
     ProducerState,
     pack_aborted,
 )
+from klog.storage.recovery_epochs import epoch_steps, epochs_of_batches, note_epochs, read_epochs
 from klog.storage.recovery_indexes import index_steps, write_if_different
 from klog.storage.recovery_plan import (
+    EMPTIES,
     REFUSES,
     Cut,
     Finding,
@@ -177,7 +179,7 @@ def _recover(work: Recovery, base: int, loaded: dict[int, str]) -> Recovered | N
 
     def follow(data: memoryview, table: BatchTable, rows: int) -> int:
         followed = state.take(data, table, 0, rows)
-        _note_epochs(table, min(followed + 1, rows), epochs)
+        note_epochs(table, min(followed + 1, rows), epochs)
         return followed
 
     path = work.resolved.segments[base]
@@ -232,17 +234,6 @@ def _split(work: Recovery, base: int, scan: SegmentScan, parts: tuple[Part, ...]
         work.snapshots.drop({base} & set(work.resolved.snapshots))
 
 
-def _note_epochs(table: BatchTable, rows: int, epochs: list[EpochEntry]) -> None:
-    """Add each epoch above those noted before, with its first offset."""
-    latest = epochs[-1].epoch if epochs else -1
-    if not rows or max(table.leader_epoch) <= latest:
-        return
-    for row in range(rows):
-        if table.leader_epoch[row] > latest and table.magic[row] >= 2:
-            latest = table.leader_epoch[row]
-            epochs.append(EpochEntry(latest, table.base_offset[row]))
-
-
 def _within_memory(work: Recovery, scan: SegmentScan) -> SegmentScan:
     work.held_bytes += len(scan.offset_index) + len(scan.time_index)
     return scan if work.held_bytes <= INDEX_MEMORY_BYTES else scan.without_indexes()
@@ -253,7 +244,7 @@ def _report(work: Recovery, base: int, scan: SegmentScan, state: ProducerState) 
     found = work.findings
     if scan.disordered:
         what = "offsets go back inside the segment"
-        kafka = "empties the segment and deletes all later ones"
+        kafka = EMPTIES
         if base in work.unindexed:
             kafka = f"{REFUSES}: InvalidOffsetException while it makes the missing index"
         found.append(Finding(name, what, kafka, 0))
@@ -274,7 +265,7 @@ def _report(work: Recovery, base: int, scan: SegmentScan, state: ProducerState) 
 def _conclude(work: Recovery) -> RecoveryPlan:
     """Steps 5 to 9 of Kafka's order: the log's start and end, epochs, snapshots; then all steps in order."""
     start = work.settings.log_start_offset
-    epochs, epoch_file, readable = _epochs(work)
+    epochs, epoch_file, readable = read_epochs(work)
     kept = sorted(work.segments)
     end = _next_offset(work, kept[-1]) if kept else start
     fresh_end = 0
@@ -288,6 +279,9 @@ def _conclude(work: Recovery) -> RecoveryPlan:
     created = start if not kept else None
     had_epochs = bool(epochs.entries) or (bool(work.removed) and not kept) or not readable
     epochs.truncate_from_end(end)
+    if not epochs.entries and kept:
+        # Kafka's own next recovery would find these epochs again.
+        epochs = epochs_of_batches(work, end)
     epochs.truncate_from_start(start)
     bases = kept or [start]
     segments = work.segments
@@ -303,7 +297,7 @@ def _conclude(work: Recovery) -> RecoveryPlan:
         *_created(created),
         *index_steps(work),
         *_snapshot_steps(work),
-        *_epoch_steps(epochs, epoch_file, had_entries=had_epochs),
+        *epoch_steps(epochs, epoch_file, had_entries=had_epochs),
     ]
     return RecoveryPlan(
         work.files.path, tuple(steps), tuple(dict.fromkeys(work.findings)), log_start, end, len(bases)
@@ -314,31 +308,6 @@ def _next_offset(work: Recovery, base: int) -> int:
     if base in work.recovered:
         return work.recovered[base].next_offset
     return next_offset(work.segments[base], base, work.open)
-
-
-def _epochs(work: Recovery) -> tuple[LeaderEpochs, bytes | None, bool]:
-    """The epochs from the file and then the recovered segments, the bytes of the file (None: no file), and
-    whether the file could be read.
-    """
-    name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
-    data: bytes | None = None
-    readable = True
-    epochs = LeaderEpochs()
-    if FileKind.LEADER_EPOCH_CHECKPOINT in work.files.plain:
-        data = read_whole(work.files.named(name))
-        try:
-            epochs = LeaderEpochs(parse_epochs(data).entries)
-        except FormatError as error:
-            readable = False
-            work.findings.append(
-                Finding(name, error.what, "takes the log directory offline", error.position_bytes)
-            )
-    # Segments without a usable index come first, because Kafka recovers them while it loads the others.
-    ordered = sorted(work.recovered.items(), key=lambda item: (not item[1].at_load, item[0]))
-    for _, recovered in ordered:
-        for entry in recovered.epochs:
-            epochs.assign_newer(entry)
-    return epochs, data, readable
 
 
 def _remove_segments(work: Recovery) -> list[Step]:
@@ -387,12 +356,3 @@ def _snapshot_steps(work: Recovery) -> list[Step]:
         name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
         steps.extend(write_if_different(name, on_disk.get(offset), taken[offset]))
     return steps
-
-
-def _epoch_steps(epochs: LeaderEpochs, old: bytes | None, *, had_entries: bool) -> list[Step]:
-    name = str(FileKind.LEADER_EPOCH_CHECKPOINT)
-    new = build_epochs(EpochCheckpoint(epochs.entries))
-    if not epochs.entries and not had_entries:
-        # Kafka takes a file that ends inside its first two lines for empty. Then it has nothing to write.
-        return [Write(name, b"", "missing")] if old is None else []
-    return [] if old == new else [Write(name, new, "differs from what the batches give")]

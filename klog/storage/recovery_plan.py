@@ -100,6 +100,7 @@ class WriteIndexes:
 Step = SetAside | SwapIn | Cut | Trim | SplitOff | Write | WriteIndexes
 
 REFUSES: Final = "refuses to start"
+EMPTIES: Final = "empties the segment and deletes all later ones"
 
 
 @dataclass(frozen=True, slots=True)

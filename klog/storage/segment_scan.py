@@ -19,7 +19,7 @@ from typing import BinaryIO, Final
 
 from klog.formats import kernel
 from klog.formats.columns import BatchTable, IndexState
-from klog.formats.constants import INT32_MAX, OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
+from klog.formats.constants import INT32_MAX, INT64_MAX, OFFSET_INDEX_ENTRY_BYTES, TIME_INDEX_ENTRY_BYTES
 from klog.storage.chunks import chunks
 from klog.storage.reader import tail_problem
 
@@ -86,7 +86,7 @@ def scan_segment(
     """
     table = BatchTable()
     state = IndexState(base_offset, settings.interval_bytes)
-    end = 0
+    end = last_start = 0
     problem: str | None = None
     for data in chunks(file, table, end_bytes=end_bytes):
         if checked:
@@ -103,9 +103,14 @@ def scan_segment(
             short = scan_segment(file, base_offset, settings, end_bytes=end, checked=True)
             return _cut_short(short, _size(file), "control batch does not decode")
         end = table.origin + table.consumed_bytes if problem is None else table.position[rows]
+        last_start = table.position[rows - 1] if rows else last_start
         if problem is not None:
             break
     size = _size(file) if end_bytes is None else end
+    if end and state.last_offset >= INT64_MAX:
+        # No offset follows the largest one. Kafka's log end would be negative, and it would delete the log.
+        short = scan_segment(file, base_offset, settings, end_bytes=last_start, checked=True)
+        return _cut_short(short, size, f"batch ends at the largest offset there is, {INT64_MAX}")
     if problem is None and end < size:
         rest = tail_problem(table, data[table.consumed_bytes :])
         problem = rest.what if rest is not None else "bytes follow the last batch"

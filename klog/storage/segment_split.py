@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
-from klog.formats.constants import INT32_MAX
+from klog.formats.constants import INT32_MAX, INT64_MAX
 from klog.formats.errors import FormatError, StorageError
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading
@@ -66,7 +66,7 @@ def open_part(part: Part) -> BinaryIO:
 
 def divide(path: str) -> tuple[Part, ...]:
     """The parts of the segment at `path`. Empty if Kafka cannot split it, because other bytes follow the last
-    batch or a single batch is too long. Raises `StorageError`.
+    batch, a single batch is too long, or no offset can follow it. Raises `StorageError`.
     """
     table = BatchTable()
     starts: list[tuple[int, int]] = []
@@ -77,7 +77,7 @@ def divide(path: str) -> tuple[Part, ...]:
                 last = table.last_offset[row]
                 if not starts or not 0 <= last - starts[-1][0] <= INT32_MAX:
                     first = _first_offset(data, table, row)
-                    if first < 0 or not 0 <= last - first <= INT32_MAX:
+                    if first < 0 or not 0 <= last - first <= INT32_MAX or last >= INT64_MAX:
                         return ()
                     starts.append((first, table.position[row]))
             end = table.origin + table.consumed_bytes

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
-from klog.formats.errors import StorageError
+from klog.formats.errors import KlogError, StorageError
+from klog.formats.names import FileKind, segment_file
 from klog.storage.index_rebuild import PARALLEL_FROM_BYTES, RebuildOptions, SegmentTask, tasks_of
 from klog.storage.log_directory import Checkpoints
 from klog.storage.problem import OFFLINE, Problem
+from klog.storage.recovery import plan_recovery
+from klog.storage.recovery_plan import RecoveryPlan, RecoverySettings
 from klog.storage.targets import Target, is_partition, targets
+from klog.storage.verify_damage import judged
 from klog.storage.verify_log_directory import verify_log_directory, verify_together
 from klog.storage.verify_partition import PartitionFacts, verify_partition
 from klog.storage.verify_segment import SegmentFacts, verify_segment
@@ -72,21 +75,54 @@ def verify(
     """
     yield from scope.unreadable
     partitions: list[PartitionFacts] = []
-    results = iter(_segments(scope, options, deep, max_decompressed_bytes, processes, on_segment))
-    by_directory = groupby(scope.tasks, key=lambda task: task.directory)
-    read = {directory: [next(results) for _ in tasks] for directory, tasks in by_directory}
+    read: dict[str, dict[int, SegmentFacts]] = {}
+    results = _segments(scope, options, deep, max_decompressed_bytes, processes, on_segment)
+    for task, segment in zip(scope.tasks, results, strict=True):
+        read.setdefault(task.directory, {})[task.base_offset] = segment
     for target in scope.targets:
-        segments = read.get(target.directory, [])
+        segments = read.get(target.directory, {})
         if target.base_offset is not None:
-            yield from (problem for facts in segments for problem in facts.problems)
+            yield from _one_segment(target.directory, segments[target.base_offset], options)
             continue
-        facts = verify_partition(target.directory, segments, _log_start(target.directory))
+        facts = verify_partition(target.directory, list(segments.values()), _log_start(target.directory))
         partitions.append(facts)
-        yield from facts.problems
+        yield from _whole_partition(facts, segments.values(), options)
     for directory in scope.log_directories:
         here = [facts for facts in partitions if os.path.dirname(facts.path) == os.path.normpath(directory)]
         yield from verify_log_directory(directory, here)
     yield from verify_together(scope.log_directories)
+
+
+def _one_segment(directory: str, facts: SegmentFacts, options: RebuildOptions) -> list[Problem]:
+    damage = list(facts.damage)
+    if facts.is_suspicious and (plan := _recovery_of(directory, options)) is not None:
+        log = os.path.join(directory, segment_file(FileKind.LOG, facts.base_offset))
+        damage = [problem for problem in judged(damage, (), plan) if problem.file == log]
+    return [*damage, *facts.problems]
+
+
+def _whole_partition(
+    facts: PartitionFacts, segments: Collection[SegmentFacts], options: RebuildOptions
+) -> list[Problem]:
+    damage = [problem for segment in segments for problem in segment.damage]
+    others = [problem for segment in segments for problem in segment.problems]
+    others += facts.problems
+    plan = _recovery_of(facts.path, options) if facts.is_suspicious else None
+    return [*damage, *others] if plan is None else judged(damage, others, plan)
+
+
+def _recovery_of(directory: str, options: RebuildOptions) -> RecoveryPlan | None:
+    """What recovery would do to a partition; None if it cannot read it, which is another problem."""
+    settings = RecoverySettings(
+        options.now_ms,
+        options.settings,
+        options.producer_expiration_ms,
+        log_start_offset=_log_start(directory),
+    )
+    try:
+        return plan_recovery(directory, settings)
+    except KlogError:
+        return None
 
 
 def _verified(

@@ -102,16 +102,17 @@ def _checkpoint(directory: str, kind: FileKind, known: dict[TopicPartition, Part
         if facts is None:
             problems.append(note(path, f"{partition} has no directory here", "ignores the entry"))
         elif offset > facts.log_end_offset:
-            problems.append(_beyond(path, kind, partition, offset, facts.log_end_offset))
+            problems += _beyond(path, kind, partition, offset, facts.log_end_offset)
     return problems
 
 
-def _beyond(path: str, kind: FileKind, partition: TopicPartition, offset: int, end: int) -> Problem:
-    what = f"{partition} is at {offset}, but its log ends at {end}"
+def _beyond(path: str, kind: FileKind, partition: TopicPartition, offset: int, end: int) -> list[Problem]:
     if kind is FileKind.LOG_START_CHECKPOINT:
-        kafka = "deletes all segments and starts empty at that offset"
-        return Problem(path, what, kafka, RECOVER, offset=offset)
-    return note(path, what, "lowers it to the log's end", RECOVER)
+        return []  # a problem of the partition, which loses all its segments
+    # Recovery lowers recovery points. A broker lowers the others itself when it loads the log.
+    cure = RECOVER if kind is FileKind.RECOVERY_POINT_CHECKPOINT else ""
+    what = f"{partition} is at {offset}, but its log ends at {end}"
+    return [note(path, what, "lowers it to the log's end", cure)]
 
 
 def verify_together(directories: Iterable[str]) -> list[Problem]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochEntry, parse_epochs
 from klog.formats.errors import FormatError, KlogError
-from klog.formats.names import FileKind, FileState
+from klog.formats.names import FileKind, FileName, FileState
 from klog.storage.files import read_small
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.problem import REBUILD, RECOVER, Problem, note
@@ -31,12 +31,16 @@ _TRANSIENT = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """The problems of a partition directory, and where its log starts and ends."""
+    """The problems of a partition directory besides its segments, and where its log starts and ends.
+
+    `is_suspicious` means that recovery may remove a part of the log.
+    """
 
     path: str
     problems: tuple[Problem, ...]
     first_offset: int
     log_end_offset: int
+    is_suspicious: bool
 
 
 def verify_partition(path: str, segments: list[SegmentFacts], log_start_offset: int = 0) -> PartitionFacts:
@@ -45,27 +49,56 @@ def verify_partition(path: str, segments: list[SegmentFacts], log_start_offset: 
     Raises `StorageError`.
     """
     files = list_partition(path)
+    first = segments[0].base_offset if segments else 0
     end = segments[-1].next_offset if segments else 0
-    problems = [problem for facts in segments for problem in facts.problems]
-    problems += _unknown_files(files)
-    problems += _between(files, segments)
-    problems += _snapshots(files, segments, end)
-    problems += _epochs(files, segments, log_start_offset, end)
+    # Retention deletes whole segments, and the log then starts with the first that is left.
+    start = max(log_start_offset, first)
+    problems = _unknown_files(files)
+    overlaps = _between(files, segments)
+    problems += overlaps
+    problems += _snapshots(files, segments, end, compare=not overlaps)
+    problems += _epochs(files, segments, start, end)
     problems += _metadata(files)
-    return PartitionFacts(path, tuple(problems), segments[0].base_offset if segments else 0, end)
+    return PartitionFacts(
+        path, tuple(problems), first, end, _is_suspicious(files, segments, log_start_offset)
+    )
+
+
+def _is_suspicious(files: PartitionFiles, segments: list[SegmentFacts], log_start_offset: int) -> bool:
+    """Whether recovery may remove a part of the log, so that its plan has to say what it does."""
+    end = segments[-1].next_offset if segments else log_start_offset
+    usual = {facts.base_offset for facts in segments} | {end}
+    return (
+        any(facts.is_suspicious for facts in segments)
+        or not segments
+        or end < log_start_offset
+        or bool(files.transient)
+        or any(name.endswith(FileState.TEMPORARY) for name in files.unknown)
+        or any(base not in files.segments for base, _ in files.indexes)
+        or any(offset not in usual or offset <= log_start_offset for offset in files.snapshots)
+    )
 
 
 def _unknown_files(files: PartitionFiles) -> list[Problem]:
-    problems = [note(files.named(name), *_TRANSIENT[name.state], RECOVER) for name in files.transient]
+    problems = [note(files.named(name), *_TRANSIENT[name.state], _cure_of(name)) for name in files.transient]
     problems += [
         note(files.file(kind, base), "is an index without its .log", "deletes it at its next start", RECOVER)
         for base, kind in sorted(files.indexes)
         if base not in files.segments
     ]
-    problems += [note(files.named(name), "has no name of Kafka's", "ignores it") for name in files.unknown]
+    for name in files.unknown:
+        if name.endswith(FileState.TEMPORARY):
+            problems.append(note(files.named(name), *_TRANSIENT[FileState.TEMPORARY], RECOVER))
+        else:
+            problems.append(note(files.named(name), "has no name of Kafka's", "ignores it"))
     problems += [note(files.named(name), "is a directory", "ignores it") for name in files.directories]
     problems += [note(files.named(name), "is no regular file", "ignores it") for name in files.irregular]
     return problems
+
+
+def _cure_of(name: FileName) -> str:
+    """Recovery leaves snapshots of the metadata log alone, for these have their own rules (KIP-630)."""
+    return "" if name.kind is FileKind.METADATA_SNAPSHOT else RECOVER
 
 
 def _between(files: PartitionFiles, segments: list[SegmentFacts]) -> list[Problem]:
@@ -79,7 +112,10 @@ def _between(files: PartitionFiles, segments: list[SegmentFacts]) -> list[Proble
     return problems
 
 
-def _snapshots(files: PartitionFiles, segments: list[SegmentFacts], end: int) -> list[Problem]:
+def _snapshots(
+    files: PartitionFiles, segments: list[SegmentFacts], end: int, *, compare: bool
+) -> list[Problem]:
+    """Check snapshots by themselves and, with `compare`, against the batches if these are undamaged."""
     problems: list[Problem] = []
     valid: dict[int, list[ProducerEntry]] = {}
     for offset in files.snapshots:
@@ -93,7 +129,8 @@ def _snapshots(files: PartitionFiles, segments: list[SegmentFacts], end: int) ->
         if segments and offset > end:
             what = f"lies after the log's end {end}"
             problems.append(note(path, what, "deletes it at its next start", RECOVER))
-    if any(facts.has_producers for facts in segments) and not any(facts.problems for facts in segments):
+    undamaged = not any(facts.damage or facts.problems for facts in segments)
+    if compare and undamaged and any(facts.has_producers for facts in segments):
         problems += _against_replay(files, segments, valid)
     return problems
 
@@ -112,7 +149,9 @@ def _against_replay(
         replay(state, files.file(FileKind.LOG, facts.base_offset))
     if segments[-1].next_offset != segments[-1].base_offset:
         problems += _compare(files, segments[-1].next_offset, valid, state)
-    return problems
+    log = files.file(FileKind.LOG, segments[-1].base_offset)
+    refuses = "refuses to start after an unclean stop: InvalidTxnStateException"
+    return [*problems, *(Problem(log, what, refuses, offset=offset) for offset, what in state.complaints)]
 
 
 def _compare(
@@ -172,6 +211,8 @@ def _epochs(files: PartitionFiles, segments: list[SegmentFacts], start: int, end
             problems.append(Problem(path, what, "drops the earlier of the two", RECOVER))
     starts = {entry.epoch: entry.start_offset for entry in entries}
     for entry in in_log:
+        if entry.start_offset >= end:
+            continue  # a batch with a wrong offset: Kafka drops epochs at and after the log's end
         known = starts.get(entry.epoch)
         # Epochs before the log's start are removed; the epoch that contains it starts there.
         trimmed = bool(entries) and entry.epoch <= entries[0].epoch and entries[0].start_offset <= start

@@ -2,7 +2,8 @@
 
 Rules: what Kafka's readers refuse (`FileLogInputStream`, `DefaultRecordBatch`), what `LogSegment.recover`
 cuts, and what lookups rely on (`index_check`). `reader` decodes and reports bad batches; this module makes
-problems of its reports.
+problems of its reports. What recovery does about a bad batch depends on the whole log: `verify_damage`
+decides that.
 """
 
 from __future__ import annotations
@@ -13,42 +14,51 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from klog.formats import kernel
 from klog.formats.checkpoints import EpochEntry
-from klog.formats.columns import BatchTable
+from klog.formats.checksums import Bytes
+from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
-from klog.formats.constants import INT32_MAX
-from klog.formats.errors import KlogError, StorageError, UnsupportedFormatError
+from klog.formats.constants import CONTROL_BIT, INT32_MAX
+from klog.formats.errors import DecompressionLimitError, KlogError, StorageError, UnsupportedFormatError
+from klog.formats.markers import decoded_marker
 from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading
 from klog.storage.index_rebuild import IndexReport, IndexStatus, RebuildOptions, SegmentTask, rebuild_segment
-from klog.storage.problem import OFFLINE, REBUILD, RECOVER, Problem, Severity
+from klog.storage.problem import OFFLINE, REBUILD, Problem, Severity
 from klog.storage.reader import SegmentReader
+from klog.storage.recovery_epochs import note_epochs
 
 MAX_PROBLEMS_PER_SEGMENT: Final = 1000
 
-_REFUSES_TAIL: Final = "cuts the log here after an unclean stop; may refuse to start after a clean one"
-_CUTS: Final = "cuts the log here after an unclean stop; after a clean one readers stop here"
+_KEEPS: Final = "keeps it, for the checksum holds; consumers fail there or get wrong offsets"
+_KEEPS_CURE: Final = "copy the partition from another replica; nothing here can restore the batch"
 _BROKEN_INDEX: Final = "trusts it after a clean stop (reads go wrong); rebuilds it after an unclean one"
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """Facts of one segment: its problems, the end of its offsets, and the epochs that start in it."""
+    """Facts of one segment: its problems, the end of its offsets, and the epochs that start in it.
+
+    `damage` are the problems of its batches, as if recovery kept them all. `is_suspicious` means that
+    recovery may change the segment.
+    """
 
     base_offset: int
     next_offset: int
+    damage: tuple[Problem, ...]
     problems: tuple[Problem, ...]
     epochs: tuple[EpochEntry, ...]
     has_producers: bool
+    is_suspicious: bool
 
 
 class _Collector:
     """Makes problems of the reader's errors, with the offset of the batch; up to a limit."""
 
-    def __init__(self, path: str, base_offset: int) -> None:
+    def __init__(self, path: str) -> None:
         self.problems: list[Problem] = []
         self._path = path
-        self._base_offset = base_offset
         self._unsaid = 0
         self.batches = BatchTable()
 
@@ -57,17 +67,15 @@ class _Collector:
         if error.position_bytes is not None:
             row = bisect_left(self.batches.position, error.position_bytes)
         offset = None
-        kafka, cure = _CUTS, RECOVER
-        if error.what.startswith(("zero bytes", "size field")):
-            kafka = _REFUSES_TAIL
+        kafka, cure = _KEEPS, _KEEPS_CURE
         if isinstance(error, StorageError):
             kafka, cure = OFFLINE, error.cure or ""
-        if isinstance(error, UnsupportedFormatError):
+        elif isinstance(error, UnsupportedFormatError):
             kafka, cure = "reads it as magic 2, for the checksum does not cover the magic", ""
+        elif isinstance(error, DecompressionLimitError):
+            kafka, cure = "has no such limit", error.cure or ""
         if 0 <= row < len(self.batches) and self.batches.position[row] == error.position_bytes:
             offset = self.batches.last_offset[row]
-            if not 0 <= offset - self._base_offset <= INT32_MAX:
-                kafka = "refuses to start after an unclean stop (Split operation is only permitted ...)"
         self.add(error.what, kafka, cure, error.position_bytes, offset)
 
     def add(
@@ -83,7 +91,7 @@ class _Collector:
     def end(self) -> None:
         if self._unsaid:
             what = f"{self._unsaid} more problems in this segment"
-            self.problems.append(Problem(self._path, what, _CUTS, RECOVER))
+            self.problems.append(Problem(self._path, what, _KEEPS))
 
 
 def verify_segment(
@@ -94,9 +102,9 @@ def verify_segment(
 ) -> SegmentFacts:
     """Read one segment and its indexes. It raises nothing: an unreadable file is a problem, too."""
     path = f"{task.directory}/{segment_file(FileKind.LOG, task.base_offset)}"
-    found = _Collector(path, task.base_offset)
+    found = _Collector(path)
     epochs: list[EpochEntry] = []
-    next_offset, has_producers = task.base_offset, False
+    next_offset, has_producers, is_suspicious = task.base_offset, False, False
     try:
         with open_for_reading(path) as file:
             reader = SegmentReader(
@@ -111,9 +119,10 @@ def verify_segment(
                 table = reader.batches
                 if not len(table):
                     continue
-                next_offset = max(next_offset, table.last_offset[-1] + 1)
+                next_offset = table.last_offset[-1] + 1
                 has_producers = has_producers or max(table.producer_id) >= 0
-                _note_epochs(table, epochs)
+                is_suspicious = is_suspicious or _may_be_cut(data, table, task.base_offset)
+                note_epochs(table, len(table), epochs)
                 if deep:
                     for _ in reader.decode(data):
                         _check_records(reader, found)
@@ -125,18 +134,37 @@ def verify_segment(
         what = f"{task.size_bytes} bytes are more than a segment can have"
         found.add(what, "refuses to open the segment", "split the file by hand", 0)
     found.end()
-    problems = [*found.problems, *(problem for report in indexes for problem in _index_problems(report))]
-    return SegmentFacts(task.base_offset, next_offset, tuple(problems), tuple(epochs), has_producers)
+    return SegmentFacts(
+        task.base_offset,
+        next_offset,
+        tuple(found.problems),
+        tuple(problem for report in indexes for problem in _index_problems(report)),
+        tuple(epochs),
+        has_producers,
+        is_suspicious=is_suspicious or bool(found.problems),
+    )
 
 
-def _note_epochs(table: BatchTable, epochs: list[EpochEntry]) -> None:
-    latest = epochs[-1].epoch if epochs else -1
-    if max(table.leader_epoch) <= latest:
-        return
-    for row, epoch in enumerate(table.leader_epoch):
-        if epoch > latest and table.magic[row] >= 2:
-            latest = epoch
-            epochs.append(EpochEntry(epoch, table.base_offset[row]))
+def _may_be_cut(data: Bytes, table: BatchTable, base_offset: int) -> bool:
+    """Whether recovery may end the segment in this chunk for another reason than a checksum."""
+    last = table.last_offset
+    if min(last) < base_offset or max(last) - base_offset > INT32_MAX:
+        return True
+    if any(map(operator.lt, last, table.base_offset)):
+        return True
+    if not any(attributes & CONTROL_BIT for attributes in set(table.attributes)):
+        return False
+    controls = [row for row, attributes in enumerate(table.attributes) if attributes & CONTROL_BIT]
+    return not all(_has_marker(data, table, row) for row in controls)
+
+
+def _has_marker(data: Bytes, table: BatchTable, row: int) -> bool:
+    """Whether the producer state can follow a control batch; without a producer it is not looked at."""
+    if table.producer_id[row] < 0 or not table.count[row]:
+        return True
+    records = RecordTable()
+    kernel.decode(data, table, row, row + 1, records)
+    return decoded_marker(data, records) is not None
 
 
 def _check_records(reader: SegmentReader, found: _Collector) -> None:
