@@ -43,6 +43,8 @@ COMPILED_MODULES = (
     "server/network/connection_traffic.py",
     "server/network/dispatch.py",
     "server/network/frame_reading.py",
+    "server/network/io_thread.py",
+    "server/network/large_frame.py",
     "server/network/network_thread.py",
     "server/network/outbound.py",
     "server/network/page_cache.py",

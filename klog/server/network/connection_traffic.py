@@ -33,7 +33,9 @@ _STAYS_PART: Final = 4
 
 
 class ConnectionTraffic:
-    """What one connection has received and sent since the last look. A turn is one read."""
+    """What one connection has received and sent since the last look. A turn is one read, or one request if a
+    read brought several.
+    """
 
     __slots__ = ("moved_bytes", "since_ms", "turns")
 

@@ -136,11 +136,13 @@ class FrameReader:
         if size == 0:
             self._registry.close(connection)
             return False
-        connection.traffic.moved_bytes += size
-        connection.traffic.turns += 1
+        traffic = connection.traffic
+        traffic.moved_bytes += size
         if frame is None:
+            traffic.turns += _requests_in(self._buffer, kept + size)
             self._process(connection, kept + size)
             return True
+        traffic.turns += 1
         frame.filled_bytes += size
         if connection.phase is not Phase.OPEN:
             if frame.complete:
@@ -304,3 +306,11 @@ class FrameReader:
         if not request.park():
             queue_answer(request)
         return True
+
+
+def _requests_in(buffer: bytearray, size: int) -> int:
+    """How many requests the first `size` bytes of the buffer hold if all are as large as the first one; at
+    least 1.
+    """
+    first_bytes = 4 + INT32.unpack_from(buffer)[0] if size >= INT32.size else 0
+    return size // first_bytes if 0 < first_bytes <= size else 1

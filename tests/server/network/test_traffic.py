@@ -136,6 +136,22 @@ def test_small_requests_stay_with_the_usual_settings():
     assert set(handler.handled_by) == {"klog-network"}
 
 
+@pytest.mark.parametrize("answer_bytes", [10, 300])
+def test_small_requests_stay_however_many_of_them_come_at_once(answer_bytes):
+    threads = set()
+
+    def handle(request):
+        threads.add(threading.current_thread().name)
+        request.respond([bytes(answer_bytes)])
+
+    with running(Calling(handle), bulk_traffic=QUICK) as server, Client(server) as client:
+        for _ in range(20):
+            client.send(b"".join(frame(b"x" * 200) for _ in range(100)))
+            for _ in range(100):
+                client.receive()
+    assert threads == {"klog-network-0"}
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_pipelined_requests_of_every_size_keep_their_order_while_connections_move(seed):
     sizes = [(number * 7919 + seed * 31) % 5 for number in range(300)]
