@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 from typer.models import OptionInfo
 
+from klog.commands._locks import hold
 from klog.commands._messages import print_error, print_note
 from klog.commands._offline_options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
 from klog.commands._terminal import confirmed, count_of, progress
@@ -134,19 +134,17 @@ def clean(
 
     klog clean --policy delete --retention-ms 86400000 --yes /var/lib/kafka/clicks-0 /var/lib/kafka/clicks-1
     """
-    from klog.storage.directory_lock import locked
     from klog.storage.log_directory import log_directories_of
 
     if rules.policy is None and not options.status:
         raise UsageError("--policy is needed", cure="compact, delete or compact,delete; or use --status")
     run = _Run(rules.topic_config(), options)
-    with ExitStack() as locks:
-        groups = log_directories_of(map(str, paths))
-        for log_directory in groups:
-            locks.enter_context(locked(log_directory))
+    changes = not options.status and not options.dry_run
+    groups = log_directories_of(map(str, paths))
+    with hold(groups, changes=changes, quiet=options.quiet):
         for log_directory, partitions in groups.items():
             run.judge(log_directory, partitions)
-        if not options.status and not options.dry_run:
+        if changes:
             run.execute()
     if run.failed:
         raise typer.Exit(1)
@@ -165,13 +163,20 @@ class _Run:
     def judge(self, log_directory: str, partitions: list[str]) -> None:
         from klog.storage.cleaner.offline import OfflineDirectory
         from klog.storage.cleaner.task import CleanerSettings
+        from klog.storage.directory_lock import is_held
 
+        shows = self._options.status or self._options.dry_run  # and holds no lock
         settings = CleanerSettings(dedupe_buffer_bytes=self._options.dedupe_buffer_bytes)
-        directory = OfflineDirectory(log_directory, self._rules, now_ms=self._now_ms, settings=settings)
+        directory = OfflineDirectory(
+            log_directory,
+            self._rules,
+            now_ms=self._now_ms,
+            settings=settings,
+            in_use=shows and is_held(log_directory),
+        )
         if not directory.stopped_cleanly and not self._options.quiet:
             what = "there is no clean shutdown marker: if the broker crashed, run `klog recover` first"
             print_note(f"{log_directory}: {what}")
-        shows = self._options.status or self._options.dry_run
         for partition in partitions:
             judgement = self._attempt(partial(directory.judge, partition))
             if judgement is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._locks import hold, log_directory_of
 from klog.commands._messages import print_error
 from klog.commands._offline_options import IndexIntervalBytes, IndexMaxBytes, Paths
 from klog.commands._terminal import count_of, progress
@@ -37,8 +38,8 @@ def rebuild_index(
 
     Rebuilds missing and broken indexes: each is written to a temporary file, which is then renamed. Valid
     indexes stay. Missing producer snapshots are reported and written, but they are no problem, since brokers
-    keep only the newest. The exit code is 1 if --check finds a missing or broken file, or if a .log is
-    damaged.
+    keep only the newest. Without --check it refuses a directory that a running broker has open. The exit
+    code is 1 if --check finds a missing or broken file, or if a .log is damaged.
 
     Examples:
 
@@ -71,7 +72,12 @@ def rebuild_index(
             out.unreadable(error)
         else:
             found.append(target)
-    with progress("Reading segments", sum(task.size_bytes for task in tasks), quiet=quiet) as advance:
+    directories = [log_directory_of(target.directory) for target in found]
+    total_bytes = sum(task.size_bytes for task in tasks)
+    with (
+        hold(directories, changes=not check, quiet=quiet),
+        progress("Reading segments", total_bytes, quiet=quiet) as advance,
+    ):
         for report in rebuild(tasks, options):
             out.segment(report)
             advance(report.size_bytes)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._locks import hold
 from klog.commands._messages import print_error
 from klog.commands._offline_options import (
     DryRun,
@@ -78,16 +79,13 @@ def recover(
 
     klog recover --quarantine /backup/cut /var/lib/kafka
     """
-    from klog.storage.directory_lock import locked
     from klog.storage.log_directory import log_directories_of
 
     if options.quarantine is not None:
         check_output_directory(str(options.quarantine), map(str, paths))
     recovery = _Recovery(options)
-    with ExitStack() as locks:
-        groups = log_directories_of(map(str, paths))
-        for log_directory in groups:
-            locks.enter_context(locked(log_directory, only_reading=options.dry_run))
+    groups = log_directories_of(map(str, paths))
+    with hold(groups, changes=not options.dry_run, quiet=options.quiet):
         for log_directory, partitions in groups.items():
             recovery.execute(log_directory, recovery.plan(log_directory, partitions))
     if recovery.failed:

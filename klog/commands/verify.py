@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._locks import hold, log_directory_of
 from klog.commands._offline_options import Paths
 from klog.commands._terminal import count_of, progress
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
@@ -52,7 +53,11 @@ def verify(
     scope = scope_of(map(str, paths))
     options = RebuildOptions(now_ms=time.time_ns() // 1_000_000, settings=IndexSettings(), check=True)
     errors = notes = 0
-    with progress("Verifying", scope.size_bytes, quiet=quiet) as advance:
+    directories = [log_directory_of(target.directory) for target in scope.targets]
+    with (
+        hold(directories, changes=False, quiet=quiet),
+        progress("Verifying", scope.size_bytes, quiet=quiet) as advance,
+    ):
         for problem in problems_of(
             scope,
             options,

@@ -44,18 +44,19 @@ def open_closed_log(
     now_ms: int,
     high_watermark: int | None = None,
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
+    in_use: bool = False,
 ) -> ClosedLog | None:
     """Read a partition directory; None if it has no segment. Only headers of the last segments are read.
 
     Nothing at or above `high_watermark` is stable, because other replicas may not have it (None: everything
-    is).
+    is). If a broker has the log `in_use`, its files may be in any state of a running broker's.
 
     Raises `StorageError` if the directory cannot be read, or an interrupted change left files that recovery
     has to finish first.
     """
     files = list_partition(directory)
     unfinished = [name for name in files.transient if name.kind is not FileKind.METADATA_SNAPSHOT]
-    if unfinished:
+    if unfinished and not in_use:
         raise StorageError(
             f"{unfinished[0]} is left from something that was interrupted",
             file=directory,
@@ -63,7 +64,7 @@ def open_closed_log(
         )
     if not files.segments:
         return None
-    segments = tuple(_segment(files, base) for base in files.segments)
+    segments = tuple(_segment(files, base, in_use=in_use) for base in files.segments)
     start = max(log_start_offset, segments[0].base_offset)
     end = _end_offset(files)
     producers = _producers(files, start, end, now_ms, producer_expiration_ms)
@@ -75,10 +76,10 @@ def open_closed_log(
     return ClosedLog(LogView(partition, directory, config, segments, start, end, stable), last_records)
 
 
-def _segment(files: PartitionFiles, base_offset: int) -> SegmentView:
+def _segment(files: PartitionFiles, base_offset: int, *, in_use: bool) -> SegmentView:
     path = files.file(FileKind.LOG, base_offset)
     modified_ms = os.stat(path).st_mtime_ns // _NS_PER_MS
-    time_index = _index(files, FileKind.TIME_INDEX, base_offset)
+    time_index = _index(files, FileKind.TIME_INDEX, base_offset, in_use=in_use)
     largest = _last_timestamp(time_index)
     return SegmentView(
         base_offset,
@@ -86,12 +87,12 @@ def _segment(files: PartitionFiles, base_offset: int) -> SegmentView:
         modified_ms,
         largest if largest >= 0 else modified_ms,
         _first_timestamp(path),
-        len(_index(files, FileKind.OFFSET_INDEX, base_offset)),
+        len(_index(files, FileKind.OFFSET_INDEX, base_offset, in_use=in_use)),
         len(time_index),
     )
 
 
-def _index(files: PartitionFiles, kind: FileKind, base_offset: int) -> bytes:
+def _index(files: PartitionFiles, kind: FileKind, base_offset: int, *, in_use: bool) -> bytes:
     if not files.has(kind, base_offset):
         if kind is FileKind.TIME_INDEX:  # a broker that opens a segment of Kafka 0.9 creates an empty one
             return b""
@@ -102,6 +103,9 @@ def _index(files: PartitionFiles, kind: FileKind, base_offset: int) -> bytes:
         )
     data = read_whole(files.file(kind, base_offset))
     entry_bytes = OFFSET_INDEX_ENTRY_BYTES if kind is FileKind.OFFSET_INDEX else TIME_INDEX_ENTRY_BYTES
+    if in_use:  # a broker cuts the zeros off when it closes the segment
+        used_bytes = len(data.rstrip(b"\0"))
+        return data[: -(-used_bytes // entry_bytes) * entry_bytes]
     # One entry of zeros may be valid: a record at the segment's start with the timestamp 0.
     if len(data) >= 2 * entry_bytes and not any(data[-2 * entry_bytes :]):
         raise StorageError(

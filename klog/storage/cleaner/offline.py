@@ -60,7 +60,10 @@ class Outcome:
 
 
 class OfflineDirectory:
-    """One log directory; the caller holds its lock. Methods raise `StorageError` and other `KlogError`s."""
+    """One log directory. Methods raise `StorageError` and other `KlogError`s.
+
+    The caller holds its lock; if a broker has it `in_use`, the caller only judges.
+    """
 
     def __init__(
         self,
@@ -70,11 +73,13 @@ class OfflineDirectory:
         now_ms: int,
         settings: CleanerSettings | None = None,
         changes: DirectoryChanges | None = None,
+        in_use: bool = False,
     ) -> None:
         self.path = path
         self._config = config
         self._now_ms = now_ms
         self._settings = settings or CleanerSettings()
+        self._in_use = in_use
         self._changes = changes or DirectoryChanges()
         self._cleaned = CleanerCheckpointFile(path)
         self._starts = _offsets(os.path.join(path, FileKind.LOG_START_CHECKPOINT)) or {}
@@ -82,8 +87,8 @@ class OfflineDirectory:
 
     @property
     def stopped_cleanly(self) -> bool:
-        """Whether the broker that used the directory stopped cleanly; True if none used it."""
-        if not os.path.exists(os.path.join(self.path, FileKind.META_PROPERTIES)):
+        """Whether the broker that used the directory stopped cleanly; True if none used it or one runs."""
+        if self._in_use or not os.path.exists(os.path.join(self.path, FileKind.META_PROPERTIES)):
             return True
         return os.path.exists(os.path.join(self.path, FileKind.CLEAN_SHUTDOWN))
 
@@ -99,6 +104,7 @@ class OfflineDirectory:
             log_start_offset=self._starts.get(partition, 0),
             now_ms=self._now_ms,
             high_watermark=watermark,
+            in_use=self._in_use,
         )
         if log is None:
             return None
