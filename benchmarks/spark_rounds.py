@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,7 @@ def main() -> None:
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1").config("spark.jars", how["jars"])
     spark = builder.config("spark.ui.showConsoleProgress", False).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    require_compiled_workers(spark)
     register(spark)  # Spark does not find the data source of an editable install itself.
     runs: dict[str, list[dict[str, float]]] = {way: [] for way in how["ways"]}
     for number in range(how["rounds"] + 1):
@@ -94,6 +95,20 @@ def main() -> None:
     size_bytes = sum(file.stat().st_size for file in Path(how["output"]).rglob("*.parquet"))
     print(json.dumps({"runs": runs, "written": size_bytes}))
     spark.stop()
+
+
+def require_compiled_workers(spark: SparkSession) -> None:
+    """Ends the program if Spark's Python workers import a klog without its compiled kernel."""
+
+    def found(_: Iterator[int]) -> Iterator[str]:
+        from klog.formats.kernel import slowness  # noqa: PLC0415 (what a worker imports)
+
+        yield slowness() or ""
+
+    slots = spark.sparkContext.defaultParallelism
+    complaints = set(spark.sparkContext.parallelize(range(slots), slots).mapPartitions(found).collect())
+    if complaints != {""}:
+        sys.exit(f"not measured, in a worker of Spark: {' '.join(sorted(complaints))}")
 
 
 def _measured(do: Callable[[], None], brokers: list[int]) -> dict[str, float]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from klog.commands._messages import print_note, visible
+
+_LONG_BYTES: Final = 16 << 20  # the pure-Python kernel takes about a second for them
 
 
 class Progress(Protocol):
@@ -24,6 +26,16 @@ def stdout_bytes() -> BinaryIO:
 
 def _no_progress(advanced_bytes: int) -> None:
     pass
+
+
+def note_slowness(total_bytes: int, *, quiet: bool = False) -> None:
+    """Say in one line that the pure-Python kernel runs, if so much work takes long on it."""
+    if quiet or total_bytes < _LONG_BYTES:
+        return
+    from klog.formats.kernel import slowness
+
+    if (slow := slowness()) is not None:
+        print_note(slow)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typer.models import OptionInfo
 from klog.commands._locks import hold
 from klog.commands._messages import print_error, print_note
 from klog.commands._offline_options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
-from klog.commands._terminal import confirmed, count_of, progress
+from klog.commands._terminal import confirmed, count_of, note_slowness, progress
 from klog.commands.option_groups import expand_options, option
 from klog.formats.errors import KlogError, UsageError
 
@@ -196,6 +196,7 @@ class _Run:
         total = sum(
             2 * judgement.dirty.cleanable_bytes for _, _, judgement in self._due if judgement.compacts
         )
+        note_slowness(total, quiet=self._options.quiet)
         with progress("Compacting", total, quiet=self._options.quiet) as advance:
             for directory, partition, judgement in self._due:
                 outcome = self._attempt(partial(directory.carry_out, partition, judgement, advance))

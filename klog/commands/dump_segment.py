@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import BinaryIO
 
 import typer
 
 from klog.commands._outputs import check_descriptor, output_file
-from klog.commands._terminal import stdout_bytes
+from klog.commands._terminal import note_slowness, stdout_bytes
 from klog.commands.dump import options
 from klog.commands.dump.kafka_options import DEFAULT_FLAGS, KafkaOptions
 from klog.commands.dump.options import DumpFormat
@@ -24,7 +25,7 @@ from klog.commands.dump.problems import Problems
 from klog.commands.dump.selection_options import SelectionOptions
 from klog.commands.option_groups import expand_options
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
-from klog.formats.errors import UsageError
+from klog.formats.errors import StorageError, UsageError
 from klog.storage.kafka_files import expand
 
 
@@ -110,12 +111,24 @@ def _chosen_format(
 
 
 def _run(plan: DumpPlan, chosen: DumpFormat, *, summary: bool) -> int:
+    note_slowness(_size_bytes(plan))
     code = _rendered(plan, chosen, summary=summary)
     if not plan.verify or chosen is DumpFormat.KAFKA:
         return code
     from klog.commands.dump import index_problems
 
     return max(code, index_problems.check(plan))
+
+
+def _size_bytes(plan: DumpPlan) -> int:
+    """The size of all files; one that is gone by now counts as empty, and reading reports it."""
+    from klog.storage.files import size_bytes
+
+    total = 0
+    for file in plan.files:
+        with suppress(StorageError):
+            total += size_bytes(file.path)
+    return total
 
 
 def _rendered(plan: DumpPlan, chosen: DumpFormat, *, summary: bool) -> int:

@@ -16,7 +16,7 @@ import typer
 
 from klog.commands._messages import print_report
 from klog.commands._outputs import check_output_directory, check_output_file
-from klog.commands._terminal import Progress, progress
+from klog.commands._terminal import Progress, note_slowness, progress
 from klog.commands.exporting import options
 from klog.commands.exporting.lines import ProgressLines
 from klog.commands.exporting.options import InternalTopicsChoice
@@ -26,6 +26,7 @@ from klog.export.files import is_remote, local_path
 from klog.export.layout import parse_partition_by
 from klog.export.writers import Format as OutputFormat
 from klog.export.writers import compression_of
+from klog.formats.optional import require_pyarrow
 
 if TYPE_CHECKING:
     from klog.export.run_export import Runner, RunOptions, Watcher
@@ -100,6 +101,7 @@ def export(
 
         klog export s3://backup/logs --isolation read_committed --resume --verify -o s3://lake/kafka
     """
+    require_pyarrow("klog export")
     raw = {
         "subscribe": subscribe,
         "subscribePattern": subscribe_pattern,
@@ -234,6 +236,8 @@ class _ProgressBars:
         """A stage of the job begins."""
         from klog.commands.exporting.report_text import counted
 
+        if self._advance is None:
+            note_slowness(pending_bytes, quiet=self._quiet)
         self._stack.close()
         title = f"{what} {counted(len(plan.partitions), 'partition')}"
         self._advance = self._stack.enter_context(progress(title, pending_bytes, quiet=self._quiet))

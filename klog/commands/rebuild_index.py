@@ -11,7 +11,7 @@ import typer
 from klog.commands._locks import hold, log_directory_of
 from klog.commands._messages import print_error
 from klog.commands._offline_options import IndexIntervalBytes, IndexMaxBytes, Paths
-from klog.commands._terminal import count_of, progress
+from klog.commands._terminal import count_of, note_slowness, progress
 from klog.formats.errors import StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def rebuild_index(
             found.append(target)
     directories = [log_directory_of(target.directory) for target in found]
     total_bytes = sum(task.size_bytes for task in tasks)
+    note_slowness(total_bytes, quiet=quiet)
     with (
         hold(directories, changes=not check, quiet=quiet),
         progress("Reading segments", total_bytes, quiet=quiet) as advance,

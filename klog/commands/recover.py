@@ -24,7 +24,7 @@ from klog.commands._offline_options import (
     Yes,
 )
 from klog.commands._outputs import check_output_directory
-from klog.commands._terminal import confirmed, count_of, progress
+from klog.commands._terminal import confirmed, count_of, note_slowness, progress
 from klog.commands.option_groups import expand_options, option
 from klog.formats.errors import KlogError
 
@@ -86,6 +86,8 @@ def recover(
     recovery = _Recovery(options)
     groups = log_directories_of(map(str, paths))
     with hold(groups, changes=not options.dry_run, quiet=options.quiet):
+        total_bytes = sum(_bytes_of(partitions) for partitions in groups.values())
+        note_slowness(total_bytes, quiet=options.quiet)
         for log_directory, partitions in groups.items():
             recovery.execute(log_directory, recovery.plan(log_directory, partitions))
     if recovery.failed:

@@ -10,7 +10,7 @@ import typer
 
 from klog.commands._locks import hold, log_directory_of
 from klog.commands._offline_options import Paths
-from klog.commands._terminal import count_of, progress
+from klog.commands._terminal import count_of, note_slowness, progress
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def verify(
     options = RebuildOptions(now_ms=time.time_ns() // 1_000_000, settings=IndexSettings(), check=True)
     errors = notes = 0
     directories = [log_directory_of(target.directory) for target in scope.targets]
+    note_slowness(scope.size_bytes, quiet=quiet)
     with (
         hold(directories, changes=False, quiet=quiet),
         progress("Verifying", scope.size_bytes, quiet=quiet) as advance,

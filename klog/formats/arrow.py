@@ -24,6 +24,7 @@ from klog.formats.compression import codec_name
 from klog.formats.constants import CODEC_MASK, CONTROL_BIT, INT32_MAX, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import UsageError
 from klog.formats.gathered import SPAN_FIELDS, Gathered, binary_array, header_pairs, int64_array
+from klog.formats.optional import require_pyarrow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,7 +81,11 @@ _OF_BATCH: Final[dict[str, tuple[str, ...]]] = {
 
 
 def schema(columns: Sequence[str] = DEFAULT_COLUMNS) -> pa.Schema:
-    """The Arrow schema of `columns`. Raises `UsageError` for a name that is not in COLUMNS."""
+    """The Arrow schema of `columns`.
+
+    Raises `UsageError` for a name that is not in COLUMNS, and without pyarrow.
+    """
+    require_pyarrow("an Arrow table")
     import pyarrow as pa
 
     header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -117,10 +122,12 @@ def _check(columns: Iterable[str]) -> None:
 class ArrowBuilder:
     """Gathers records into Arrow record batches of chosen columns; not for two threads at a time.
 
-    `columns` are names of COLUMNS in the requested order. Raises `UsageError` for an unknown name.
+    `columns` are names of COLUMNS in the requested order. Raises `UsageError` for an unknown name, and
+    without pyarrow.
     """
 
     def __init__(self, columns: Sequence[str] = DEFAULT_COLUMNS) -> None:
+        require_pyarrow("an Arrow table")
         _check(columns)
         self.columns = tuple(columns)
         self._clear()

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from klog.formats.twins import compiled_or_twin
@@ -25,3 +26,16 @@ payload_span = _kernel_functions.payload_span
 scan = _kernel_functions.scan
 seek = _kernel_functions.seek
 verify = _kernel_functions.verify
+
+
+def slowness() -> str | None:
+    """Why klog is many times slower than it could be, and what to do; None with the compiled kernel."""
+    if IMPLEMENTATION != "python":
+        return None
+    if os.environ.get("KLOG_PURE_PYTHON"):
+        why, cure = "KLOG_PURE_PYTHON is set", "unset it"
+    elif not os.path.exists(_kernel_functions.__file__):
+        why, cure = "klog is imported from an archive", "install klog where it runs"
+    else:
+        why, cure = "it was installed without a C compiler", "install a wheel, or a compiler and klog again"
+    return f"klog runs on its pure-Python kernel, which is many times slower: {why} ({cure})"

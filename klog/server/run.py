@@ -20,6 +20,7 @@ from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import without_effect
 from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
+from klog.formats.kernel import slowness
 from klog.server.broker import Broker
 from klog.server.broker_state import BrokerState
 from klog.server.config_providers import with_variables_replaced
@@ -83,6 +84,8 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
     Raises `KlogError` if the broker cannot start.
     """
     configure_logging(as_json=launch.json_logs, quiet=launch.quiet)
+    if (slow := slowness()) is not None:
+        logger.warning("%s", slow)
     config = read_config(launch.config_file, launch.options)
     for name, nearest in config.unknown().items():
         hint = f", did you mean {nearest}?" if nearest else ""

@@ -24,6 +24,7 @@ from klog.export.options import TARGET_SPLIT_BYTES
 from klog.export.run_export import Stage, Watcher
 from klog.export.splits import Split
 from klog.formats.errors import KlogError, StorageError
+from klog.formats.kernel import slowness
 from klog.spark.grouping import group_splits
 from klog.storage.processes import Work
 
@@ -36,6 +37,10 @@ _log = logging.getLogger("klog.spark")
 _POLL_INTERVAL_S: Final = 0.2
 _PYTHON_ERROR: Final = re.compile(
     r"(?!org\.|java\.|py4j\.|scala\.)[\w.]*(?:Error|Exception|Exit|Interrupt): "
+)
+SLOW_TASKS: Final = (
+    "%d of %d tasks ran on klog's pure-Python kernel, which is many times slower: "
+    "install a wheel of klog in the Python of the executors (docs/spark.md)"
 )
 _CURE: Final = "what is done is kept: submit it again with --resume"
 
@@ -104,12 +109,14 @@ class SparkRunner:
         if not stage.tasks:
             return
         groups = self._grouped(stage.tasks, stage.split_of)
-        done_bytes = self.context.accumulator(0)
+        done_bytes, slow_tasks = self.context.accumulator(0), self.context.accumulator(0)
         table = self.context.parallelize(groups, len(groups)).mapPartitions(
-            _on_executor(stage.work, done_bytes)
+            _on_executor(stage.work, done_bytes, slow_tasks)
         )
         with _progress_reported(done_bytes, watcher):
             results = _collected(table.collect)
+        if slow_tasks.value:
+            _log.warning(SLOW_TASKS, slow_tasks.value, len(groups))
         for result in results:
             if isinstance(result, _Failed):
                 raise result.error
@@ -126,9 +133,11 @@ class SparkRunner:
 
 
 def _on_executor(
-    work: Work[TaskT, ResultT], done_bytes: Accumulator[int]
+    work: Work[TaskT, ResultT], done_bytes: Accumulator[int], slow_tasks: Accumulator[int]
 ) -> Callable[[Iterable[list[TaskT]]], Iterator[ResultT | _Failed]]:
     def run(groups: Iterable[list[TaskT]]) -> Iterator[ResultT | _Failed]:
+        if slowness() is not None:  # of the executor's klog, which may be another than the driver's
+            slow_tasks.add(1)
         for group in groups:
             for task in group:
                 try:

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import InputPartition
 from klog.export.options import ReadOptions
 from klog.export.splits import LostRange, Plan, Split
 from klog.formats.errors import KlogError, UsageError
+from klog.formats.kernel import slowness
 from klog.spark.grouping import group_splits
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ class RowSource:
         `KlogError`."""
         from klog.export.reader import read_split
 
+        if (slow := slowness()) is not None:
+            _log.warning("%s", slow)  # in the executor's log: a task of a source has no other way to tell
         # If there is no partition, Spark makes one itself.
         for split in group.splits if isinstance(group, SplitGroup) else ():
             columns = self.arrow_schema.names

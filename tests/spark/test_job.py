@@ -120,3 +120,18 @@ def test_a_task_that_runs_twice_writes_the_same_files(spark: SparkSession, tmp_p
     results = list(runner(spark)(Stage(work, progress.pending, split_of), Unwatched()))
     finish(progress, results)
     assert tree(twice) == tree(once)
+
+
+def test_tasks_on_the_pure_python_kernel_are_told_to_the_driver(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(split: Split, _advance: Callable[[int], None]) -> int:
+        return split.number
+
+    list(runner(spark)(Stage(work, splits(), split_of), Unwatched()))
+    assert caplog.messages == []
+    monkeypatch.setitem(spark.sparkContext.environment, "KLOG_PURE_PYTHON", "1")
+    list(runner(spark)(Stage(work, splits(), split_of), Unwatched()))
+    (line,) = caplog.messages
+    assert line.startswith("2 of 2 tasks ran on klog's pure-Python kernel")
+    assert "install a wheel" in line

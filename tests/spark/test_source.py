@@ -153,3 +153,17 @@ def test_a_shipped_klog_is_registered_by_hand(spark: SparkSession) -> None:
 def test_the_package_in_which_spark_looks_for_the_source_is_installed_with_klog() -> None:
     project = tomllib.loads((corpora.REPOSITORY / "pyproject.toml").read_text("utf-8"))
     assert "pyspark_klog" in project["tool"]["setuptools"]["packages"]["find"]["include"]
+
+
+def test_a_task_of_the_source_on_the_pure_python_kernel_logs_it_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from klog.export.options import ReadOptions
+    from klog.spark import rows
+
+    monkeypatch.setattr(rows, "slowness", lambda: "it is slow")
+    schema = spark.read.format("klog").load(str(TRANSACTIONS.path)).schema
+    source = rows.RowSource.of(ReadOptions((str(TRANSACTIONS.path),)), schema)
+    groups = list(rows.planned_groups(source.options))
+    assert list(source.rows(groups[0]))
+    assert caplog.messages == ["it is slow"]

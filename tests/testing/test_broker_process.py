@@ -178,6 +178,17 @@ def test_one_broker_serves_the_whole_run(klog_broker) -> None:
     assert answers(klog_broker)
 
 
+def test_the_log_says_why_a_consumer_that_subscribes_gets_nothing(klog_broker) -> None:
+    from confluent_kafka import Consumer
+
+    klog_broker.create_topic("subscribed")
+    consumer = Consumer({"bootstrap.servers": klog_broker.bootstrap_servers, "group.id": "readers"})
+    consumer.subscribe(["subscribed"])
+    eventually(lambda: consumer.poll(0.1) or "consumer groups are not served yet" in klog_broker.log_text())
+    consumer.close()
+    assert "group readers" in klog_broker.log_text()
+
+
 def test_pytest_before_8_reads_the_plugin_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The plugin is loaded wherever klog is installed, also by projects that do not use it."""
 

@@ -21,6 +21,7 @@ from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, each_file, reader_of, selected_runs
 from klog.export.arrow_memory import system_allocator
 from klog.formats.errors import UsageError
+from klog.formats.optional import require_pyarrow
 from klog.storage.files import GZIP_SUFFIX, open_for_reading, size_bytes, storage_error
 from klog.storage.reader import SegmentReader
 
@@ -47,6 +48,7 @@ _SELDOM_REPEATED: Final = {*_COUNTING, "key", "value", "headers", "checksum"}
 
 def run(plan: DumpPlan, out: BinaryIO) -> int:  # noqa: ARG001 (parquet never goes to stdout)
     """Write the Parquet files; returns 1 if there were problems, else 0. Raises UsageError, StorageError."""
+    require_pyarrow("--format parquet")
     if plan.output is None:
         raise UsageError(
             "--format parquet cannot go to stdout", cure="add --output FILE or --output DIRECTORY"

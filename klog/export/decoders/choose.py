@@ -10,6 +10,7 @@ from klog.export.decoders.decoding import RAW, Decoding, Encoding, RequestedDeco
 from klog.export.decoders.wire import RegisteredSchema, ids_in, read_schemas
 from klog.export.files import read_small
 from klog.formats.errors import UsageError
+from klog.formats.optional import require_pyarrow
 
 Samples = Callable[[], Iterable[bytes]]
 
@@ -20,6 +21,7 @@ def decoder_of(decoding: Decoding) -> Decoder | None:
     """The decoder of a decoding; None if bytes stay as they are. Raises UsageError for an invalid schema."""
     if decoding.encoding is Encoding.RAW:
         return None
+    require_pyarrow("decoding keys and values")
     if decoding.encoding is Encoding.STRING:
         from klog.export.decoders.text import StringDecoder
 

@@ -15,7 +15,8 @@ when a coordinator does not announce OffsetFetch: up to there it is told COORDIN
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from klog.metadata.cache import MetadataCache
@@ -25,10 +26,23 @@ from klog.server.handlers.answers import answer_of, entity_of, part, send_answer
 from klog.server.handlers.topic_metadata import live_nodes
 from klog.server.network.request import Request
 
+logger = logging.getLogger(__name__)
+
 _NAMED_FROM: Final = 3
 _SEVERAL_KEYS_FROM: Final = 4
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
+_LOGGED_MAX: Final = 1_000  # clients choose the names, so their number needs a limit
+_NOT_SERVED: Final = {
+    _GROUP: (
+        "%s asks for the coordinator of group %s: consumer groups are not served yet, so a consumer that "
+        "subscribes gets nothing, and one that assigns its partitions works"
+    ),
+    _TRANSACTION: (
+        "%s asks for the coordinator of transactional id %s: transactions are not served yet, and a producer "
+        "with a transactional.id cannot start"
+    ),
+}
 
 
 class _Coordinator(NamedTuple):
@@ -47,17 +61,30 @@ class FindCoordinatorHandler:
 
     broker_id: int
     cache: MetadataCache
+    _logged: set[tuple[int, str]] = field(default_factory=set, compare=False, repr=False)
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
         asked = entity_of(request)
         # Version 0 knows groups alone.
-        found = self._coordinator(request, getattr(asked, "key_type", _GROUP))._asdict()
+        key_type = getattr(asked, "key_type", _GROUP)
+        found = self._coordinator(request, key_type)._asdict()
         if request.api_version < _SEVERAL_KEYS_FROM:
+            self._log(request, key_type, asked.key)
             send_answer(request, **found)
             return
+        for key in asked.coordinator_keys:
+            self._log(request, key_type, key)
         coordinators = tuple(part(request, "Coordinator", key=key, **found) for key in asked.coordinator_keys)
         send_answer(request, coordinators=coordinators)
+
+    def _log(self, request: Request, key_type: int, key: str) -> None:
+        """Log once for each group and transactional id that nobody coordinates it: clients wait silently."""
+        if key_type not in _NOT_SERVED or (key_type, key) in self._logged or len(self._logged) >= _LOGGED_MAX:
+            return
+        self._logged.add((key_type, key))
+        client = f"{request.client_id or 'a client'} at {request.peer_address}"
+        logger.info(_NOT_SERVED[key_type], client, key)
 
     def _coordinator(self, request: Request, key_type: int) -> _Coordinator:
         if key_type == _TRANSACTION:

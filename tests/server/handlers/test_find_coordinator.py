@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from klog.protocol.apis import SERVED, ApiKey
@@ -80,3 +82,30 @@ def test_a_broken_handler_is_answered_for_where_there_is_one_key(handler, versio
 def test_a_broken_handler_closes_the_connection_where_keys_are_not_known(handler) -> None:
     request = request_of(API, 4, key_type=GROUP, coordinator_keys=("k",))
     assert handler.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR) is None
+
+
+@pytest.mark.parametrize("version", [0, 3, 4])
+def test_the_log_says_once_for_each_group_that_groups_are_not_served(handler, caplog, version: int) -> None:
+    caplog.set_level(logging.INFO)
+    for name in ("orders", "orders", "prices"):
+        keys = {"coordinator_keys": (name,)} if version >= 4 else {"key": name}
+        ask(handler, version, **keys, **({"key_type": GROUP} if version else {}))
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2
+    assert all("consumer groups are not served yet" in line for line in lines)
+    assert "group orders" in lines[0]
+    assert "group prices" in lines[1]
+
+
+def test_the_log_says_that_transactions_are_not_served(handler, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    ask(handler, 3, key="payments", key_type=TRANSACTION)
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert "transactional id payments" in line
+
+
+def test_the_log_names_a_limited_number_of_groups(handler, caplog) -> None:
+    caplog.set_level(logging.INFO)
+    for number in range(1_100):
+        ask(handler, 3, key=f"group-{number}", key_type=GROUP)
+    assert len(caplog.records) == 1_000
