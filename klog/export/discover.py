@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from klog.export.concurrency import map_concurrently
 from klog.export.files import Entry, base_name, entry_of, expand, is_remote, join, list_directory, parent
 from klog.export.replica_files import (
+    INDEXES,
     Found,
     Replica,
     SegmentFile,
@@ -171,14 +172,13 @@ class _Search:
                 )
         if not wanted and not others:
             return
-        entries = [
-            entry
-            for entry in list_directory(directory)
-            if entry.name in wanted or (name := file_name(entry)) is None or name.kind is not FileKind.LOG
-        ]
+        bases = {name.offset for entry in named if entry.name in wanted and (name := file_name(entry))}
+        entries = [entry for entry in list_directory(directory) if _belongs_to(entry, wanted, bases)]
         own = _own_name(directory) or DirectoryName(TopicPartition(base_name(directory), 0))
         own = own._replace(state=DirectoryState.CURRENT)
-        self._take(_read(directory, own, entries, self._include_deleted, others))
+        part = _read(directory, own, entries, self._include_deleted, others)
+        part.replicas[:] = [replace(replica, partial=True) for replica in part.replicas]
+        self._take(part)
 
     def _take(self, part: Found) -> None:
         """Add the replica in one partition directory, with its offsets in the checkpoints of the log
@@ -230,6 +230,14 @@ def _is_log_directory(entries: Iterable[Entry]) -> bool:
 
 def _holds_segments(entries: Iterable[Entry]) -> bool:
     return any(name is not None and name.kind is FileKind.LOG for name in map(file_name, entries))
+
+
+def _belongs_to(entry: Entry, logs: set[str], bases: set[int | None]) -> bool:
+    """Whether a file belongs to the named `logs`, or to the whole partition."""
+    name = file_name(entry)
+    if name is None or name.kind is FileKind.LOG:
+        return name is None or entry.name in logs
+    return name.kind not in INDEXES or name.offset in bases
 
 
 def _own_name(path: str) -> DirectoryName | None:

@@ -42,7 +42,8 @@ class SegmentEnd:
     `leader_epoch` is that of the last batch (-1: none). `max_timestamp_ms` is the largest timestamp of the
     last few batches. `dense` says that no offset is missing among those: the cleaner has removed none. If
     `rest_problem` is not empty, unreadable bytes follow up to `rest_bytes`, and it describes them; zeros do
-    not count. Positions in a gzipped copy are those of the plain bytes.
+    not count. Positions in a gzipped copy are those of the plain bytes. `indexed_end_offset` is the offset
+    after the highest one that the indexes name, -1 if they were not read.
     """
 
     end_offset: int
@@ -52,6 +53,7 @@ class SegmentEnd:
     dense: bool = True
     max_timestamp_ms: int = -1
     rest_problem: str = ""
+    indexed_end_offset: int = -1
 
 
 class _Headers(NamedTuple):

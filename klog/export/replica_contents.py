@@ -6,13 +6,14 @@ the last valid batch. `klog.export.replicas` looks for them in other replicas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from klog.export.concurrency import map_concurrently
-from klog.export.files import is_remote
+from klog.export.files import base_name, is_remote
 from klog.export.open_segment import OpenSegment, SegmentEnd
+from klog.export.recorded_ends import is_unchanged
 from klog.export.replica_files import Found, Replica, SegmentFile
 from klog.export.splits import LostRange
 from klog.export.swap_files import current_segments
@@ -54,7 +55,8 @@ class ReplicaContents:
     def end_offset(self) -> int:
         """The offset after the last record, which is the base offset of an empty last segment."""
         ends = [extent.end_offset for extent in self.extents[-1:]]
-        return max([*ends, *(segment.base_offset for segment in self.replica.segments[-1:])], default=0)
+        last = (*self.replica.segments[-1:], *self.replica.without_log[-1:])
+        return max([*ends, *(segment.base_offset for segment in last)], default=0)
 
     @property
     def leader_epoch(self) -> int:
@@ -68,7 +70,8 @@ class ReplicaContents:
     @property
     def log_start_offset(self) -> int:
         """The first offset that is not deleted."""
-        first = min((segment.base_offset for segment in self.replica.segments[:1]), default=0)
+        firsts = (*self.replica.segments[:1], *self.replica.without_log[:1])
+        first = min((segment.base_offset for segment in firsts), default=0)
         return max(first, self.replica.log_start_offset or 0)
 
 
@@ -83,11 +86,12 @@ def read_contents(replica: Replica, found: Found, from_offset: int = 0) -> Repli
         found.problems.append(error)
         segments = replica.segments
     followers = [*(segment.base_offset for segment in segments[1:]), None][: len(segments)]
-    with_followers = list(zip(segments, followers, strict=True))
-    wanted = [one for one, following in with_followers if following is None or following > from_offset]
-    ends = dict(zip(wanted, map_segments(_end, wanted), strict=True))
+    with_followers = list(map(_Listed, segments, followers))
+    wanted = [one for one in with_followers if one.following is None or one.following > from_offset]
+    ends = dict(zip((one.segment for one in wanted), map_segments(_end, wanted), strict=True))
     extents: list[Extent] = []
     lost: list[LostRange] = []
+    cut_off: list[LostRange] = []
     for segment, following in with_followers:
         size = segment.size_bytes
         end = ends.get(segment) or SegmentEnd(following or segment.base_offset, size, size)
@@ -100,17 +104,60 @@ def read_contents(replica: Replica, found: Found, from_offset: int = 0) -> Repli
         end_offset = end.end_offset if following is None else min(end.end_offset, following)
         if end.rest_problem and (following is None or end_offset < following):
             lost.append(_lost(replica.partition, segment.log, end, end_offset, following, end.rest_problem))
+        elif end.indexed_end_offset > end_offset:
+            cut_off.append(_cut_off(replica.partition, segment, end, end_offset, following))
         if base < end_offset:
             extents.append(Extent(segment, end, base, end_offset, replica.directory))
+    cut_off += _without_log(replica, segments)
+    if cut_off and is_unchanged(replica):
+        lost = sorted([*lost, *cut_off], key=lambda one: one.first_offset or 0)
+    elif cut_off:
+        replica = replace(replica, without_log=())
     return ReplicaContents(replace(replica, segments=segments), tuple(extents), tuple(lost))
 
 
-def _end(segment: SegmentFile) -> SegmentEnd | KlogError:
+class _Listed(NamedTuple):
+    """A segment and the base offset of the next one, None if it is the last."""
+
+    segment: SegmentFile
+    following: int | None
+
+
+def _end(listed: _Listed) -> SegmentEnd | KlogError:
+    segment, following = listed
     try:
         with OpenSegment(segment) as opened:
-            return opened.end()
+            end = opened.end()
+            if end.rest_problem or following == end.end_offset or _is_dear(segment):
+                return end
+            return replace(end, indexed_end_offset=opened.search.indexed_end_offset())
     except KlogError as error:
         return error.at(segment.log)
+
+
+def _is_dear(segment: SegmentFile) -> bool:
+    """Whether looking into the indexes takes requests, and the segment has records that speak for itself."""
+    return is_remote(segment.log) and segment.size_bytes > 0
+
+
+def _cut_off(
+    partition: TopicPartition, segment: SegmentFile, end: SegmentEnd, first_offset: int, following: int | None
+) -> LostRange:
+    """The records that the indexes of a segment name, after the last one that it has."""
+    last = end.indexed_end_offset - 1
+    what = "is empty" if not segment.size_bytes else f"ends at offset {first_offset - 1}"
+    reason = f"the segment {what}, but its index goes on to offset {last}: it was cut off"
+    end_offset = end.indexed_end_offset if following is None else following
+    return _lost(partition, segment.log, end, first_offset, end_offset, reason)
+
+
+def _without_log(replica: Replica, segments: Sequence[SegmentFile]) -> Iterator[LostRange]:
+    """The segments that are missing, by their indexes."""
+    bases = sorted(segment.base_offset for segment in (*segments, *replica.without_log))
+    for missing in replica.without_log:
+        following = next((base for base in bases if base > missing.base_offset), None)
+        reason = f"a file is missing: {base_name(missing.log)} has no .log beside it"
+        yield _lost(replica.partition, replica.directory, None, missing.base_offset, following, reason)
 
 
 def _lost(

@@ -29,6 +29,8 @@ from klog.storage.batch_search import header_at
 from klog.storage.files import GZIP_SUFFIX
 
 _Parsed = TypeVar("_Parsed")
+_Named = dict[tuple[FileKind, int | None, FileState], Entry]
+INDEXES: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 _IGNORED_STATES: Final = {
     FileState.CLEANED: "output of a cleaning or split that did not end",
     FileState.TEMPORARY: "a write that did not end",
@@ -66,7 +68,8 @@ class Replica:
     `segments` are those with ordinary names; `swaps` may replace some of them (`klog.export.swap_files`), and
     `deleted` have left the log. `snapshots` are (offset, path) of producer snapshots, ascending. `cleaned_to`
     is the first offset that the cleaner has not processed. `first_cleaned` is the lowest base offset of a
-    `.cleaned` file.
+    `.cleaned` file. `without_log` are the indexes of segments whose `.log` is missing. `partial` says that
+    not all segments of the directory were requested.
     """
 
     partition: TopicPartition
@@ -83,6 +86,8 @@ class Replica:
     swaps: tuple[SegmentFile, ...] = ()
     first_cleaned: int | None = None
     deleted: tuple[SegmentFile, ...] = ()
+    without_log: tuple[SegmentFile, ...] = ()
+    partial: bool = False
 
 
 @dataclass(slots=True)
@@ -133,7 +138,7 @@ def segment_by_another_name(entry: Entry) -> SegmentFile:
 
 def read_replica(path: str, name: DirectoryName, entries: Sequence[Entry], found: Found) -> Replica:
     """The replica in a directory with these entries; ignored and unreadable files are added to `found`."""
-    named: dict[tuple[FileKind, int | None, FileState], Entry] = {}
+    named: _Named = {}
     for listed in entries:
         entry, known = listed, file_name(listed)
         if known is None:
@@ -176,26 +181,33 @@ def read_replica(path: str, name: DirectoryName, entries: Sequence[Entry], found
             default=None,
         ),
         deleted=_segments(named, FileState.DELETED),
+        without_log=_without_log(named),
     )
 
 
-def _segments(
-    named: dict[tuple[FileKind, int | None, FileState], Entry], state: FileState
-) -> tuple[SegmentFile, ...]:
-    def path_of(kind: FileKind, offset: int) -> str | None:
-        entry = named.get((kind, offset, state))
-        return None if entry is None else entry.path
-
+def _segments(named: _Named, state: FileState) -> tuple[SegmentFile, ...]:
     return tuple(
-        SegmentFile(
-            offset,
-            entry.path,
-            entry.size_bytes,
-            path_of(FileKind.OFFSET_INDEX, offset),
-            path_of(FileKind.TIME_INDEX, offset),
-            path_of(FileKind.TXN_INDEX, offset),
-            state,
-        )
+        _segment(named, offset, state, entry)
         for (kind, offset, found_state), entry in sorted(named.items(), key=lambda item: item[1].name)
         if kind is FileKind.LOG and found_state is state and offset is not None
     )
+
+
+def _without_log(named: _Named) -> tuple[SegmentFile, ...]:
+    """The indexes of segments that have no `.log` in any state. A broker creates and removes the `.log`
+    first."""
+    with_log = {offset for kind, offset, _ in named if kind is FileKind.LOG}
+    found: dict[int, Entry] = {}
+    for (kind, offset, state), entry in named.items():
+        if kind in INDEXES and state is FileState.NORMAL and offset is not None and offset not in with_log:
+            found.setdefault(offset, entry)
+    return tuple(_segment(named, offset, FileState.NORMAL, found[offset]) for offset in sorted(found))
+
+
+def _segment(named: _Named, offset: int, state: FileState, entry: Entry) -> SegmentFile:
+    def path_of(kind: FileKind) -> str | None:
+        index = named.get((kind, offset, state))
+        return None if index is None else index.path
+
+    offset_index, time_index, txn_index = map(path_of, INDEXES)
+    return SegmentFile(offset, entry.path, entry.size_bytes, offset_index, time_index, txn_index, state)

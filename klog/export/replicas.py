@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from klog.export.divergence import common_end, first_difference
+from klog.export.recorded_ends import is_unchanged, recorded_end
 from klog.export.replica_contents import Extent, ReplicaContents, read_contents
 from klog.export.replica_files import Found, Replica
 from klog.export.splits import Divergence, LostRange
@@ -238,9 +239,10 @@ def _missing(
             low, high = max(first, cause.first_offset or 0), min(end, cause.end_offset or end)
             lost.append(replace(cause, first_offset=low, end_offset=high))
     lost += [one for one in chosen.lost if one.first_offset is not None and one.first_offset >= log_end]
-    known_end = chosen.replica.high_watermark or 0
-    if known_end > log_end and not any(one.first_offset == log_end for one in lost):
-        reason = f"the log ends at {log_end}, but the broker's checkpoint has a high watermark of {known_end}"
+    known_end, record = recorded_end(chosen.replica)
+    told = any(one.first_offset == log_end for one in lost)
+    if known_end > log_end and not told and is_unchanged(chosen.replica):
+        reason = f"the log ends at {log_end}, but {record}"
         lost.append(LostRange(*partition, directory, None, None, log_end, known_end, reason))
     return lost
 

@@ -158,6 +158,24 @@ class PositionSearch:
             if found is not None:
                 yield found
 
+    def indexed_end_offset(self) -> int:
+        """The offset after the highest one that an index names; the base offset if none names any.
+
+        A last entry that does not follow on the one before it does not count: the index is damaged.
+        """
+        ends = [self._base_offset]
+        for index, column in ((self._offsets, 0), (self._times, 1)):
+            try:
+                last = None if index is None or not len(index) else index[len(index) - 1]
+                before = None if index is None or len(index) < 2 else index[len(index) - 2]
+            except StorageError:
+                continue
+            if last is None or not any(last) or last[column] < 0:
+                continue
+            if before is None or all(old < new for old, new in zip(before, last, strict=True)):
+                ends.append(self._base_offset + last[column] + 1)
+        return max(ends)
+
     def before_time(self, timestamp_ms: int) -> BatchPosition:
         """A batch before which all records are older than `timestamp_ms`; the segment's start if unknown."""
         try:
