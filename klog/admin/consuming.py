@@ -42,12 +42,18 @@ class Run(NamedTuple):
 class ReadPlan:
     """What to read of each partition. `last` counts offsets back from the end.
 
-    Reading stops at the end that the partition had when reading began; with `follow` it goes on.
+    Reading starts at the first record of `start_ms` or later, and ends before the first one of `stop_ms` or
+    later (ms since the epoch; unlike those of `bounds` they filter nothing between). It stops at the end that
+    the partition had when reading began; with `follow` it goes on. It ends in any case if there was no record
+    for `idle_timeout_ms`.
     """
 
     bounds: Bounds
     follow: bool = False
     last: int | None = None
+    start_ms: int | None = None
+    stop_ms: int | None = None
+    idle_timeout_ms: int | None = None
     fetch: FetchSettings = field(default_factory=FetchSettings)
 
 
@@ -80,8 +86,14 @@ def read(
     readers: dict[TopicPartition, _PartitionReader] = {}
     for partition in fetcher.positions:
         readers[partition] = _PartitionReader(partition, ranges[partition], plan, on_problem)
+    idle_since_s = cluster.clock.monotonic_s()
     while fetcher.positions:
-        yield from _poll_once(fetcher, readers, ranges, on_jump)
+        for run in _poll_once(fetcher, readers, ranges, on_jump):
+            yield run
+            idle_since_s = cluster.clock.monotonic_s()
+        idle_ms = (cluster.clock.monotonic_s() - idle_since_s) * 1000
+        if plan.idle_timeout_ms is not None and idle_ms > plan.idle_timeout_ms:
+            return
 
 
 def _ranges(
@@ -91,24 +103,35 @@ def _ranges(
     bounds = plan.bounds
     earliest = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
     latest = list_offsets(cluster, dict.fromkeys(partitions, LATEST), plan.fetch.isolation)
-    first_since: Mapping[TopicPartition, int] = {}
-    if bounds.since_ms is not None:
-        first_since = list_offsets(
-            cluster, dict.fromkeys(partitions, max(bounds.since_ms, 0)), plan.fetch.isolation
-        )
+    first_since = _first_at(cluster, partitions, bounds.since_ms, plan)
+    first_started = _first_at(cluster, partitions, plan.start_ms, plan)
+    first_stopped = _first_at(cluster, partitions, plan.stop_ms, plan)
     found = {}
     for partition in partitions:
         end = latest[partition]
         start = max(earliest[partition], min(bounds.first_offset or 0, end))
-        since = first_since.get(partition, start)
-        start = max(start, end if since == NOT_FOUND else since)
+        for first in (first_since, first_started):
+            offset = first.get(partition, start)
+            start = max(start, end if offset == NOT_FOUND else offset)
         if plan.last is not None:
             start = max(start, end - plan.last)
         stop = None if plan.follow else end
         if bounds.last_offset is not None:
             stop = min(bounds.last_offset + 1, bounds.last_offset + 1 if stop is None else stop)
+        stopped = first_stopped.get(partition, NOT_FOUND)
+        if stopped != NOT_FOUND:
+            stop = stopped if stop is None else min(stop, stopped)
         found[partition] = _Range(start, stop)
     return found
+
+
+def _first_at(
+    cluster: Cluster, partitions: tuple[TopicPartition, ...], time_ms: int | None, plan: ReadPlan
+) -> Mapping[TopicPartition, int]:
+    """The offset of the first record of this time or later, for each partition; nothing without a time."""
+    if time_ms is None:
+        return {}
+    return list_offsets(cluster, dict.fromkeys(partitions, max(time_ms, 0)), plan.fetch.isolation)
 
 
 def _poll_once(

@@ -5,36 +5,40 @@ Options become a `ReadPlan` and a rendering; `klog.admin.consuming` does the res
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import typer
 
-from klog.commands._messages import print_note
+from klog.commands._messages import print_note, print_report
 from klog.commands.dump.selection_options import SelectionOptions
 from klog.commands.option_groups import expand_options
 from klog.commands.wire import consume_options as options
 from klog.commands.wire.connection import ConnectionOptions
+from klog.commands.wire.console_consumer import ConsoleOptions
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.admin.consuming import ReadPlan
+    from klog.admin.consuming import ReadPlan, Run
     from klog.client.cluster import Cluster
     from klog.client.fetcher import Jumped
+    from klog.client.offsets import Isolation
     from klog.commands.dump.output_buffer import OutputBuffer
-    from klog.commands.dump.plan import Selection
+    from klog.commands.dump.problems import Problems
     from klog.commands.wire.rendering import Rendering
     from klog.formats.names import TopicPartition
 
 
 @expand_options
 def consume(
-    topics: options.Topics,
+    topics: options.Topics = None,
     *,
     reading: options.ReadingOptions,
     select: SelectionOptions,
     printing: options.PrintOptions,
+    console: ConsoleOptions,
     connection: ConnectionOptions,
 ) -> None:
     """Print records of topics of any Kafka, without a consumer group.
@@ -50,42 +54,99 @@ def consume(
         klog consume orders --since 2h --grep 'error|timeout' -f jsonl | jq .value
 
         klog consume orders --partition 0 --offsets 100..199
+
+        klog consume --topic orders --from-beginning --max-messages 10 --property print.key=true
+
+        klog consume -t orders -o -10 -e
     """
     from klog.admin import connect
-    from klog.admin.consuming import ReadPlan
-    from klog.client.fetcher import FetchSettings
-    from klog.client.offsets import Isolation
     from klog.commands._terminal import stdout_bytes
     from klog.commands.dump.output_buffer import OutputBuffer
+    from klog.commands.dump.problems import Problems
+    from klog.commands.wire.choose_rendering import choose_rendering
 
-    settings = connection.settings()
-    selection = select.selection(datetime.now(UTC))
-    fetch = FetchSettings(Isolation[reading.isolation_level.name])
-    plan = ReadPlan(selection, reading.follow, reading.last, fetch)
+    named = console.topics(topics or ())
+    properties = console.consumer_properties()
+    idle_timeout_ms = None
+    if console.as_kafka:  # whose --timeout-ms limits the wait for records, not for answers
+        idle_timeout_ms, connection = connection.timeout_ms, replace(connection, timeout_ms=None)
+    settings = connection.settings(properties)
+    plan, limit = _plan(reading, select, console, properties, idle_timeout_ms)
     buffer = OutputBuffer(stdout_bytes())
-    rendering = _rendering(buffer, printing)
+    problems = Problems()
+    rendering = choose_rendering(buffer, printing, console, problems)
     with connect.cluster(settings) as cluster:
-        code = _copy(
-            cluster, _partitions(cluster, topics, reading.partition or ()), plan, selection, rendering, buffer
+        names = named or _included(cluster, console.include or "")
+        copying = _Copying(rendering, buffer, limit)
+        try:
+            copying.run(cluster, _partitions(cluster, names, reading.partition or ()), plan, problems)
+        finally:
+            if console.as_kafka:
+                print_report(f"Processed a total of {copying.count} messages")
+    raise typer.Exit(problems.exit_code)
+
+
+def _plan(
+    reading: options.ReadingOptions,
+    select: SelectionOptions,
+    console: ConsoleOptions,
+    properties: Mapping[str, str],
+    idle_timeout_ms: int | None,
+) -> tuple[ReadPlan, int | None]:
+    """What to read, and how many records at most."""
+    from klog.admin.consuming import ReadPlan
+    from klog.client.fetcher import FetchSettings
+
+    now = datetime.now(UTC)
+    selection = select.selection(now)
+    start = console.start(properties.get("auto.offset.reset"), now)
+    if start.offset is not None:
+        if select.offsets is not None:
+            raise UsageError("--offset and --offsets both say what to read")
+        selection = replace(selection, first_offset=start.offset)
+    last = reading.last if start.last is None else start.last
+    is_selected = start.is_given or any(
+        each is not None for each in (last, selection.first_offset, selection.last_offset, selection.since_ms)
+    )
+    if console.as_kafka and not is_selected:
+        last = 0
+    plan = ReadPlan(
+        selection,
+        follow=(reading.follow or console.as_kafka or console.as_kcat) and not console.exit_at_end,
+        last=last,
+        fetch=FetchSettings(_isolation(reading, properties)),
+        start_ms=start.start_ms,
+        stop_ms=start.stop_ms,
+        idle_timeout_ms=idle_timeout_ms,
+    )
+    limits = [each for each in (selection.limit, console.max_messages) if each is not None and each >= 0]
+    return plan, min(limits, default=None)
+
+
+def _isolation(reading: options.ReadingOptions, properties: Mapping[str, str]) -> Isolation:
+    from klog.client.offsets import Isolation
+
+    level = properties.get("isolation.level", "")
+    if reading.isolation_level is not None or not level:
+        level = reading.isolation_level or options.IsolationLevel.READ_UNCOMMITTED
+    if level not in list(options.IsolationLevel):
+        raise UsageError(f"isolation.level={level} is unknown", cure=" or ".join(options.IsolationLevel))
+    return Isolation[level.upper()]
+
+
+def _included(cluster: Cluster, pattern: str) -> list[str]:
+    """The topics whose names match, internal ones left out, as Kafka's consumer subscribes."""
+    from klog.admin.topic_patterns import compiled, matching
+    from klog.admin.topics import find_topics
+    from klog.client.errors import UnknownTopicError
+
+    topics = [topic.name for topic in find_topics(cluster) if not topic.is_internal]
+    found = matching(compiled(pattern), topics)
+    if not found:
+        raise UnknownTopicError(
+            f"no topic matches --include {pattern!r}", cure="`klog topics list` shows what there is"
         )
-    raise typer.Exit(code)
-
-
-def _rendering(buffer: OutputBuffer, printing: options.PrintOptions) -> Rendering:
-    from klog.commands.wire.rendering import FormattedLines, JsonLines, ValueLines
-    from klog.commands.wire.template import LineStyle, Template, unescape
-
-    form, mode, key_delimiter = printing.format_, printing.bytes_, printing.key_delimiter
-    style = LineStyle(mode, unescape(printing.null))
-    end = unescape(printing.delimiter)
-    if form == "jsonl":
-        return JsonLines(buffer, mode)
-    if form == "value":
-        return ValueLines(buffer, style, end, None if key_delimiter is None else unescape(key_delimiter))
-    if "%" not in form:
-        raise UsageError(f"--format {form!r} is unknown", cure="value, jsonl, or tokens like '%k %s'")
-    # Users of kcat end their formats with \n, others do not: both get one record per line.
-    return FormattedLines(buffer, Template(form, style), b"" if form.endswith(r"\n") else end)
+    return found
 
 
 def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) -> list[TopicPartition]:
@@ -103,37 +164,45 @@ def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) 
     return found
 
 
-def _copy(
-    cluster: Cluster,
-    partitions: Sequence[TopicPartition],
-    plan: ReadPlan,
-    selection: Selection,
-    rendering: Rendering,
-    buffer: OutputBuffer,
-) -> int:
-    """Print the selected records; returns the exit code."""
-    from klog.admin.consuming import read
-    from klog.commands.dump.problems import Problems
-    from klog.commands.dump.rows import keep_matching
+class _Copying:
+    """Prints the records of a plan; `count` is how many were printed, at most `limit`."""
 
-    problems = Problems()
-    left = selection.limit
-    try:
-        for run in read(cluster, partitions, plan, problems, _report_jump) if left != 0 else ():
-            if selection.by_content:
-                keep_matching(selection, run.payload, run.records)
-            count = len(run.records) if left is None else min(left, len(run.records))
-            rendering.write(run, count)
-            if plan.follow:
-                buffer.flush()
-            else:
-                buffer.flush_if_full()
-            left = None if left is None else left - count
-            if left == 0:
-                break
-    finally:
-        buffer.flush()
-    return problems.exit_code
+    def __init__(self, rendering: Rendering, buffer: OutputBuffer, limit: int | None) -> None:
+        self._rendering = rendering
+        self._buffer = buffer
+        self._limit = limit
+        self.count = 0
+
+    def run(
+        self, cluster: Cluster, partitions: Sequence[TopicPartition], plan: ReadPlan, problems: Problems
+    ) -> None:
+        """Read and print. Raises ClientError, ChannelError."""
+        from klog.admin.consuming import read
+
+        try:
+            if self._limit == 0:
+                return
+            for run in read(cluster, partitions, plan, problems, _report_jump):
+                self._show(run, plan)
+                if self.count == self._limit:
+                    break
+        finally:
+            self._buffer.flush()
+
+    def _show(self, run: Run, plan: ReadPlan) -> None:
+        from klog.commands.dump.plan import Selection
+        from klog.commands.dump.rows import keep_matching
+
+        if isinstance(plan.bounds, Selection) and plan.bounds.by_content:
+            keep_matching(plan.bounds, run.payload, run.records)
+        found = len(run.records)
+        shown = found if self._limit is None else min(self._limit - self.count, found)
+        self._rendering.write(run, shown)
+        self.count += shown
+        if plan.follow:
+            self._buffer.flush()
+        else:
+            self._buffer.flush_if_full()
 
 
 def _report_jump(jump: Jumped) -> None:

@@ -89,7 +89,8 @@ def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
     if hasattr(module, "app"):
         return typer.main.get_command(module.app)
     single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
-    single.command(name)(getattr(module, module_name))
+    optional_values = getattr(module, "OPTIONAL_VALUES", {})
+    single.command(name, cls=taking_optional_values(optional_values))(getattr(module, module_name))
     return typer.main.get_command(single)
 
 

@@ -7,13 +7,14 @@ parameter; `expand_options` puts the options in its place before typer looks at 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
 from typing import Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 from typer.models import OptionInfo
 
 Command = Callable[..., None]
@@ -27,6 +28,7 @@ def option(
     least: int | None = None,
     envvar: str | None = None,
     show_default: bool = True,
+    hidden: bool = False,
 ) -> OptionInfo:
     """An option in a panel of the help; without `names` it is called as its field is."""
     info: OptionInfo = typer.Option(
@@ -36,6 +38,7 @@ def option(
         min=least,
         envvar=envvar,
         show_default=show_default,
+        hidden=hidden,
         rich_help_panel=panel,
     )
     return info
@@ -73,3 +76,21 @@ def _options_of(group: type[Any]) -> list[Parameter]:
         Parameter(option.name, Parameter.KEYWORD_ONLY, default=option.default, annotation=types[option.name])
         for option in fields(group)
     ]
+
+
+def taking_optional_values(defaults: Mapping[str, str]) -> type[TyperCommand]:
+    """The class of a command whose options in `defaults` may have no value: then they have the default."""
+
+    class WithOptionalValues(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (click's own signature)
+            return super().parse_args(ctx, list(_with_values(args, defaults)))
+
+    return WithOptionalValues
+
+
+def _with_values(args: Sequence[str], defaults: Mapping[str, str]) -> Iterator[str]:
+    """The arguments, with the default behind each option of `defaults` that no value follows."""
+    for argument, following in zip(args, (*args[1:], "-"), strict=True):
+        yield argument
+        if argument in defaults and following.startswith("-"):
+            yield defaults[argument]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from klog.commands.option_groups import option
-from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.settings import ClientSettings
@@ -59,19 +59,13 @@ class ConnectionOptions:
         ),
     ] = None
 
-    def settings(self) -> ClientSettings:
-        """The settings that the options make. Raises UsageError."""
+    def settings(self, more: Mapping[str, str] | None = None) -> ClientSettings:
+        """The settings that the options make; `more` properties take precedence. Raises UsageError."""
         from klog.admin.settings import settings_of
-        from klog.formats import java_properties
+        from klog.commands.wire.properties import properties_file
 
-        properties: dict[str, str] = {}
-        if (path := self.command_config) is not None:
-            try:
-                properties = java_properties.entries(java_properties.parse(path.read_bytes()))
-            except OSError as error:
-                raise UsageError(f"--command-config {path} cannot be read: {error.strerror}") from error
         return settings_of(
-            properties,
+            properties_file("--command-config", self.command_config) | dict(more or {}),
             bootstrap=self.bootstrap_server,
             timeout_ms=self.timeout_ms,
             on_waiting=_print_note,

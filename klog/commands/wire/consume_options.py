@@ -21,7 +21,10 @@ class IsolationLevel(StrEnum):
     READ_COMMITTED = "read_committed"
 
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to read.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TOPIC]...", help="The topics to read.", show_default=False),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,13 @@ class ReadingOptions:
         False
     )
     isolation_level: Annotated[
-        IsolationLevel, option(SELECT, "Show all records, or only committed ones.")
-    ] = IsolationLevel.READ_UNCOMMITTED
+        IsolationLevel | None,
+        option(
+            SELECT,
+            "Show all records, or only committed ones. [default: read_uncommitted]",
+            show_default=False,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +56,16 @@ class PrintOptions:
     """How to print records."""
 
     format_: Annotated[
-        str,
+        str | None,
         option(
             ROWS,
-            "value, jsonl, or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
+            "value, jsonl (or json), or a text with kcat's tokens: %k key, %s value, %h headers, %t topic, "
             "%p partition, %o offset, %T timestamp, %K %S sizes.",
             *("--format", "-f"),
             metavar="FORMAT",
+            show_default=False,
         ),
-    ] = "value"
+    ] = None
     bytes_: Annotated[
         BytesMode,
         option(

@@ -21,6 +21,8 @@ class InputFormat(StrEnum):
 
     LINES = "lines"
     JSONL = "jsonl"
+    JSON = "json"
+    """Another name of jsonl."""
 
 
 class Codec(StrEnum):
@@ -42,7 +44,9 @@ class Acks(StrEnum):
     ALL_AS_NUMBER = "-1"
 
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.", show_default=False)]
+Topic = Annotated[
+    str | None, typer.Argument(metavar="TOPIC", help="The topic to write to.", show_default=False)
+]
 Values = Annotated[
     list[str] | None,
     typer.Argument(

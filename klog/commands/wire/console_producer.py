@@ -1,0 +1,128 @@
+"""The options of `kafka-console-producer`, as options of `klog produce`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Final
+
+from klog.commands.option_groups import option
+from klog.commands.wire.produce_options import Acks, Codec, DeliveryOptions
+from klog.commands.wire.properties import given_properties, is_true, properties_file
+from klog.formats.errors import UsageError
+
+OPTIONAL_VALUES: Final = {"--compression-codec": Codec.GZIP.value}
+"""Options that Kafka's tool also takes without a value, and what they mean then."""
+
+_KAFKA: Final = "As kafka-console-producer"
+
+
+def _hidden_number(name: str) -> object:
+    """An option of Kafka's tool about its own buffers and retries, which has no meaning here."""
+    return option(None, "", name, hidden=True, least=-1)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleProducerOptions:
+    """Options of Kafka's tool. The methods say what they mean."""
+
+    topic: Annotated[
+        str | None,
+        option(
+            _KAFKA,
+            "The topic to write to; all arguments are records then.",
+            *("--topic", "-t"),
+            metavar="TOPIC",
+            show_default=False,
+        ),
+    ] = None
+    properties: Annotated[
+        list[str] | None,
+        option(
+            _KAFKA,
+            "How to parse lines: parse.key, parse.headers, ignore.error (true or false), key.separator, "
+            "headers.delimiter, headers.separator, headers.key.separator, null.marker (repeatable).",
+            *("--property", "--reader-property"),
+            metavar="KEY=VALUE",
+            show_default=False,
+        ),
+    ] = None
+    reader_config: Annotated[
+        Path | None, option(_KAFKA, "A file of such properties.", "--reader-config", metavar="FILE")
+    ] = None
+    line_reader: Annotated[
+        str | None, option(_KAFKA, "LineMessageReader.", "--line-reader", metavar="CLASS")
+    ] = None
+    producer_property: Annotated[
+        list[str] | None,
+        option(
+            _KAFKA,
+            "A property of Kafka's producer: acks, compression.type, enable.idempotence, and as in "
+            "--command-config.",
+            "--producer-property",
+            metavar="KEY=VALUE",
+            show_default=False,
+        ),
+    ] = None
+    producer_config: Annotated[
+        Path | None, option(_KAFKA, "A file of such properties.", "--producer.config", metavar="FILE")
+    ] = None
+    compression_codec: Annotated[
+        str | None,
+        option(_KAFKA, "As --compression-type; gzip without a value.", "--compression-codec", metavar="[CODEC]"),
+    ] = None
+    request_required_acks: Annotated[
+        str | None, option(_KAFKA, "As --acks.", "--request-required-acks", metavar="ACKS")
+    ] = None
+    sync: Annotated[bool, option(_KAFKA, "Wait for each record before sending the next.", "--sync")] = False
+    broker_list: Annotated[str | None, option(None, "", "--broker-list", hidden=True)] = None
+    batch_size: Annotated[int | None, _hidden_number("--batch-size")] = None
+    linger_ms: Annotated[int | None, _hidden_number("--timeout")] = None
+    max_memory_bytes: Annotated[int | None, _hidden_number("--max-memory-bytes")] = None
+    max_partition_bytes: Annotated[int | None, _hidden_number("--max-partition-memory-bytes")] = None
+    max_retries: Annotated[int | None, _hidden_number("--message-send-max-retries")] = None
+    metadata_expiry_ms: Annotated[int | None, _hidden_number("--metadata-expiry-ms")] = None
+    retry_backoff_ms: Annotated[int | None, _hidden_number("--retry-backoff-ms")] = None
+    socket_buffer_bytes: Annotated[int | None, _hidden_number("--socket-buffer-size")] = None
+    max_block_ms: Annotated[int | None, _hidden_number("--max-block-ms")] = None
+    request_timeout_ms: Annotated[int | None, _hidden_number("--request-timeout-ms")] = None
+    producer_mode: Annotated[bool, option(None, "", "-P", hidden=True)] = False
+
+    def reader_properties(self) -> dict[str, str] | None:
+        """The properties that say how to parse lines; None if Kafka's way of parsing is not asked for."""
+        found = properties_file("--reader-config", self.reader_config)
+        found |= given_properties("--property", self.properties)
+        return found if found or self.topic is not None or self.line_reader is not None else None
+
+    def producer_properties(self) -> dict[str, str]:
+        """The properties of Kafka's producer. Raises UsageError for transactions, which klog does not write."""
+        found = properties_file("--producer.config", self.producer_config)
+        found |= given_properties("--producer-property", self.producer_property)
+        if found.get("transactional.id"):
+            raise UsageError(
+                f"transactional.id={found['transactional.id']}: klog produce writes no transactions",
+                cure="leave it out",
+            )
+        return found
+
+    def delivery(self, given: DeliveryOptions, properties: Mapping[str, str]) -> DeliveryOptions:
+        """The delivery with what Kafka's options and properties say; klog's own options take precedence."""
+        changes: dict[str, object] = {}
+        codec = self.compression_codec or properties.get("compression.type")
+        if codec is not None and given.compression_type is Codec.NONE:
+            changes["compression_type"] = _choice(Codec, "compression codec", codec)
+        acks = self.request_required_acks or properties.get("acks")
+        if acks is not None and given.acks is Acks.ALL:
+            changes["acks"] = _choice(Acks, "acks", acks)
+        if given.idempotence is None and "enable.idempotence" in properties:
+            changes["idempotence"] = is_true(properties, "enable.idempotence")
+        if self.topic is not None:
+            changes["quiet"] = True
+        return replace(given, **changes)  # type: ignore[arg-type]  # each value is of its field's type
+
+
+def _choice(kind: type[Codec] | type[Acks], name: str, text: str) -> Codec | Acks:
+    if text not in list(kind):
+        raise UsageError(f"{name} {text!r} is unknown", cure=f"one of {', '.join(kind)}")
+    return kind(text)

@@ -1,0 +1,39 @@
+"""Reads the properties that Kafka's tools take: `--property KEY=VALUE` and files of properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from klog.formats import java_properties
+from klog.formats.errors import UsageError
+
+
+def properties_file(option: str, path: Path | None) -> dict[str, str]:
+    """The properties of a file, none without a path. Raises UsageError."""
+    if path is None:
+        return {}
+    try:
+        return java_properties.entries(java_properties.parse(path.read_bytes()))
+    except OSError as error:
+        raise UsageError(f"{option} {path} cannot be read: {error.strerror}") from error
+
+
+def given_properties(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """Keys and values of `KEY=VALUE` texts, as Kafka's tools take them: a key alone has the empty value.
+
+    Raises UsageError.
+    """
+    found = {}
+    for text in texts or ():
+        key, _, value = text.partition("=")
+        if not key:
+            raise UsageError(f"{option} {text!r} is not KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def is_true(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """Whether a property is `true`, in Kafka's spelling: any case, anything else is false."""
+    value = properties.get(name)
+    return default if value is None else value.strip().lower() == "true"
