@@ -55,7 +55,7 @@ def consume(
 
         klog consume orders --partition 0 --offsets 100..199
 
-        klog consume --topic orders --from-beginning --max-messages 10 --property print.key=true
+        klog consume --topic orders --from-beginning --timeout-ms 1000 --property print.key=true
 
         klog consume -t orders -o -10 -e
     """

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import typer
 
@@ -27,6 +27,11 @@ from klog.commands.option_groups import expand_options
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import StorageError, UsageError
 from klog.storage.kafka_files import expand
+
+_DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
+
+OPTIONAL_VALUES: Final = {"--key-decoder-class": _DECODER, "--value-decoder-class": _DECODER}
+"""Options that Kafka's tool also takes without a value, and what they mean then."""
 
 
 @expand_options

@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from klog.commands.option_groups import taking_optional_values
 from klog.formats.errors import KlogError, StorageError, UsageError
 
 FAILED: Final = 1

@@ -83,14 +83,15 @@ def taking_optional_values(defaults: Mapping[str, str]) -> type[TyperCommand]:
 
     class WithOptionalValues(TyperCommand):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (click's own signature)
-            return super().parse_args(ctx, list(_with_values(args, defaults)))
+            return super().parse_args(ctx, list(with_values(args, defaults)))
 
     return WithOptionalValues
 
 
-def _with_values(args: Sequence[str], defaults: Mapping[str, str]) -> Iterator[str]:
+def with_values(args: Sequence[str], defaults: Mapping[str, str]) -> Iterator[str]:
     """The arguments, with the default behind each option of `defaults` that no value follows."""
-    for argument, following in zip(args, (*args[1:], "-"), strict=True):
+    for number, argument in enumerate(args):
         yield argument
-        if argument in defaults and following.startswith("-"):
+        has_value = number + 1 < len(args) and not args[number + 1].startswith("-")
+        if argument in defaults and not has_value:
             yield defaults[argument]

@@ -10,6 +10,7 @@ import select
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -18,16 +19,21 @@ import typer
 
 from klog.commands._messages import print_error, print_report
 from klog.commands._terminal import count_of
+from klog.commands._usage import missing
 from klog.commands.dump.plan import BytesMode
 from klog.commands.option_groups import expand_options
 from klog.commands.wire import produce_options as options
 from klog.commands.wire.connection import ConnectionOptions
+from klog.commands.wire.console_producer import ConsoleProducerOptions
 from klog.commands.wire.produce_options import Acks, Codec, InputFormat
-from klog.formats.errors import KlogError, StorageError, UsageError
+from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
 
 if TYPE_CHECKING:
     from klog.client.producer import Producer, ProducerSettings
     from klog.commands.wire.input_lines import Parser
+
+OPTIONAL_VALUES: Final = {"--compression-codec": Codec.GZIP.value}
+"""Options that Kafka's tool also takes without a value, and what they mean then."""
 
 _READ_BYTES: Final = 1 << 16
 _STDIN: Final = "-"
@@ -36,12 +42,13 @@ _LISTED_PARTITIONS: Final = 8
 
 @expand_options
 def produce(
-    topic: options.Topic,
+    topic: options.Topic = None,
     values: options.Values = None,
     *,
     source: options.InputOptions,
     every: options.RecordOptions,
     delivery: options.DeliveryOptions,
+    console: ConsoleProducerOptions,
     connection: ConnectionOptions,
 ) -> None:
     """Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.
@@ -57,23 +64,46 @@ def produce(
         klog produce prices -K : --null NULL < prices.txt
 
         klog dump-segment -f jsonl orders-0 | klog produce orders-again -f jsonl
+
+        echo 'key:value' | klog produce --topic orders --property parse.key=true --property key.separator=:
     """
     from klog.admin import connect
 
-    settings = connection.settings()
-    parser = _parser(source, every)
-    records = _Source(values or (), source.files or (), _delimiter(source.delimiter), source.whole)
+    named, arguments = console.target(topic, values or ())
+    if named is None:
+        raise missing("TOPIC")
+    properties = console.producer_properties()
+    delivery = console.delivery(delivery, properties)
+    settings = _with_brokers(connection, console.broker_list).settings(properties)
+    parser = _parser(source, every, console)
+    records = _Source(
+        arguments,
+        source.files or (),
+        _delimiter(source.delimiter),
+        source.whole,
+        java_lines=source.format_ is InputFormat.LINES and console.as_kafka,
+    )
     with connect.cluster(settings) as cluster:
-        producer = connect.producer(cluster, topic, _producer_settings(delivery))
+        producer = connect.producer(cluster, named, _producer_settings(delivery))
         producer.open()
+        copying = _Copying(
+            parser, producer, every.partition, keep=not source.ignore_partitions, sync=console.sync
+        )
         try:
-            skipped = _copy(records, parser, producer, every.partition, keep=not source.ignore_partitions)
+            copying.run(records)
         except (KlogError, KeyboardInterrupt):
-            _report(producer, topic, 0, quiet=False)
+            _report(producer, named, 0, quiet=False)
             raise
-    _report(producer, topic, skipped, quiet=delivery.quiet)
+    _report(producer, named, copying.skipped, quiet=delivery.quiet)
     if producer.failures:
         raise typer.Exit(1)
+
+
+def _with_brokers(connection: ConnectionOptions, brokers: str | None) -> ConnectionOptions:
+    """The connection to the brokers of Kafka's older `--broker-list`, unless others are named."""
+    if brokers is None or connection.bootstrap_server is not None:
+        return connection
+    return replace(connection, bootstrap_server=brokers)
 
 
 def _delimiter(text: str) -> bytes:
@@ -85,9 +115,12 @@ def _delimiter(text: str) -> bytes:
     return delimiter
 
 
-def _parser(source: options.InputOptions, every: options.RecordOptions) -> Parser:
+def _parser(
+    source: options.InputOptions, every: options.RecordOptions, console: ConsoleProducerOptions
+) -> Parser:
     from klog.commands.dump.arguments import parse_time
     from klog.commands.wire.input_lines import LineFormat, json_parser, text_parser
+    from klog.commands.wire.kafka_lines import kafka_parser, line_reader
     from klog.commands.wire.template import unescape
 
     if every.key is not None and source.key_delimiter is not None:
@@ -98,9 +131,13 @@ def _parser(source: options.InputOptions, every: options.RecordOptions) -> Parse
         None if every.key is None else os.fsencode(every.key),
         None if source.key_delimiter is None else unescape(source.key_delimiter),
         None if source.null is None else unescape(source.null),
-        [_header(text) for text in every.header or ()],
+        tuple(_header(text) for text in every.header or ()),
         parse_time("--timestamp", every.timestamp, datetime.now(UTC)),
     )
+    if properties := console.checked_reader_properties():
+        if source.format_ is not InputFormat.LINES or form != LineFormat():
+            raise UsageError("--property and options of klog both say what a line holds")
+        return kafka_parser(line_reader(properties))
     if source.format_ is InputFormat.LINES:
         return text_parser(form)
     if source.key_delimiter is not None or source.null is not None:
@@ -129,7 +166,15 @@ def _producer_settings(delivery: options.DeliveryOptions) -> ProducerSettings:
 class _Source:
     """The input: lists of records as they become complete, with a name of their origin for messages."""
 
-    def __init__(self, values: Sequence[str], files: Sequence[str], delimiter: bytes, whole: bool) -> None:
+    def __init__(
+        self,
+        values: Sequence[str],
+        files: Sequence[str],
+        delimiter: bytes,
+        whole: bool,
+        *,
+        java_lines: bool,
+    ) -> None:
         if values and files:
             raise UsageError("records are given twice", cure="VALUE... or --file, not both")
         if whole and not files:
@@ -138,6 +183,7 @@ class _Source:
         self._files = files or (_STDIN,)
         self._delimiter = delimiter
         self._whole = whole
+        self._java_lines = java_lines
 
     def __iter__(self) -> Iterator[tuple[str, list[bytes], bool]]:
         """(origin, records, whether the next read may wait) for each piece of input. Raises StorageError."""
@@ -155,9 +201,11 @@ class _Source:
 
     def _lines(self, file: BinaryIO, place: str) -> Iterator[tuple[str, list[bytes], bool]]:
         from klog.commands.wire.input_lines import split_lines
+        from klog.commands.wire.kafka_lines import java_lines
 
         for records in split_lines(_pieces(file), self._delimiter):
-            yield place, records, not _readable(file)
+            lines = [line for each in records for line in java_lines(each)] if self._java_lines else records
+            yield place, lines, not _readable(file)
 
 
 def _open(name: str) -> BinaryIO:
@@ -180,30 +228,46 @@ def _readable(file: BinaryIO) -> bool:
         return True
 
 
-def _copy(source: _Source, parser: Parser, producer: Producer, partition: int | None, *, keep: bool) -> int:
-    """Send everything; returns how many control records of a dump were skipped."""
-    skipped = 0
-    number = 0
-    origin = ""
-    for place, lines, may_wait in source:
-        number = number if place == origin else 0
-        origin = place
-        for line in lines:
-            number += 1
-            try:
-                found = parser(line)
-            except KlogError as error:
-                producer.flush()
-                raise error.at(f"{place} {number}") from error
-            if found is None:
-                skipped += 1
-                continue
-            wanted = found.partition if keep and partition is None else partition
-            producer.send(found.record, wanted)
-        if may_wait:
-            producer.flush()
-    producer.flush()
-    return skipped
+class _Copying:
+    """Sends all records of a source; `skipped` counts control records of a dump."""
+
+    def __init__(
+        self, parser: Parser, producer: Producer, partition: int | None, *, keep: bool, sync: bool
+    ) -> None:
+        self._parser = parser
+        self._producer = producer
+        self._partition = partition
+        self._keep = keep  # the partitions that lines name
+        self._sync = sync
+        self.skipped = 0
+
+    def run(self, source: _Source) -> None:
+        """Send everything. Raises KlogError with the place of a line that cannot be parsed."""
+        number = 0
+        origin = ""
+        for place, lines, may_wait in source:
+            number = number if place == origin else 0
+            origin = place
+            for line in lines:
+                number += 1
+                try:
+                    self._send(line)
+                except FormatError as error:
+                    self._producer.flush()
+                    raise error.at(f"{place} {number}") from error
+            if may_wait:
+                self._producer.flush()
+        self._producer.flush()
+
+    def _send(self, line: bytes) -> None:
+        found = self._parser(line)
+        if found is None:
+            self.skipped += 1
+            return
+        wanted = found.partition if self._keep and self._partition is None else self._partition
+        self._producer.send(found.record, wanted)
+        if self._sync:
+            self._producer.flush()
 
 
 def _report(producer: Producer, topic: str, skipped: int, *, quiet: bool) -> None:

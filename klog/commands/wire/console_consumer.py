@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Final, NamedTuple
 
+from klog.commands._usage import missing
 from klog.commands.option_groups import option
 from klog.commands.wire.properties import given_properties, properties_file
 from klog.formats.errors import UsageError
@@ -109,8 +110,8 @@ class ConsoleOptions:
         list[str] | None,
         option(
             _KCAT,
-            "Where to start: beginning, end (Kafka: earliest, latest), an offset, -N for the last N, s@TIME for "
-            "the first record of a time; e@TIME says where to stop (repeatable).",
+            "Where to start: beginning, end (Kafka: earliest, latest), an offset, -N for the last N, s@TIME "
+            "for the first record of a time; e@TIME says where to stop (repeatable).",
             *("--offset", "-o"),
             metavar="OFFSET",
             show_default=False,
@@ -132,11 +133,11 @@ class ConsoleOptions:
         return bool(self.kcat_topic)
 
     def topics(self, arguments: Sequence[str]) -> list[str]:
-        """The topics to read, none if `include` says it. Raises UsageError unless they are named in one way."""
+        """The topics to read, none if `include` says it. Raises UsageError if they are named in two ways."""
         ways = (arguments, self.topic or (), self.kcat_topic or (), (self.include,) if self.include else ())
         given = [way for way in ways if way]
         if not given:
-            raise UsageError("no topic named", cure="klog consume TOPIC..., or --help")
+            raise missing("TOPIC")
         if len(given) > 1:
             raise UsageError("topics are named in two ways", cure="TOPIC..., --topic, -t or --include")
         return [] if self.include else list(dict.fromkeys(str(topic) for topic in given[0]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -11,9 +11,6 @@ from klog.commands.option_groups import option
 from klog.commands.wire.produce_options import Acks, Codec, DeliveryOptions
 from klog.commands.wire.properties import given_properties, is_true, properties_file
 from klog.formats.errors import UsageError
-
-OPTIONAL_VALUES: Final = {"--compression-codec": Codec.GZIP.value}
-"""Options that Kafka's tool also takes without a value, and what they mean then."""
 
 _KAFKA: Final = "As kafka-console-producer"
 
@@ -27,15 +24,19 @@ def _hidden_number(name: str) -> object:
 class ConsoleProducerOptions:
     """Options of Kafka's tool. The methods say what they mean."""
 
-    topic: Annotated[
+    kafka_topic: Annotated[
         str | None,
         option(
             _KAFKA,
-            "The topic to write to; all arguments are records then.",
-            *("--topic", "-t"),
+            "The topic to write to; all arguments are records then. Lines may end in \\r or \\r\\n, too.",
+            "--topic",
             metavar="TOPIC",
             show_default=False,
         ),
+    ] = None
+    kcat_topic: Annotated[
+        str | None,
+        option("As kcat", "The topic to write to.", "-t", metavar="TOPIC", show_default=False),
     ] = None
     properties: Annotated[
         list[str] | None,
@@ -70,7 +71,9 @@ class ConsoleProducerOptions:
     ] = None
     compression_codec: Annotated[
         str | None,
-        option(_KAFKA, "As --compression-type; gzip without a value.", "--compression-codec", metavar="[CODEC]"),
+        option(
+            _KAFKA, "As --compression-type; gzip without a value.", "--compression-codec", metavar="[CODEC]"
+        ),
     ] = None
     request_required_acks: Annotated[
         str | None, option(_KAFKA, "As --acks.", "--request-required-acks", metavar="ACKS")
@@ -89,14 +92,34 @@ class ConsoleProducerOptions:
     request_timeout_ms: Annotated[int | None, _hidden_number("--request-timeout-ms")] = None
     producer_mode: Annotated[bool, option(None, "", "-P", hidden=True)] = False
 
-    def reader_properties(self) -> dict[str, str] | None:
-        """The properties that say how to parse lines; None if Kafka's way of parsing is not asked for."""
+    def target(self, topic: str | None, values: Sequence[str]) -> tuple[str | None, list[str]]:
+        """The topic and the records of the arguments. Raises UsageError if two topics are named."""
+        if self.kafka_topic is not None and self.kcat_topic is not None:
+            raise UsageError("two topics are named", cure="one of TOPIC, --topic and -t")
+        named = self.kafka_topic if self.kcat_topic is None else self.kcat_topic
+        if named is None:
+            return topic, list(values)
+        return named, [*(() if topic is None else (topic,)), *values]
+
+    def reader_properties(self) -> dict[str, str]:
+        """The properties that say how to parse lines."""
         found = properties_file("--reader-config", self.reader_config)
-        found |= given_properties("--property", self.properties)
-        return found if found or self.topic is not None or self.line_reader is not None else None
+        return found | given_properties("--property", self.properties)
+
+    def checked_reader_properties(self) -> dict[str, str]:
+        """The same, after a check of the class. Raises UsageError for a class that klog does not have."""
+        from klog.commands.wire.kafka_lines import check_reader_class
+
+        check_reader_class(self.line_reader)
+        return self.reader_properties()
+
+    @property
+    def as_kafka(self) -> bool:
+        """Whether lines are read as by Kafka's tool."""
+        return self.kafka_topic is not None or bool(self.reader_properties()) or self.line_reader is not None
 
     def producer_properties(self) -> dict[str, str]:
-        """The properties of Kafka's producer. Raises UsageError for transactions, which klog does not write."""
+        """The properties of Kafka's producer. Raises UsageError for transactions."""
         found = properties_file("--producer.config", self.producer_config)
         found |= given_properties("--producer-property", self.producer_property)
         if found.get("transactional.id"):
@@ -117,7 +140,7 @@ class ConsoleProducerOptions:
             changes["acks"] = _choice(Acks, "acks", acks)
         if given.idempotence is None and "enable.idempotence" in properties:
             changes["idempotence"] = is_true(properties, "enable.idempotence")
-        if self.topic is not None:
+        if self.kafka_topic is not None or self.kcat_topic is not None:
             changes["quiet"] = True
         return replace(given, **changes)  # type: ignore[arg-type]  # each value is of its field's type
 

@@ -1,7 +1,7 @@
 """Prints records as Kafka's console consumer does, by the properties of its DefaultMessageFormatter.
 
-Rules: what `kafka-console-consumer --property` of Kafka 3.9 documents and prints. Separators are taken as they
-are given; `\\t` is two characters there.
+Rules: what `kafka-console-consumer --property` of Kafka 3.9 documents and prints. Separators are taken as
+they are given; `\\t` is two characters there.
 """
 
 from __future__ import annotations

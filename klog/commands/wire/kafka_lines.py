@@ -1,8 +1,8 @@
 """Parses lines to records as Kafka's console producer does, by the properties of its LineMessageReader.
 
 Rules: what `kafka-console-producer --property` of Kafka 3.9 documents and does. A line is headers, key and
-value, as far as they are parsed, with their separators between them. Bytes that are not UTF-8 stay as they are,
-while Kafka's tool replaces them.
+value, as far as they are parsed, with their separators between them. Bytes that are not UTF-8 stay as they
+are, while Kafka's tool replaces them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def kafka_parser(reader: LineReader) -> Parser:
     """Parses lines by the reader's rules. The parser raises FormatError for a line without a separator."""
 
     def parse(line: bytes) -> Input:
-        headers, rest = _split(reader, reader.parse_headers, line, reader.headers_delimiter, "headers delimiter")
+        headers, rest = _split(
+            reader, reader.parse_headers, line, reader.headers_delimiter, "headers delimiter"
+        )
         key, value = _split(reader, reader.parse_key, rest, reader.key_separator, "key separator")
         return Input(
             Record(
