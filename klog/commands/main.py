@@ -20,7 +20,6 @@ from typing import Annotated, Any, Final, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from klog.commands.option_groups import taking_optional_values
 from klog.formats.errors import KlogError, StorageError, UsageError
 
 FAILED: Final = 1
@@ -85,6 +84,8 @@ the first paragraph of the command's own help, so that the list of commands impo
 
 def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
     """The command; imports its module."""
+    from klog.commands.option_groups import taking_optional_values
+
     module_name = COMMANDS[name].module
     module = importlib.import_module(f"klog.commands.{module_name}")
     if hasattr(module, "app"):
