@@ -6,7 +6,7 @@ Every update makes a new snapshot. Readers take the snapshot and hold no lock. R
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from klog.formats.names import TopicPartition
@@ -64,15 +64,14 @@ class MetadataCache:
             if not self._updated:
                 self._snapshot = replace(self._snapshot, brokers=dict(brokers))
 
-    def wait_for(self, topics: Collection[str], timeout_s: float) -> bool:
-        """Waits until the controller has sent metadata that includes these topics.
+    def wait_for(self, is_complete: Callable[[ClusterSnapshot], bool], timeout_s: float) -> bool:
+        """Waits until the controller has sent metadata that are complete, which `is_complete` says of each
+        update.
 
         Returns False after the timeout.
         """
         with self._writing:
-            return self._writing.wait_for(
-                lambda: self._updated and self._snapshot.topics.keys() >= set(topics), timeout_s
-            )
+            return self._writing.wait_for(lambda: self._updated and is_complete(self._snapshot), timeout_s)
 
     def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
         """Applies an UpdateMetadata request, and returns the partitions that are being deleted.

@@ -35,7 +35,6 @@ from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.errors import NoNodeError, SessionExpiredError, StoreError
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
-from klog.metadata.topics import topic_names, topics_to_delete
 from klog.metadata.values import BrokerRegistration
 from klog.replication.partition import ReplicaContext
 from klog.replication.replica_manager import ReplicaManager
@@ -44,6 +43,7 @@ from klog.server.broker_state import BrokerState
 from klog.server.cleaning import ServedLogs, open_cleaner
 from klog.server.controller_times import ControllerTimes
 from klog.server.features import FeaturesEpoch
+from klog.server.first_metadata import SERVED_BEFORE, await_first_metadata
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import hosted_directories
 from klog.server.handlers.dispatch import Dispatcher
@@ -68,9 +68,6 @@ from klog.storage.log.upkeep import Upkeep
 
 logger = logging.getLogger(__name__)
 
-# The start waits so long for the controller's first update, so that the first clients find their topics. It
-# goes on without one: the controller may be another broker, and busy.
-_FIRST_UPDATE_TIMEOUT_S: Final = 3.0
 # If ZooKeeper is away the controller cannot resign. Then the stop goes on, and the session's end deposes it.
 _RESIGNATION_TIMEOUT_MS: Final = 5000
 _LARGEST_SESSION_ID: Final = 2**31 - 1
@@ -147,8 +144,8 @@ class Broker:
         self.cache.set_initial_brokers(live_brokers(self.store))
         self.network.start()
         self.controller.start()
-        known = set(topic_names(self.store)).difference(topics_to_delete(self.store))
-        self.cache.wait_for(known, _FIRST_UPDATE_TIMEOUT_S)
+        await_first_metadata(self.cache, self.store, self.replicas, self.identity.broker_id)
+        self.network.open()
         self._on_state(BrokerState.RUNNING)
 
     @property
@@ -286,7 +283,13 @@ class Broker:
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
         settings = resolved(network_settings(self.live.broker(), self._listeners))
-        self.network = SocketServer(self._listeners.bound, settings, dispatcher, clock_ms=monotonic_ms)
+        self.network = SocketServer(
+            self._listeners.bound,
+            settings,
+            dispatcher,
+            clock_ms=monotonic_ms,
+            served_before_open=SERVED_BEFORE,
+        )
         closing.callback(self.network.stop)
         self.network.bind()
         self._reconfiguration = Reconfiguration(

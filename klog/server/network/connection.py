@@ -35,7 +35,8 @@ class Connection:
     - `phase` says what the frames are; `authentication` takes them until it has named a principal.
     - `principal` is who the client is: User:ANONYMOUS until it has authenticated.
     - Nothing is read while a request is `in_flight` (its answer is outstanding), while the connection is
-      waiting for memory (`awaits_memory`), and while it is `muted` until a deadline of its network thread.
+      `held` (it waits for memory, or for the server to open), and while it is `muted` until a deadline of its
+      network thread.
     - `throttle_ms` is for how long to mute the connection after the answers that are queued.
     - `taken_bytes` is the part of the memory pool that its request has.
     - `traffic` is what it has moved of late, by which its network thread is chosen.
@@ -44,11 +45,11 @@ class Connection:
 
     __slots__ = (
         "authentication",
-        "awaits_memory",
         "closed",
         "closing",
         "frame",
         "handed_over",
+        "held",
         "in_flight",
         "last_active_ms",
         "listener",
@@ -88,7 +89,7 @@ class Connection:
         self.handed_over = False
         self.closing = False
         self.closed = False
-        self.awaits_memory = False
+        self.held = False
         self.muted = False
         self.throttle_ms = 0
         self.taken_bytes = 0
@@ -133,7 +134,7 @@ class Connection:
 
     def waits_for_broker(self) -> bool:
         """Whether the client can do nothing but wait: for an I/O thread, an answer, memory or a deadline."""
-        return self.handed_over or self.in_flight is not None or self.awaits_memory or self.muted
+        return self.handed_over or self.in_flight is not None or self.held or self.muted
 
     def holds_decrypted(self) -> bool:
         """Whether the TLS layer holds bytes that no poller will report."""

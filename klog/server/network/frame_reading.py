@@ -16,12 +16,13 @@ from typing import Final
 
 from klog.formats.errors import KlogError
 from klog.protocol.errors import MalformedMessageError
-from klog.protocol.primitives import INT32
+from klog.protocol.primitives import INT16, INT32
 from klog.server.network.connection import Connection
 from klog.server.network.connection_registry import ConnectionRegistry
 from klog.server.network.dispatch import log_closing, queue_answer, run_on, work_on
 from klog.server.network.large_frame import LargeFrame
 from klog.server.network.memory_pool import MemoryPool
+from klog.server.network.opening import Opening
 from klog.server.network.phases import Phase
 from klog.server.network.poller import READABLE
 from klog.server.network.request import Handler, Request
@@ -33,6 +34,8 @@ _log = logging.getLogger("klog.server.network")
 # How much of a large frame is read at once, and how much is collected before it is sent.
 READ_BYTES: Final = 64 * 1024
 _FLUSH_BYTES: Final = 256 * 1024
+# The size and the API key of a frame end here.
+_API_KEY_END: Final = INT32.size + INT16.size
 _NOTHING_TO_READ: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -60,6 +63,7 @@ class FrameReader:
         hand_over: Callable[[Connection], None],
         schedule: Callable[[int, Callable[[], None], Connection], None],
         read_bytes: int,
+        opening: Opening,
     ) -> None:
         self._settings = settings
         self._may_block = handler.may_block
@@ -71,7 +75,8 @@ class FrameReader:
         self._send = sender.send
         self._hand_over = hand_over
         self._schedule = schedule
-        self._awaiting_memory: deque[Connection] = deque()
+        self._opening = opening
+        self._held: deque[Connection] = deque()
         self._buffer = bytearray(settings.inline_request_max_bytes + 4 + read_bytes)
         self._view = memoryview(self._buffer)
         self.now_ms = 0
@@ -80,11 +85,7 @@ class FrameReader:
     def may_read(self, connection: Connection) -> bool:
         """Whether a connection may be read now: it is this thread's, and waits for nothing."""
         return not (
-            self.paused
-            or connection.closed
-            or connection.is_busy()
-            or connection.awaits_memory
-            or connection.muted
+            self.paused or connection.closed or connection.is_busy() or connection.held or connection.muted
         )
 
     def read(self, connection: Connection) -> None:
@@ -94,7 +95,7 @@ class FrameReader:
 
     def resume(self, connection: Connection) -> None:
         """Goes on after all answers are sent: first with what was read already, then with what comes."""
-        if connection.awaits_memory or connection.muted:
+        if connection.held or connection.muted:
             return
         if pending := connection.pending:
             self._buffer[: len(pending)] = pending
@@ -105,11 +106,13 @@ class FrameReader:
         if connection.holds_decrypted():
             self.read(connection)
 
-    def resume_after_memory(self) -> None:
-        """Goes on with the connections that waited for memory, in the order in which they came."""
-        for _ in range(len(self._awaiting_memory)):
-            connection = self._awaiting_memory.popleft()
-            connection.awaits_memory = False
+    def resume_held(self) -> None:
+        """Goes on with the connections that waited for memory, or for the server to open, in the order in
+        which they came.
+        """
+        for _ in range(len(self._held)):
+            connection = self._held.popleft()
+            connection.held = False
             if not connection.closed and not connection.is_busy():
                 self.resume(connection)
 
@@ -178,6 +181,8 @@ class FrameReader:
         while size - position >= 4 and not (connection.closing or connection.muted or connection.throttle_ms):
             if outbound.size_bytes >= _FLUSH_BYTES and not self._send(connection):
                 return position, _Outcome.BLOCKED
+            if not (self._opening.is_open or self._serves_early(connection, position, size)):
+                break
             # A handler that reads several frames does not know how large one may be.
             is_allowed = size <= self._settings.request_max_bytes
             if is_allowed and self._memory is None and connection.phase is Phase.OPEN:
@@ -212,15 +217,32 @@ class FrameReader:
                 break
         return position, _Outcome.DONE
 
+    def _serves_early(self, connection: Connection, position: int, size: int) -> bool:
+        """Whether a frame may be handled before the server is open. If not, the connection waits, or its next
+        bytes will tell what the request is.
+        """
+        if connection.phase is not Phase.OPEN:
+            return True
+        if size - position < _API_KEY_END:
+            return False
+        if self._opening.serves(INT16.unpack_from(self._buffer, position + INT32.size)[0]):
+            return True
+        self._hold(connection)
+        return False
+
     def _take_memory(self, connection: Connection, memory: MemoryPool, frame_bytes: int) -> bool:
         """False if the frame has to wait for memory; the connection is not read meanwhile."""
         if memory.take(frame_bytes):
             connection.taken_bytes = frame_bytes
             return True
-        connection.awaits_memory = True
-        self._awaiting_memory.append(connection)
-        self._registry.watch(connection, 0)
+        self._hold(connection)
         return False
+
+    def _hold(self, connection: Connection) -> None:
+        """Leaves the frame where it is; the connection is not read until `resume_held`."""
+        connection.held = True
+        self._held.append(connection)
+        self._registry.watch(connection, 0)
 
     def _allowed_bytes(self, connection: Connection) -> int:
         """How large a frame may be at present."""

@@ -21,6 +21,7 @@ from klog.server.network.deadlines import Deadlines, Task
 from klog.server.network.dispatch import queue_answer
 from klog.server.network.frame_reading import READ_BYTES, FrameReader
 from klog.server.network.memory_pool import MemoryPool
+from klog.server.network.opening import Opening
 from klog.server.network.phases import Phase
 from klog.server.network.poller import BROKEN, READABLE, WRITABLE, Poller, Waker, new_poller
 from klog.server.network.request import Handler, Request
@@ -44,7 +45,7 @@ def stay(bulk: bool) -> None:
 
 class NetworkThread:
     """Owns connections. Other threads use `adopt_new`, `take_back`, `complete`, `channel_available`,
-    `memory_available`, `take_over`, `close_listener`, `check_connections`, `drain`, `retire` and `join`.
+    `resume_held`, `take_over`, `close_listener`, `check_connections`, `drain`, `retire` and `join`.
 
     A thread is for `bulk` traffic or for all other. `move_to` names a thread of either kind, for a connection
     that does not belong here any more; None if it has to stay.
@@ -63,6 +64,7 @@ class NetworkThread:
         poller_factory: Callable[[], Poller] = new_poller,
         move_to: Callable[[bool], NetworkThread | None] = stay,
         *,
+        opening: Opening,
         bulk: bool = False,
     ) -> None:
         self._settings = settings
@@ -87,6 +89,7 @@ class NetworkThread:
             self._hand_over,
             self._schedule,
             settings.bulk_read_bytes if bulk else READ_BYTES,
+            opening,
         )
         self._backlog: deque[Connection] = deque()
         self._tasks: deque[Task] = deque()
@@ -133,9 +136,9 @@ class NetworkThread:
         if self._backlog:
             self._post(self._offer_backlog)
 
-    def memory_available(self) -> None:
-        """There is memory for requests again."""
-        self._post(self._reader.resume_after_memory)
+    def resume_held(self) -> None:
+        """There is memory for requests again, or the server is open."""
+        self._post(self._reader.resume_held)
 
     def drain(self, until_s: float) -> None:
         """Stops reading; ends when all answers are sent, or at `until_s` of the monotonic clock."""

@@ -8,7 +8,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
@@ -20,6 +20,7 @@ from klog.server.network.connection_limits import ConnectionCounts
 from klog.server.network.io_thread import IoThread
 from klog.server.network.memory_pool import MemoryPool
 from klog.server.network.network_thread import NetworkThread
+from klog.server.network.opening import Opening
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import Poller, new_poller
 from klog.server.network.request import Handler
@@ -41,7 +42,8 @@ class SocketServer:
     """Listens from `bind` on, serves from `start` to `stop`. Used once.
 
     Clients that connect between `bind` and `start` wait in the backlog of the system, so a broker knows its
-    ports before it is ready.
+    ports before it is ready. With `served_before_open` only requests of these APIs are answered between
+    `start` and `open`, and all others wait.
     """
 
     def __init__(
@@ -53,7 +55,9 @@ class SocketServer:
         clock_ms: Callable[[], int] = monotonic_ms,
         poller_factory: Callable[[], Poller] = new_poller,
         is_cached: IsCached = is_cached,
+        served_before_open: Collection[int] | None = None,
     ) -> None:
+        self._opening = Opening(served_before_open)
         self._listeners = tuple(listeners)
         self._settings = settings
         self._handler = handler
@@ -66,7 +70,7 @@ class SocketServer:
         self._counts.reconfigure(settings, [each.name for each in listeners])
         self._channel = RequestChannel(settings.queued_max_requests)
         bytes_allowed = settings.queued_max_request_bytes
-        self.memory = MemoryPool(bytes_allowed, self._memory_available) if bytes_allowed > 0 else None
+        self.memory = MemoryPool(bytes_allowed, self._resume_held) if bytes_allowed > 0 else None
         self._changing = threading.Lock()
         self._stopped = False
         self._numbers = itertools.count(), itertools.count(), itertools.count()
@@ -91,6 +95,7 @@ class SocketServer:
             self.memory,
             self._poller_factory,
             self._network_for,
+            opening=self._opening,
             bulk=bulk,
         )
 
@@ -185,6 +190,11 @@ class SocketServer:
         for io_thread in self._io_threads:
             io_thread.start()
         self._acceptor.start()
+
+    def open(self) -> None:
+        """Answers the requests that have waited, and from now on all."""
+        self._opening.is_open = True
+        self._resume_held()
 
     # Changing.
 
@@ -296,9 +306,9 @@ class SocketServer:
         if self._acceptor is not None:
             self._acceptor.connection_closed()
 
-    def _memory_available(self) -> None:
+    def _resume_held(self) -> None:
         for network in tuple(self._known):
-            network.memory_available()
+            network.resume_held()
 
     # For metrics.
 
