@@ -139,7 +139,8 @@ class Producer:
         chosen = self._partition_of(record.key) if partition is None else partition
         if partition is not None and partition not in self._partitions:
             raise UnknownTopicError(
-                f"topic {self._topic} has {len(self._partitions)} partitions, there is no {partition}"
+                f"topic {self._topic} has {len(self._partitions)} "
+                f"partition{'' if len(self._partitions) == 1 else 's'}, there is no {partition}"
             )
         pending = self._pending.setdefault(chosen, _Pending())
         size_bytes = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
@@ -272,13 +273,14 @@ class Producer:
         """Count the records that failed; gives the batches of those that must be sent again."""
         place = f"writing to {self._topic}-{answer.partition}"
         bad = {index: message for index, message in answer.record_errors if index < len(records)}
-        if len(bad) in (0, len(records)):
-            said = answer.error_message or next(iter(bad.values()), None)
-            error = RefusedError(place, code, message=said)
+        if not bad:
+            error = RefusedError(place, code, message=answer.error_message)
             self.failures.append(Failure(answer.partition, len(records), error))
-            if not bad and code not in _TOO_LARGE:
+            if code not in _TOO_LARGE:
                 self._producer = NO_PRODUCER  # the broker may have refused the sequence: start with a new id
             return []
         for message in bad.values():
-            self.failures.append(Failure(answer.partition, 1, RefusedError(place, code, message=message)))
-        return [[record for index, record in enumerate(records) if index not in bad]]
+            error = RefusedError(place, code, message=message or answer.error_message)
+            self.failures.append(Failure(answer.partition, 1, error))
+        left = [record for index, record in enumerate(records) if index not in bad]
+        return [left] if left else []

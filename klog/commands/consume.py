@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from klog.commands._messages import print_note, print_report
+from klog.commands._terminal import count_of
 from klog.commands.dump.selection_options import SelectionOptions
 from klog.commands.option_groups import expand_options
 from klog.commands.wire import consume_options as options
@@ -159,7 +160,9 @@ def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) 
         known = cluster.partitions(topic)
         for number in wanted:
             if number not in known:
-                raise UnknownTopicError(f"topic {topic} has {len(known)} partitions, there is no {number}")
+                raise UnknownTopicError(
+                    f"topic {topic} has {count_of(len(known), 'partition')}, there is no {number}"
+                )
         found += [TopicPartition(topic, number) for number in sorted(wanted or known)]
     return found
 

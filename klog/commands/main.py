@@ -1,7 +1,7 @@
 """The `klog` command: finds a subcommand, runs it and turns its outcome into an exit code.
 
 Exit codes: 0 done and clean, 1 failed or problems found, 2 wrong command line, 130 interrupted
-(docs/exit-codes.md).
+(docs/commands.md).
 A subcommand is imported only when it is run, so that a small dump starts fast.
 """
 
@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, NamedTuple, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from klog.formats.errors import KlogError, StorageError, UsageError
+from klog.formats.errors import KlogError, MissingInputError, StorageError, UsageError
 
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
@@ -209,11 +209,17 @@ def _status(run: Callable[[], object]) -> str | int | None:
     return code if isinstance(code, int) else 0
 
 
+def exit_code(error: KlogError) -> int:
+    """The exit code for an error: 2 if the command line is wrong, else 1."""
+    is_usage = isinstance(error, UsageError) and not isinstance(error, MissingInputError)
+    return WRONG_USAGE if is_usage else FAILED
+
+
 def _failed(error: KlogError) -> int:
     from klog.commands._messages import print_error
 
     print_error(error)
-    return WRONG_USAGE if isinstance(error, UsageError) else FAILED
+    return exit_code(error)
 
 
 def _replace_closed_streams() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from klog.formats.errors import KlogError, UsageError
+from klog.formats.errors import KlogError
 
 
 def serve(
@@ -47,6 +47,7 @@ def serve(
 
     klog serve -o listeners=PLAINTEXT://127.0.0.1:9095 -o log.dirs=/var/lib/klog --metrics-port 9404
     """
+    from klog.commands.main import exit_code
     from klog.server.run import Launch, run
 
     launch = Launch(
@@ -63,4 +64,4 @@ def serve(
             raise
         # The log consists of JSON objects, so the last error must be one, too.
         logging.getLogger(__name__).critical("%s", error)
-        raise typer.Exit(2 if isinstance(error, UsageError) else 1) from None
+        raise typer.Exit(exit_code(error)) from None

@@ -11,6 +11,7 @@ import glob
 import io
 import os
 import re
+import stat
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 from urllib.parse import unquote
@@ -109,9 +110,11 @@ def entry_of(path: str) -> Entry | None:
     if is_remote(path):
         return _remote_entry(path)
     name = local_path(path)
-    if os.path.isdir(name):
-        return Entry(base_name(name), name, True, 0)
-    return Entry(base_name(name), name, False, local.size_bytes(name)) if os.path.exists(name) else None
+    found = local.look_up(name)
+    if found is None:
+        return None
+    is_directory = stat.S_ISDIR(found.st_mode)
+    return Entry(base_name(name), name, is_directory, 0 if is_directory else found.st_size)
 
 
 def expand(path: str) -> list[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -30,7 +30,7 @@ from klog.export.replicas import MergedLog, merge
 from klog.export.splits import Divergence, LostRange, PartitionPlan, Plan
 from klog.export.splitting import Piece, make_splits
 from klog.export.transactions import Transactions, transactions
-from klog.formats.errors import CorruptRecordError, KlogError, StorageError, UsageError
+from klog.formats.errors import CorruptRecordError, KlogError, MissingInputError, StorageError
 from klog.formats.names import TopicPartition
 
 _MAX_CONCURRENT_PARTITIONS: Final = 8
@@ -47,8 +47,8 @@ class _Part(NamedTuple):
 def plan(options: ReadOptions) -> Plan:
     """The plan for `options`.
 
-    Raises `UsageError` if no partition is found or a bound is invalid, and with `fail_on_data_loss` a
-    `KlogError` for the first thing that cannot be read.
+    Raises `MissingInputError` if no partition is found or a bound names another one, and with
+    `fail_on_data_loss` a `KlogError` for the first thing that cannot be read.
     """
     found = discover(options.paths, include_deleted=options.include_deleted)
     groups: dict[TopicPartition, list[Replica]] = {}
@@ -57,6 +57,7 @@ def plan(options: ReadOptions) -> Plan:
             groups.setdefault(replica.partition, []).append(replica)
     if not groups:
         raise _nothing_found(found, options)
+    _require_known(options, groups)
     parts = _parts(groups, options, found)
     pieces = [piece for part in parts for piece in part.pieces]
     splits = make_splits(pieces, options.target_split_bytes, options.min_partitions, found.problems)
@@ -101,14 +102,36 @@ def _is_wanted(subscription: Subscription, partition: TopicPartition) -> bool:
     return True
 
 
-def _nothing_found(found: Found, options: ReadOptions) -> UsageError:
+def _require_known(options: ReadOptions, selected: Collection[TopicPartition]) -> None:
+    """Raise `MissingInputError` if a bound names a partition that is not read: it may be misspelt."""
+    named = {
+        "startingOffsets": options.starting.offsets,
+        "startingOffsetsByTimestamp": options.starting.timestamps,
+        "endingOffsets": options.ending.offsets,
+        "endingOffsetsByTimestamp": options.ending.timestamps,
+    }
+    for option, topics in named.items():
+        partitions = {TopicPartition(topic, number) for topic in topics for number in topics[topic]}
+        for unknown in sorted(partitions.difference(selected)):
+            raise MissingInputError(
+                f"option {option} names {unknown}, which is not among the partitions to read",
+                cure=f"their topics are {_shown(sorted({each.topic for each in selected}))}",
+            )
+
+
+def _shown(topics: Sequence[str]) -> str:
+    return ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
+
+
+def _nothing_found(found: Found, options: ReadOptions) -> MissingInputError:
     topics = sorted({replica.partition.topic for replica in found.replicas})
     if topics:
-        shown = ", ".join(topics[:10]) + (", ..." if len(topics) > 10 else "")
-        return UsageError("no partition that was found is selected", cure=f"topics found are {shown}")
+        return MissingInputError(
+            "no partition that was found is selected", cure=f"topics found are {_shown(topics)}"
+        )
     reasons = [str(problem) for problem in found.problems[:3]]
     reasons += [f"{path}: {reason}" for path, reason in found.skipped[:3]]
-    return UsageError(
+    return MissingInputError(
         f"no partition is found in {', '.join(options.paths)}" + "".join(f"; {why}" for why in reasons),
         cure="name log directories, partition directories or segments",
     )

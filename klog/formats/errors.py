@@ -71,5 +71,9 @@ class UsageError(KlogError):
     """A call or option with an invalid argument; the command line exits with 2."""
 
 
+class MissingInputError(UsageError):
+    """An argument that names what is not there, or is not Kafka's; the command line exits with 1."""
+
+
 class StorageError(KlogError):
     """A file or directory that cannot be opened, read or written."""

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from klog.formats.errors import UsageError
+from klog.formats.errors import KlogError
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class _HttpServer(ThreadingHTTPServer):
 
 
 class MetricsServer:
-    """Serves the pieces of `text` until `stop`. Raises `UsageError` if the port is in use."""
+    """Serves the pieces of `text` until `stop`. Raises `KlogError` if the port is in use."""
 
     def __init__(self, port: int, text: Callable[[], Iterable[str]]) -> None:
         class Handler(BaseHTTPRequestHandler):
@@ -62,7 +62,10 @@ class MetricsServer:
         try:
             self._server = _HttpServer(("127.0.0.1", port), Handler)
         except OSError as error:
-            raise UsageError(f"cannot serve metrics on port {port}: {error.strerror}") from error
+            raise KlogError(
+                f"cannot serve metrics on port {port}: {error.strerror}",
+                cure="choose another port with --metrics-port, or stop what uses it",
+            ) from error
         self._thread = threading.Thread(target=self._server.serve_forever, name="klog-metrics", daemon=True)
         self._thread.start()
 

@@ -22,9 +22,9 @@ MAX_SMALL_BYTES: Final = 64 << 20
 """A checkpoint of a million partitions takes about 50 MB; brokers have thousands."""
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
+_READING: Final = ("cannot be read", "cannot be opened", "cannot be listed", "cannot be found")
+_DENIED: Final = (errno.EACCES, errno.EPERM)
 _CURES: Final = {
-    errno.EACCES: "run as the user that owns Kafka's files, or ask for read permission",
-    errno.EPERM: "run as the user that owns Kafka's files, or ask for read permission",
     errno.ENOENT: "check the path",
     errno.EISDIR: "name a file, or let the command walk the directory",
     errno.EIO: "the disk itself fails: copy what can be read (ddrescue) and work on the copy",
@@ -37,7 +37,28 @@ def storage_error(what: str, path: str | os.PathLike[str], error: OSError) -> St
     """The `StorageError` for `error`, with the path and what the user can do."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     cure = _CURES.get(error.errno) if error.errno is not None else None
+    if error.errno in _DENIED:
+        permission = "read permission" if what in _READING else "permission to write here"
+        cure = f"run as the user that owns Kafka's files, or ask for {permission}"
     return StorageError(f"{what}: {reason}", file=os.fspath(path), cure=cure)
+
+
+def look_up(path: str | os.PathLike[str]) -> os.stat_result | None:
+    """What is at a path, links followed; None if nothing is there.
+
+    Raises `StorageError` if that cannot be found out, for example without permission for a directory above.
+    """
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise storage_error("cannot be found", path, error) from error
+
+
+def no_such_file(path: str) -> StorageError:
+    """The error for a path that does not exist."""
+    return StorageError("there is no such file or directory", file=path, cure="check the path")
 
 
 class _PlainFile(io.FileIO):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -21,7 +22,7 @@ from klog.formats.names import (
     parse_directory,
     parse_file,
 )
-from klog.storage.files import GZIP_SUFFIX, is_directory, list_directory
+from klog.storage.files import GZIP_SUFFIX, is_directory, list_directory, look_up, no_such_file
 
 _KIND_ORDER: Final = {kind: place for place, kind in enumerate(FileKind)}
 _BY_SUFFIX: Final = {
@@ -113,10 +114,13 @@ def _tolerantly(
 def _expand_one(
     path: str, all_kinds: bool, on_problem: Callable[[KlogError], None] | None
 ) -> Iterator[KafkaFile]:
-    if os.path.isdir(path):
+    found = look_up(path)
+    if found is not None and stat.S_ISDIR(found.st_mode):
         yield from _below(path, all_kinds, on_problem, set())
         return
-    if not os.path.exists(path) and glob.has_magic(path):
+    if found is None and not glob.has_magic(path):
+        raise no_such_file(path)
+    if found is None:
         matches = sorted(glob.glob(path, include_hidden=True), key=_glob_order)
         if not matches:
             raise StorageError("the pattern matches no file", file=path, cure="check the path")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from klog.formats.errors import FormatError, StorageError, UsageError
+from klog.formats.errors import FormatError, MissingInputError, StorageError
 from klog.formats.names import DirectoryState, FileKind, FileState, parse_directory, parse_file
-from klog.storage.files import list_directory
+from klog.storage.files import list_directory, look_up, no_such_file
 from klog.storage.kafka_files import partition_directories
 
 
@@ -24,7 +25,7 @@ def targets(paths: Iterable[str]) -> list[Target]:
     """The partition directories of segment files, partition directories and log directories, each once.
 
     Directories that are scheduled for deletion are left out. Raises `StorageError` if a path does not exist
-    or holds nothing of a log, `UsageError` if a file is not a segment.
+    or holds nothing of a log, `MissingInputError` if a file is not a segment.
     """
     found: dict[tuple[str, int | None], Target] = {}
     for path in paths:
@@ -34,16 +35,17 @@ def targets(paths: Iterable[str]) -> list[Target]:
 
 
 def _targets(path: str) -> list[Target]:
-    if os.path.isdir(path):
+    found = look_up(path)
+    if found is None:
+        raise no_such_file(path)
+    if stat.S_ISDIR(found.st_mode):
         return [Target(directory) for directory in partitions_below(path)]
-    if not os.path.exists(path):
-        raise StorageError("there is no such file or directory", file=path, cure="check the path")
     try:
         name = parse_file(os.path.basename(path))
     except FormatError:
         name = None
     if name is None or name.kind is not FileKind.LOG or name.state is not FileState.NORMAL:
-        raise UsageError(
+        raise MissingInputError(
             "is no segment by its name",
             file=path,
             cure="name a <20-digit base offset>.log, a partition directory or a log directory",

@@ -243,7 +243,7 @@ def test_a_missing_topic_or_partition_is_an_error(klog, topic):
     assert missing.err == "klog: topic never-made does not exist (klog topics create never-made)\n"
     beyond = klog("consume", topic, "--partition", 3)
     assert beyond.code == 1
-    assert f"topic {topic} has 1 partitions, there is no 3" in beyond.err
+    assert f"topic {topic} has 1 partition, there is no 3" in beyond.err
 
 
 @pytest.mark.parametrize("command", [("consume", "t"), ("produce", "t", "x"), ("topics", "list")])

@@ -83,7 +83,6 @@ def test_committed_reads_leave_aborted_records_out(klog, tmp_path) -> None:
         (["--compression", "lzma"], "parquet has no compression 'lzma' (one of zstd, "),
         (["--partition-by", "hour"], "cannot partition by 'hour'"),
         (["--columns", "colour"], "no column 'colour'"),
-        (["--subscribe", "nothing"], "no partition that was found is selected"),
         (["--starting-offsets", "yesterday"], "option startingOffsets is 'yesterday'"),
         (["--isolation", "serializable"], "option isolation is 'serializable'"),
         (["--metadata-columns", "mood"], "option metadataColumns is 'mood'"),
@@ -95,6 +94,31 @@ def test_wrong_usage_is_exit_code_2_and_leaves_no_output(arguments, complaint, k
     done = klog("export", LOGS, "-o", tmp_path / "out", *arguments)
     assert done.code == 2
     assert complaint in " ".join(done.err.replace("│", " ").split())
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--subscribe", "nothing"], "no partition that was found is selected"),
+        (
+            ["--starting-offsets", '{"nothing": {"0": 1}}'],
+            "option startingOffsets names nothing-0, which is not",
+        ),
+        (["--starting-offsets", '{"t-txn": {"9": 1}}'], "option startingOffsets names t-txn-9, which is not"),
+        (["--ending-offsets", '{"nothing": {"0": 1}}'], "option endingOffsets names nothing-0, which is not"),
+        (
+            ["--starting-offsets-by-timestamp", '{"nothing": {"0": 1}}'],
+            "option startingOffsetsByTimestamp names nothing-0, which is not",
+        ),
+    ],
+)
+def test_names_that_are_not_there_are_exit_code_1_and_leave_no_output(
+    arguments, complaint, klog, tmp_path
+) -> None:
+    done = klog("export", LOGS, "-o", tmp_path / "out", *arguments)
+    assert done.code == 1
+    assert complaint in done.err
     assert not (tmp_path / "out").exists()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands._messages import print_note
 from klog.commands.option_groups import option
 
 if TYPE_CHECKING:
@@ -65,12 +65,8 @@ class ConnectionOptions:
         from klog.commands.wire.properties import properties_file
 
         return settings_of(
-            properties_file("--command-config", self.command_config) | dict(more or {}),
+            properties_file(self.command_config) | dict(more or {}),
             bootstrap=self.bootstrap_server,
             timeout_ms=self.timeout_ms,
-            on_waiting=_print_note,
+            on_waiting=print_note,
         )
-
-
-def _print_note(text: str) -> None:
-    print(f"klog: {text}", file=sys.stderr)  # noqa: T201

@@ -144,7 +144,7 @@ class ConsoleOptions:
 
     def consumer_properties(self) -> dict[str, str]:
         """The properties of Kafka's consumer. Raises UsageError for groups, which klog does not have yet."""
-        found = properties_file("--consumer.config", self.consumer_config)
+        found = properties_file(self.consumer_config)
         found |= given_properties("--consumer-property", self.consumer_property)
         if self.group is not None:
             raise UsageError(f"--group {self.group}: {_GROUPS}", cure=_GROUPS_CURE)
@@ -154,7 +154,7 @@ class ConsoleOptions:
 
     def formatter_properties(self) -> dict[str, str]:
         """The properties that say what to print."""
-        found = properties_file("--formatter-config", self.formatter_config)
+        found = properties_file(self.formatter_config)
         found |= given_properties("--property", self.properties)
         if self.key_deserializer is not None:
             found["key.deserializer"] = self.key_deserializer

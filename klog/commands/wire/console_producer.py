@@ -103,7 +103,7 @@ class ConsoleProducerOptions:
 
     def reader_properties(self) -> dict[str, str]:
         """The properties that say how to parse lines."""
-        found = properties_file("--reader-config", self.reader_config)
+        found = properties_file(self.reader_config)
         return found | given_properties("--property", self.properties)
 
     def checked_reader_properties(self) -> dict[str, str]:
@@ -120,7 +120,7 @@ class ConsoleProducerOptions:
 
     def producer_properties(self) -> dict[str, str]:
         """The properties of Kafka's producer. Raises UsageError for transactions."""
-        found = properties_file("--producer.config", self.producer_config)
+        found = properties_file(self.producer_config)
         found |= given_properties("--producer-property", self.producer_property)
         if found.get("transactional.id"):
             raise UsageError(

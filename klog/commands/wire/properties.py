@@ -7,16 +7,17 @@ from pathlib import Path
 
 from klog.formats import java_properties
 from klog.formats.errors import UsageError
+from klog.storage.files import storage_error
 
 
-def properties_file(option: str, path: Path | None) -> dict[str, str]:
-    """The properties of a file, none without a path. Raises UsageError."""
+def properties_file(path: Path | None) -> dict[str, str]:
+    """The properties of a file, none without a path. Raises StorageError."""
     if path is None:
         return {}
     try:
         return java_properties.entries(java_properties.parse(path.read_bytes()))
     except OSError as error:
-        raise UsageError(f"{option} {path} cannot be read: {error.strerror}") from error
+        raise storage_error("cannot be read", path, error) from error
 
 
 def given_properties(option: str, texts: Sequence[str] | None) -> dict[str, str]:

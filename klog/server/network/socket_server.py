@@ -161,8 +161,9 @@ class SocketServer:
         except (OSError, UnicodeError) as error:  # the latter if the host cannot be a name
             if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS:
                 raise  # another port would not help
+            reason = (isinstance(error, OSError) and error.strerror) or error
             raise BindError(
-                f"cannot listen at {listener.host}:{listener.port} ({listener.name}): {error}",
+                f"cannot listen at {listener.host}:{listener.port} ({listener.name}): {reason}",
                 cure="another port, or stop what uses it",
             ) from error
         return sock

@@ -107,8 +107,9 @@ def _check_records(
             bad_times = True
             errors.append(RecordError(index, "a producer may not set the timestamp type LogAppendTime"))
     if errors:
-        error, why = ("INVALID_TIMESTAMP", "timestamps") if bad_times else ("INVALID_RECORD", "records")
-        raise AppendError(error, f"{len(errors)} {why} of the batch are not allowed", tuple(errors))
+        error, why = ("INVALID_TIMESTAMP", "timestamp") if bad_times else ("INVALID_RECORD", "record")
+        count = f"1 {why} of the batch is" if len(errors) == 1 else f"{len(errors)} {why}s of the batch are"
+        raise AppendError(error, f"{count} not allowed", tuple(errors))
 
 
 def _level(codec: int, config: TopicConfig) -> int | None:
