@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from klog.formats.errors import FormatError
 
 _NATURAL_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _WHITE: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _UNESCAPES: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f", "\\": "\\\\"}
@@ -49,6 +50,22 @@ def build(lines: tuple[PropertyLine, ...]) -> bytes:
 def entries(lines: tuple[PropertyLine, ...]) -> dict[str, str]:
     """The properties. If a key occurs twice, the last one wins."""
     return {line.key: line.value for line in lines if line.key is not None and line.value is not None}
+
+
+def config_entries(data: bytes) -> dict[str, str]:
+    """The properties of a file of configs that somebody wrote.
+
+    Raises `FormatError` as `parse` does, and for a file that is no text: it has control characters, as
+    compressed files, key stores and UTF-16 have.
+    """
+    control = _CONTROL.search(data)
+    if control is not None:
+        raise FormatError(
+            f"is no text: it has the byte 0x{control[0][0]:02x}",
+            position_bytes=control.start(),
+            cure="name a properties file with lines of the form key=value",
+        )
+    return entries(parse(data))
 
 
 def property_line(key: str, value: str) -> PropertyLine:

@@ -6,6 +6,7 @@ purgatory beside those of producers, and are completed by the same events.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from typing import Final, NamedTuple
@@ -20,6 +21,8 @@ from klog.replication.purgatory import Purgatory
 from klog.replication.replica_manager import ReplicaManager
 from klog.replication.replica_waits import PartitionWait
 from klog.storage.log.append_values import AppendError, Origin
+
+_log = logging.getLogger(__name__)
 
 _LARGEST_ACKS: Final = 1
 _NO_OFFSET: Final = -1
@@ -102,6 +105,7 @@ class InternalAppends:
         except PartitionError as refused:
             return Appended(refused.error)
         except AppendError as refused:
+            _log.warning("%s: records of a coordinator are refused: %s", partition.topic_partition, refused)
             return Appended(ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR))
         except (OSError, StorageError):
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR)

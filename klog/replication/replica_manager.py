@@ -17,6 +17,7 @@ from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import ControlResponse, partition_states, topic_ids
 from klog.metadata.errors import StoreError
+from klog.metadata.values import NO_LEADER
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import (
@@ -219,6 +220,14 @@ class ReplicaManager:
         old = Role.ABSENT if known is None else _role_of(before)
         changes.append(RoleChange(key, old, _role_of(partition.state), request.leader_epoch))
         logger.info("%r", partition)
+        if partition.state.leader not in (NO_LEADER, self.broker_id):
+            logger.warning(
+                "%s: broker %d leads, and this broker does not copy its records yet: the replica stays at"
+                " offset %d. If it is elected leader, the other replicas lose what they have beyond that",
+                key,
+                partition.state.leader,
+                partition.log.log_end_offset,
+            )
         return ErrorCode.NONE
 
     def _set_aside_other_topic(

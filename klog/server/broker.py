@@ -48,7 +48,7 @@ from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import hosted_directories
 from klog.server.handlers.dispatch import Dispatcher
 from klog.server.handlers.fetch_sessions import FetchSessions
-from klog.server.identity import require_own_endpoints, resolve_identity
+from klog.server.identity import report_other_brokers, require_own_endpoints, resolve_identity
 from klog.server.listeners import Listeners, read_listeners
 from klog.server.live_config import LiveConfig
 from klog.server.network import Request, SocketServer, work_on
@@ -132,7 +132,9 @@ class Broker:
         self._open_replicas(closing)
         self._open_controller(closing)
         self._open_network(closing)
-        require_own_endpoints(self.registration(), live_brokers(self.store))
+        registered = live_brokers(self.store)
+        require_own_endpoints(self.registration(), registered)
+        report_other_brokers(self.identity.broker_id, registered)
         self._register()
         self._notes = ConfigChangeNotifications(self.store, self._changes.on_change, self._clock_ms)
         self._notes.follow()

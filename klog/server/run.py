@@ -67,7 +67,7 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
     texts = dict(_OWN_DEFAULTS)
     if config_file is not None:
         try:
-            texts = java_properties.entries(java_properties.parse(read_whole(config_file)))
+            texts = java_properties.config_entries(read_whole(config_file))
         except KlogError as error:
             raise error.at(config_file) from None
     for option in options:

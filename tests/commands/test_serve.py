@@ -35,6 +35,7 @@ def serve(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
         (["-o", "broker.id=5", "-o", "node.id=6"], 2, "Invalid value 6 for configuration node.id"),
         (["-o", "novalue"], 2, "an option is written key=value"),
         (["--config", "nosuch.properties"], 1, "nosuch.properties: cannot be opened"),
+        (["--config", sys.executable], 1, f"{sys.executable} at byte 0: is no text: it has the byte "),
         (["-o", "listeners=PLAINTEXT://192.0.2.1:1"], 1, "cannot listen at 192.0.2.1:1"),
     ],
 )

@@ -234,6 +234,19 @@ def test_every_change_tries_what_waits_on_the_partition(broker: Broker, cause) -
     assert all(operation.completed for operation in operations)
 
 
+def test_a_replica_that_is_not_copied_from_its_leader_is_named(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.lead(replicas=BOTH)
+    broker.append(1)
+    broker.lead(epoch=1, leader=-1, replicas=BOTH)
+    assert [each for each in caplog.records if each.levelname == "WARNING"] == []
+    broker.lead(epoch=2, leader=OTHER_BROKER, replicas=BOTH)
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert line.startswith(f"{PARTITION}: broker {OTHER_BROKER} leads, and this broker does not copy")
+    assert "offset 1." in line
+
+
 OTHER_ID = "0therTAAAAAAAAAAAAAAAA"
 
 

@@ -130,8 +130,8 @@ def test_a_directory_of_another_broker_is_refused(tmp_path: Path, broker: Broker
 
 
 @pytest.mark.parametrize(("port", "refused"), [(9092, True), (9093, False)])
-def test_an_address_that_another_broker_advertises_is_refused(
-    tmp_path: Path, port: int, refused: bool
+def test_an_address_that_another_broker_advertises_is_refused_and_another_broker_is_named(
+    tmp_path: Path, port: int, refused: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "a").mkdir()
     store = EmbeddedStore(tmp_path / "a" / FILE_NAME)
@@ -146,6 +146,7 @@ def test_an_address_that_another_broker_advertises_is_refused(
             Broker(advertised)
     else:
         Broker(advertised).stop()
+    assert any("live beside broker 8: " in text for text in caplog.messages) is not refused
 
 
 def test_a_deleted_topic_leaves_the_tree_and_the_disk(tmp_path: Path, broker: Broker) -> None:

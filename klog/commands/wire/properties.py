@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from klog.formats import java_properties
-from klog.formats.errors import UsageError
+from klog.formats.errors import FormatError, UsageError
 from klog.storage.files import storage_error
 
 
 def properties_file(path: Path | None) -> dict[str, str]:
-    """The properties of a file, none without a path. Raises StorageError."""
+    """The properties of a file, none without a path. Raises StorageError, FormatError."""
     if path is None:
         return {}
     try:
-        return java_properties.entries(java_properties.parse(path.read_bytes()))
+        return java_properties.config_entries(path.read_bytes())
+    except FormatError as error:
+        raise error.at(str(path)) from None
     except OSError as error:
         raise storage_error("cannot be read", path, error) from error
 

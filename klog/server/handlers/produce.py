@@ -12,6 +12,7 @@ coordinator, because there is no coordinator yet that could end the transaction.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -29,7 +30,9 @@ from klog.server.handlers.produce_screening import RefusedRequestError, is_usual
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.request import Request
 from klog.server.topic_stats import BrokerTopicStats, TopicStats
-from klog.storage.log.append_values import AppendError
+from klog.storage.log.append_values import AppendError, OwnLimitError
+
+logger = logging.getLogger(__name__)
 
 # The client id of Kafka's brokers among themselves. Only this client may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
@@ -164,6 +167,8 @@ class ProduceHandler:
 
     @staticmethod
     def _refuse_all(request: Request, produce: ProduceRequest, refused: RefusedRequestError) -> None:
+        if refused.error is ErrorCode.UNKNOWN_SERVER_ERROR:
+            logger.warning("%r is refused with %s: %s", request, refused.error.name, refused.what)
         if produce.acks == 0:
             request.close_connection()
         else:
@@ -238,5 +243,7 @@ def _refused(partition: int, error: ErrorCode) -> tuple[PartitionProduced, int]:
 
 def _refusal(partition: int, refused: AppendError, replica: Partition) -> PartitionProduced:
     error = ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR)
+    if error is ErrorCode.UNKNOWN_SERVER_ERROR or isinstance(refused, OwnLimitError):
+        logger.warning("%s: records are refused with %s: %s", replica.topic_partition, error.name, refused)
     start = -1 if error in _BARE else replica.log.log_start_offset
     return PartitionProduced(partition, error, -1, -1, start, refused.record_errors, refused.what)

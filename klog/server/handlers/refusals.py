@@ -6,6 +6,7 @@ errors from the packages below.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -22,6 +23,8 @@ from klog.metadata.errors import (
     UnknownTopicError,
 )
 from klog.protocol.error_codes import ErrorCode
+
+_log = logging.getLogger(__name__)
 
 
 class RefusedError(KlogError):
@@ -54,4 +57,6 @@ def refusal_of(error: KlogError) -> RefusedError:
     if isinstance(error, RefusedError):
         return error
     code = _CODES.get(type(error), ErrorCode.UNKNOWN_SERVER_ERROR)
+    if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+        _log.error("a request is answered with %s: %s", code.name, error)
     return RefusedError(code, str(error))

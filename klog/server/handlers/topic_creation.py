@@ -90,6 +90,7 @@ class TopicCreator:
                     ErrorCode.INVALID_REQUEST,
                     "A topic is given either counts of partitions and replicas or an assignment, not both.",
                 )
+            _require_known_brokers(wanted.replicas, snapshot)
             return wanted.replicas
         config = self.config()
         partitions, factor = wanted.partitions, wanted.replication_factor
@@ -115,8 +116,25 @@ def limit_new_partitions(counts: Iterable[int]) -> None:
         )
 
 
+def _require_known_brokers(replicas: Mapping[int, Sequence[int]], snapshot: ClusterSnapshot) -> None:
+    """Refuse an assignment to brokers that do not exist, as Kafka on KRaft does. Raises `RefusedError`.
+
+    A broker exists if it is alive or has replicas. Kafka on ZooKeeper takes any id and makes partitions that
+    never get a leader.
+    """
+    unknown = _named(replicas) - snapshot.brokers.keys()
+    if unknown:
+        unknown = unknown.difference(
+            *(state.replicas for topic in snapshot.topics.values() for state in topic.values())
+        )
+    if unknown:
+        raise RefusedError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unknown broker(s) in replica assignment: {', '.join(map(str, sorted(unknown)))}.",
+        )
+
+
 def _named(replicas: Mapping[int, Sequence[int]]) -> frozenset[int]:
-    # Kafka takes brokers that are not alive in an assignment made by hand: they may come later.
     return frozenset(broker_id for each in replicas.values() for broker_id in each)
 
 

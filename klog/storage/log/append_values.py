@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
-from klog.formats.errors import KlogError
+from klog.formats.errors import DecompressionLimitError, FormatError, KlogError
 from klog.protocol.produce_run import ProduceRun
 
 
@@ -35,6 +35,23 @@ class AppendError(KlogError):
         super().__init__(what)
         self.error = error
         self.record_errors = record_errors
+
+
+class OwnLimitError(AppendError):
+    """Records are refused because of a limit that Kafka does not have; the broker logs it."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("MESSAGE_TOO_LARGE", what)
+
+
+def decompression_refused(error: FormatError) -> AppendError:
+    """The refusal of a block that cannot be decompressed.
+
+    The checksum matches, so the producer made the block like this, and a retry would not help.
+    """
+    if isinstance(error, DecompressionLimitError):
+        return OwnLimitError(error.what)
+    return AppendError("UNKNOWN_SERVER_ERROR", error.what)
 
 
 class UnexpectedOffsetError(AppendError):

@@ -27,7 +27,14 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import FormatError
-from klog.storage.log.append_values import AppendError, BatchInfo, RecordError, Validated
+from klog.storage.log.append_values import (
+    AppendError,
+    BatchInfo,
+    OwnLimitError,
+    RecordError,
+    Validated,
+    decompression_refused,
+)
 
 _COUNT_POSITION: Final = BATCH_HEADER_BYTES - 4
 # A few hundred compressed bytes may contain millions of equal records. A record takes a hundred bytes in a
@@ -68,7 +75,7 @@ def decoded(data: memoryview, payload: memoryview | bytes) -> tuple[BatchTable, 
 def _require_few(count: int, most: int) -> None:
     if count > most:
         what = f"{count} records and headers are not looked at one by one, {most} at most"
-        raise AppendError("MESSAGE_TOO_LARGE", what)
+        raise OwnLimitError(what)
 
 
 def refuse_records(data: memoryview, payload: memoryview | bytes, config: TopicConfig, now_ms: int) -> None:
@@ -194,7 +201,7 @@ def _message_payload(
         try:
             payload = compression.decompress(codec, data[start : start + size], magic=table.magic[row])
         except FormatError as error:
-            raise AppendError("UNKNOWN_SERVER_ERROR", error.what) from error
+            raise decompression_refused(error) from error
         kernel.decode_payload(payload, table, row, records)
     else:
         kernel.decode(data, table, row, row + 1, records)

@@ -28,7 +28,7 @@ from klog.formats.constants import (
 )
 from klog.formats.errors import FormatError
 from klog.formats.packed import BATCH_HEADER, BATCH_HEADER_TO_LEADER_EPOCH, INT16, INT64, UINT32
-from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated
+from klog.storage.log.append_values import AppendError, BatchInfo, Origin, Validated, decompression_refused
 from klog.storage.log.conversion import (
     Placing,
     convert_batch,
@@ -243,8 +243,7 @@ def _decompressed(data: memoryview, codec: int) -> bytes:
     try:
         return compression.decompress(codec, data[BATCH_HEADER_BYTES:])
     except FormatError as error:
-        # The checksum matches, so the producer made the batch like this, and a retry would not help.
-        raise AppendError("UNKNOWN_SERVER_ERROR", error.what) from error
+        raise decompression_refused(error) from error
 
 
 def _unsound(data: memoryview, payload: memoryview | bytes) -> AppendError:

@@ -87,12 +87,24 @@ def test_brokers_of_which_only_some_have_a_rack_take_no_topic() -> None:
     assert create(cluster, wanted("t", 1, 1))[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_an_assignment_by_hand_is_kept_even_to_a_broker_that_is_not_there(cluster) -> None:
-    request = cluster.send(CREATE, 7, **values(wanted(replicas={0: (3, 1), 1: (9, 2)})))
+def test_an_assignment_by_hand_is_kept_even_to_a_broker_that_is_down(cluster) -> None:
+    create(cluster, wanted("known", replicas={0: (3,)}))
+    cluster.kill(3)
+    cluster.settle()
+    assert 3 not in cluster.cache.snapshot.brokers
+    request = cluster.send(CREATE, 7, **values(wanted(replicas={0: (3, 1), 1: (1, 2)})))
     cluster.settle()
     partitions = read_topics(cluster.store, ["t"])["t"].partitions
-    assert {number: each.replicas for number, each in partitions.items()} == {0: (3, 1), 1: (9, 2)}
+    assert {number: each.replicas for number, each in partitions.items()} == {0: (3, 1), 1: (1, 2)}
     assert answer_of(request).topics[0].num_partitions == 2
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+def test_an_assignment_to_a_broker_that_does_not_exist_is_refused_at_once(cluster, validate_only) -> None:
+    (result,) = create(cluster, wanted(replicas={0: (3, 1), 1: (9, -2)}), validate_only=validate_only)
+    assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert result.error_message == "Unknown broker(s) in replica assignment: -2, 9."
+    assert read_topics(cluster.store, ["t"]) == {}
 
 
 def test_from_version_5_on_the_answer_has_counts_and_every_config_with_its_source() -> None:

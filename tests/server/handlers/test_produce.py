@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 
-from klog.formats.compression import ZSTD
+from klog.formats.compression import DEFAULT_LIMIT_BYTES, ZSTD
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import MalformedMessageError
 from klog.protocol.leader_hints import NO_LEADER, LeaderHint, NodeEndpoint
@@ -303,3 +304,39 @@ def test_a_request_that_could_not_be_handled_has_its_error_in_every_partition(
     ((_, results),) = decode_produce_response(LATEST, memoryview(b"".join(parts))).topics
     assert [(r.partition, r.error_code) for r in results] == [(0, -1), (3, -1)]
     assert handler.failed(produce_request([(0, None)], acks=0), ErrorCode.UNKNOWN_SERVER_ERROR) is None
+
+
+def compressed_zeros(size_bytes: int, codec: int = ZSTD) -> memoryview:
+    """A batch of one record that decompresses to more than `size_bytes`, which are few when compressed."""
+    return memoryview(batch(bytes(size_bytes), codec=codec))
+
+
+@pytest.mark.parametrize("version", [8, LATEST])
+def test_a_record_above_the_limit_of_decompression_is_too_large_and_the_log_says_so(
+    broker: Broker, handler: ProduceHandler, caplog: pytest.LogCaptureFixture, version: int
+) -> None:
+    log = broker.lead().log
+    result = produced(send(handler, compressed_zeros(DEFAULT_LIMIT_BYTES), version=version))
+    assert (result.error_code, log.log_end_offset) == (ErrorCode.MESSAGE_TOO_LARGE, 0)
+    (line,) = caplog.messages
+    assert line.startswith(f"{TOPIC}-0: records are refused with MESSAGE_TOO_LARGE: ")
+    assert str(DEFAULT_LIMIT_BYTES) in line
+
+
+def test_every_refusal_with_a_server_s_error_has_a_line_in_the_log(
+    broker: Broker, handler: ProduceHandler, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.lead()
+    records = batch(codec=ZSTD)
+    records[61:70] = bytes(9)
+    records[17:21] = crc32c(records[21:]).to_bytes(4, "big")
+    result = produced(send(handler, memoryview(records)))
+    assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert caplog.messages[0].startswith(f"{TOPIC}-0: records are refused with UNKNOWN_SERVER_ERROR: ")
+    caplog.clear()
+    records = batch()
+    records[22] = 7
+    records[17:21] = crc32c(records[21:]).to_bytes(4, "big")
+    result = produced(send(handler, memoryview(records), version=6))
+    assert result.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "refused with UNKNOWN_SERVER_ERROR: there is no codec 7" in caplog.messages[0]
