@@ -48,5 +48,5 @@ def require_compiled(version_command: Sequence[str], env: Mapping[str, str], *, 
 
 def _changed_s() -> Iterator[float]:
     for path in (CHECKOUT / "setup.py", *(CHECKOUT / "klog").rglob("*")):
-        if path.suffix in (".py", ".pyx", ".pxi"):
+        if path.suffix in (".py", ".pyx", ".pxi", ".pxd"):
             yield path.stat().st_mtime

@@ -44,16 +44,12 @@ class ClusterSnapshot:
 
 
 class MetadataCache:
-    """Holds the present snapshot and replaces it. Safe for threads."""
+    """Holds the present `snapshot` and replaces it. Safe for threads."""
 
     def __init__(self) -> None:
-        self._snapshot = ClusterSnapshot()
+        self.snapshot = ClusterSnapshot()
         self._writing = threading.Condition()
         self._updated = False
-
-    @property
-    def snapshot(self) -> ClusterSnapshot:
-        return self._snapshot
 
     def set_initial_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Sets the live brokers until the controller sends them.
@@ -62,7 +58,7 @@ class MetadataCache:
         """
         with self._writing:
             if not self._updated:
-                self._snapshot = replace(self._snapshot, brokers=dict(brokers))
+                self.snapshot = replace(self.snapshot, brokers=dict(brokers))
 
     def wait_for(self, is_complete: Callable[[ClusterSnapshot], bool], timeout_s: float) -> bool:
         """Waits until the controller has sent metadata that are complete, which `is_complete` says of each
@@ -71,7 +67,7 @@ class MetadataCache:
         Returns False after the timeout.
         """
         with self._writing:
-            return self._writing.wait_for(lambda: self._updated and is_complete(self._snapshot), timeout_s)
+            return self._writing.wait_for(lambda: self._updated and is_complete(self.snapshot), timeout_s)
 
     def update(self, request: UpdateMetadataRequest) -> tuple[TopicPartition, ...]:
         """Applies an UpdateMetadata request, and returns the partitions that are being deleted.
@@ -79,7 +75,7 @@ class MetadataCache:
         The caller has refused requests of older controllers.
         """
         with self._writing:
-            old = self._snapshot
+            old = self.snapshot
             changed, deleted = _group(request)
             topics, ids = dict(old.topics), {**old.topic_ids, **topic_ids(request.topic_states)}
             for topic, partitions in changed.items():
@@ -91,7 +87,7 @@ class MetadataCache:
                 else:
                     topics.pop(topic, None)
                     ids.pop(topic, None)
-            self._snapshot = ClusterSnapshot(
+            self.snapshot = ClusterSnapshot(
                 topics,
                 ids,
                 {topic_id: topic for topic, topic_id in ids.items()},

@@ -88,7 +88,7 @@ class ReplicaManager:
 
     # -- what operations wait for ----------------------------------------------------------------------------
 
-    def appended(self, key: tuple[str, int], *, high_watermark_moved: bool) -> None:
+    def appended(self, key: tuple[str, int], high_watermark_moved: bool) -> None:
         """Try the operations that wait for records. To be called after an append, without any log's lock."""
         self._fetch_purgatory.check_and_complete(key)
         if high_watermark_moved:

@@ -62,7 +62,7 @@ class FetchRuns:
         fetch = read_usual_fetch(buffer, start, end)
         if fetch is None:
             return start
-        target = self._targets.find(fetch.topic, fetch.partition, by_id=fetch.version >= TOPIC_IDS_FROM)
+        target = self._targets.find(fetch.topic, fetch.partition, fetch.version >= TOPIC_IDS_FROM)
         if target is None:
             return start
         if fetch.session_epoch < 0:

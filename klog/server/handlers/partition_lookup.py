@@ -35,26 +35,21 @@ class PartitionLookup:
 
     def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
         self.replicas = replicas
-        self._metadata = metadata
+        self.metadata = metadata
         self._names: tuple[ClusterSnapshot, dict[UUID, str]] = (metadata.snapshot, {})
-
-    @property
-    def cluster(self) -> ClusterSnapshot:
-        """What this broker knows of the cluster now."""
-        return self._metadata.snapshot
 
     def known(self, key: Key) -> bool:
         """Whether the metadata cache has the partition."""
-        partitions = self._metadata.snapshot.topics.get(key[0])
+        partitions = self.metadata.snapshot.topics.get(key[0])
         return partitions is not None and key[1] in partitions
 
     def has_topic(self, topic: str) -> bool:
         """Whether the cluster has the topic."""
-        return topic in self._metadata.snapshot.topics
+        return topic in self.metadata.snapshot.topics
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """The name of a topic by its id; None if this broker does not know the id."""
-        snapshot = self._metadata.snapshot
+        snapshot = self.metadata.snapshot
         remembered, names = self._names
         if remembered is not snapshot:
             names = {}
@@ -82,7 +77,7 @@ class PartitionLookup:
         """The leader of a partition that this broker refuses with `error`."""
         if error not in _HINTED:
             return Leader()
-        snapshot = self._metadata.snapshot
+        snapshot = self.metadata.snapshot
         partition = self.replicas.partitions.get(key)
         if partition is not None:
             hint = LeaderHint(partition.state.leader, partition.state.leader_epoch)

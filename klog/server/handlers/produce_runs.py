@@ -57,7 +57,7 @@ class ProduceRuns:
             self._unused.append(run)
 
     def _write(self, run: ProduceRun, connection: Connection) -> bool:
-        target = self._targets.find(run.topic, run.partition, by_id=False)
+        target = self._targets.find(run.topic, run.partition, False)
         if target is None or target.is_internal:
             return False
         try:
@@ -73,7 +73,7 @@ class ProduceRuns:
         stats.produces += run.frames
         stats.messages_in += run.records
         stats.bytes_in += run.size_bytes
-        self._replicas.appended(key, high_watermark_moved=moved)
+        self._replicas.appended(key, moved)
         if run.acks != _NO_ACKS:
             frame, numbers_at = target.produced(run.version)
             connection.outbound.add(run.answers(frame, numbers_at, first_offset, log_start_offset))

@@ -75,19 +75,20 @@ class RememberedTargets:
     def __init__(self, lookup: PartitionLookup) -> None:
         self._lookup = lookup
         self._replicas = lookup.replicas
+        self._metadata = lookup.metadata
         self._state: _State | None = None
         lookup.replicas.add_listener(self._forget)
 
     def _forget(self, _: Sequence[RoleChange]) -> None:
         self._state = None
 
-    def find(self, topic: bytes, index: int, *, by_id: bool) -> Target | None:
+    def find(self, topic: bytes, index: int, by_id: bool) -> Target | None:
         """The partition, if this broker has it and the cluster knows it.
 
         `topic` is the name as it came, or the bytes of the topic's id. A partition that has another id, or
         none, is not found by an id.
         """
-        cluster, replicas = self._lookup.cluster, self._replicas.partitions
+        cluster, replicas = self._metadata.snapshot, self._replicas.partitions
         state = self._state
         if state is None or state.replicas is not replicas or state.cluster is not cluster:
             state = self._state = _State(cluster, replicas)

@@ -18,7 +18,7 @@ import os
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import CorruptRecordError
@@ -46,11 +46,10 @@ class TimestampOffset(NamedTuple):
 class _IndexFile:
     """The common part of both indexes. All methods raise `OSError` if the disk fails."""
 
-    entry: ClassVar[struct.Struct]
-
-    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+    def __init__(self, path: str, base_offset: int, max_bytes: int, entry: struct.Struct) -> None:
         """Open an index as it is (a new one is empty); `activate` makes it one that is appended to."""
         self.path = path
+        self.entry = entry
         self._probed = ProbedFile()
         self.base_offset = base_offset
         self.max_entries = max_bytes // self.entry.size
@@ -175,7 +174,8 @@ class _IndexFile:
 class OffsetIndexFile(_IndexFile):
     """Last offset of a batch -> where the batch starts, about one entry every `index.interval.bytes`."""
 
-    entry = OFFSET_INDEX_ENTRY
+    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__(path, base_offset, max_bytes, OFFSET_INDEX_ENTRY)
 
     def _loaded(self) -> None:
         self.last = self._at(self.entries - 1)
@@ -217,7 +217,8 @@ class OffsetIndexFile(_IndexFile):
 class TimeIndexFile(_IndexFile):
     """Largest timestamp so far -> last offset of the batch that brought it."""
 
-    entry = TIME_INDEX_ENTRY
+    def __init__(self, path: str, base_offset: int, max_bytes: int) -> None:
+        super().__init__(path, base_offset, max_bytes, TIME_INDEX_ENTRY)
 
     def _loaded(self) -> None:
         self.last = self._at(self.entries - 1)

@@ -1,0 +1,4 @@
+cdef class MetadataCache:
+    cdef readonly object snapshot
+    cdef object _writing
+    cdef bint _updated

@@ -1,0 +1,15 @@
+from klog.storage.log.partition_log cimport PartitionLog as Log
+
+
+cdef class Partition:
+    cdef public object topic_partition
+    cdef public object lock
+    cdef public Log log
+    cdef public object state
+    cdef public object topic_id
+    cdef public object _context
+    cdef public dict followers
+
+    cpdef Log lock_log(self)
+    cpdef append_run(self, object run, long long now_ms)
+    cdef bint _advance_high_watermark(self, Log log)

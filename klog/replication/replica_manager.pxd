@@ -1,0 +1,14 @@
+cdef class ReplicaManager:
+    cdef readonly object broker_id
+    cdef readonly dict partitions
+    cdef readonly frozenset offline
+    cdef readonly object controller_epoch
+    cdef object _context
+    cdef object _logs
+    cdef object _fetch_purgatory
+    cdef object _produce_purgatory
+    cdef object _delete_purgatory
+    cdef list _listeners
+    cdef object _lock
+
+    cpdef appended(self, key, bint high_watermark_moved)

@@ -1,0 +1,17 @@
+from klog.replication.partition cimport Partition as Replica
+from klog.replication.replica_manager cimport ReplicaManager as Replicas
+from klog.server.handlers.remembered_targets cimport RememberedTargets as Targets, Target as Remembered
+from klog.server.request_times cimport Timing as Times
+
+
+cdef class FetchRuns:
+    cdef Replicas _replicas
+    cdef Targets _targets
+    cdef object _sessions
+    cdef object _max_bytes
+    cdef object _topic_stats
+    cdef Times _timing
+    cdef object _clock_ns
+
+    cdef _read(self, fetch, Replica partition)
+    cdef _read_in_session(self, fetch, Remembered target)

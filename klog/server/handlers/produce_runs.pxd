@@ -1,0 +1,19 @@
+cimport cython
+
+from klog.replication.replica_manager cimport ReplicaManager as Replicas
+from klog.server.handlers.remembered_targets cimport RememberedTargets as Targets, Target
+from klog.server.request_times cimport Timing as Times
+from klog.server.topic_stats cimport TopicStats
+
+
+cdef class ProduceRuns:
+    cdef Replicas _replicas
+    cdef Targets _targets
+    cdef object _clock_ms
+    cdef object _topic_stats
+    cdef Times _timing
+    cdef object _clock_ns
+    cdef list _unused
+
+    @cython.locals(stats=TopicStats)
+    cdef bint _write(self, run, connection)

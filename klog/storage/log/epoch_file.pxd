@@ -1,0 +1,7 @@
+cdef class EpochFile:
+    cdef public str _path
+    cdef public object _epochs
+    cdef public long long latest
+    cdef public long long _latest_start
+
+    cpdef assign(self, long long epoch, long long start_offset)

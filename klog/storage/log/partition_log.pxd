@@ -1,0 +1,18 @@
+from klog.storage.log.readable_log cimport ReadableLog
+from klog.storage.log.run_limits cimport RunLimits as Limits
+from klog.storage.log.segment cimport LogSegment
+
+
+cdef class PartitionLog(ReadableLog):
+    cdef public str topic_id
+    cdef public Limits _run_limits
+    cdef public object _clock_ms
+    cdef public object _background
+    cdef public object _jitter
+    cdef public object _snapshots
+    cdef public long long recovery_point
+    cdef public long long last_flush_ms
+    cdef public long long _unflushed_records
+    cdef public long long _roll_ms
+
+    cpdef bint append_run(self, object run, long long leader_epoch, long long now_ms)

@@ -1,0 +1,22 @@
+from klog.storage.log.epoch_file cimport EpochFile as Epochs
+from klog.storage.log.producers cimport Producers
+from klog.storage.log.segments cimport Segments as LogSegments
+
+
+cdef class ReadableLog:
+    # Tests replace methods of one log, and look whether it is still referred to.
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef public object partition
+    cdef public str directory
+    cdef public object config
+    cdef public object lock
+    cdef public LogSegments segments
+    cdef public Producers producers
+    cdef public Epochs epochs
+    cdef public long long log_start_offset
+    cdef public long long log_end_offset
+    cdef public long long high_watermark
+    cdef public bint closed
+
+    cpdef bint raise_high_watermark(self, long long offset)

@@ -1,0 +1,24 @@
+from klog.storage.log.index_files cimport OffsetIndexFile as OffsetIndex, TimeIndexFile as TimeIndex
+
+
+cdef class LogSegment:
+    # Tests replace methods of one segment.
+    cdef dict __dict__
+    cdef public long long base_offset
+    cdef public str directory
+    cdef public long long created_ms
+    cdef public object _config
+    cdef public object file
+    cdef public long long size
+    cdef public OffsetIndex _offset_index
+    cdef public TimeIndex _time_index
+    cdef public bint _preallocated
+    cdef public long long bytes_since_index_entry
+    cdef public object _max_timestamp
+    cdef public object _first_timestamp
+    cdef public bint _has_no_aborted
+    cdef public dict _found
+
+    cdef _write(self, data, long long position)
+    cpdef bint takes_run(self, object run, long long last_offset, long long roll_ms)
+    cpdef append_run(self, object run, long long first_offset, long long leader_epoch)

@@ -1,0 +1,65 @@
+"""The `.pxd` files beside compiled modules declare all attributes that their classes set.
+
+A class that a `.pxd` file types has no other attributes in a package. In a checkout, where the class is plain
+Python, nobody would notice that one is missing.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TYPED = sorted((ROOT / "klog").rglob("*.pxd"))
+CLASS = re.compile(r"^cdef class (\w+)(?:\((\w+)\))?:$")
+ATTRIBUTE = re.compile(r"^    cdef (?:(?:public|readonly) )?[\w ]+ (\w+)$")
+
+
+def declared(path: Path) -> dict[str, tuple[str | None, set[str]]]:
+    """The base and the attributes of each class of a `.pxd` file."""
+    found: dict[str, tuple[str | None, set[str]]] = {}
+    name = ""
+    for line in path.read_text().splitlines():
+        if begin := CLASS.match(line):
+            name = begin[1]
+            found[name] = (begin[2], set())
+        elif attribute := ATTRIBUTE.match(line):
+            found[name][1].add(attribute[1])
+    return found
+
+
+ALL = {name: of for path in TYPED for name, of in declared(path).items()}
+
+
+def attributes(name: str) -> set[str]:
+    """The attributes of a class and of its bases."""
+    base, own = ALL[name]
+    return own if base is None else own | attributes(base)
+
+
+def assigned(node: ast.ClassDef) -> Iterator[str]:
+    """The attributes that the methods of a class set."""
+    for each in ast.walk(node):
+        if (
+            isinstance(each, ast.Attribute)
+            and isinstance(each.ctx, ast.Store)
+            and isinstance(each.value, ast.Name)
+            and each.value.id == "self"
+        ):
+            yield each.attr
+
+
+@pytest.mark.parametrize("path", TYPED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_all_attributes_are_declared(path: Path) -> None:
+    source = path.with_suffix(".py")
+    assert f'"{source.relative_to(ROOT / "klog")}"' in (ROOT / "setup.py").read_text(), "it is not compiled"
+    classes = {
+        node.name: node for node in ast.parse(source.read_text()).body if isinstance(node, ast.ClassDef)
+    }
+    for name in declared(path):
+        missing = set(assigned(classes[name])) - attributes(name)
+        assert not missing, f"{name} sets {sorted(missing)}, which {path.name} does not declare"
