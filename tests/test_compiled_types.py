@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 TYPED = sorted((ROOT / "klog").rglob("*.pxd"))
 CLASS = re.compile(r"^cdef class (\w+)(?:\((\w+)\))?:$")
-ATTRIBUTE = re.compile(r"^    cdef (?:(?:public|readonly) )?[\w ]+ (\w+)$")
+ATTRIBUTE = re.compile(r"^    cdef (?:(?:public|readonly) )?[\w ]+ (\w+)(?:  #.*)?$")
 
 
 def declared(path: Path) -> dict[str, tuple[str | None, set[str]]]:

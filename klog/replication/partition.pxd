@@ -1,6 +1,9 @@
+cimport cython
+
 from klog.storage.log.partition_log cimport PartitionLog as Log
 
 
+@cython.final
 cdef class Partition:
     cdef public object topic_partition
     cdef public object lock

@@ -1,3 +1,7 @@
+cimport cython
+
+
+@cython.final
 cdef class ReplicaManager:
     cdef readonly object broker_id
     cdef readonly dict partitions
@@ -10,5 +14,6 @@ cdef class ReplicaManager:
     cdef object _delete_purgatory
     cdef list _listeners
     cdef object _lock
+    cdef object _read_topic_ids
 
     cpdef appended(self, key, bint high_watermark_moved)

@@ -12,7 +12,7 @@ from klog.config.broker import BrokerConfig
 from klog.formats.names import FileKind, TopicPartition
 from klog.server.cleaning import ServedLogs, open_cleaner
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
-from tests.storage.log.building import NOW_MS, batch
+from tests.storage.log.building import append, batch
 from tests.storage.log.managing import Managed
 
 PARTITION = TopicPartition("t", 0)
@@ -27,7 +27,7 @@ def cleaned(tmp_path: Path):
     served = ServedLogs(manager, cleaner, lambda topic: None)
     log = served.get_or_create(PARTITION, None, is_new=True)
     for repeat in range(20):
-        log.append_as_leader(batch([b"v" * 400], key=b"%d" % (repeat % 3)), 0, NOW_MS)
+        append(log, batch([b"v" * 400], key=b"%d" % (repeat % 3)))
     log.set_high_watermark(log.log_end_offset)
     assert cleaner.clean_dirtiest()
     assert first_dirty_offset(broker) > 10
@@ -46,7 +46,7 @@ def test_a_truncated_log_is_dirty_from_there_on_and_is_not_cleaned_meanwhile(
 ) -> None:
     broker, cleaner, served, log = cleaned
     for repeat in range(10):
-        log.append_as_leader(batch([b"w" * 400], key=b"%d" % (repeat % 3)), 0, NOW_MS)
+        append(log, batch([b"w" * 400], key=b"%d" % (repeat % 3)))
     log.set_high_watermark(log.log_end_offset)
     truncate, found = getattr(broker.manager, change), []
 
@@ -60,7 +60,7 @@ def test_a_truncated_log_is_dirty_from_there_on_and_is_not_cleaned_meanwhile(
     assert (found, list(failed)) == ([False], [absent])
     assert (log.log_end_offset, first_dirty_offset(broker)) == (10, 10)
     for repeat in range(20):
-        log.append_as_leader(batch([b"x" * 400], key=b"%d" % (repeat % 3)), 0, NOW_MS)
+        append(log, batch([b"x" * 400], key=b"%d" % (repeat % 3)))
     log.set_high_watermark(log.log_end_offset)
     assert cleaner.clean_dirtiest(), "it is cleaned again afterwards"
 
@@ -79,7 +79,7 @@ def test_a_disk_that_fails_under_the_cleaner_holds_up_nobody_who_deletes_that_lo
     served = ServedLogs(manager, cleaner, lambda topic: None)
     log = served.get_or_create(PARTITION, None, is_new=True)
     for repeat in range(20):
-        log.append_as_leader(batch([b"v" * 400], key=b"%d" % repeat), 0, NOW_MS)
+        append(log, batch([b"v" * 400], key=b"%d" % repeat))
     log.set_high_watermark(log.log_end_offset)
     os.unlink(log.segments[0].path(FileKind.LOG))
     # Like the replica manager: a failing directory is reported after a deletion that is running.

@@ -1,10 +1,14 @@
+cimport cython
+
 from klog.storage.log.readable_log cimport ReadableLog
 from klog.storage.log.run_limits cimport RunLimits as Limits
 from klog.storage.log.segment cimport LogSegment
 
 
+@cython.final
 cdef class PartitionLog(ReadableLog):
     cdef public str topic_id
+    cdef public object is_confirmed
     cdef public Limits _run_limits
     cdef public object _clock_ms
     cdef public object _background

@@ -92,16 +92,15 @@ class PartitionLog(ReadableLog):
     ) -> AppendInfo:
         """Check records, give them offsets and write them. `data` must be writable and is changed.
 
-        Raises `AppendError` if they may not enter.
+        The caller holds the lock. Raises `AppendError` if they may not enter.
         """
-        # What `on_disk` does, without the cost of a wrapper for each request.
-        with self.lock:
-            require_open(self)
-            try:
-                return self._append_as_leader(data, leader_epoch, now_ms, origin)
-            except (OSError, StorageError) as error:
-                self.fail(error)
-                raise
+        # What `on_disk` does, without the cost of a wrapper and of another entry into the lock.
+        require_open(self)
+        try:
+            return self._append_as_leader(data, leader_epoch, now_ms, origin)
+        except (OSError, StorageError) as error:
+            self.fail(error)
+            raise
 
     def _append_as_leader(
         self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin

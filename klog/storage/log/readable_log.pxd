@@ -4,9 +4,8 @@ from klog.storage.log.segments cimport Segments as LogSegments
 
 
 cdef class ReadableLog:
-    # Tests replace methods of one log, and look whether it is still referred to.
-    cdef dict __dict__
-    cdef object __weakref__
+    cdef dict __dict__  # tests replace methods
+    cdef object __weakref__  # and look whether it is still referred to
     cdef public object partition
     cdef public str directory
     cdef public object config

@@ -1,9 +1,11 @@
+cimport cython
+
 from klog.storage.log.index_files cimport OffsetIndexFile as OffsetIndex, TimeIndexFile as TimeIndex
 
 
+@cython.final
 cdef class LogSegment:
-    # Tests replace methods of one segment.
-    cdef dict __dict__
+    cdef dict __dict__  # tests replace methods
     cdef public long long base_offset
     cdef public str directory
     cdef public long long created_ms

@@ -155,7 +155,8 @@ def append(
     log: PartitionLog, data: memoryview, *, epoch: int = 0, origin: Origin = Origin.CLIENT
 ) -> AppendInfo:
     """Append as leader, now."""
-    return log.append_as_leader(data, epoch, NOW_MS, origin)
+    with log.lock:
+        return log.append_as_leader(data, epoch, NOW_MS, origin)
 
 
 def fill(log: PartitionLog, appends: int, records: int = 1, **fields: Any) -> None:

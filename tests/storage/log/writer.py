@@ -80,7 +80,8 @@ def main(directory: str, seed: int) -> None:
                 ),
             )
         )
-        log.append_as_leader(batch, leader_epoch=log.log_end_offset // 100, now_ms=now_ms())
+        with log.lock:
+            log.append_as_leader(batch, leader_epoch=log.log_end_offset // 100, now_ms=now_ms())
         sequence += count
         log.set_high_watermark(log.log_end_offset)
         what = chance.random()
