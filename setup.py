@@ -60,6 +60,7 @@ COMPILED_MODULES = (
     "storage/log/disk_guard.py",
     "storage/log/epoch_file.py",
     "storage/log/index_files.py",
+    "storage/log/open_file.py",
     "storage/log/partition_log.py",
     "storage/log/producers.py",
     "storage/log/readable_log.py",

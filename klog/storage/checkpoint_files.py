@@ -20,6 +20,7 @@ from klog.formats.checkpoints import (
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, TopicPartition
 from klog.storage.files import read_small, write_atomically
+from klog.storage.partition_files import PartitionFiles
 
 _Parsed = TypeVar("_Parsed")
 
@@ -60,3 +61,17 @@ def read_leader_epochs(directory: str) -> tuple[EpochEntry, ...]:
     """
     path = os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT)
     return read_parsed(path, parse_epochs).entries if os.path.exists(path) else ()
+
+
+def epochs_problem(files: PartitionFiles) -> FormatError | None:
+    """Why a partition's `leader-epoch-checkpoint` cannot be read; None if it can or there is none.
+
+    Raises `StorageError`.
+    """
+    if FileKind.LEADER_EPOCH_CHECKPOINT not in files.plain:
+        return None
+    try:
+        read_leader_epochs(files.path)
+    except FormatError as error:
+        return error
+    return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import replace
 from typing import Final
 
 from klog.formats import partition_metadata
@@ -20,6 +21,7 @@ from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
 from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import TXN_INDEX_ENTRY
+from klog.storage.checkpoint_files import epochs_problem
 from klog.storage.files import read_whole
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.partition_files import PartitionFiles, list_partition
@@ -58,6 +60,8 @@ _TRUNCATES = "truncates the segment here at an unclean start and deletes all lat
 def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
     """Decide how to recover the partition directory at `path`. Raises `StorageError`."""
     files = list_partition(path)
+    if settings.recovery_point and epochs_problem(files) is not None:
+        settings = replace(settings, recovery_point=0)  # only all batches together have all epochs
     findings: list[Finding] = []
     resolved = resolve_transient_files(files)
     findings.extend(resolved.findings)

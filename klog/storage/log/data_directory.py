@@ -19,7 +19,7 @@ from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import PLAIN_KINDS, FileKind, TopicPartition
 from klog.storage.checkpoint_files import read_offsets, write_offsets
 from klog.storage.files import read_whole, storage_error, write_atomically
-from klog.storage.log.segment import sync_file
+from klog.storage.log.open_file import sync_file
 
 _NO_BROKER_EPOCH = -1
 _UNFINISHED = re.compile(rf"({'|'.join(map(re.escape, sorted(PLAIN_KINDS)))})(\.[0-9]+)?\.tmp")

@@ -7,6 +7,7 @@ offline.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,15 @@ from klog.storage.quarantine import default_root
 
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 METADATA_TOPIC: Final = "__cluster_metadata"
+
+
+_WITHOUT: Final = {
+    FileKind.RECOVERY_POINT_CHECKPOINT: "after an unclean stop every log is checked from its start",
+    FileKind.LOG_START_CHECKPOINT: "every log starts with its first segment",
+    FileKind.REPLICATION_CHECKPOINT: "high watermarks begin at the logs' starts",
+}
+
+logger = logging.getLogger(__name__)
 
 
 class UnknownDirectoryError(StorageError):
@@ -97,9 +107,9 @@ def load_directory(
     `KlogError` if the log directory has failed.
     """
     clean = directory.take_clean_marker()
-    recovery_points = directory.read_offsets(FileKind.RECOVERY_POINT_CHECKPOINT)
-    log_starts = directory.read_offsets(FileKind.LOG_START_CHECKPOINT)
-    high_watermarks = directory.read_offsets(FileKind.REPLICATION_CHECKPOINT)
+    recovery_points = _offsets(directory, FileKind.RECOVERY_POINT_CHECKPOINT)
+    log_starts = _offsets(directory, FileKind.LOG_START_CHECKPOINT)
+    high_watermarks = _offsets(directory, FileKind.REPLICATION_CHECKPOINT)
     common = LoadSettings(
         now_ms, default_root(directory.path), clean, producer_expiration_ms=producer_expiration_ms
     )
@@ -119,6 +129,16 @@ def load_directory(
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="klog-recovery") as pool:
         for done, loaded_log in enumerate(pool.map(load, names), 1):
             progress(loaded_log, done, len(names))
+
+
+def _offsets(directory: DataDirectory, kind: FileKind) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint. One that is damaged counts as empty, and the next one replaces it."""
+    try:
+        return directory.read_offsets(kind)
+    except FormatError as error:
+        path = directory.file(kind)
+        logger.warning("%s: %s; it counts as empty, so %s", path, error.what, _WITHOUT[kind])
+        return {}
 
 
 def _parsed(path: str) -> DirectoryName:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import operator
 import os
 import struct
 from bisect import bisect_left, bisect_right
@@ -64,6 +65,28 @@ class _IndexFile:
 
     def _loaded(self) -> None:
         """Read the last entry again."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is appended to."""
+        return self._map is not None
+
+    def ascends(self) -> bool:
+        """Whether all entries are in order and none is negative. Reads the whole file."""
+        with open(self.path, "rb", buffering=0) as file:
+            data = file.read(self.entries * self.entry.size)
+        entries = list(self.entry.iter_unpack(data[: len(data) // self.entry.size * self.entry.size]))
+        if not entries:
+            return True
+        keys, values = zip(*entries, strict=True)
+        # One batch may bring several timestamps, but each entry has a position of its own.
+        in_order = operator.lt if self.entry is OFFSET_INDEX_ENTRY else operator.le
+        return (
+            keys[0] >= 0
+            and values[0] >= 0
+            and all(map(operator.lt, keys, keys[1:]))
+            and all(map(in_order, values, values[1:]))
+        )
 
     @property
     def full(self) -> bool:
@@ -228,9 +251,14 @@ class TimeIndexFile(_IndexFile):
         """Full one entry early: rolling or closing appends the last entry."""
         return self.entries >= self.max_entries - 1
 
+    @property
+    def before_first(self) -> TimestampOffset:
+        """What a lookup finds below the first entry."""
+        return TimestampOffset(-1, self.base_offset)
+
     def _at(self, number: int) -> TimestampOffset:
         if number < 0:
-            return TimestampOffset(-1, self.base_offset)
+            return self.before_first
         timestamp, relative = self._pair(number)
         return TimestampOffset(timestamp, self.base_offset + relative)
 

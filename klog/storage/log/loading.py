@@ -7,18 +7,21 @@ leftovers is opened without scanning it.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from klog.config.topic import TopicConfig
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import CorruptRecordError, StorageError
 from klog.formats.names import FileKind, FileState
-from klog.storage.checkpoint_files import read_leader_epochs
+from klog.storage.checkpoint_files import epochs_problem, read_leader_epochs
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.log.epoch_file import EpochFile
+from klog.storage.log.index_repair import require_fitting, txn_index_damage
 from klog.storage.log.log_values import LogState
 from klog.storage.log.producers import Producers
 from klog.storage.log.segment import LogSegment
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     from klog.storage.recovery_plan import Finding
 
 _ALL: Final = INT64_MAX
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,12 @@ class LoadSettings:
 class Loaded:
     """The parts of a log, and what recovery found (nothing after a clean stop).
 
-    What recovery removed is in `quarantine`, or is lost because of `why_lost`.
+    What recovery removed is in `quarantine`, or is lost because of `why_lost`. `damage` are the files that
+    were made anew from the batches.
     """
 
     state: LogState
+    damage: tuple[CorruptRecordError, ...] = ()
     findings: tuple[Finding, ...] = ()
     quarantine: str | None = None
     why_lost: StorageError | None = None
@@ -85,22 +92,27 @@ def load_log(
     flushed.
     """
     loaded = _load(directory, config, settings, on_recovery)
-    loaded.state.segments[-1].activate()
+    active = loaded.state.segments[-1]
+    require_fitting(active, loaded.state.log_end_offset)
+    active.activate()
     return loaded
 
 
 def _load(
     directory: str, config: TopicConfig, settings: LoadSettings, on_recovery: Callable[[str], None]
 ) -> Loaded:
-    files = _without_deleted(list_partition(directory))
+    files, damage = _without_damaged(_without_deleted(list_partition(directory)))
     recovery_point: int | None = settings.recovery_point
-    if settings.clean:
+    if settings.clean and epochs_problem(files) is not None:
+        recovery_point = 0  # only all batches together have all epochs
+    elif settings.clean:
         try:
-            return _trusted(directory, config, settings, files, on_recovery)
-        except CorruptRecordError:
-            files, recovery_point = list_partition(directory), _ALL  # it was not clean
+            return replace(_trusted(directory, config, settings, files, on_recovery), damage=damage)
+        except CorruptRecordError as error:
+            logger.warning("%s; the log is recovered as after an unclean stop", error)
+            files, recovery_point = list_partition(directory), _ALL
     on_recovery(directory)
-    return _recovered(directory, config, settings, files, recovery_point)
+    return replace(_recovered(directory, config, settings, files, recovery_point), damage=damage)
 
 
 def _trusted(
@@ -159,7 +171,7 @@ def _recovered(
         why_lost = error
         run_recovery(plan_recovery(directory, recovery), recovery, None, keep_replaced=False)
     state = _opened(directory, config, settings, list_partition(directory))
-    return Loaded(state, plan.findings, quarantine, why_lost)
+    return Loaded(state, findings=plan.findings, quarantine=quarantine, why_lost=why_lost)
 
 
 def _without_deleted(files: PartitionFiles) -> PartitionFiles:
@@ -168,6 +180,21 @@ def _without_deleted(files: PartitionFiles) -> PartitionFiles:
     for name in deleted:
         os.unlink(files.named(name))
     return list_partition(files.path) if deleted else files
+
+
+def _without_damaged(files: PartitionFiles) -> tuple[PartitionFiles, tuple[CorruptRecordError, ...]]:
+    """Let recovery make transaction indexes anew that cannot belong to their segment.
+
+    Recovery does that with all indexes of a segment that has no offset index, so this is removed.
+    """
+    damage = []
+    for base in files.segments:
+        problem = txn_index_damage(files, base)
+        if problem is not None:
+            damage.append(problem)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(files.file(FileKind.OFFSET_INDEX, base))
+    return (list_partition(files.path) if damage else files), tuple(damage)
 
 
 def _empty_indexes(files: PartitionFiles, recovery_point: int) -> None:

@@ -155,6 +155,8 @@ class LogManager:
 
     def _add_loaded(self, found: LoadedLog) -> None:
         loaded = found.loaded
+        for error in loaded.damage:
+            logger.warning("%s; it is made anew from the batches", error)
         for finding in loaded.findings:
             logger.warning("%s/%s: %s: Kafka %s", found.path, finding.name, finding.what, finding.kafka)
         if loaded.quarantine is not None:

@@ -23,10 +23,11 @@ from klog.storage.log.append_values import AppendError, Origin, Validated
 from klog.storage.log.disk_guard import on_disk, require_open
 from klog.storage.log.follower_batches import follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
+from klog.storage.log.open_file import sync_file
 from klog.storage.log.readable_log import ReadableLog
 from klog.storage.log.reading import OffsetOutOfRangeError
 from klog.storage.log.run_limits import RunLimits
-from klog.storage.log.segment import LogSegment, sync_file
+from klog.storage.log.segment import LogSegment
 from klog.storage.log.segments import discard, new_segment, unlink
 from klog.storage.log.validation import validate
 

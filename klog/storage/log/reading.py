@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klog.formats.errors import KlogError
-from klog.storage.log.segment import OpenFile
+from klog.storage.log.open_file import OpenFile
 from klog.storage.log.segments import Segments
 from klog.storage.producer_state import AbortedTxn
 

@@ -9,7 +9,7 @@ cdef class LogSegment:
     cdef public long long base_offset
     cdef public str directory
     cdef public long long created_ms
-    cdef public object _config
+    cdef public object config
     cdef public object file
     cdef public long long size
     cdef public OffsetIndex _offset_index
@@ -20,6 +20,8 @@ cdef class LogSegment:
     cdef public object _first_timestamp
     cdef public bint _has_no_aborted
     cdef public dict _found
+    cdef public dict known_starts
+    cdef public bint indexes_rebuilt
 
     cdef _write(self, data, long long position)
     cpdef bint takes_run(self, object run, long long last_offset, long long roll_ms)

@@ -17,6 +17,7 @@ from klog.formats.constants import (
     BATCH_MAX_TIMESTAMP_POSITION,
     ENTRY_PREFIX_BYTES,
     INT32_MAX,
+    INT64_MAX,
     MAGIC_V2,
     MESSAGE_TIMESTAMP_POSITION,
     MIN_ENTRY_BYTES,
@@ -25,11 +26,12 @@ from klog.formats.constants import (
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, INT64, TXN_INDEX_ENTRY
-from klog.protocol.file_slice import ProbedFile
 from klog.protocol.produce_run import ProduceRun
 from klog.storage.log.append_values import BatchInfo, run_batches
 from klog.storage.log.cold_reads import read_at
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
+from klog.storage.log.index_repair import checked_largest, checked_start
+from klog.storage.log.open_file import OpenFile, sync_file
 from klog.storage.producer_state import AbortedTxn, pack_aborted, unpack_aborted
 
 INDEX_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
@@ -37,26 +39,8 @@ _HEADER_BYTES: Final = BATCH_MAX_TIMESTAMP_POSITION + INT64.size
 _SMALLEST_HEADER_BYTES: Final = BATCH_HEADER_TO_LAST_OFFSET_DELTA.size
 _SEEK_BYTES: Final = 4096
 _FOUND_REMEMBERED: Final = 16
-
-
-class OpenFile(ProbedFile):
-    """A file descriptor that closes when nothing refers to it: a fetch may still send a deleted segment."""
-
-    __slots__ = ("descriptor", "path")
-
-    def __init__(self, path: str, flags: int) -> None:
-        super().__init__()
-        self.descriptor = -1
-        self.path = path
-        self.descriptor = os.open(path, flags, 0o644)
-
-    def fileno(self) -> int:
-        """The descriptor."""
-        return self.descriptor
-
-    def __del__(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
+_STARTS_REMEMBERED: Final = 1024
+_NEVER: Final = INT64_MAX + 1
 
 
 class BatchPlace(NamedTuple):
@@ -101,7 +85,7 @@ class LogSegment:
         self.base_offset = base_offset
         self.directory = directory
         self.created_ms = created_ms
-        self._config = config
+        self.config = config
         self.file = OpenFile(self.path(FileKind.LOG), os.O_RDWR | os.O_CREAT)
         self.size = os.fstat(self.file.descriptor).st_size
         self._offset_index: OffsetIndexFile | None = None
@@ -114,6 +98,9 @@ class LogSegment:
         self._has_no_aborted = False
         # Positions that were found: a high watermark is looked up often and then fetched from.
         self._found: dict[int, BatchPlace] = {}
+        # Positions from the index at which a batch was seen to start, with the batch's first offset.
+        self.known_starts: dict[int, int] = {}
+        self.indexes_rebuilt = False
 
     def path(self, kind: FileKind) -> str:
         """The path of one of the segment's files."""
@@ -126,7 +113,7 @@ class LogSegment:
     def offset_index(self) -> OffsetIndexFile:
         """Opened at the first use."""
         if self._offset_index is None:
-            path, max_bytes = self.path(FileKind.OFFSET_INDEX), self._config.segment_index_bytes
+            path, max_bytes = self.path(FileKind.OFFSET_INDEX), self.config.segment_index_bytes
             self._offset_index = OffsetIndexFile(path, self.base_offset, max_bytes)
         return self._offset_index
 
@@ -134,7 +121,7 @@ class LogSegment:
     def time_index(self) -> TimeIndexFile:
         """Opened at the first use."""
         if self._time_index is None:
-            path, max_bytes = self.path(FileKind.TIME_INDEX), self._config.segment_index_bytes
+            path, max_bytes = self.path(FileKind.TIME_INDEX), self.config.segment_index_bytes
             self._time_index = TimeIndexFile(path, self.base_offset, max_bytes)
         return self._time_index
 
@@ -142,12 +129,12 @@ class LogSegment:
     def max_timestamp(self) -> TimestampOffset:
         """The largest timestamp in the segment, and the last offset of the batch that brought it."""
         if self._max_timestamp is None:
-            self._max_timestamp = self.time_index.last
+            self._max_timestamp = checked_largest(self)
         return self._max_timestamp
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Use new configs of the topic; index sizes apply from the next segment on."""
-        self._config = config
+        self.config = config
 
     def move_to(self, directory: str) -> None:
         """Use the new name of the log's directory."""
@@ -162,8 +149,8 @@ class LogSegment:
         """Make the file of a new segment as large as it may become, if the topic's `preallocate` is set. The
         file is cut when the segment ends.
         """
-        if self._config.preallocate:
-            os.ftruncate(self.file.descriptor, self._config.segment_bytes)
+        if self.config.preallocate:
+            os.ftruncate(self.file.descriptor, self.config.segment_bytes)
             self._preallocated = True
 
     def activate(self) -> None:
@@ -186,7 +173,7 @@ class LogSegment:
         for batch in batches:
             if batch.max_timestamp > largest.timestamp:
                 self._max_timestamp = largest = TimestampOffset(batch.max_timestamp, batch.last_offset)
-            if self.bytes_since_index_entry > self._config.index_interval_bytes:
+            if self.bytes_since_index_entry > self.config.index_interval_bytes:
                 self.offset_index.append(batch.last_offset, position)
                 self.time_index.maybe_append(largest.timestamp, largest.offset)
                 self.bytes_since_index_entry = 0
@@ -208,7 +195,7 @@ class LogSegment:
         size, offsets, times = self.size, self._offset_index, self._time_index
         first_ms = self._first_timestamp
         return (
-            0 < size <= self._config.segment_bytes - run.size_bytes
+            0 < size <= self.config.segment_bytes - run.size_bytes
             and first_ms is not None
             and first_ms >= 0
             and run.max_timestamp - first_ms <= roll_ms
@@ -224,7 +211,7 @@ class LogSegment:
         data = run.data(first_offset, leader_epoch)
         size_bytes = run.size_bytes
         since_entry = self.bytes_since_index_entry
-        if since_entry + size_bytes - run.last_size_bytes > self._config.index_interval_bytes:
+        if since_entry + size_bytes - run.last_size_bytes > self.config.index_interval_bytes:
             self.append(data, run_batches(run, first_offset, leader_epoch))
             return
         self._write(data, self.size)
@@ -261,7 +248,7 @@ class LogSegment:
         Age is by message time: from the first batch's timestamp to the incoming one's; by the clock only
         if the segment has no timestamps.
         """
-        if self.size > self._config.segment_bytes - incoming_bytes:
+        if self.size > self.config.segment_bytes - incoming_bytes:
             return True
         if self.size:
             first = self.first_timestamp()
@@ -292,7 +279,7 @@ class LogSegment:
 
     def batch_at(self, position: int) -> BatchPlace:
         """The batch that starts at `position`. Raises `CorruptRecordError` if none does."""
-        header = os.pread(self.file.descriptor, _HEADER_BYTES, position)
+        header = os.pread(self.file.descriptor, _HEADER_BYTES, position) if position >= 0 else b""
         # The smallest message of magic 0 is a byte shorter than what is parsed.
         whole = header.ljust(_SMALLEST_HEADER_BYTES, b"\0")
         place = _place(whole, 0, position) if len(header) >= MIN_ENTRY_BYTES else None
@@ -315,8 +302,20 @@ class LogSegment:
                 self._found[offset] = found
         return found
 
-    def _find(self, offset: int, may_wait: bool) -> BatchPlace | None:
+    def start_before(self, offset: int, *, may_wait: bool = True) -> int:
+        """The position of a batch at or before the first one that may hold `offset`.
+
+        Raises `ColdReadError` if the disk is needed and the caller may not wait for it.
+        """
         position = self.offset_index.lookup(offset, may_wait=may_wait).position
+        if self.known_starts.get(position, _NEVER) <= offset:
+            return position
+        if len(self.known_starts) >= _STARTS_REMEMBERED:
+            self.known_starts.clear()
+        return checked_start(self, offset, may_wait=may_wait)
+
+    def _find(self, offset: int, may_wait: bool) -> BatchPlace | None:
+        position = self.start_before(offset, may_wait=may_wait)
         file = self.file
         while position < self.size:
             size_bytes = min(_SEEK_BYTES, self.size - position)
@@ -338,7 +337,7 @@ class LogSegment:
 
         Raises `CorruptRecordError` if the segment ends inside a batch.
         """
-        position = self.offset_index.last.position
+        position = self.start_before(INT64_MAX)
         next_offset = self.base_offset
         while position < self.size:
             place = self.batch_at(position)
@@ -366,6 +365,7 @@ class LogSegment:
         """
         place = self.find(offset)
         self._found.clear()
+        self.known_starts.clear()
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self._truncate_aborted(offset)
@@ -391,7 +391,7 @@ class LogSegment:
 
     def _largest_after_truncation(self) -> TimestampOffset:
         last = self.time_index.last
-        position = self.offset_index.lookup(last.offset).position if self.time_index.entries else 0
+        position = self.start_before(last.offset) if self.time_index.entries else 0
         while position < self.size:
             place = self.batch_at(position)
             if place.max_timestamp > last.timestamp:
@@ -405,21 +405,20 @@ class LogSegment:
         for kind in INDEX_KINDS:
             sync_file(self.path(kind))
 
+    def forget_indexes(self) -> bool:
+        """Close the indexes, which are about to be replaced; returns whether they were those of the active
+        segment. The next use opens them again.
+        """
+        was_active = self._offset_index is not None and self._offset_index.is_active
+        self.release()
+        self._offset_index = self._time_index = self._max_timestamp = None
+        self._found.clear()
+        self.known_starts.clear()
+        return was_active
+
     def release(self) -> None:
         """Close the indexes without changing them. Readers may still use the `.log` file."""
         if self._offset_index is not None:
             self._offset_index.release()
         if self._time_index is not None:
             self._time_index.release()
-
-
-def sync_file(path: str) -> None:
-    """Force a file (or directory) to disk, with what was written to it through a mapping."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

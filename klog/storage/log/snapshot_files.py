@@ -7,16 +7,20 @@ what to replay; recovery uses it, too.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Mapping
 
+from klog.formats.errors import FormatError
 from klog.formats.names import FileKind, FileState, segment_file
+from klog.storage.log.open_file import sync_file
 from klog.storage.log.producers import Producers
-from klog.storage.log.segment import sync_file
 from klog.storage.partition_files import list_partition
 from klog.storage.producer_history import History
 from klog.storage.producer_snapshots import Snapshots
 from klog.storage.producer_state import pack_snapshot
+
+logger = logging.getLogger(__name__)
 
 
 class SnapshotFiles:
@@ -83,6 +87,9 @@ class SnapshotFiles:
             {offset: self.path(offset) for offset in present},
             now_ms=now_ms,
             expiration_ms=self._expiration_ms,
+            on_bad=lambda offset, error: logger.warning(
+                "%s: %s; it is removed", self.path(offset), error.what
+            ),
             history=history,
         )
         if not replay and not present:
@@ -98,6 +105,9 @@ class SnapshotFiles:
                 file.write(data)
         self.latest = state.snapshot_offset
         return Producers(state.producers.values(), end_offset, history)
+
+    def _warn(self, offset: int, error: FormatError) -> None:
+        logger.warning("%s: %s; it is removed, as by Kafka", self.path(offset), error.what)
 
     def discard(self, offset: int) -> str | None:
         """Rename the snapshot of a deleted segment to `.deleted`; its new path, None if there is none."""

@@ -15,6 +15,7 @@ from klog.formats import compression, kernel
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError
+from klog.storage.log.index_repair import checked_time
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.segment import BatchPlace, LogSegment
 
@@ -52,8 +53,8 @@ def first_at_or_after(log: PartitionLog, timestamp: int) -> TimedOffset | None:
         segment = next((s for s in log.segments if s.largest_timestamp() >= timestamp), None)
         if segment is None:
             return None
-        indexed = segment.time_index.lookup(timestamp).offset
-        position = segment.offset_index.lookup(max(indexed, start)).position
+        indexed = checked_time(segment, timestamp).offset
+        position = segment.start_before(max(indexed, start))
         found_in = _Range(segment, position, segment.size)
     for place in _batches(found_in):
         if place.max_timestamp >= timestamp:
@@ -73,7 +74,7 @@ def with_max_timestamp(log: PartitionLog) -> TimedOffset | None:
     with log.lock:
         segment = max(log.segments, key=attrgetter("max_timestamp.timestamp"))
         largest = segment.max_timestamp
-        position = segment.offset_index.lookup(largest.offset).position
+        position = segment.start_before(largest.offset)
         found_in = _Range(segment, position, segment.size)
     for place in _batches(found_in):
         if place.max_timestamp == largest.timestamp:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from klog.formats.columns import BatchTable
-from klog.formats.errors import FormatError, StorageError
+from klog.formats.errors import StorageError
 from klog.formats.kernel import scan
 from klog.formats.names import FileKind, FileState, parse_directory, segment_file
 from klog.storage.disk import Disk
@@ -292,12 +292,13 @@ def test_a_log_whose_records_are_all_deleted_knows_its_last_epoch(tmp_path: Path
     assert [tuple(entry) for entry in again.epochs.entries] == [(3, 2)]
 
 
-def test_an_epoch_file_that_cannot_be_read_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_an_epoch_file_that_cannot_be_read_is_a_finding_that_names_it(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     log.close()
     Path(log.directory, "leader-epoch-checkpoint").write_text("0\n1\n")
-    with pytest.raises(FormatError, match="leader-epoch-checkpoint"):
-        reload(log, tmp_path, clean=True)
+    loaded = load_log(log.directory, log.config, settings(tmp_path, clean=True))
+    assert [finding.name for finding in loaded.findings] == ["leader-epoch-checkpoint"]
+    assert [tuple(entry) for entry in loaded.state.epochs.entries] == []
 
 
 def test_recovery_is_announced_before_it_reads(tmp_path: Path) -> None:

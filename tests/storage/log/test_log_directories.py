@@ -204,8 +204,8 @@ def test_a_directory_that_becomes_read_only_goes_offline_when_a_log_is_created(
     assert list(manager.offline) == [str(tmp_path / "a")]
 
 
-@pytest.mark.parametrize("name", ["recovery-point-offset-checkpoint", "t-0/leader-epoch-checkpoint"])
-def test_a_damaged_checkpoint_takes_its_directory_offline(tmp_path: Path, name: str) -> None:
+def test_a_damaged_topic_id_takes_its_directory_offline_for_it_cannot_be_rebuilt(tmp_path: Path) -> None:
+    name = "t-0/partition.metadata"
     managed = Managed(tmp_path / "a")
     fill(new_log(managed.start()), 1)
     managed.stop()
