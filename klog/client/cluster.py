@@ -207,4 +207,5 @@ def _unreachable(failures: Sequence[ChannelError]) -> ConnectFailedError:
     what = "; ".join(dict.fromkeys(_without_errno(failure.what) for failure in failures))
     if failures and all(isinstance(failure, ConnectRefusedError) for failure in failures):
         return ConnectRefusedError(what, cure=CONNECT_CURE)
-    return ConnectFailedError(what, cure=CONNECT_CURE if refused else _TLS_CURE)
+    known = next((failure.cure for failure in failures if refused and failure.cure), CONNECT_CURE)
+    return ConnectFailedError(what, cure=known if refused else _TLS_CURE)

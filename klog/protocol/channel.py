@@ -99,7 +99,12 @@ class Channel:
             raise ConnectRefusedError(f"cannot connect to {self}: {error}") from error
         except OSError as error:
             raise ConnectFailedError(f"cannot connect to {self}: {error}") from error
-        self.versions = self._negotiate().apis
+        try:
+            self.versions = self._negotiate().apis
+        except ConnectionLostError as error:
+            if self.tls is None:
+                error.cure = "if that port is for TLS, security.protocol=SSL"
+            raise
         if self.authenticate is not None:
             try:
                 self.authenticate(self)
@@ -112,8 +117,12 @@ class Channel:
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return sock if self.tls is None else self.tls.wrap_socket(sock, server_hostname=self.host)
-        except OSError:
+        except OSError as error:
             sock.close()
+            if self.tls is not None and _is_no_tls(error):
+                raise ConnectFailedError(
+                    f"{self} does not speak TLS: {error}", cure="security.protocol=PLAINTEXT, or another port"
+                ) from error
             raise
 
     def close(self) -> None:
@@ -281,3 +290,11 @@ class Channel:
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+
+def _is_no_tls(error: OSError) -> bool:
+    """Whether a peer has ended a TLS handshake as one does that does not speak TLS."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return False
+    reason = error.reason if isinstance(error, ssl.SSLError) else None
+    return isinstance(error, ConnectionResetError | ssl.SSLEOFError) or reason == "WRONG_VERSION_NUMBER"

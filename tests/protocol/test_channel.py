@@ -101,6 +101,14 @@ def versions(frame):
     return framed(head + encode_api_versions_response(header.api_version))
 
 
+def test_tls_and_plain_ports_that_are_mixed_up_are_named():
+    with broker(server_tls()) as port, pytest.raises(ConnectionLostError, match=r"security\.protocol=SSL"):
+        Channel("localhost", port).connect()
+    no_tls = r"does not speak TLS.*security\.protocol=PLAINTEXT"
+    with broker() as port, pytest.raises(ConnectFailedError, match=no_tls):
+        Channel("localhost", port, tls=client_tls()).connect()
+
+
 def test_the_response_entity_matches_the_request_entity():
     with broker() as port, Channel("127.0.0.1", port) as channel:
         for number in (0, 3, 11):

@@ -38,6 +38,14 @@ _FLUSH_BYTES: Final = 256 * 1024
 _API_KEY_END: Final = INT32.size + INT16.size
 _NOTHING_TO_READ: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
+# The first bytes of clients that speak no Kafka: the TLS record of a handshake (version 3.1 or 3.3), HTTP.
+_TLS_CLIENT: Final = "the client speaks TLS, and this listener does not (client: security.protocol=PLAINTEXT)"
+_OTHER_PROTOCOLS: Final = {
+    b"\x16\x03\x01": _TLS_CLIENT,
+    b"\x16\x03\x03": _TLS_CLIENT,
+    **dict.fromkeys((b"GET", b"HEA", b"POS", b"PUT"), "the client speaks HTTP, and this is a port for Kafka"),
+}
+
 
 class _Outcome(Enum):
     """Why the handling of what was read has ended."""
@@ -256,7 +264,9 @@ class FrameReader:
             if connection.authentication is None
             else "sasl.server.max.receive.size"
         )
-        what = f"a frame of {frame_bytes} bytes, allowed are 1 to {limit} ({config})"
+        what = _OTHER_PROTOCOLS.get(INT32.pack(frame_bytes)[:3])
+        if what is None:
+            what = f"a frame of {frame_bytes} bytes, allowed are 1 to {limit} ({config})"
         log_closing(connection, MalformedMessageError(what))
         connection.closing = True
 

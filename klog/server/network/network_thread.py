@@ -28,7 +28,7 @@ from klog.server.network.request import Handler, Request
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.sending import Sender
 from klog.server.network.settings import NetworkSettings
-from klog.server.network.tls_handshake import continue_handshake, tls_principal
+from klog.server.network.tls_handshake import continue_handshake, tls_principal, why_handshake_failed
 
 if TYPE_CHECKING:
     import ssl
@@ -381,7 +381,7 @@ class NetworkThread:
                 return
             connection.principal = tls_principal(sock)
         except (OSError, FormatError) as error:
-            _log.info("Closing %s: TLS handshake failed: %s", connection, error)
+            _log.info("Closing %s: %s", connection, why_handshake_failed(error))
             self._registry.close(connection)
             return
         connection.begin_authentication()

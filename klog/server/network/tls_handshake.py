@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from typing import Final
 
 from klog.server.certificates import subject_of
 from klog.server.network.poller import READABLE, WRITABLE
 from klog.server.network.principal import ANONYMOUS, KafkaPrincipal
+
+# OpenSSL's reasons if the first bytes are no TLS.
+_NO_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "PACKET_LENGTH_TOO_LONG")
 
 
 def continue_handshake(sock: ssl.SSLSocket) -> int | None:
@@ -31,3 +35,11 @@ def tls_principal(sock: ssl.SSLSocket) -> KafkaPrincipal:
     if certificate is None:
         return ANONYMOUS
     return KafkaPrincipal("User", subject_of(certificate))
+
+
+def why_handshake_failed(error: Exception) -> str:
+    """What to log of a handshake that failed, for the most usual mistake in words of our own."""
+    why: object = error
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        why = "the client does not speak TLS, and this listener does (client: security.protocol=SSL)"
+    return f"TLS handshake failed: {why}"

@@ -425,3 +425,19 @@ def test_a_client_that_does_not_speak_tls_is_closed_on_a_tls_listener(caplog):
         with Client(server, tls=True) as client:
             assert client.ask(b"x") == b"x"
     assert "TLS handshake failed" in caplog.text
+    assert "the client does not speak TLS, and this listener does" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("begin", "expected"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01", "the client speaks TLS, and this listener does not"),
+        (b"GET / HTTP/1.1\r\n", "the client speaks HTTP"),
+        (b"\x7f\xff\xff\xff\0\0", "a frame of 2147483647 bytes"),
+    ],
+)
+def test_clients_of_other_protocols_are_closed_and_named(begin, expected, caplog):
+    with running(Echo()) as server, Client(server) as client:
+        client.send(begin)
+        assert client.is_closed()
+    assert expected in caplog.text
