@@ -2,12 +2,13 @@
 
     import klog
 
-    partition = klog.open("/var/lib/kafka/orders-0")
+    partition = klog.open_partition("/var/lib/kafka/orders-0")
     for record in partition.records(start_offset=1000):
         print(record.offset, record.key, record.value)
 
-`klog.open` returns a `Segment`, a `PartitionDirectory` or a `LogDirectory`, depending on the path. It reads
-lazily and changes nothing. `to_arrow` and `arrow_batches` give Arrow tables, and import pyarrow for them.
+`klog.open` returns a `Segment`, a `PartitionDirectory` or a `LogDirectory`, depending on the path;
+`open_segment`, `open_partition` and `open_log_directory` return one of them or fail. Reading is lazy and
+changes nothing. `to_arrow` and `arrow_batches` of segments and partitions give Arrow tables and need pyarrow.
 Every error that a bad file can cause is a `KlogError`.
 """
 
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
         UsageError,
     )
     from klog.formats.names import TopicPartition
+    from klog.storage.opening import open_log_directory, open_partition, open_segment
+    from klog.storage.opening import open_path as open  # noqa: A004 (klog.open, as gzip.open)
     from klog.storage.partition import LogDirectory, PartitionDirectory
-    from klog.storage.partition import open_path as open  # noqa: A004 (klog.open, as gzip.open)
     from klog.storage.read_bounds import DamagedDataWarning
     from klog.storage.segment import Segment
     from klog.storage.values import Batch, Header, Record, TimestampType
@@ -58,6 +60,9 @@ _MODULES = {
     "TopicPartition": "klog.formats.names",
     "UnsupportedFormatError": "klog.formats.errors",
     "UsageError": "klog.formats.errors",
+    "open_log_directory": "klog.storage.opening",
+    "open_partition": "klog.storage.opening",
+    "open_segment": "klog.storage.opening",
 }
 """Maps a public name to the module that defines it, which is imported when the name is first used."""
 
@@ -81,6 +86,9 @@ __all__ = [
     "UsageError",
     "__version__",
     "open",
+    "open_log_directory",
+    "open_partition",
+    "open_segment",
 ]
 
 
@@ -90,7 +98,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 (whatever the name stands for
 
         value: Any = version("klog")
     elif name == "open":
-        value = importlib.import_module("klog.storage.partition").open_path
+        value = importlib.import_module("klog.storage.opening").open_path
     elif name in _MODULES:
         value = getattr(importlib.import_module(_MODULES[name]), name)
     else:

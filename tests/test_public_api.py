@@ -29,6 +29,9 @@ PUBLIC = [
     "UsageError",
     "__version__",
     "open",
+    "open_log_directory",
+    "open_partition",
+    "open_segment",
 ]
 
 

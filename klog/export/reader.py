@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 from klog.export.columns import SplitColumns
 from klog.export.fallbacks import read_with_fallbacks
 from klog.export.files import open_input
-from klog.export.hidden_batches import HiddenBatches
 from klog.export.lost_ranges import LostRangeReporter
 from klog.export.options import ReadOptions
 from klog.export.schema import arrow_schema
@@ -27,6 +26,7 @@ from klog.export.valid_batches import ValidBatches
 from klog.formats.checksums import Bytes
 from klog.formats.errors import CorruptRecordError, KlogError, UsageError
 from klog.storage.chunks import LARGEST_REUSED_BYTES
+from klog.storage.hidden_batches import HiddenBatches
 from klog.storage.reader import SegmentReader
 from klog.storage.select import Bounds, compact
 

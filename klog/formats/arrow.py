@@ -119,6 +119,13 @@ def _check(columns: Iterable[str]) -> None:
             raise UsageError(f"no column {name!r}", cure=f"one of {', '.join(COLUMNS)}")
 
 
+def table_of(batches: Iterable[pa.RecordBatch], columns: Sequence[str] | None) -> pa.Table:
+    """All of `batches`, which have these columns, as one table; a table without rows if there are none."""
+    import pyarrow as pa
+
+    return pa.Table.from_batches(batches, schema(DEFAULT_COLUMNS if columns is None else columns))
+
+
 class ArrowBuilder:
     """Gathers records into Arrow record batches of chosen columns; not for two threads at a time.
 

@@ -20,13 +20,16 @@ from klog.formats.names import FileKind, FileState, TopicPartition, parse_direct
 from klog.storage.checkpoint_files import read_leader_epochs, read_offsets, read_parsed
 from klog.storage.files import open_for_reading
 from klog.storage.kafka_files import KafkaFile, files_of, partition_directories, partition_of
-from klog.storage.read_bounds import BatchKeywords, RecordKeywords, read_bounds
-from klog.storage.segment import Segment
+from klog.storage.read_bounds import BatchKeywords, ReadBounds, RecordKeywords, read_bounds
+from klog.storage.segment import Segment, new_builder
 from klog.storage.select import Bounds
+from klog.storage.transactions import without_uncommitted
 from klog.storage.values import Batch, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from klog.formats.arrow import ArrowBuilder
 
 _PAST_EVERY_OFFSET = 2**63 - 1
 
@@ -121,23 +124,43 @@ class PartitionDirectory:
 
     def batches(self, **keywords: Unpack[BatchKeywords]) -> Iterator[Batch]:
         """The batches of all segments in order; keywords as of `Segment.batches`."""
-        for segment in self._segments_within(**keywords):
+        for segment in self._segments_within(read_bounds(**keywords).bounds):
             yield from segment.batches(**keywords)
 
     def records(self, **keywords: Unpack[RecordKeywords]) -> Iterator[Record]:
         """The records of all segments in order; keywords as of `Segment.records`.
 
-        Everything on disk comes, also control records and records below the log start offset.
+        Everything on disk comes but control records, also records below the log start offset.
         """
-        for segment in self._segments_within(**keywords):
-            yield from segment.records(**keywords)
+        return self._records(read_bounds(**keywords))
+
+    def _records(self, wanted: ReadBounds) -> Iterator[Record]:
+        wanted = self._with_transactions(wanted)
+        for segment in self._segments_within(wanted.bounds):
+            yield from segment.records_within(wanted)
 
     def arrow_batches(
         self, columns: Sequence[str] | None = None, **keywords: Unpack[RecordKeywords]
     ) -> Iterator[pa.RecordBatch]:
         """The records as Arrow record batches, none across two segments; as `Segment.arrow_batches`."""
-        for segment in self._segments_within(**keywords):
-            yield from segment.arrow_batches(columns, **keywords)
+        return self._arrow_batches(new_builder(columns), read_bounds(**keywords))
+
+    def _arrow_batches(self, builder: ArrowBuilder, wanted: ReadBounds) -> Iterator[pa.RecordBatch]:
+        wanted = self._with_transactions(wanted)
+        for segment in self._segments_within(wanted.bounds):
+            yield from segment.arrow_batches_within(builder, wanted)
+
+    def to_arrow(self, columns: Sequence[str] | None = None, **keywords: Unpack[RecordKeywords]) -> pa.Table:
+        """All records within the bounds as one Arrow table, without rows if there are none.
+
+        The arguments are those of `arrow_batches`.
+        """
+        from klog.formats.arrow import table_of
+
+        return table_of(self.arrow_batches(columns, **keywords), columns)
+
+    def _with_transactions(self, wanted: ReadBounds) -> ReadBounds:
+        return without_uncommitted(wanted, self.files(), None) if wanted.committed else wanted
 
     def first_offset_at(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with at least that timestamp; None if there is none.
@@ -145,14 +168,14 @@ class PartitionDirectory:
         As in Kafka's ListOffsets, records below the log start offset do not count, control records do.
         """
         start = self.log_start_offset
-        for segment in self._segments_within(start_offset=start):
-            for record in segment.records(start_offset=start, since_ms=timestamp_ms):
+        for segment in self._segments_within(Bounds(first_offset=start)):
+            found = segment.records(start_offset=start, since_ms=timestamp_ms, control_records=True)
+            for record in found:
                 return record.offset, record.timestamp_ms
         return None
 
-    def _segments_within(self, **keywords: Unpack[RecordKeywords]) -> Iterator[Segment]:
+    def _segments_within(self, bounds: Bounds) -> Iterator[Segment]:
         """The segments that may hold records within the offsets, by the base offsets in their names."""
-        bounds = read_bounds(**keywords).bounds
         segments = self.segments
         for number, segment in enumerate(segments):
             base = segment.base_offset
@@ -231,32 +254,3 @@ class LogDirectory:
 def _ignore_damage(problem: KlogError) -> None:
     if isinstance(problem, StorageError):
         raise problem
-
-
-def open_path(
-    path: str | os.PathLike[str], *, max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES
-) -> Segment | PartitionDirectory | LogDirectory:
-    """What is at `path`: a segment, a partition directory or a log directory.
-
-    `max_decompressed_bytes` limits the decompressed size of one batch. Raises `StorageError` if the path
-    cannot be read, or is a directory without Kafka's files.
-    """
-    name = os.fspath(path)
-    if not os.path.isdir(name):
-        return Segment(name, max_decompressed_bytes=max_decompressed_bytes)
-    # The contents decide: a log directory may have a name like a partition's (kafka-1).
-    children = partition_directories(name)
-    kinds = {file.kind for file in files_of(name)}
-    if (
-        not children
-        and FileKind.META_PROPERTIES not in kinds
-        and (partition_of(name) or FileKind.LOG in kinds)
-    ):
-        return PartitionDirectory(name, max_decompressed_bytes=max_decompressed_bytes)
-    if children or kinds:
-        return LogDirectory(name, max_decompressed_bytes=max_decompressed_bytes)
-    raise StorageError(
-        "holds neither segments nor partition directories",
-        file=name,
-        cure="name a segment, a partition directory (topic-0) or one of the broker's log.dirs",
-    )

@@ -18,14 +18,17 @@ from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import StorageError
 from klog.storage.files import open_for_reading, read_exactly, size_bytes
-from klog.storage.kafka_files import identify
+from klog.storage.kafka_files import files_of, identify
 from klog.storage.read_bounds import BatchKeywords, ReadBounds, RecordKeywords, read_bounds
 from klog.storage.reader import OnProblem, SegmentReader, raise_problem
-from klog.storage.select import Bounds
+from klog.storage.select import Bounds, compact
+from klog.storage.transactions import without_uncommitted
 from klog.storage.values import Batch, Header, Record, batch_of_row
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from klog.formats.arrow import ArrowBuilder
 
 
 class Segment:
@@ -63,29 +66,27 @@ class Segment:
         return self._batches(read_bounds(**keywords, verify=False))
 
     def records(self, **keywords: Unpack[RecordKeywords]) -> Iterator[Record]:
-        """The records in file order, control records included.
+        """The records in file order, without control records unless they are asked for.
 
-        `RecordKeywords` describes the keywords. Raises `StorageError`; with `strict` any `KlogError`.
+        `RecordKeywords` describes the keywords. read_committed reads the other segments of the partition,
+        too. Raises `StorageError`; with `strict` any `KlogError`.
         """
-        return self._records(read_bounds(**keywords))
+        return self.records_within(read_bounds(**keywords))
 
     def arrow_batches(
         self, columns: Sequence[str] | None = None, **keywords: Unpack[RecordKeywords]
     ) -> Iterator[pa.RecordBatch]:
         """The records as Arrow record batches of about 1 MiB; `columns` as in `klog.formats.arrow.COLUMNS`.
 
-        The keywords are those of `records`. Raises `UsageError` for an unknown column.
+        The keywords are those of `records`. Raises `UsageError` for an unknown column, and without pyarrow.
         """
-        return self._arrow_batches(columns, read_bounds(**keywords))
+        return self.arrow_batches_within(new_builder(columns), read_bounds(**keywords))
 
     def to_arrow(self, columns: Sequence[str] | None = None, **keywords: Unpack[RecordKeywords]) -> pa.Table:
         """All records within the bounds as one Arrow table; arguments as of `arrow_batches`."""
-        import pyarrow as pa
+        from klog.formats.arrow import table_of
 
-        from klog.formats.arrow import DEFAULT_COLUMNS, schema
-
-        batches = self.arrow_batches(columns, **keywords)
-        return pa.Table.from_batches(batches, schema(DEFAULT_COLUMNS if columns is None else columns))
+        return table_of(self.arrow_batches(columns, **keywords), columns)
 
     def reader(self, file: BinaryIO, *, bounds: Bounds, verify: bool, on_problem: OnProblem) -> SegmentReader:
         """One pass over the opened segment, by columns."""
@@ -110,20 +111,32 @@ class Segment:
                     if wanted.bounds.may_hold(reader.batches, row):
                         yield self._batch(reader.batches, row)
 
-    def _records(self, wanted: ReadBounds) -> Iterator[Record]:
+    def records_within(self, wanted: ReadBounds) -> Iterator[Record]:
+        """The records that `wanted` describes."""
+        wanted = self._with_transactions(wanted)
         with open_for_reading(self.path) as file:
             reader = self._reader(file, wanted)
-            for payload in reader.runs():
+            for payload in _visible_runs(reader, wanted):
                 yield from self._values(payload, reader.batches, reader.records)
 
-    def _arrow_batches(self, columns: Sequence[str] | None, wanted: ReadBounds) -> Iterator[pa.RecordBatch]:
-        from klog.formats.arrow import ARROW_BATCH_BYTES, DEFAULT_COLUMNS, ArrowBuilder
+    def arrow_batches_within(self, builder: ArrowBuilder, wanted: ReadBounds) -> Iterator[pa.RecordBatch]:
+        """The records that `wanted` describes, gathered by `builder`."""
+        from klog.formats.arrow import ARROW_BATCH_BYTES
 
-        builder = ArrowBuilder(DEFAULT_COLUMNS if columns is None else columns)
+        wanted = self._with_transactions(wanted)
         with open_for_reading(self.path) as file:
             reader = self._reader(file, wanted)
-            decoded = ((payload, reader.batches, reader.records) for payload in reader.runs())
+            decoded = ((payload, reader.batches, reader.records) for payload in _visible_runs(reader, wanted))
             yield from builder.batches_of(decoded, ARROW_BATCH_BYTES)
+
+    def _with_transactions(self, wanted: ReadBounds) -> ReadBounds:
+        if not wanted.committed:
+            return wanted
+        itself = identify(self.path)
+        files = [] if itself is None else [itself]
+        if self.base_offset is not None:
+            files = files_of(os.path.dirname(self.path) or ".")
+        return without_uncommitted(wanted, files, self.base_offset)
 
     def _batch(self, table: BatchTable, row: int) -> Batch:
         return batch_of_row(self.path, table, row, self._checks, self._decode)
@@ -174,6 +187,21 @@ class Segment:
             reader.batches = table
             for payload in reader.decode(data):
                 yield from self._values(payload, table, reader.records)
+
+
+def new_builder(columns: Sequence[str] | None) -> ArrowBuilder:
+    """A builder of Arrow record batches; None stands for the default columns."""
+    from klog.formats.arrow import DEFAULT_COLUMNS, ArrowBuilder
+
+    return ArrowBuilder(DEFAULT_COLUMNS if columns is None else columns)
+
+
+def _visible_runs(reader: SegmentReader, wanted: ReadBounds) -> Iterator[Bytes]:
+    """The runs of the reader, of batches that are not hidden."""
+    for data in reader.chunks():
+        if hidden := wanted.hidden.rows(reader.batches):
+            compact(reader.batches, [row for row in range(len(reader.batches)) if row not in hidden])
+        yield from reader.decode(data)
 
 
 def _span(view: memoryview, start: int, size: int) -> bytes | None:

@@ -308,7 +308,8 @@ def test_parquet_holds_the_records_of_the_readers(
     code = parquet.run(plan(partition.path, output=str(target)), io.BytesIO())
     rows = pq.read_table(target, columns=["offset", "key", "value"]).to_pylist()
     problems: list[library.KlogError] = []
-    found = library.PartitionDirectory(partition.path).records(on_problem=problems.append)
+    directory = library.PartitionDirectory(partition.path)
+    found = directory.records(on_problem=problems.append, control_records=True)
     assert rows == [{"offset": r.offset, "key": r.key, "value": r.value} for r in found]
     assert code == bool(problems)
     assert os.listdir(tmp_path) == ["all.parquet"]

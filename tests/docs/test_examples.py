@@ -27,6 +27,22 @@ def test_python_examples_run_as_written(page: str, monkeypatch: pytest.MonkeyPat
     assert "100 " in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/library.md"])
+def test_python_examples_pass_a_strict_type_check(page: str, tmp_path: Path) -> None:
+    blocks = _BLOCK.findall((REPOSITORY / page).read_text(encoding="utf-8"))
+    program = tmp_path / "example.py"
+    program.write_text("\n".join(blocks), encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(REPOSITORY / "pyproject.toml")]
+    done = subprocess.run(
+        [*command, "--cache-dir", str(tmp_path / "cache"), str(program)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=False,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def console_examples() -> list[tuple[str, str]]:
     """Every `$ command` of the README's console blocks, with the output shown below it."""
     found: list[tuple[str, str]] = []

@@ -81,6 +81,22 @@ def test_everything_else_works(arguments: tuple[object, ...]) -> None:
     assert (done.returncode, done.stdout != "") == (0, True), done.stderr
 
 
+@pytest.mark.parametrize("call", ["segment.to_arrow()", "segment.arrow_batches()", "partition.to_arrow()"])
+def test_tables_of_the_library_say_what_to_install(call: str) -> None:
+    text = f"""
+import klog
+segment = klog.open_segment({str(SEGMENT)!r})
+partition = klog.open_partition({str(SEGMENT.parent)!r})
+print(len(list(segment.records())))
+try:
+    {call}
+except klog.KlogError as error:
+    print(error)
+"""
+    done = run_without_pyarrow(text)
+    assert CURE in done.stdout, done.stderr
+
+
 def test_a_broker_of_klog_testing_serves() -> None:
     text = """
 import klog.testing

@@ -9,19 +9,35 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, Protocol
 
-from klog.export.splits import AbortedRange
 from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 
 _FIRST_MAGIC: Final = 2  # older formats have no producers, and these bits mean nothing
 
 
-class HiddenBatches:
-    """Decides which batches of a split consumers do not get; `aborted` is empty for read_uncommitted."""
+class AbortedTransaction(Protocol):
+    """A transaction from its first offset to that of its ABORT marker."""
 
-    def __init__(self, aborted: Iterable[AbortedRange]) -> None:
+    @property
+    def producer_id(self) -> int: ...
+
+    @property
+    def first_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+
+class HiddenBatches:
+    """Decides which batches a consumer does not get; `aborted` is empty for read_uncommitted.
+
+    With `show_control` control batches are not hidden.
+    """
+
+    def __init__(self, aborted: Iterable[AbortedTransaction], *, show_control: bool = False) -> None:
+        self._show_control = show_control
         self._ranges: dict[int, list[tuple[int, int]]] = {}
         for one in sorted(aborted, key=lambda one: one.first_offset):
             self._ranges.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
@@ -37,7 +53,7 @@ class HiddenBatches:
         if table.magic[row] < _FIRST_MAGIC:
             return False
         if attributes & CONTROL_BIT:
-            return True
+            return not self._show_control
         return bool(attributes & TRANSACTIONAL_BIT) and self._is_aborted(
             table.producer_id[row], table.base_offset[row], table.last_offset[row]
         )

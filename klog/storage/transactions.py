@@ -1,0 +1,109 @@
+"""Finds the transactions of a log that were aborted, and the first one that is still open.
+
+Rules: KIP-98, Kafka's `ProducerStateManager`. They are derived from the batches. Producer snapshots say which
+transactions were open where a segment starts, so that only the segments from there on are read. The high
+watermark is not considered: a directory alone does not say what the other replicas have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from klog.formats import kernel
+from klog.formats.checksums import Bytes
+from klog.formats.columns import BatchTable
+from klog.formats.errors import KlogError
+from klog.formats.names import FileKind, FileState
+from klog.storage.chunks import chunks
+from klog.storage.files import open_for_reading, read_whole
+from klog.storage.hidden_batches import HiddenBatches
+from klog.storage.kafka_files import KafkaFile
+from klog.storage.producer_state import AbortedTxn, ProducerState, unpack_snapshot
+from klog.storage.read_bounds import ReadBounds
+from klog.storage.reader import OnProblem
+
+_NEVER_EXPIRED: Final = 1 << 62
+
+
+class Transactions(NamedTuple):
+    """Aborted transactions, and the first offset of the first open one (None: none is open)."""
+
+    aborted: Sequence[AbortedTxn]
+    first_open_offset: int | None
+
+
+def find_transactions(
+    files: Iterable[KafkaFile], start_offset: int | None, on_problem: OnProblem
+) -> Transactions:
+    """The transactions of a partition's files that matter to a reader from `start_offset` on.
+
+    Calls `on_problem` for segments that cannot be read. Batches with a wrong checksum are left out.
+    """
+    present = [file for file in files if file.state is FileState.NORMAL]
+    logs = [file for file in present if file.kind is FileKind.LOG]
+    snapshots = {file.base_offset: file for file in present if file.kind is FileKind.PRODUCER_SNAPSHOT}
+    first, state = _start(logs, snapshots, start_offset or 0)
+    for log in logs[first:]:
+        try:
+            _follow(state, log.path)
+        except KlogError as error:
+            on_problem(error.at(log.path))
+    return Transactions(tuple(state.aborted), min(state.open_txns, default=None))
+
+
+def without_uncommitted(
+    wanted: ReadBounds, files: Iterable[KafkaFile], start_offset: int | None
+) -> ReadBounds:
+    """`wanted`, which asks for committed records only, with what that means for a partition's files."""
+    start = wanted.bounds.first_offset if start_offset is None else start_offset
+    aborted, first_open = find_transactions(files, start, wanted.on_problem)
+    bounds = wanted.bounds
+    if first_open is not None and (bounds.last_offset is None or bounds.last_offset >= first_open):
+        bounds = replace(bounds, last_offset=first_open - 1)
+    hidden = HiddenBatches(aborted, show_control=wanted.control_records)
+    return replace(wanted, bounds=bounds, hidden=hidden, committed=False)
+
+
+def _start(
+    logs: Sequence[KafkaFile], snapshots: dict[int | None, KafkaFile], offset: int
+) -> tuple[int, ProducerState]:
+    """The last segment at or before `offset` whose snapshot is valid, and the state there; else the first."""
+    for number in range(len(logs) - 1, 0, -1):
+        base = logs[number].base_offset
+        snapshot = snapshots.get(base)
+        if base is None or base > offset or snapshot is None:
+            continue
+        try:
+            entries = unpack_snapshot(read_whole(snapshot.path))
+        except KlogError:
+            continue  # an older one, or the start of the log, does as well
+        state = ProducerState(base)
+        state.load(entries, 0, _NEVER_EXPIRED)
+        return number, state
+    return 0, ProducerState()
+
+
+def _follow(state: ProducerState, path: str) -> None:
+    table = BatchTable()
+    with open_for_reading(path) as file:
+        for data in chunks(file, table):
+            for first, last in _valid_runs(data, table):
+                row = first
+                while row < last:
+                    # A control batch that does not decode ends no transaction.
+                    row = state.take(data, table, row, last) + 1
+
+
+def _valid_runs(data: Bytes, table: BatchTable) -> Iterator[tuple[int, int]]:
+    """The rows of adjacent batches with good checksums: a damaged batch may name any producer."""
+    if not kernel.verify(data, table):
+        yield 0, len(table)
+        return
+    first = 0
+    for row, valid in enumerate(table.valid):
+        if not valid:
+            yield first, row
+            first = row + 1
+    yield first, len(table)
