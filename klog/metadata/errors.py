@@ -101,3 +101,7 @@ class UnknownTopicError(MetadataError):
 
 class TopicDeletionInProgressError(MetadataError):
     """The topic is already marked for deletion."""
+
+
+class WaitCancelledError(StoreError):
+    """A wait for the store was given up because the process is to stop."""

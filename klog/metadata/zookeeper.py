@@ -6,6 +6,7 @@ missed. A new session follows an expired one automatically.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from klog.metadata.errors import (
     NoNodeError,
     StoreClosedError,
     StoreError,
+    WaitCancelledError,
 )
 from klog.metadata.store import (
     ANY_VERSION,
@@ -47,7 +49,12 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
     from kazoo.protocol.states import WatchedEvent, ZnodeStat
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_SESSION_TIMEOUT_MS = 18_000
+# While no server answers: how often to say so, and to look whether the broker is to stop.
+_SAY_EVERY_S = 3.0
+_LOOK_EVERY_S = 0.1
 # The maximal number of requests that are sent without waiting (Kafka's zookeeper.max.in.flight.requests).
 MAX_IN_FLIGHT = 10
 # kazoo's own waits grow to an hour. A server that is back would be found long after the session has expired.
@@ -79,7 +86,8 @@ class ZooKeeperStore:
     """A MetadataStore on `hosts` (`host:port,host:port/chroot`, as in `zookeeper.connect`).
 
     Creates the chroot if it is missing. Reads wait up to a session timeout for a reconnection. Raises
-    ConnectionLossError if no server answers within `connect_timeout_ms`, ConfigError if `hosts` is invalid.
+    ConnectionLossError if no server answers within `connect_timeout_ms`, ConfigError if `hosts` is invalid,
+    WaitCancelledError if `is_stopping` becomes true before a server has answered.
     """
 
     def __init__(
@@ -88,9 +96,8 @@ class ZooKeeperStore:
         *,
         session_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
         connect_timeout_ms: int = DEFAULT_SESSION_TIMEOUT_MS,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
-        from kazoo.handlers.threading import KazooTimeoutError
-
         servers, slash, root = hosts.partition("/")
         # Paths are prefixed here, because kazoo does not remove its chroot from the results of multis.
         self._root = slash + root.rstrip("/") if root else ""
@@ -104,15 +111,41 @@ class ZooKeeperStore:
         self._client.add_listener(self._on_state)
         self._dispatcher = Dispatcher("klog-zookeeper-watches")
         try:
-            self._client.start(timeout=connect_timeout_ms / 1000)
-        except KazooTimeoutError as late:
+            self._connect(servers, connect_timeout_ms, is_stopping)
+        except StoreError:
+            # In a thread, because kazoo may be inside an attempt to connect, which it does not break off.
+            threading.Thread(target=self._give_up, name="klog-zookeeper-end", daemon=True).start()
             self._dispatcher.stop()
-            raise ConnectionLossError(
-                f"no ZooKeeper server of {servers} answered within {connect_timeout_ms} ms",
-                cure="check zookeeper.connect",
-            ) from late
+            raise
         if self._root:
             self._create_root()
+
+    def _give_up(self) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def _connect(self, servers: str, timeout_ms: int, is_stopping: Callable[[], bool]) -> None:
+        """Waits for the first connection, and says every few seconds that it does."""
+        begin_s = time.monotonic()
+        end_s, say_s = begin_s + timeout_ms / 1000, begin_s + _SAY_EVERY_S
+        connected = self._client.start_async()
+        while not connected.wait(_LOOK_EVERY_S):
+            now_s = time.monotonic()
+            if is_stopping():
+                raise WaitCancelledError(f"stopped while no ZooKeeper server of {servers} answered")
+            if now_s >= end_s:
+                raise ConnectionLossError(
+                    f"no ZooKeeper server of {servers} answered within {timeout_ms} ms",
+                    cure="check zookeeper.connect",
+                )
+            if now_s >= say_s:
+                say_s += _SAY_EVERY_S
+                logger.warning(
+                    "waiting for ZooKeeper at %s, which has not answered for %d s (at most %g s)",
+                    servers,
+                    now_s - begin_s,
+                    timeout_ms / 1000,
+                )
 
     def _create_root(self) -> None:
         prefix, self._root = self._root, ""

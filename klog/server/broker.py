@@ -83,8 +83,8 @@ class Broker:
 
     `clock_ms` is the wall clock, which may be set at any time; records, retention and znodes use it. Timeouts
     use a clock that is never set back. `on_fatal` is called if the broker cannot go on, `on_loaded` for each
-    log that has been loaded, `on_state` when the broker's state changes. Raises `KlogError` if the broker
-    cannot start; then nothing is left open.
+    log that has been loaded, `on_state` when the broker's state changes. `is_stopping` ends a wait for
+    ZooKeeper (`WaitCancelledError`). Raises `KlogError` if the broker cannot start, with nothing left open.
     """
 
     def __init__(
@@ -95,12 +95,14 @@ class Broker:
         on_fatal: Callable[[str], None] = logger.critical,
         on_loaded: Callable[[Progress], None] = lambda progress: None,  # noqa: ARG005
         on_state: Callable[[BrokerState], None] = lambda state: None,  # noqa: ARG005
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._static = config
         self._on_state = on_state
         self._clock_ms = clock_ms
         self._on_fatal = on_fatal
         self._on_loaded = on_loaded
+        self._is_stopping = is_stopping
         check_together(config)
         self._listeners = read_listeners(config)
         self._directories = log_directories(config)
@@ -176,7 +178,7 @@ class Broker:
         )
         self.logs.open()
         closing.callback(self.logs.release)
-        self.store = open_store(self._static, self.logs.online[0])
+        self.store = open_store(self._static, self.logs.online[0], self._is_stopping)
         closing.callback(self.store.close)
         create_persistent_nodes(self.store)
         self._features = FeaturesEpoch(self.store)

@@ -21,6 +21,7 @@ from klog.config.broker_checks import without_effect
 from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.kernel import slowness
+from klog.metadata.errors import WaitCancelledError
 from klog.server.broker import Broker
 from klog.server.broker_state import BrokerState
 from klog.server.config_providers import with_variables_replaced
@@ -113,7 +114,16 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
         metrics = None if launch.metrics_port is None else _serve_metrics(launch.metrics_port, closing)
         on_state = _ignore_state if metrics is None else metrics.state_changed
         try:
-            broker = Broker(config, on_fatal=on_fatal, on_loaded=_log_progress, on_state=on_state)
+            broker = Broker(
+                config,
+                on_fatal=on_fatal,
+                on_loaded=_log_progress,
+                on_state=on_state,
+                is_stopping=ended.is_set,
+            )
+        except WaitCancelledError as cancelled:
+            logger.info("%s", cancelled)
+            return
         except OSError as error:
             # Errors of log directories have been handled before. This is the system's lack of descriptors or
             # memory.

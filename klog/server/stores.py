@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from klog.config.broker import BrokerConfig
 from klog.metadata.store import MetadataStore
 
 
-def open_store(config: BrokerConfig, first_log_directory: str) -> MetadataStore:
-    """Open the store. Raises `StoreError` if it cannot be reached, or if another process uses it."""
+def open_store(
+    config: BrokerConfig, first_log_directory: str, is_stopping: Callable[[], bool] = lambda: False
+) -> MetadataStore:
+    """Open the store. Raises `StoreError` if it cannot be reached, or if another process uses it, and
+    `WaitCancelledError` if `is_stopping` becomes true meanwhile.
+    """
     hosts = config.text("zookeeper.connect")
     if not hosts:
         from klog.metadata.embedded import FILE_NAME, EmbeddedStore
@@ -24,4 +29,5 @@ def open_store(config: BrokerConfig, first_log_directory: str) -> MetadataStore:
         hosts,
         session_timeout_ms=session_ms,
         connect_timeout_ms=connect if isinstance(connect, int) else session_ms,
+        is_stopping=is_stopping,
     )
