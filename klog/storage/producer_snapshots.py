@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable
+from klog.formats.constants import INT64_MAX
 from klog.formats.errors import FormatError
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
@@ -93,7 +94,7 @@ class Snapshots:
 
     def take(self, state: ProducerState) -> None:
         """Take a snapshot at the end of the state, if anything came after its last one."""
-        if state.end_offset > state.snapshot_offset:
+        if state.snapshot_offset < state.end_offset <= INT64_MAX:
             self._taken[state.end_offset] = pack_snapshot(state.producers)
             self._present.add(state.end_offset)
             state.snapshot_offset = state.end_offset

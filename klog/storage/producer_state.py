@@ -30,7 +30,7 @@ from klog.formats.constants import (
 from klog.formats.errors import FormatError
 from klog.formats.markers import decoded_marker
 from klog.formats.packed import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
-from klog.formats.wrapping import last_sequence
+from klog.formats.wrapping import last_sequence, wrap_int32
 from klog.storage.producer_history import BATCHES_REMEMBERED, History, sent_batch
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
@@ -143,14 +143,14 @@ class ProducerState:
     def _note_batch(self, table: BatchTable, row: int) -> None:
         if self._history is not None:
             last_offset = table.last_offset[row]
-            delta = last_offset - table.base_offset[row]
+            delta = wrap_int32(last_offset - table.base_offset[row])
             last = last_sequence(table.base_sequence[row], delta)
             batch = sent_batch(last, last_offset, delta, table.max_timestamp[row])
             self._history.sent(table.producer_id[row], table.producer_epoch[row], batch)
 
     def _append(self, table: BatchTable, row: int, entry: ProducerEntry) -> None:
         last_offset = table.last_offset[row]
-        delta = last_offset - table.base_offset[row]
+        delta = wrap_int32(last_offset - table.base_offset[row])
         self.producers[entry.producer_id] = entry._replace(
             epoch=table.producer_epoch[row],
             last_sequence=last_sequence(table.base_sequence[row], delta),

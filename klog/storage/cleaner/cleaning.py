@@ -64,7 +64,9 @@ class _Cleaning:
         _MapBuilder(task, self._offsets, stats, self._on_bytes).build()
         stats.map_seconds = time.monotonic() - started
         stats.map_utilization = self._offsets.size / self._offsets.slots
-        end_offset = max(self._offsets.latest_offset + 1, task.first_dirty_offset)
+        # A batch with a wrong offset may seem to lie above the segments that are cleaned.
+        mapped_end = min(self._offsets.latest_offset + 1, task.first_uncleanable_offset)
+        end_offset = max(mapped_end, task.first_dirty_offset)
         groups = group_segments(
             [segment for segment in task.segments if segment.base_offset < end_offset],
             segment_bytes=task.segment_bytes,

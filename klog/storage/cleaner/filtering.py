@@ -13,7 +13,7 @@ from typing import Final
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compaction import OffsetMap
-from klog.formats.constants import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
+from klog.formats.constants import CODEC_MASK, CONTROL_BIT, DELETE_HORIZON_BIT, INT64_MAX, TRANSACTIONAL_BIT
 from klog.formats.selection import Selection
 from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain
 from klog.storage.cleaner.rebuild import emptied, rebuild
@@ -30,7 +30,7 @@ class BatchFilter:
         self, task: CleanTask, offsets: OffsetMap, transactions: CleanedTransactions, stats: CleanStats
     ) -> None:
         self._now_ms = task.now_ms
-        self._horizon_ms = task.now_ms + task.delete_retention_ms
+        self._horizon_ms = min(task.now_ms + task.delete_retention_ms, INT64_MAX)  # the largest: for ever
         self._last_records = task.last_records
         self._offsets = offsets
         self._transactions = transactions

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from klog.formats.errors import FormatError, KlogError, StorageError
+from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import TopicPartition
 from klog.storage.cleaner.checkpoint_file import CleanerCheckpointFile
 from klog.storage.cleaner.cleaner_values import CleanableLog, CleanerConfig, CleanerMetrics, CleanFunction
@@ -196,7 +196,8 @@ class LogCleaner:
                 self._on_directory_failure(log.log_directory, error)
             else:
                 self._set_aside(log, error)
-        except (KlogError, MemoryError) as error:
+        except Exception as error:
+            # Whatever it is, it concerns this log: the thread goes on with the others, as in Kafka.
             self._set_aside(log, error)
 
     def _set_aside(self, log: CleanableLog, error: Exception) -> None:

@@ -20,6 +20,7 @@ from klog.formats.constants import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
+    INT32_MAX,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -50,7 +51,8 @@ def rebuild(
     horizon = new_horizon_ms
     if horizon is None and attributes & DELETE_HORIZON_BIT:
         horizon = table.base_timestamp[row]
-    base_offset, last_offset = table.base_offset[row], table.last_offset[row]
+    base_offset = table.base_offset[row]
+    last_offset_delta = _last_offset_delta(table, row)
     data, count, base_timestamp, largest = rewrite(
         payload, records, rows.start, rows.stop, keep, base_offset, horizon
     )
@@ -59,7 +61,7 @@ def rebuild(
         data,
         _fields(table, row, attributes & CODEC_MASK, horizon),
         base_offset=base_offset,
-        last_offset_delta=last_offset - base_offset,
+        last_offset_delta=last_offset_delta,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         count=count,
@@ -67,13 +69,32 @@ def rebuild(
 
 
 def emptied(table: BatchTable, row: int) -> bytearray:
-    """Batch `row` (of magic 2) without its records; its header still has the producer's last sequence."""
+    """Batch `row` (of magic 2) without its records; its header still has the producer's last sequence.
+
+    Raises `CorruptRecordError` if its offsets are impossible.
+    """
+    _last_offset_delta(table, row)
     return empty_batch(
         _fields(table, row, compression.NONE, None),
         base_offset=table.base_offset[row],
         last_offset=table.last_offset[row],
         max_timestamp=table.max_timestamp[row],
     )
+
+
+def _last_offset_delta(table: BatchTable, row: int) -> int:
+    """Raises `CorruptRecordError` if the last offset is before the first, or beyond the largest there is.
+
+    The checksum does not cover the first offset.
+    """
+    base_offset, last_offset = table.base_offset[row], table.last_offset[row]
+    if not 0 <= last_offset - base_offset <= INT32_MAX:
+        raise CorruptRecordError(
+            f"batch has the offsets {base_offset} to {last_offset}",
+            position_bytes=table.position[row],
+            cure="its first offset is damaged: `klog recover` shows what Kafka would do",
+        )
+    return last_offset - base_offset
 
 
 def _fields(table: BatchTable, row: int, codec: int, horizon: int | None) -> BatchFields:
