@@ -41,8 +41,10 @@ KEYS_BY_NAME: Final[Mapping[str, ConfigKey]] = {
 
 # Other configs that Kafka's own authorizers, tiered storage and config providers read.
 _OF_PLUGINS: Final = ("allow.everyone.if.no.acl.found", "config.providers", "super.users")
+# klog's own: configs that may be set although klog does not enforce them (`broker_protection`).
+ALLOW_UNENFORCED: Final = "klog.allow.unenforced.configs"
 _PREFIXES_OF_PLUGINS: Final = ("authorizer.zookeeper.", "config.providers.", "rlmm.config.", "rsm.config.")
-_LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
+LISTENER_PREFIX: Final = re.compile(r"listener\.name\.[^.]*\.")
 
 
 class Source(IntEnum):
@@ -158,7 +160,7 @@ def _known(name: str) -> bool:
     # A listener's own config may belong to a SASL mechanism: `plain.sasl.jaas.config`.
     if own in KEYS_BY_NAME or (prefix and own.partition(".")[2] in KEYS_BY_NAME):
         return True
-    return name in _OF_PLUGINS or name.startswith(_PREFIXES_OF_PLUGINS)
+    return name in (*_OF_PLUGINS, ALLOW_UNENFORCED) or name.startswith(_PREFIXES_OF_PLUGINS)
 
 
 def _nearest(name: str) -> str | None:
@@ -169,5 +171,5 @@ def _nearest(name: str) -> str | None:
 
 def _split(name: str) -> tuple[str, str]:
     """The listener prefix (empty for a general config) and the rest of a name."""
-    match = _LISTENER_PREFIX.match(name)
+    match = LISTENER_PREFIX.match(name)
     return ("", name) if match is None else (match[0], name[match.end() :])

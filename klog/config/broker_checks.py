@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from klog.config.broker import BrokerConfig
+from klog.config.broker_protection import require_enforced, unenforced
 from klog.config.kafka_versions import is_before, magic_of, release_of
 from klog.config.keys import ConfigError
 
@@ -34,13 +35,9 @@ _PROTOCOL: Final = "inter.broker.protocol.version"
 _REQUESTS_OF: Final = "3.4"
 # Configs that a user relies on and klog does not support, with what happens instead.
 _WITHOUT_EFFECT: Final = {
-    "alter.config.policy.class.name": "changes of configs are not checked by it",
-    "authorizer.class.name": "every client may do everything",
-    "create.topic.policy.class.name": "new topics are not checked by it",
+    "control.plane.listener.name": "the controller's requests come to the listener between brokers",
     "process.roles": "there is no KRaft here, metadata is stored as with ZooKeeper",
     "remote.log.storage.system.enable": "all segments stay in log.dirs",
-    "zookeeper.set.acl": "what is written to ZooKeeper is open to all",
-    "zookeeper.ssl.client.enable": "connections to ZooKeeper do not use TLS",
 }
 
 
@@ -54,7 +51,8 @@ def without_effect(config: BrokerConfig) -> dict[str, str]:
     """The configs that were set and have no effect although a user may
     rely on them, each with what happens instead.
     """
-    found = {name: what for name, what in _WITHOUT_EFFECT.items() if config.explicit(name)}
+    found = unenforced(config)
+    found |= {name: what for name, what in _WITHOUT_EFFECT.items() if config.explicit(name)}
     protocol = config.text(_PROTOCOL) or ""
     if is_before(protocol, _REQUESTS_OF):
         found[_PROTOCOL] = f"topics get ids, and requests between brokers are those of {_REQUESTS_OF}"
@@ -160,4 +158,5 @@ _CHECKS: Final[Sequence[Callable[[BrokerConfig], object]]] = (
     _idle_connections,
     _formats,
     _offsets_topic,
+    require_enforced,
 )

@@ -21,8 +21,10 @@ class Fields:
     def __init__(self, data: bytes | None, path: str) -> None:
         self._path = path
         try:
-            value: Json = json.loads(data or b"null")
-        except ValueError as error:
+            value: Json = json.loads((data or b"null").decode())
+            # A lone surrogate, which JSON can escape, is no text that could be sent or written.
+            json.dumps(value, ensure_ascii=False).encode()
+        except (ValueError, RecursionError) as error:
             raise self.invalid(f"is not JSON: {error}") from error
         if not isinstance(value, dict):
             raise self.invalid("holds no JSON object")

@@ -19,6 +19,7 @@ from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import check_together
+from klog.config.broker_protection import require_enforced
 from klog.controller.broker_channels import BrokerChannels
 from klog.controller.events import ResponseReceived, UncleanElectionEnabled
 from klog.controller.runner import Controller
@@ -60,6 +61,7 @@ from klog.server.settings import controller_settings, log_directories, network_s
 from klog.server.stores import open_store
 from klog.server.topic_reads import read_topic_config, read_topic_ids
 from klog.server.topic_stats import BrokerTopicStats
+from klog.server.unenforced_metadata import report_unenforced_metadata
 from klog.server.unowned_logs import report_unowned_logs
 from klog.storage.log.log_manager import LogManager
 from klog.storage.log.manager_values import ManagerSettings, Progress
@@ -196,15 +198,14 @@ class Broker:
             self._unclean_enabled,
         )
         self._changes.renew_secrets()
-        self._changes.load()
+        self._changes.load(at_start=True)
         self.logs.settings = ManagerSettings.of(self.live.broker(), tuple(self._directories))
         for topic, overrides in self._changes.topic_overrides().items():
             self.live.set_topic(topic, overrides)
         self.logs.load()
         closing.callback(self.logs.stop)
-        for log in self.logs.logs():
-            log.is_confirmed = False
         report_unowned_logs(self.store, self.logs, self.identity.broker_id)
+        report_unenforced_metadata(self.store)
         closing.callback(self.scheduler.stop)
         self.cleaner = open_cleaner(self.logs, self._directories, self.live.broker(), self._clock_ms)
         if self._static.flag("log.cleaner.enable"):
@@ -350,6 +351,7 @@ class Broker:
         if self._reconfiguration is not None:
             self._reconfiguration.apply(config)
             return
+        require_enforced(config)
         listeners = read_listeners(config)
         network_settings(config, listeners)
         self._listeners = listeners

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from klog.config.broker import BrokerConfig
+from klog.config.broker_protection import require_enforced
 from klog.config.keys import ConfigError
 from klog.formats.errors import UsageError
 from klog.server.cleaning import cleaner_config
@@ -33,6 +34,7 @@ def plan(config: BrokerConfig, old: Listeners) -> tuple[Listeners, NetworkSettin
 
     Raises `UsageError` if it is impossible.
     """
+    require_enforced(config)
     new = read_listeners(config, old)
     check_listeners(old, new)
     settings = resolved(network_settings(config, new))

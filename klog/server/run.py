@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import without_effect
+from klog.config.broker_protection import require_enforced
 from klog.formats import java_properties
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.kernel import slowness
@@ -91,6 +92,7 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
     for name, nearest in config.unknown().items():
         hint = f", did you mean {nearest}?" if nearest else ""
         logger.warning("unknown config %s is ignored%s", name, hint)
+    require_enforced(config)
     for name, what in without_effect(config).items():
         logger.warning("%s has no effect: %s", name, what)
     _raise_file_limit()

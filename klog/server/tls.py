@@ -14,11 +14,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
-from klog.config.keys import ConfigError, text_of
+from klog.config.keys import ConfigError, Value, text_of
 from klog.formats.errors import FormatError, UsageError
 from klog.server.certificates import Holder, Pem, holder_of
 
 _HIDDEN: Final = "[hidden]"
+# Ascending. Kafka's JVMs do not use the older ones either, unless java.security allows them.
+_TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_TLS_TOO_OLD: Final = ("TLSv1", "TLSv1.1")
 _VERIFY: Final = {"required": ssl.CERT_REQUIRED, "requested": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}
 
 
@@ -29,6 +32,8 @@ class TlsSettings(NamedTuple):
     key_password: str | None
     truststore: Pem | None
     client_auth: str
+    oldest: ssl.TLSVersion
+    newest: ssl.TLSVersion
     checks_names: bool
     allow_dn_changes: bool
     allow_san_changes: bool
@@ -128,10 +133,24 @@ def _settings(config: BrokerConfig, listener: str) -> TlsSettings:
         text("ssl.key.password"),
         _truststore(text),
         text("ssl.client.auth") or "none",
+        *_versions(config.for_listener(listener, "ssl.enabled.protocols")),
         text("ssl.endpoint.identification.algorithm") is not None,
         config.flag("ssl.allow.dn.changes"),
         config.flag("ssl.allow.san.changes"),
     )
+
+
+def _versions(protocols: Value) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
+    """The oldest and the newest version of `ssl.enabled.protocols`; OpenSSL allows those between them, too.
+
+    Raises `ConfigError`.
+    """
+    key, names = "ssl.enabled.protocols", protocols if isinstance(protocols, tuple) else ()
+    unknown = [name for name in names if name not in (*_TLS_VERSIONS, *_TLS_TOO_OLD)]
+    found = [version for name, version in _TLS_VERSIONS.items() if name in names]
+    if unknown or not found:
+        raise ConfigError(key, ",".join(names), f"one of {', '.join(_TLS_VERSIONS)} must be enabled")
+    return found[0], found[-1]
 
 
 def _keystore(text: Callable[[str], str | None], listener: str) -> Pem:
@@ -197,6 +216,7 @@ def _to_brokers(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, settings: TlsSettings) -> None:
+    context.minimum_version, context.maximum_version = settings.oldest, settings.newest
     with settings.keystore.as_file() as path:
         # Without a password OpenSSL would ask for that of an encrypted key on the terminal.
         context.load_cert_chain(path, password=settings.key_password or "")

@@ -82,8 +82,11 @@ def _why_unowned(
 def report_unowned_logs(store: MetadataStore, logs: LogManager, broker_id: int) -> None:
     """Log a warning for the directories without an owner, and for those that are newer than the metadata.
 
+    From now on no log is confirmed until the controller names its replica, so nothing is deleted from it.
     A store that cannot be read is an error line; it does not keep the broker from serving.
     """
+    for log in logs.logs():
+        log.is_confirmed = False
     replicas = [
         StoredReplica(
             held.log.directory, held.log.partition, held.log.topic_id, max(held.log.epochs.latest, -1)

@@ -33,6 +33,7 @@ def serve(*args: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     [
         (["-o", "num.partitions=x"], 2, "Invalid value x for configuration num.partitions"),
         (["-o", "broker.id=5", "-o", "node.id=6"], 2, "Invalid value 6 for configuration node.id"),
+        (["-o", "authorizer.class.name=x.Y"], 2, "klog does not enforce it: ACLs"),
         (["-o", "novalue"], 2, "an option is written key=value"),
         (["--config", "nosuch.properties"], 1, "nosuch.properties: cannot be opened"),
         (["--config", sys.executable], 1, f"{sys.executable} at byte 0: is no text: it has the byte "),
@@ -54,12 +55,16 @@ def test_a_bad_start_is_one_line_and_in_json_one_object(
 
 
 def test_a_config_without_effect_is_a_warning(tmp_path: Path) -> None:
-    asked = {"authorizer.class.name": "x.Y", "log.retention.mss": "1"}
+    asked = {
+        "authorizer.class.name": "x.Y",
+        "klog.allow.unenforced.configs": "authorizer.class.name",
+        "log.retention.mss": "1",
+    }
     with KlogBroker(tmp_path, asked) as klog:
         klog.start()
         klog.stop()
         texts = [line.rpartition("  ")[2] for line in klog.complaints]
     assert texts == [
         "unknown config log.retention.mss is ignored, did you mean log.retention.ms?",
-        "authorizer.class.name has no effect: every client may do everything",
+        "authorizer.class.name has no effect: ACLs would not be enforced: every client could do everything",
     ]

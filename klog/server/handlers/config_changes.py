@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.config.broker import BrokerConfig
+from klog.config.broker_protection import UnenforcedConfigError
 from klog.config.dynamic import applicable, decoded, reencrypted
 from klog.formats.errors import KlogError, UsageError
 from klog.metadata.configs import change_config, read_config, read_configs
@@ -54,10 +55,13 @@ class ConfigChanges:
         if renewed != stored:
             change_config(self.store, path, renewed)
 
-    def load(self) -> None:
-        """The dynamic broker configs as they are in the tree: at the start, and in a new session."""
-        self._read_brokers(DEFAULT_ENTITY, set_again=False)
-        self._read_brokers(str(self.broker_id), set_again=False)
+    def load(self, *, at_start: bool = False) -> None:
+        """The dynamic broker configs as they are in the tree: at the start, and in a new session.
+
+        At the start, raises `UnenforcedConfigError` for one that protects something and is not enforced.
+        """
+        self._read_brokers(DEFAULT_ENTITY, set_again=False, at_start=at_start)
+        self._read_brokers(str(self.broker_id), set_again=False, at_start=at_start)
 
     def topic_overrides(self) -> dict[str, dict[str, str]]:
         """The overrides of all topics, for the start. Raises `InvalidZnodeError`."""
@@ -80,7 +84,7 @@ class ConfigChanges:
         if overrides.get(_UNCLEAN, "").strip().lower() == "true":
             self.unclean_enabled(topic)
 
-    def _read_brokers(self, name: str, *, set_again: bool) -> None:
+    def _read_brokers(self, name: str, *, set_again: bool, at_start: bool = False) -> None:
         per_broker = name != DEFAULT_ENTITY
         old = self.config()
         texts, unreadable = decoded(read_config(self.store, f"brokers/{name}"), old)
@@ -94,6 +98,8 @@ class ConfigChanges:
             if new != old or set_again:
                 self.replace(new)
         except KlogError as error:
+            if at_start and isinstance(error, UnenforcedConfigError):
+                raise
             _log.error("The configs of brokers/%s stay as they are: %s", name, error)
             return
         if new.flag(_UNCLEAN) and not old.flag(_UNCLEAN):

@@ -1,0 +1,74 @@
+"""Warns of ACLs and quotas in the metadata store that klog does not enforce.
+
+Rules: the paths of Kafka's `ZkData` (`/kafka-acl`, `/kafka-acl-extended`). Quotas are configs of users,
+clients and ips.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from klog.formats.errors import KlogError
+from klog.metadata import paths, znodes
+from klog.metadata.errors import NoNodeError
+from klog.metadata.store import MetadataStore
+
+logger = logging.getLogger(__name__)
+
+_ACL_ROOTS: Final = (("/kafka-acl", 2), ("/kafka-acl-extended", 3))
+_QUOTAS: Final = frozenset(
+    (
+        "connection_creation_rate",
+        "consumer_byte_rate",
+        "controller_mutation_rate",
+        "producer_byte_rate",
+        "request_percentage",
+    )
+)
+
+
+def report_unenforced_metadata(store: MetadataStore) -> None:
+    """Log a warning if the tree has ACLs or quotas. What cannot be read is an error line."""
+    try:
+        if any(True for root, depth in _ACL_ROOTS for _ in _below(store, root, depth)):
+            logger.warning(
+                "the metadata has ACLs, and klog does not enforce them: every client can do everything"
+            )
+        limited = list(_with_quotas(store))
+    except KlogError as error:
+        logger.error("the ACLs and quotas in the metadata could not be read: %s", error)
+        return
+    if limited:
+        logger.warning("the metadata has quotas, and klog enforces none: %s", ", ".join(limited))
+
+
+def _with_quotas(store: MetadataStore) -> Iterator[str]:
+    """The entities that have quotas, as Kafka names them: `users/alice`, `users/alice/clients/c`."""
+    for kind in ("clients", "users", "ips"):
+        for name in _children(store, paths.config(kind)):
+            entity = f"{kind}/{name}"
+            clients = _children(store, paths.config(f"{entity}/clients"))
+            for path in (entity, *(f"{entity}/clients/{each}" for each in clients)):
+                if _QUOTAS.intersection(_config(store, path)):
+                    yield znodes.desanitize(path)
+
+
+def _config(store: MetadataStore, entity: str) -> dict[str, str]:
+    (node,) = store.get_many([paths.config(entity)])
+    return {} if node is None else znodes.decode_config(entity, node.data)
+
+
+def _below(store: MetadataStore, root: str, depth: int) -> Iterator[str]:
+    """The nodes `depth` levels below a node."""
+    for name in _children(store, root):
+        path = f"{root}/{name}"
+        yield from (path,) if depth == 1 else _below(store, path, depth - 1)
+
+
+def _children(store: MetadataStore, path: str) -> list[str]:
+    try:
+        return store.children(path)
+    except NoNodeError:
+        return []

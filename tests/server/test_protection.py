@@ -1,0 +1,58 @@
+"""The protocols of TLS, and stored configs that protect something and are not enforced."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from klog.config.broker import BrokerConfig
+from klog.config.broker_protection import UnenforcedConfigError
+from klog.config.keys import ConfigError
+from klog.metadata.configs import write_config
+from klog.server.broker import Broker
+from klog.server.tls import _shake_hands, read_tls
+from tests.server.network.servers import TLS_FILES
+from tests.server.test_broker import config
+
+TLS = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(TLS_FILES / "first.pem")}
+
+
+@pytest.mark.parametrize("own", ["ssl.cipher.suites", "ssl.engine.factory.class"])
+def test_a_stored_config_that_protects_and_is_not_enforced_keeps_the_broker_from_starting(
+    tmp_path: Path, own: str
+) -> None:
+    name = f"listener.name.plaintext.{own}"
+    broker = Broker(config(tmp_path / "a"))
+    write_config(broker.store, "brokers/7", {name: "x.Y"})
+    broker.stop()
+    with pytest.raises(UnenforcedConfigError, match=re.escape(name)):
+        Broker(config(tmp_path / "a"))
+    Broker(config(tmp_path / "a", **{"klog.allow.unenforced.configs": own})).stop()
+
+
+@pytest.mark.parametrize(
+    ("enabled", "spoken"),
+    [("TLSv1.2", {"TLSv1.2"}), ("TLSv1.3", {"TLSv1.3"}), ("TLSv1,TLSv1.2,TLSv1.3", {"TLSv1.2", "TLSv1.3"})],
+)
+def test_only_the_enabled_protocols_are_spoken(tmp_path: Path, enabled: str, spoken: set[str]) -> None:
+    texts = {**TLS, "ssl.enabled.protocols": enabled}
+    tls = read_tls(BrokerConfig(texts), "SSL")
+    found = set()
+    for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        client.minimum_version = client.maximum_version = version
+        with suppress(ssl.SSLError):
+            _shake_hands(client, tls.context)
+            found.add(version.name.replace("_", "."))
+    assert found == spoken
+
+
+@pytest.mark.parametrize("enabled", ["", "TLSv1.1", "TLSv1.3,SSLv9"])
+def test_protocols_that_cannot_be_spoken_are_refused(enabled: str) -> None:
+    with pytest.raises(ConfigError, match=r"ssl\.enabled\.protocols"):
+        read_tls(BrokerConfig({**TLS, "ssl.enabled.protocols": enabled}), "SSL")

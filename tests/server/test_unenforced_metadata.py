@@ -1,0 +1,56 @@
+"""ACLs and quotas in the tree that klog does not enforce are named at the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from klog.metadata import paths
+from klog.metadata.embedded import FILE_NAME, EmbeddedStore
+from klog.metadata.znodes import encode_config
+from klog.server.unenforced_metadata import report_unenforced_metadata
+
+
+@pytest.fixture
+def store(tmp_path: Path):
+    opened = EmbeddedStore(tmp_path / FILE_NAME)
+    yield opened
+    opened.close()
+
+
+def put(store: EmbeddedStore, entity: str, **config: str) -> None:
+    store.create(paths.config(entity), encode_config(config), make_parents=True)
+
+
+def test_nothing_is_said_without_acls_and_quotas(store, caplog: pytest.LogCaptureFixture) -> None:
+    store.create("/kafka-acl/Topic", make_parents=True)
+    store.create("/kafka-acl-extended/prefixed/Topic", make_parents=True)
+    put(store, "users/bob", **{"SCRAM-SHA-256": "x"})
+    put(store, "topics/t", producer_byte_rate="1")
+    report_unenforced_metadata(store)
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("path", ["/kafka-acl/Topic/orders", "/kafka-acl-extended/prefixed/Topic/or"])
+def test_acls_are_named(store, caplog: pytest.LogCaptureFixture, path: str) -> None:
+    store.create(path, b"{}", make_parents=True)
+    report_unenforced_metadata(store)
+    (line,) = caplog.messages
+    assert "ACLs" in line
+
+
+def test_every_entity_with_quotas_is_named(store, caplog: pytest.LogCaptureFixture) -> None:
+    put(store, "users/<default>/clients/c%201", consumer_byte_rate="1")
+    put(store, "clients/<default>", request_percentage="1")
+    put(store, "ips/10.0.0.1", connection_creation_rate="1")
+    report_unenforced_metadata(store)
+    (line,) = caplog.messages
+    assert line.endswith(": clients/<default>, users/<default>/clients/c 1, ips/10.0.0.1")
+
+
+def test_a_znode_that_cannot_be_read_is_an_error_line(store, caplog: pytest.LogCaptureFixture) -> None:
+    store.create(paths.config("clients/c"), b"[" * 5000, make_parents=True)
+    report_unenforced_metadata(store)
+    (line,) = caplog.messages
+    assert paths.config("clients/c") in line
