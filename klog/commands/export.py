@@ -77,6 +77,7 @@ def export(
     fail_on_data_loss: options.FailOnDataLoss = False,
     jobs: options.Jobs = None,
     target_split_bytes: options.TargetSplitBytes = None,
+    target_file_bytes: options.TargetFileBytes = None,
     min_partitions: options.MinPartitions = None,
     resume: options.Resume = False,
     verify: options.Verify = False,
@@ -134,6 +135,7 @@ def export(
         value=_requested_decoding(value, value_schema, value_message, schema_dir),
         bad_records=bad_records,
         internal_tables=internal_topics is InternalTopicsChoice.TABLES,
+        target_file_bytes=_file_bytes(target_file_bytes),
     )
     if dry_run:
         _show_plan(job)
@@ -165,6 +167,12 @@ def _job(raw: dict[str, str], paths: list[str], output: str, columns: str | None
     if not is_remote(output):
         check_output_directory(output, [path for path in absolute if not is_remote(path)])
     return ExportJob(read, output, columns=chosen, **how)
+
+
+def _file_bytes(text: str | None) -> int | None:
+    from klog.export.options_parsing import parse_size_bytes
+
+    return None if text is None else parse_size_bytes("targetFileBytes", text)
 
 
 def _requested_decoding(

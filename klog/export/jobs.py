@@ -32,7 +32,8 @@ class ExportJob:
 
     `columns` are those to write (None: all that `options` give). `key` and `value` are the decodings that the
     user requested; `klog.export.job_state.begin` resolves them to `decodings`. With `internal_tables`
-    internal topics are decoded to separate tables.
+    internal topics are decoded to separate tables. If a file reaches `target_file_bytes`, the next rows of
+    the split go to another one (None: a split is one file).
     """
 
     options: ReadOptions
@@ -46,6 +47,7 @@ class ExportJob:
     bad_records: BadRecords = BadRecords.COLUMN
     decodings: Decodings = UNDECODED
     internal_tables: bool = False
+    target_file_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

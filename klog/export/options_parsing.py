@@ -134,13 +134,16 @@ class _Given:
 
     def size_bytes(self, name: str, default: int) -> int:
         text = self.text(name)
-        if text is None:
-            return default
-        match = _SIZE.fullmatch(text.strip())
-        size = 0 if match is None else int(match[1]) << _SHIFTS[match[2].lower()]
-        if not 0 < size <= INT64_MAX:
-            raise _bad(name, text, "a number of bytes from 1 on, such as 67108864, 64m or 1g")
-        return size
+        return default if text is None else parse_size_bytes(name, text)
+
+
+def parse_size_bytes(name: str, text: str) -> int:
+    """The bytes in the option `name`, such as 67108864, 64m or 1g. Raises `UsageError`."""
+    match = _SIZE.fullmatch(text.strip())
+    size = 0 if match is None else int(match[1]) << _SHIFTS[match[2].lower()]
+    if not 0 < size <= INT64_MAX:
+        raise _bad(name, text, "a number of bytes from 1 on, such as 67108864, 64m or 1g")
+    return size
 
 
 def _unknown(name: str, known: Mapping[str, str]) -> UsageError:

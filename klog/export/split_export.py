@@ -48,7 +48,7 @@ def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable
     repaired: list[LostRange] = []
     rows_with_error = 0
     table = table_of(split, job)
-    tables = TableFiles(output, split, table, job.format, job.compression)
+    tables = TableFiles(output, split, table, job.format, job.compression, job.target_file_bytes)
     with tables, RejectFile(output, split) as rejects:
         rows = read_split(
             split, job.options, columns=table.read_columns, on_lost=lost.append, on_repaired=repaired.append

@@ -1,8 +1,9 @@
 """Writes the files of one split: one file, or one for each day; none for a split without rows.
 
-Each row goes to the file of its directory. Memory is bounded over all files of the split: if the rows held
-exceed a limit, the file with the most rows encodes them early. If too many files are open, the least recently
-used one is closed, and later rows of its directory go to another file.
+Each row goes to the file of its directory. A file that has the target size is closed, and another one
+follows. Memory is bounded over all files of the split: if the rows held exceed a limit, the file with the
+most rows encodes them early. If too many files are open, the least recently used one is closed, and later
+rows of its directory go to another file.
 """
 
 from __future__ import annotations
@@ -31,9 +32,12 @@ _LAST_DAY: Final = 2_932_896
 class TableFile:
     """A file that is being written, until `commit`. It is created with its first rows."""
 
-    def __init__(self, output: Output, wanted: Format, compression: str) -> None:
+    def __init__(
+        self, output: Output, wanted: Format, compression: str, target_bytes: int | None = None
+    ) -> None:
         self._output = output
         self._format, self._compression = wanted, compression
+        self._target_bytes = target_bytes
         self._pending: PendingFile | None = None
         self._writer: RowWriter | None = None
         self.rows = 0
@@ -44,12 +48,24 @@ class TableFile:
         """Rows taken and not yet encoded."""
         return 0 if self._writer is None else self._writer.held_bytes
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it has the target size."""
+        written_bytes = 0 if self._pending is None else self._pending.sink.size_bytes
+        return self._target_bytes is not None and written_bytes >= self._target_bytes
+
     def write(self, rows: pa.RecordBatch, offsets: pa.Array) -> None:
         """Write rows with these offsets. Raises `StorageError`."""
         with writing(self._output.root):
             if self._writer is None:
                 self._pending = self._output.create()
-                self._writer = row_writer(self._format, self._compression, rows.schema, self._pending.sink)
+                self._writer = row_writer(
+                    self._format,
+                    self._compression,
+                    rows.schema,
+                    self._pending.sink,
+                    target_bytes=self._target_bytes,
+                )
             self._writer.write(rows)
         first, last = _bounds(offsets)
         self.first_offset = min(self.first_offset, first) if self.rows else first
@@ -103,8 +119,10 @@ class TableFiles:
         table: Table,
         wanted: Format,
         compression: str,
+        target_bytes: int | None = None,
     ) -> None:
         self._output, self._split, self._table = output, split, table
+        self._target_bytes = target_bytes
         self._format, self._compression = wanted, compression
         self._suffix = suffix(wanted, compression)
         self._open: dict[str, TableFile] = {}
@@ -135,10 +153,14 @@ class TableFiles:
     def _put(self, day: str | None, rows: pa.RecordBatch) -> None:
         place = directory(self._split, self._table.levels, day)
         # The most recently used file is the last one.
-        file = self._open.pop(place, None) or TableFile(self._output, self._format, self._compression)
+        file = self._open.pop(place, None) or TableFile(
+            self._output, self._format, self._compression, self._target_bytes
+        )
         self._open[place] = file
         shown = rows.select(self._table.written(rows.schema.names))
         file.write(shown, rows.column(self._table.offset_column))
+        if file.is_full:
+            self._commit(place)
 
     def _commit(self, place: str) -> None:
         file = self._open[place]

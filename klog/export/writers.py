@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -23,6 +22,11 @@ if TYPE_CHECKING:
 ROW_GROUP_BYTES: Final = 32 << 20
 """Size of a row group, as rows in memory. Large ones are faster to read; small ones take less memory to
 write."""
+
+_LEAST_GROUP_BYTES: Final = 1 << 20
+_DICTIONARY_BYTES: Final = ROW_GROUP_BYTES // 2
+"""The most that a dictionary page takes. Arrow's default of 1 MiB is too small for repeated values of some
+hundred bytes."""
 
 
 class Format(StrEnum):
@@ -39,9 +43,6 @@ _SUFFIXES: Final = {
     Format.JSONL: {"zstd": ".zst", "gzip": ".gz", "none": ""},
 }
 """The compressions of each format, the default first, and the suffixes that they add to file names."""
-
-_DELTA_ENCODED: Final = {"offset", "timestamp", "batchPosition", "sequence"}
-"""Columns whose numbers mostly grow by small steps: encoding the differences takes less time and space."""
 
 
 def compression_of(wanted: Format, name: str | None) -> str:
@@ -78,29 +79,39 @@ class RowWriter(Protocol):
         """Close the writer of a file that is discarded: its sink discards all bytes."""
 
 
-def row_writer(wanted: Format, compression: str, schema: pa.Schema, sink: Sink) -> RowWriter:
-    """A writer of a file of `wanted` into `sink`. Raises `StorageError`."""
+def row_writer(
+    wanted: Format, compression: str, schema: pa.Schema, sink: Sink, *, target_bytes: int | None = None
+) -> RowWriter:
+    """A writer of a file of `wanted` into `sink`. Raises `StorageError`.
+
+    If files are to have `target_bytes`, groups of rows are not larger, but have 1 MiB at least.
+    """
     if wanted == Format.JSONL:
         from klog.export.json_lines import JsonLinesWriter
 
         return JsonLinesWriter(sink, compression)
     if wanted == Format.ORC:
-        return _OrcWriter(sink, compression, schema)
-    return _ParquetWriter(sink, compression, schema)
+        return _OrcWriter(sink, compression, schema, target_bytes)
+    return _ParquetWriter(sink, compression, schema, target_bytes)
 
 
 class _GroupingWriter(ABC):
     """Holds rows until they fill a group."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, target_bytes: int | None) -> None:
         self.schema = schema
+        self.group_bytes = (
+            ROW_GROUP_BYTES
+            if target_bytes is None
+            else min(ROW_GROUP_BYTES, max(target_bytes, _LEAST_GROUP_BYTES))
+        )
         self.held_bytes = 0
         self._held: list[pa.RecordBatch] = []
 
     def write(self, rows: pa.RecordBatch) -> None:
         self._held.append(rows)
         self.held_bytes += rows.nbytes
-        if self.held_bytes >= ROW_GROUP_BYTES:
+        if self.held_bytes >= self.group_bytes:
             self.flush()
 
     def flush(self) -> None:
@@ -116,32 +127,43 @@ class _GroupingWriter(ABC):
 
 
 class _ParquetWriter(_GroupingWriter):
-    def __init__(self, sink: Sink, compression: str, schema: pa.Schema) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet as pq
+    """Chooses the encodings when it has the first row group."""
 
-        super().__init__(schema)
-        leaves = [leaf for field in schema for leaf in _leaves(field.name, field.type)]
-        self._writer = pq.ParquetWriter(
-            sink,
-            schema,
-            compression=compression,
-            use_dictionary=[path for path, kind in leaves if _repeats(path, kind)],
-            column_encoding={field.name: "DELTA_BINARY_PACKED" for field in schema if _counts(field)},
-            # Readers do not need the least and greatest key or value, and computing them would hold a record
-            # of 100 MiB in memory six times.
-            write_statistics=[path for path, kind in leaves if not pa.types.is_binary(kind)],
-        )
+    def __init__(self, sink: Sink, compression: str, schema: pa.Schema, target_bytes: int | None) -> None:
+        super().__init__(schema, target_bytes)
+        self._sink = sink
+        self._compression = compression
+        self._writer: pq.ParquetWriter | None = None
 
     def _encode(self, rows: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = self._begun(rows)
         self._writer.write_table(rows, row_group_size=rows.num_rows)
+
+    def _begun(self, rows: pa.Table) -> pq.ParquetWriter:
+        from pyarrow import parquet as pq
+
+        from klog.export.parquet_encodings import choose
+
+        encodings = choose(rows, _DICTIONARY_BYTES)
+        return pq.ParquetWriter(
+            self._sink,
+            self.schema,
+            compression=self._compression,
+            use_dictionary=list(encodings.dictionary),
+            dictionary_pagesize_limit=_DICTIONARY_BYTES,
+            column_encoding=dict.fromkeys(encodings.delta, "DELTA_BINARY_PACKED"),
+            write_statistics=list(encodings.statistics),
+        )
 
     def close(self) -> None:
         self.flush()
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
     def abandon(self) -> None:
-        _close_whatever_state(self._writer)
+        if self._writer is not None:
+            _close_whatever_state(self._writer)
 
 
 def _close_whatever_state(writer: pq.ParquetWriter | orc.ORCWriter) -> None:
@@ -152,47 +174,15 @@ def _close_whatever_state(writer: pq.ParquetWriter | orc.ORCWriter) -> None:
         writer.close()
 
 
-def _counts(field: pa.Field) -> bool:
-    import pyarrow as pa
-
-    return field.name in _DELTA_ENCODED and (
-        pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
-    )
-
-
-def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the Parquet columns of an Arrow column, by their paths."""
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        for field in kind:
-            yield from _leaves(f"{path}.{field.name}", field.type)
-    elif pa.types.is_map(kind):
-        yield from _leaves(f"{path}.key_value.key", kind.key_type)
-        yield from _leaves(f"{path}.key_value.value", kind.item_type)
-    elif pa.types.is_list(kind):
-        yield from _leaves(f"{path}.list.element", kind.value_type)
-    else:
-        yield path, kind
-
-
-def _repeats(path: str, kind: pa.DataType) -> bool:
-    """Whether a column gets a dictionary: for binary and delta encoded ones it takes time and memory in
-    vain."""
-    import pyarrow as pa
-
-    return not (pa.types.is_binary(kind) or pa.types.is_boolean(kind) or path in _DELTA_ENCODED)
-
-
 class _OrcWriter(_GroupingWriter):
-    def __init__(self, sink: Sink, compression: str, schema: pa.Schema) -> None:
+    def __init__(self, sink: Sink, compression: str, schema: pa.Schema, target_bytes: int | None) -> None:
         from pyarrow import orc
 
-        super().__init__(schema)
+        super().__init__(schema, target_bytes)
         self._writer = orc.ORCWriter(
             sink,
             compression="uncompressed" if compression == "none" else compression,
-            stripe_size=ROW_GROUP_BYTES,
+            stripe_size=self.group_bytes,
         )
 
     def _encode(self, rows: pa.Table) -> None:

@@ -85,10 +85,10 @@ def test_a_disk_that_fills_up_stops_the_job_with_nothing_half_written_and_it_can
     done = 0
     real = table_files.row_writer
 
-    def fill_up(*args):
+    def fill_up(*args, **options):
         nonlocal done
         done += 1
-        writer = real(*args)
+        writer = real(*args, **options)
         if done == 3:
             monkeypatch.setattr(writer, "close", _no_space)
         return writer

@@ -7,15 +7,16 @@ import os
 
 import pytest
 
-from klog.export import layout, table_files
+from klog.export import layout, reader, table_files, writers
 from klog.export.layout import NO_VALUE, PartitionBy, parse_partition_by
 from klog.export.outputs import Sink
 from klog.export.schema import KAFKA_COLUMNS
 from klog.export.splits import Split
+from klog.export.writers import Format
 from klog.formats.errors import StorageError, UsageError
 from tests import corpora
 from tests.export.expected import log_rows
-from tests.export.export_support import EVERYTHING, data_files, export, file_rows, in_order, table_rows
+from tests.export.export_support import EVERYTHING, data_files, export, file_rows, in_order, table_rows, tree
 
 TIMES = corpora.corpora("k39-times")[0].log_dir()
 GZIP = corpora.corpora("k39-codecs")[0].log_dir().partition("t-gzip-0").path
@@ -132,3 +133,25 @@ def test_a_disk_that_fails_under_many_open_files_leaves_none_of_them(tmp_path, m
     with pytest.raises(StorageError, match="No space left on device"):
         export(TIMES.path, tmp_path / "out", partition_by=(PartitionBy.DAY,))
     assert not list((tmp_path / "out").rglob("*.tmp"))
+
+
+# A file of ORC has at least a stripe, which is more than these rows.
+@pytest.mark.parametrize("wanted", [Format.PARQUET, Format.JSONL])
+def test_a_file_of_the_target_size_is_followed_by_another(tmp_path, wanted, monkeypatch) -> None:
+    monkeypatch.setattr(writers, "_LEAST_GROUP_BYTES", 1)
+    monkeypatch.setattr(reader, "BATCH_BYTES", 2_000)
+    monkeypatch.setattr(reader, "_MEASURED_BYTES", 500)
+    whole, divided = tmp_path / "whole", tmp_path / "divided"
+    how = {"format": wanted, "compression": "none"}
+    export(GZIP, whole, **how)
+    report = export(GZIP, divided, **how, target_file_bytes=2_000, verify=True)
+    assert report.clean
+    assert report.files > 2 * len(names(whole))
+    assert table_rows(divided) == table_rows(whole)
+    sizes = [path.stat().st_size for path in data_files(divided)]
+    assert sum(size >= 2_000 for size in sizes) >= len(sizes) - len(names(whole))
+    again = tmp_path / "again"
+    export(GZIP, again, **how, target_file_bytes=2_000)
+    assert tree(again).keys() == tree(divided).keys()
+    with pytest.raises(UsageError, match="targetFileBytes"):
+        export(GZIP, again, **how, target_file_bytes=3_000, resume=True)

@@ -107,13 +107,13 @@ def test_counting_columns_are_written_as_differences_and_payloads_without_dictio
         assert "RLE_DICTIONARY" in encodings[repeating]
 
 
-def test_statistics_are_written_for_numbers_and_not_for_payloads() -> None:
+def test_statistics_are_written_for_numbers_and_keys_and_not_for_values() -> None:
     """Readers find offsets and times by them; of a large value they would cost several copies."""
     group = pq.ParquetFile(io.BytesIO(written(Format.PARQUET, "zstd", rows(100)))).metadata.row_group(0)
     columns = {group.column(at).path_in_schema: group.column(at) for at in range(group.num_columns)}
     assert (columns["offset"].statistics.min, columns["offset"].statistics.max) == (0, 99)
     assert columns["timestamp"].statistics.has_min_max
-    assert columns["key"].statistics is None
+    assert (columns["key"].statistics.min, columns["key"].statistics.max) == (b"0", b"99")
     assert columns["value"].statistics is None
 
 

@@ -170,7 +170,15 @@ Jobs = Annotated[
     int | None, _value(_RUN, "N", "Processes. Default: one for each core.", "--jobs", "-j", least=1)
 ]
 TargetSplitBytes = Annotated[
-    Text, _value(_RUN, "SIZE", "Bytes of a segment that become one file. Default: 64m.")
+    Text, _value(_RUN, "SIZE", "Bytes of a segment that one process exports at a time. Default: 64m.")
+]
+TargetFileBytes = Annotated[
+    Text,
+    _value(
+        _WRITE,
+        "SIZE",
+        "Begin another file when one has this size. Default: one file for each split (--target-split-bytes).",
+    ),
 ]
 MinPartitions = Annotated[Text, _value(_RUN, "N", "The least number of splits.")]
 Resume = Annotated[
