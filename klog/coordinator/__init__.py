@@ -1,0 +1,1 @@
+"""Coordinators: groups of consumers, whose state is kept in internal topics."""

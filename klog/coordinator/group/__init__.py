@@ -1,0 +1,1 @@
+"""The group coordinator of the classic protocol: members, rebalances, committed offsets."""

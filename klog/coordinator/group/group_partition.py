@@ -1,0 +1,308 @@
+"""The groups of one partition of `__consumer_offsets`, while this broker leads it in one epoch.
+
+It serialises the events of its groups and carries out their effects in order: appends, timers, answers. The
+rules are in `group` and `offsets`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from klog.coordinator.group.effects import Effect, Schedule, TimerKey, WriteGroup
+from klog.coordinator.group.group import Group, load_group
+from klog.coordinator.group.loading import LoadedGroups
+from klog.coordinator.group.offsets import Commits, GroupOffsets, GroupView
+from klog.coordinator.group.rebalance import GroupLimits
+from klog.coordinator.group.values import GroupState, Key, Now
+from klog.coordinator.group.writing import Writer, commit_error, group_error
+from klog.coordinator.tasks import TaskQueue
+from klog.formats.errors import FormatError
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.internal_append import Appended
+from klog.replication.purgatory import Timer
+from klog.replication.timing_wheel import TimerTask
+
+logger = logging.getLogger(__name__)
+
+OnAppended = Callable[[Appended], None]
+
+
+class Append(Protocol):
+    """Appends a batch to a partition of `__consumer_offsets`, in the epoch in which this broker leads it."""
+
+    def __call__(
+        self, partition: int, batch: bytearray, on_done: OnAppended, *, acks: int, leader_epoch: int
+    ) -> None:
+        """Calls `on_done` exactly once, now or later, from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupServices:
+    """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`."""
+
+    append: Append
+    timer: Timer
+    clock: Callable[[], Now]
+    writer: Writer
+    limits: GroupLimits
+    commit_acks: int
+
+
+class _GroupTimer(TimerTask):
+    """A timer of one group."""
+
+    __slots__ = ("_fire", "fired")
+
+    def __init__(self, due_ms: int, fire: Callable[[_GroupTimer], None]) -> None:
+        super().__init__(due_ms)
+        self._fire = fire
+        self.fired = False
+
+    def run(self) -> None:
+        self.fired = True
+        self._fire(self)
+
+
+@dataclass(slots=True)
+class GroupEntry:
+    """A group with its offsets and its timers. Timers are changed by the task queue only."""
+
+    group: Group
+    offsets: GroupOffsets = field(default_factory=GroupOffsets)
+    timers: dict[TimerKey, _GroupTimer] = field(default_factory=dict)
+
+
+class GroupPartition:
+    """All groups of one partition. Safe for threads."""
+
+    def __init__(self, number: int, leader_epoch: int, services: GroupServices) -> None:
+        self.number = number
+        self.leader_epoch = leader_epoch
+        self.entries: dict[str, GroupEntry] = {}
+        self.closed = False
+        self._services = services
+        self._lock = threading.Lock()
+        self._tasks = TaskQueue()
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Enter the lock of the partition's groups; what was put meanwhile runs after it is left."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._tasks.run()
+
+    def now(self) -> Now:
+        """The time of an event."""
+        return self._services.clock()
+
+    def get(self, group_id: str) -> GroupEntry | None:
+        """The group; None if there is none. The caller holds the lock."""
+        return self.entries.get(group_id)
+
+    def get_or_create(self, group_id: str) -> GroupEntry:
+        """The group, empty if it is new. The caller holds the lock."""
+        entry = self.entries.get(group_id)
+        if entry is None:
+            entry = GroupEntry(Group(group_id, self._services.limits, self.now()))
+            self.entries[group_id] = entry
+        return entry
+
+    def put(self, task: Callable[[], object]) -> None:
+        """Let a task run when the lock is left."""
+        self._tasks.put(task)
+
+    def put_effects(self, entry: GroupEntry) -> None:
+        """Let the group's effects be carried out when the lock is left."""
+        for effect in entry.group.take_effects():
+            self._put_effect(entry, effect)
+
+    def _put_effect(self, entry: GroupEntry, effect: Effect) -> None:
+        if isinstance(effect, Schedule):
+            self._tasks.put(lambda: self._schedule(entry, effect))
+        elif isinstance(effect, WriteGroup):
+            self._tasks.put(lambda: self._write_group(entry, effect))
+        else:
+            self._tasks.put(effect.send)
+
+    # -- timers ----------------------------------------------------------------------------------------------
+
+    def _schedule(self, entry: GroupEntry, wanted: Schedule) -> None:
+        running = entry.timers.get(wanted.timer)
+        if running is not None and not running.fired:
+            if running.due_ms <= wanted.due_ms:
+                return  # it fires earlier, and the group then schedules it again
+            self._services.timer.cancel(running)
+        if self.closed:
+            return
+
+        def fire(timer: _GroupTimer) -> None:
+            with self.lock():
+                if entry.timers.get(wanted.timer) is timer:
+                    del entry.timers[wanted.timer]
+                entry.group.on_timer(wanted.timer, self.now())
+                self.put_effects(entry)
+
+        timer = entry.timers[wanted.timer] = _GroupTimer(wanted.due_ms, fire)
+        self._services.timer.add(timer)
+
+    def _stop_timers(self, entry: GroupEntry) -> None:
+        for timer in entry.timers.values():
+            self._services.timer.cancel(timer)
+        entry.timers.clear()
+
+    # -- records ---------------------------------------------------------------------------------------------
+
+    def _write_group(self, entry: GroupEntry, wanted: WriteGroup) -> None:
+        def done(appended: Appended) -> None:
+            error = group_error(appended.error)
+            if error:
+                self._log_failure(entry.group.group_id, appended.error)
+            with self.lock():
+                wanted.on_written(error, self.now())
+                self.put_effects(entry)
+
+        group_id = entry.group.group_id
+        try:
+            batch = self._services.writer.group(group_id, wanted.metadata, self.now().wall_ms)
+        except FormatError as refused:
+            logger.error("group %r cannot be written: %s", group_id, refused)
+            done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        self._append(batch, done, self._services.commit_acks)
+
+    def _append(self, batch: bytearray, on_done: OnAppended, acks: int) -> None:
+        self._services.append(self.number, batch, on_done, acks=acks, leader_epoch=self.leader_epoch)
+
+    def _log_failure(self, group_id: str, error: ErrorCode) -> None:
+        logger.warning(
+            "group %r: records could not be written to __consumer_offsets-%d: %s",
+            group_id,
+            self.number,
+            error.name,
+        )
+
+    def put_commits(self, entry: GroupEntry, commits: Commits, on_done: Callable[[ErrorCode], None]) -> None:
+        """Let commits be written when the lock is left; `on_done` gets the error that the client sees."""
+        entry.offsets.begin(commits)
+        self._tasks.put(lambda: self._write_commits(entry, commits, on_done))
+
+    def _write_commits(
+        self, entry: GroupEntry, commits: Commits, on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        def done(appended: Appended) -> None:
+            with self.lock():
+                if appended.error:
+                    entry.offsets.failed(commits)
+                else:
+                    entry.offsets.written(commits, appended.first_offset)
+            on_done(commit_error(appended.error))
+
+        group_id = entry.group.group_id
+        try:
+            batch = self._services.writer.commits(group_id, commits, self.now().wall_ms)
+        except FormatError as refused:
+            logger.error("offsets of group %r cannot be written: %s", group_id, refused)
+            done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        self._append(batch, done, self._services.commit_acks)
+
+    def put_removals(self, entry: GroupEntry, keys: Iterable[Key], *, with_group: bool) -> None:
+        """Let tombstones be written when the lock is left.
+
+        A failure is only logged: the offsets are forgotten here, and are back after the next load.
+        """
+        group = entry.group
+        # A group that never had a generation has no record.
+        with_record = with_group and group.generation_id > 0
+        batch = self._services.writer.removals(
+            group.group_id, keys, self.now().wall_ms, with_group=with_record
+        )
+        if batch is None:
+            return
+
+        def done(appended: Appended) -> None:
+            if appended.error:
+                self._log_failure(group.group_id, appended.error)
+
+        self._tasks.put(lambda: self._append(batch, done, acks=0))
+
+    # -- the end of groups -----------------------------------------------------------------------------------
+
+    def forget(self, entry: GroupEntry, error: ErrorCode) -> None:
+        """The group is dead; whoever waits is answered `error`. The caller holds the lock."""
+        entry.group.die(error, self.now())
+        self.put_effects(entry)
+        self.entries.pop(entry.group.group_id, None)
+        self._tasks.put(lambda: self._stop_timers(entry))
+
+    def remove_if_dead(self, entry: GroupEntry) -> bool:
+        """Whether the group is empty and has no offsets; then it is dead. The caller holds the lock."""
+        if entry.group.state is not GroupState.EMPTY or not entry.offsets.is_empty:
+            return False
+        self.forget(entry, ErrorCode.UNKNOWN_MEMBER_ID)
+        return True
+
+    def remove_expired(self, retention_ms: int) -> None:
+        """Forget the offsets that are past their retention, and groups that have nothing left."""
+        with self.lock():
+            now_ms = self.now().wall_ms
+            for entry in list(self.entries.values()):
+                removed = entry.offsets.remove_expired(_view(entry.group), now_ms, retention_ms)
+                self._bury(entry, removed)
+
+    def remove_offsets(self, keys: Iterable[Key]) -> None:
+        """Forget the offsets of these partitions in all groups."""
+        gone = list(keys)
+        with self.lock():
+            for entry in list(self.entries.values()):
+                self._bury(entry, entry.offsets.remove(gone))
+
+    def remove_committed(self, entry: GroupEntry, keys: Iterable[Key]) -> None:
+        """Forget these offsets of one group. The caller holds the lock."""
+        self._bury(entry, entry.offsets.remove(keys))
+
+    def _bury(self, entry: GroupEntry, removed: Iterable[Key]) -> None:
+        """Write the tombstones of offsets, and of the group if it has nothing left."""
+        keys = list(removed)
+        dead = self.remove_if_dead(entry)
+        self.put_removals(entry, keys, with_group=dead)
+
+    def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
+        """A transaction has ended, with a marker in this partition."""
+        with self.lock():
+            for entry in self.entries.values():
+                entry.offsets.complete(producer_id, committed=committed)
+
+    def install(self, loaded: LoadedGroups) -> None:
+        """Take over what was read from the log."""
+        with self.lock():
+            now = self.now()
+            for group_id in loaded.group_ids():
+                metadata = loaded.groups.get(group_id)
+                if metadata is None:
+                    group = Group(group_id, self._services.limits, now)
+                else:
+                    group = load_group(group_id, self._services.limits, metadata, now)
+                entry = GroupEntry(group, loaded.offsets.get(group_id) or GroupOffsets())
+                self.entries[group_id] = entry
+                self.put_effects(entry)
+
+    def close(self) -> None:
+        """This broker leads the partition no longer: whoever waits is answered NOT_COORDINATOR."""
+        with self.lock():
+            self.closed = True
+            for entry in list(self.entries.values()):
+                self.forget(entry, ErrorCode.NOT_COORDINATOR)
+
+
+def _view(group: Group) -> GroupView:
+    return GroupView(group.state, group.state_since_ms, group.protocol_type, group.subscribed_topics)

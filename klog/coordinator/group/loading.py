@@ -1,0 +1,147 @@
+"""Reads the groups of one partition of `__consumer_offsets` from its log.
+
+Rules: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`. The log is read in chunks of whole batches, from
+its start to the end that it has when the reading begins. A record that cannot be read is logged with its
+offset, and the rest is loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from klog.coordinator.group.offsets import GroupOffsets
+from klog.coordinator.group.records import (
+    GroupMetadata,
+    RecordKey,
+    read_group_value,
+    read_key,
+    read_offset_value,
+)
+from klog.formats import kernel
+from klog.formats.checksums import Bytes
+from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.constants import CONTROL_BIT, CONTROL_COMMIT, TRANSACTIONAL_BIT
+from klog.formats.errors import FormatError, KlogError
+from klog.storage.cleaner.decoding import control_type, decode_one
+from klog.storage.log.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class LoadedGroups:
+    """Groups by id with their records, and their offsets."""
+
+    groups: dict[str, GroupMetadata] = field(default_factory=dict)
+    offsets: dict[str, GroupOffsets] = field(default_factory=dict)
+
+    def group_ids(self) -> set[str]:
+        """All groups that have a record or offsets."""
+        with_offsets = {group_id for group_id, offsets in self.offsets.items() if not offsets.is_empty}
+        return with_offsets.union(self.groups)
+
+
+class GroupReader:
+    """Takes the batches of one partition in their order."""
+
+    def __init__(self, name: str) -> None:
+        """`name` is the partition's, for messages."""
+        self.loaded = LoadedGroups()
+        self._name = name
+        self._records = RecordTable()
+
+    def add_batch(self, data: memoryview, table: BatchTable, row: int) -> None:
+        """Take one batch. Raises `FormatError` if the batch cannot be decoded."""
+        payload = decode_one(data, table, row, self._records)
+        attributes, producer_id = table.attributes[row], table.producer_id[row]
+        if attributes & CONTROL_BIT:
+            committed = control_type(payload, self._records) == CONTROL_COMMIT
+            for offsets in self.loaded.offsets.values():
+                offsets.complete(producer_id, committed=committed)
+            return
+        transaction = producer_id if attributes & TRANSACTIONAL_BIT else None
+        base_offset = table.base_offset[row]
+        for number, offset in enumerate(self._records.offset):
+            try:
+                self._add_record(payload, number, base_offset, transaction)
+            except FormatError as error:
+                logger.warning("%s: the record at offset %d is not loaded: %s", self._name, offset, error)
+
+    def _add_record(self, payload: Bytes, number: int, base_offset: int, transaction: int | None) -> None:
+        records = self._records
+        key_bytes = _span(payload, records.key_start[number], records.key_size[number])
+        if key_bytes is None:
+            raise FormatError("the key is null")
+        key = read_key(key_bytes)
+        if key is None:
+            return  # of another kind of group
+        value = _span(payload, records.value_start[number], records.value_size[number])
+        if key.partition is not None:
+            self._add_offset(key, value, base_offset, transaction)
+        elif value is None:
+            self.loaded.groups.pop(key.group_id, None)
+        else:
+            self.loaded.groups[key.group_id] = read_group_value(value)
+
+    def _add_offset(
+        self, key: RecordKey, value: bytes | None, base_offset: int, transaction: int | None
+    ) -> None:
+        if key.partition is None:
+            return
+        offsets = self.loaded.offsets.get(key.group_id)
+        if offsets is None:
+            offsets = self.loaded.offsets[key.group_id] = GroupOffsets()
+        if value is None:
+            offsets.load_removal(key.partition, transaction)
+        else:
+            offsets.load(key.partition, read_offset_value(value), base_offset, transaction)
+
+
+def _span(payload: Bytes, start: int, size: int) -> bytes | None:
+    return None if size < 0 else bytes(payload[start : start + size])
+
+
+def load_groups(log: PartitionLog, buffer_bytes: int, still_leads: Callable[[], bool]) -> LoadedGroups | None:
+    """All groups in a log; None if this broker leads it no longer.
+
+    `buffer_bytes` is `offsets.load.buffer.size`. If the log cannot be read to its end, that is logged, and
+    what was read until then is returned: the groups are served all the same, as in Kafka.
+    """
+    reader = GroupReader(str(log.partition))
+    with log.lock:
+        offset, end_offset = log.log_start_offset, log.log_end_offset
+    try:
+        while offset < end_offset:
+            if not still_leads():
+                return None
+            after = _load_chunk(log, reader, offset, end_offset, buffer_bytes)
+            if after == offset:
+                break
+            offset = after
+    except (KlogError, OSError) as error:
+        logger.error("%s could not be read to its end: %s", log.partition, error)
+    return reader.loaded
+
+
+def _load_chunk(
+    log: PartitionLog, reader: GroupReader, offset: int, end_offset: int, buffer_bytes: int
+) -> int:
+    """Read batches from `offset` on; the offset after the last of them."""
+    read = log.read(offset, buffer_bytes, end_offset, at_least_one=True)
+    if read.file is None:
+        return offset
+    data = memoryview(os.pread(read.file.fileno(), read.size, read.position))
+    table = BatchTable()
+    kernel.scan(data, read.position, True, table)
+    for row in range(len(table)):
+        if table.last_offset[row] < offset:
+            continue
+        try:
+            reader.add_batch(data, table, row)
+        except FormatError as error:
+            first, last = table.base_offset[row], table.last_offset[row]
+            logger.warning("%s: the records %d to %d are not loaded: %s", log.partition, first, last, error)
+    return table.last_offset[len(table) - 1] + 1 if len(table) else offset

@@ -1,0 +1,88 @@
+"""Builds the batches that the group coordinator writes to `__consumer_offsets`.
+
+Rules: Kafka's `GroupMetadataManager`: commits are a batch with base sequence 0, all others one with -1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from klog.coordinator.group.offsets import Commits
+from klog.coordinator.group.records import (
+    GroupMetadata,
+    group_key,
+    group_value,
+    offset_key,
+    offset_value,
+)
+from klog.coordinator.group.values import Key
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.protocol.error_codes import ErrorCode
+
+_COMMIT_SEQUENCE: Final = 0
+
+# The errors of an append, as members see them when the group's record could not be written.
+_GROUP_ERRORS: Final = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_LEADER_EPOCH: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+_COMMIT_ERRORS: Final = {
+    **_GROUP_ERRORS,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+
+
+def group_error(error: ErrorCode) -> ErrorCode:
+    """The error of JoinGroup and SyncGroup for that of an append."""
+    return _GROUP_ERRORS.get(error, error)
+
+
+def commit_error(error: ErrorCode) -> ErrorCode:
+    """The error of OffsetCommit and TxnOffsetCommit for that of an append."""
+    return _COMMIT_ERRORS.get(error, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Builds batches with `codec` (`offsets.topic.compression.codec`)."""
+
+    codec: int
+
+    def commits(self, group_id: str, commits: Commits, now_ms: int) -> bytearray:
+        """Committed offsets. Raises `FormatError` if a string is too long."""
+        records = [
+            RecordData(number, now_ms, offset_key(group_id, key), offset_value(commit))
+            for number, (key, commit) in enumerate(commits.items())
+        ]
+        return build_batch(records, BatchFields(codec=self.codec, base_sequence=_COMMIT_SEQUENCE))
+
+    def group(self, group_id: str, metadata: GroupMetadata, now_ms: int) -> bytearray:
+        """A group's record. Raises `FormatError` if a string is too long."""
+        return self._batch([(group_key(group_id), group_value(metadata))], now_ms)
+
+    def removals(
+        self, group_id: str, keys: Iterable[Key], now_ms: int, *, with_group: bool
+    ) -> bytearray | None:
+        """Tombstones for offsets, and for the group's record; None if there is nothing to remove."""
+        removed = [offset_key(group_id, key) for key in keys]
+        if with_group:
+            removed.append(group_key(group_id))
+        return self._batch([(key, None) for key in removed], now_ms) if removed else None
+
+    def _batch(self, records: list[tuple[bytes, bytes | None]], now_ms: int) -> bytearray:
+        numbered = [RecordData(number, now_ms, key, value) for number, (key, value) in enumerate(records)]
+        return build_batch(numbered, BatchFields(codec=self.codec))

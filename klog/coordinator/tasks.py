@@ -1,0 +1,48 @@
+"""Runs tasks in the order in which they were put, one at a time, on the threads that put them.
+
+A state machine puts what it wants done while its lock is held, and runs the queue after leaving the lock. So
+records are written in the order in which they were decided, and no lock is held while they are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+Task = Callable[[], object]
+
+
+class TaskQueue:
+    """Tasks of one owner. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._tasks: deque[Task] = deque()
+        self._running = threading.Lock()
+
+    def put(self, task: Task) -> None:
+        """Add a task, to be run by the next `run`."""
+        self._tasks.append(task)
+
+    def run(self) -> None:
+        """Run all tasks, unless another thread is about it: then that thread runs these, too.
+
+        A task may put more tasks. To be called without any lock that a task needs.
+        """
+        while self._tasks and self._running.acquire(blocking=False):
+            try:
+                self._run()
+            finally:
+                self._running.release()
+
+    def _run(self) -> None:
+        while self._tasks:
+            task = self._tasks.popleft()
+            try:
+                task()
+            except Exception:
+                # The others must not wait for ever because of a defect in one.
+                logger.exception("a coordinator's task failed")
