@@ -12,8 +12,8 @@ Facts from the message schemas of Kafka 3.9 and 4. The announced ranges were cho
   UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped, have one version
   each: the one that a Kafka 3.9 controller sends since inter.broker.protocol.version 3.4. A cluster with an
   older one must be brought to 3.4 before a klog broker joins it.
-- An API is in the table if the broker serves it. FindCoordinator is there without groups, because of what
-  librdkafka concludes from it (see its handler).
+- An API is in the table if the broker serves it. OffsetCommit 0 and 1 and OffsetFetch 0 are not served: they
+  keep offsets in ZooKeeper, or come from clients before 0.9.
 """
 
 from __future__ import annotations
@@ -144,7 +144,15 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _ours(ApiKey.STOP_REPLICA, 4, 2),
             _ours(ApiKey.UPDATE_METADATA, 8, 6),
             _ours(ApiKey.CONTROLLED_SHUTDOWN, 3, 3),
+            _kio(ApiKey.OFFSET_COMMIT, 2, 9, 8),
+            _kio(ApiKey.OFFSET_FETCH, 1, 9, 6),
             _kio(ApiKey.FIND_COORDINATOR, 0, 6, 3),
+            _kio(ApiKey.JOIN_GROUP, 0, 9, 6),
+            _kio(ApiKey.HEARTBEAT, 0, 4, 4),
+            _kio(ApiKey.LEAVE_GROUP, 0, 5, 4),
+            _kio(ApiKey.SYNC_GROUP, 0, 5, 4),
+            _kio(ApiKey.DESCRIBE_GROUPS, 0, 5, 5),
+            _kio(ApiKey.LIST_GROUPS, 0, 5, 3),
             _kio(ApiKey.API_VERSIONS, 0, 4, 3),
             _kio(ApiKey.CREATE_TOPICS, 0, 7, 5, kio_from=2),
             _kio(ApiKey.DELETE_TOPICS, 0, 6, 4, kio_from=1),
@@ -155,8 +163,10 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
             _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
             _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
+            _kio(ApiKey.DELETE_GROUPS, 0, 2, 2),
             _kio(ApiKey.ELECT_LEADERS, 0, 2, 2),
             _kio(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            _kio(ApiKey.OFFSET_DELETE, 0, 0, 1),
             _kio(ApiKey.ALTER_PARTITION, 2, 3, 0),
             _kio(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
             _kio(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),

@@ -37,6 +37,7 @@ from klog.metadata.errors import NoNodeError, SessionExpiredError, StoreError
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.values import BrokerRegistration
+from klog.replication.internal_append import InternalAppends
 from klog.replication.partition import ReplicaContext
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.broker_channel import ControlChannel
@@ -45,6 +46,7 @@ from klog.server.cleaning import ServedLogs, open_cleaner
 from klog.server.controller_times import ControllerTimes
 from klog.server.features import FeaturesEpoch
 from klog.server.first_metadata import SERVED_BEFORE, await_first_metadata
+from klog.server.groups import open_groups
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import hosted_directories
 from klog.server.handlers.dispatch import Dispatcher
@@ -145,6 +147,9 @@ class Broker:
         self._features.follow()
         self.store.add_session_listener(self._session_changed)
         self.scheduler.start()
+        self.scheduler.every(
+            self.groups.settings.retention_check_interval_ms, self.groups.remove_expired_offsets
+        )
         Upkeep(self.logs, self._clock_ms, self.cleaner.retention_of_others).start()
         self._serving = True
         self.cache.set_initial_brokers(live_brokers(self.store))
@@ -230,6 +235,17 @@ class Broker:
             lambda topics: read_topic_ids(self.store, topics),
         )
         self.replicas = self._replicas
+        appends = InternalAppends(
+            self.replicas,
+            self.purgatories.produce,
+            lambda key: self.cache.snapshot.partition(TopicPartition(*key)) is not None,
+            clock_ms=self._clock_ms,
+            timer_ms=monotonic_ms,
+        )
+        self.groups = open_groups(
+            self._static, self.store, self.replicas, appends, self.purgatories.timer.timer
+        )
+        closing.callback(self.groups.stop)
 
     def _open_controller(self, closing: ExitStack) -> None:
         broker_id = self.identity.broker_id
@@ -272,6 +288,7 @@ class Broker:
             config=self.live.broker,
             check_config=self._check_config,
             replicas=self.replicas,
+            groups=self.groups,
             controller=self.controller,
             purgatories=self.purgatories,
             sessions=self.sessions,

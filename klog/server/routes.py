@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from klog.config.broker import BrokerConfig
 from klog.controller.runner import Controller
+from klog.coordinator.group.coordinator import GroupCoordinator
+from klog.coordinator.group.requests import GroupRequests
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import ProducerIdBlock
@@ -37,6 +39,9 @@ from klog.server.handlers.fetch import FetchHandler
 from klog.server.handlers.fetch_runs import FetchRuns
 from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.handlers.find_coordinator import FindCoordinatorHandler
+from klog.server.handlers.groups.administration import GroupsHandler
+from klog.server.handlers.groups.members import MembersHandler
+from klog.server.handlers.groups.offsets import OffsetsHandler
 from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.loggers import Loggers
@@ -70,6 +75,7 @@ class Collaborators:
     config: Callable[[], BrokerConfig]
     check_config: Callable[[BrokerConfig], None]
     replicas: ReplicaManager
+    groups: GroupCoordinator
     controller: Controller
     purgatories: Purgatories
     sessions: FetchSessions
@@ -87,9 +93,12 @@ class Collaborators:
 
 def routes(parts: Collaborators) -> Mapping[int, Route]:
     """What serves each API."""
+    creator = TopicCreator(parts.store, parts.cache, parts.config)
+    creation = AutoTopicCreation(creator, parts.config)
     return {
         **_data_routes(parts),
-        **_topic_routes(parts),
+        **_group_routes(parts, creation),
+        **_topic_routes(parts, creator, creation),
         **_config_routes(parts),
         **_control_routes(parts),
     }
@@ -128,7 +137,6 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         parts.run_in_background,
     )
     api_versions = ApiVersionsHandler(parts.features_epoch)
-    coordinator = FindCoordinatorHandler(parts.broker_id, parts.cache)
     producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
     return {
         ApiKey.API_VERSIONS: Route(api_versions.handle, may_block=False),
@@ -144,19 +152,42 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(lookup).handle),
         ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
         ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle, failed=producer_ids.failed),
-        ApiKey.FIND_COORDINATOR: Route(coordinator.handle, failed=coordinator.failed),
     }
 
 
-def _topic_routes(parts: Collaborators) -> dict[int, Route]:
+def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int, Route]:
+    lookup = PartitionLookup(parts.replicas, parts.cache)
+    requests = GroupRequests(parts.groups)
+    coordinator = FindCoordinatorHandler(
+        parts.cache, parts.groups.partition_for, creation, parts.run_in_background
+    )
+    members = MembersHandler(requests)
+    offsets = OffsetsHandler(requests, lookup.known, parts.clock_ms)
+    groups = GroupsHandler(requests)
+    return {
+        ApiKey.FIND_COORDINATOR: Route(coordinator.handle, may_block=False, failed=coordinator.failed),
+        ApiKey.JOIN_GROUP: Route(members.join, may_block=False),
+        ApiKey.SYNC_GROUP: Route(members.sync, may_block=False),
+        ApiKey.HEARTBEAT: Route(members.heartbeat, may_block=False),
+        ApiKey.LEAVE_GROUP: Route(members.leave, may_block=False),
+        ApiKey.OFFSET_COMMIT: Route(offsets.commit, may_block=False),
+        ApiKey.OFFSET_FETCH: Route(offsets.fetch, may_block=False),
+        ApiKey.OFFSET_DELETE: Route(offsets.delete),
+        ApiKey.DESCRIBE_GROUPS: Route(groups.describe),
+        ApiKey.LIST_GROUPS: Route(groups.list),
+        ApiKey.DELETE_GROUPS: Route(groups.delete),
+    }
+
+
+def _topic_routes(
+    parts: Collaborators, creator: TopicCreator, creation: AutoTopicCreation
+) -> dict[int, Route]:
     cache, store = parts.cache, parts.store
 
     def is_controller() -> bool:
         return parts.controller.is_active
 
     waits = TopicWaits(parts.purgatories.topics, parts.timer_ms)
-    creator = TopicCreator(store, cache, parts.config)
-    creation = AutoTopicCreation(creator, parts.config)
     metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.run_in_background)
     create = CreateTopicsHandler(creator, cache, waits, parts.config, is_controller)
     delete = DeleteTopicsHandler(store, cache, waits, parts.config, is_controller)
@@ -192,6 +223,7 @@ def _control_routes(parts: Collaborators) -> dict[int, Route]:
         purgatories.topics,
         purgatories.elections,
         parts.broker_epoch,
+        parts.groups.partitions_deleted,
     )
     elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)
     return {

@@ -45,6 +45,8 @@ class BrokerProcess:
             "listeners": "PLAINTEXT://127.0.0.1:0",
             "log.dirs": ",".join(str(self._work / f"log-dir-{number}") for number in range(log_dir_count)),
             "log.retention.check.interval.ms": "1000",
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.num.partitions": "5",
             **{key: _text(value) for key, value in (config or {}).items()},
         }
         self._process: subprocess.Popen[bytes] | None = None

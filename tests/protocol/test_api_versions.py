@@ -72,6 +72,7 @@ def test_produce_is_announced_from_version_0():
     assert ANNOUNCED[ApiKey.PRODUCE] == (0, 11)
 
 
-def test_groups_and_transactions_are_not_announced_yet():
-    assert ApiKey.OFFSET_COMMIT not in ANNOUNCED
-    assert ApiKey.JOIN_GROUP not in ANNOUNCED
+def test_groups_are_announced_and_transactions_are_not_yet():
+    assert ANNOUNCED[ApiKey.OFFSET_COMMIT] == (2, 9)
+    assert ANNOUNCED[ApiKey.JOIN_GROUP] == (0, 9)
+    assert ApiKey.END_TXN not in ANNOUNCED

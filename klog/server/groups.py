@@ -1,0 +1,84 @@
+"""The group coordinator inside a broker: its configs, its log, its timers, and what tells it of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from klog.config.broker import BrokerConfig
+from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
+from klog.coordinator.group.group_partition import Append, GroupServices, OnAppended
+from klog.coordinator.group.rebalance import GroupLimits
+from klog.coordinator.group.values import Now
+from klog.coordinator.group.writing import Writer
+from klog.formats.names import TopicPartition
+from klog.metadata.store import MetadataStore
+from klog.metadata.topics import read_topics
+from klog.replication.internal_append import InternalAppends
+from klog.replication.purgatory import Timer
+from klog.replication.replica_manager import ReplicaManager
+from klog.storage.log.partition_log import PartitionLog
+
+_MS_IN_MINUTE: Final = 60_000
+
+
+def open_groups(
+    config: BrokerConfig,
+    store: MetadataStore,
+    replicas: ReplicaManager,
+    appends: InternalAppends,
+    timer: Timer,
+) -> GroupCoordinator:
+    """The group coordinator of a broker; it hears of changed roles from now on."""
+    services = GroupServices(
+        append=_append(appends, config.number("offsets.commit.timeout.ms")),
+        timer=timer,
+        clock=lambda: Now(appends.clock_ms(), appends.timer_ms()),
+        writer=Writer(config.number("offsets.topic.compression.codec")),
+        limits=GroupLimits(
+            config.number("group.initial.rebalance.delay.ms"), config.number("group.max.size")
+        ),
+        commit_acks=config.number("offsets.commit.required.acks"),
+    )
+    settings = GroupSettings(
+        partitions=_partitions(config, store),
+        min_session_timeout_ms=config.number("group.min.session.timeout.ms"),
+        max_session_timeout_ms=config.number("group.max.session.timeout.ms"),
+        max_metadata_bytes=config.number("offset.metadata.max.bytes"),
+        load_buffer_bytes=config.number("offsets.load.buffer.size"),
+        retention_ms=config.number("offsets.retention.minutes") * _MS_IN_MINUTE,
+        retention_check_interval_ms=config.number("offsets.retention.check.interval.ms"),
+    )
+    coordinator = GroupCoordinator(settings, services, _log_of(replicas))
+    replicas.add_listener(coordinator.roles_changed)
+    return coordinator
+
+
+def _partitions(config: BrokerConfig, store: MetadataStore) -> int:
+    """How many partitions `__consumer_offsets` has, or will have."""
+    topic = read_topics(store, [CONSUMER_OFFSETS]).get(CONSUMER_OFFSETS)
+    return config.number("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
+
+
+def _append(appends: InternalAppends, timeout_ms: int) -> Append:
+    def append(
+        partition: int, batch: bytearray, on_done: OnAppended, *, acks: int, leader_epoch: int
+    ) -> None:
+        appends.append_records(
+            TopicPartition(CONSUMER_OFFSETS, partition),
+            memoryview(batch),
+            on_done,
+            acks=acks,
+            timeout_ms=timeout_ms,
+            leader_epoch=leader_epoch,
+        )
+
+    return append
+
+
+def _log_of(replicas: ReplicaManager) -> Callable[[int], PartitionLog | None]:
+    def log_of(number: int) -> PartitionLog | None:
+        partition = replicas.partitions.get((CONSUMER_OFFSETS, number))
+        return partition.log if partition is not None and partition.state.is_leader else None
+
+    return log_of

@@ -1,0 +1,158 @@
+"""Answers OffsetCommit, OffsetFetch and OffsetDelete.
+
+Rules: Kafka's `KafkaApis` and the message schemas; the decisions are in `coordinator.group`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from klog.coordinator.group.requests import GroupRequests
+from klog.coordinator.group.values import (
+    NO_LEADER_EPOCH,
+    NO_TIMESTAMP,
+    CommittedOffset,
+    FetchedOffset,
+    Identity,
+    Key,
+)
+from klog.protocol.entity_fields import Entity, Value
+from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.network.request import Request
+
+_NO_RETENTION_MS: Final = -1
+_GROUP_ERROR_FROM: Final = 2
+_SEVERAL_GROUPS_FROM: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsHandler:
+    """Answers requests about committed offsets.
+
+    `known` says whether the cluster has a partition; `clock_ms` is the wall clock.
+    """
+
+    groups: GroupRequests
+    known: Callable[[Key], bool]
+    clock_ms: Callable[[], int]
+
+    def commit(self, request: Request) -> None:
+        """OffsetCommit: answered when the offsets are replicated."""
+        asked = entity_of(request)
+        retention = getattr(asked, "retention_time", None)
+        retention_ms = _NO_RETENTION_MS if retention is None else milliseconds(retention)
+        now_ms = self.clock_ms()
+        expires_ms = NO_TIMESTAMP if retention_ms == _NO_RETENTION_MS else now_ms + retention_ms
+        # If a partition is named twice, its last offset counts.
+        wanted = {
+            (topic.name, each.partition_index): CommittedOffset(
+                each.committed_offset,
+                getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH),
+                each.committed_metadata or "",
+                now_ms,
+                expires_ms,
+            )
+            for topic in asked.topics
+            for each in topic.partitions
+        }
+        commits = {key: commit for key, commit in wanted.items() if self.known(key)}
+
+        def answer(errors: Mapping[Key, ErrorCode]) -> None:
+            unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            _answer_errors(request, "OffsetCommit", {key: errors.get(key, unknown) for key in wanted})
+
+        if not commits:
+            answer({})
+            return
+        identity = Identity(
+            asked.member_id,
+            asked.generation_id_or_member_epoch,
+            getattr(asked, "group_instance_id", None),
+        )
+        self.groups.commit(asked.group_id, identity, commits, answer)
+
+    def fetch(self, request: Request) -> None:
+        """OffsetFetch: answered at once."""
+        asked = entity_of(request)
+        require_stable = getattr(asked, "require_stable", False)
+        if request.api_version >= _SEVERAL_GROUPS_FROM:
+            groups = tuple(self._group(request, each, require_stable) for each in asked.groups)
+            send_answer(request, groups=groups)
+            return
+        keys = _keys_of(asked.topics)
+        error, offsets = self.groups.fetch_offsets(asked.group_id, keys, require_stable=require_stable)
+        if error and request.api_version < _GROUP_ERROR_FROM:
+            # The version has no place for the group's error but the partitions.
+            offsets = dict.fromkeys(keys or (), FetchedOffset(error=error))
+        send_answer(
+            request,
+            error_code=error,
+            topics=_offsets(request, offsets, "OffsetFetchResponseTopic", "OffsetFetchResponsePartition"),
+        )
+
+    def _group(self, request: Request, asked: Entity, require_stable: bool) -> Entity:
+        error, offsets = self.groups.fetch_offsets(
+            asked.group_id, _keys_of(asked.topics), require_stable=require_stable
+        )
+        names = "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions"
+        return part(
+            request,
+            "OffsetFetchResponseGroup",
+            group_id=asked.group_id,
+            topics=_offsets(request, offsets, *names),
+            error_code=error,
+        )
+
+    def delete(self, request: Request) -> None:
+        """OffsetDelete: answered at once."""
+        asked = entity_of(request)
+        wanted = {
+            (topic.name, each.partition_index): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for topic in asked.topics
+            for each in topic.partitions
+        }
+        error, errors = self.groups.delete_offsets(asked.group_id, [key for key in wanted if self.known(key)])
+        _answer_errors(request, "OffsetDelete", {} if error else {**wanted, **errors}, error_code=error)
+
+
+def _keys_of(topics: Iterable[Entity] | None) -> list[Key] | None:
+    if topics is None:
+        return None
+    return [(topic.name, number) for topic in topics for number in topic.partition_indexes]
+
+
+def _offsets(
+    request: Request, offsets: Mapping[Key, FetchedOffset], topic_name: str, partition_name: str
+) -> tuple[Entity, ...]:
+    by_topic: dict[str, list[Entity]] = {}
+    for (topic, number), fetched in offsets.items():
+        entity = part(
+            request,
+            partition_name,
+            partition_index=number,
+            committed_offset=fetched.offset,
+            committed_leader_epoch=fetched.leader_epoch,
+            metadata=fetched.metadata,
+            error_code=fetched.error,
+        )
+        by_topic.setdefault(topic, []).append(entity)
+    return tuple(
+        part(request, topic_name, name=topic, partitions=tuple(partitions))
+        for topic, partitions in by_topic.items()
+    )
+
+
+def _answer_errors(request: Request, api: str, errors: Mapping[Key, ErrorCode], **values: Value) -> None:
+    """Answer with the error of each partition."""
+    by_topic: dict[str, list[Entity]] = {}
+    for (topic, number), error in errors.items():
+        entity = part(request, f"{api}ResponsePartition", partition_index=number, error_code=error)
+        by_topic.setdefault(topic, []).append(entity)
+    topics = tuple(
+        part(request, f"{api}ResponseTopic", name=topic, partitions=tuple(partitions))
+        for topic, partitions in by_topic.items()
+    )
+    send_answer(request, topics=topics, **values)

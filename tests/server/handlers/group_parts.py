@@ -1,0 +1,90 @@
+"""A broker that coordinates groups, its handlers, and a clock: requests in, answers out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from klog.config.broker import BrokerConfig
+from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator
+from klog.coordinator.group.requests import GroupRequests
+from klog.protocol.apis import ApiKey
+from klog.replication.internal_append import InternalAppends
+from klog.server.groups import open_groups
+from klog.server.handlers.groups.administration import GroupsHandler
+from klog.server.handlers.groups.members import MembersHandler
+from klog.server.handlers.groups.offsets import OffsetsHandler
+from tests.server.handlers.admin_parts import AdminCluster
+from tests.server.handlers.parts import Broker, FakeRequest, answer_of, request_of
+from tests.waiting import eventually
+
+PARTITIONS = 3
+TOPIC_ID = "b2Zmc2V0cy10b3BpYy1pZA"
+
+
+class GroupBroker(Broker):
+    """Leads all partitions of `__consumer_offsets`, and those of topic `t`."""
+
+    def __init__(self, root: Path, properties: dict[str, str] | None = None, *, lead: bool = True) -> None:
+        super().__init__(root, {CONSUMER_OFFSETS: {"cleanup.policy": "compact"}})
+        config = BrokerConfig(
+            {
+                "broker.id": "1",
+                "offsets.topic.num.partitions": str(PARTITIONS),
+                "group.min.session.timeout.ms": "100",
+                **(properties or {}),
+            }
+        )
+        appends = InternalAppends(
+            self.replicas,
+            self.produce_purgatory,
+            self.lookup.known,
+            clock_ms=self.clock,
+            timer_ms=self.clock,
+        )
+        self.coordinator: GroupCoordinator = open_groups(
+            config, AdminCluster().store, self.replicas, appends, self.timer
+        )
+        requests = GroupRequests(self.coordinator)
+        self._ids = 0
+        members = MembersHandler(requests, self._member_id)
+        offsets = OffsetsHandler(requests, self.lookup.known, self.clock)
+        groups = GroupsHandler(requests)
+        self.handlers = {
+            ApiKey.JOIN_GROUP: members.join,
+            ApiKey.SYNC_GROUP: members.sync,
+            ApiKey.HEARTBEAT: members.heartbeat,
+            ApiKey.LEAVE_GROUP: members.leave,
+            ApiKey.OFFSET_COMMIT: offsets.commit,
+            ApiKey.OFFSET_FETCH: offsets.fetch,
+            ApiKey.OFFSET_DELETE: offsets.delete,
+            ApiKey.DESCRIBE_GROUPS: groups.describe,
+            ApiKey.LIST_GROUPS: groups.list,
+            ApiKey.DELETE_GROUPS: groups.delete,
+        }
+        self.lead()
+        if lead:
+            self.lead_offsets()
+
+    def _member_id(self, prefix: str) -> str:
+        self._ids += 1
+        return f"{prefix}-{self._ids}"
+
+    def lead_offsets(self, *, epoch: int = 0, **values: Any) -> None:
+        """Lead every partition of the internal topic, and load it."""
+        for number in range(PARTITIONS):
+            self.lead(CONSUMER_OFFSETS, number, epoch=epoch, topic_id=TOPIC_ID, **values)
+        self.await_loaded()
+
+    def await_loaded(self) -> None:
+        eventually(lambda: len(self.coordinator.owned()) == PARTITIONS)
+
+    def send(self, api: ApiKey, version: int, /, **values: Any) -> FakeRequest:
+        """Has a request handled; its answer may still be to come."""
+        request = request_of(api, version, **values)
+        self.handlers[api](request)
+        return request
+
+    def ask(self, api: ApiKey, version: int, /, **values: Any) -> Any:
+        """The answer to a request that is answered at once."""
+        return answer_of(self.send(api, version, **values))
