@@ -1,11 +1,13 @@
-"""Builds the compiled modules. Everything else is declared in pyproject.toml.
+"""Builds the compiled modules, and makes the README's links absolute. The rest is in pyproject.toml.
 
-All of them are optional. Without a C compiler the install succeeds, the kernels run in pure Python and the
-broker's modules run as Python (`klog --version` says what is in use).
+The compiled modules are optional. Without a C compiler the install succeeds, the kernels run in pure Python
+and the broker's modules run as Python (`klog --version` says what is in use).
 """
 
 import os
+import re
 import sys
+import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -130,4 +132,16 @@ class BuildExtensions(build_ext):
                 path.unlink(missing_ok=True)
 
 
-setup(cmdclass={"build_ext": BuildExtensions}, ext_modules=KERNELS + MODULES)
+def readme() -> str:
+    """README.md for the package index, where links must be absolute."""
+    urls = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+    text = Path("README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?![a-z]+:|#)", f"]({urls['Source']}/blob/main/", text)
+
+
+setup(
+    cmdclass={"build_ext": BuildExtensions},
+    ext_modules=KERNELS + MODULES,
+    long_description=readme(),
+    long_description_content_type="text/markdown",
+)

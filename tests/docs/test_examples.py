@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.corpora import REPOSITORY
+from tests.docs.console import console_examples, run_console
 
-_CONSOLE = re.compile(r"```console\n(.*?)```", re.DOTALL)
 _BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
@@ -43,31 +42,15 @@ def test_python_examples_pass_a_strict_type_check(page: str, tmp_path: Path) -> 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def console_examples() -> list[tuple[str, str]]:
-    """Every `$ command` of the README's console blocks, with the output shown below it."""
-    found: list[tuple[str, str]] = []
-    for block in _CONSOLE.findall((REPOSITORY / "README.md").read_text(encoding="utf-8")):
-        for example in block.split("$ ")[1:]:
-            command, _, output = example.partition("\n")
-            found.append((command, output))
-    return found
+README = console_examples((REPOSITORY / "README.md").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("command", "shown"), console_examples())
+@pytest.mark.parametrize(("command", "shown"), README)
 def test_the_readme_shows_what_its_commands_print(command: str, shown: str) -> None:
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    done = subprocess.run(
-        ["/bin/bash", "-c", f"{command} 2>&1"],
-        cwd=REPOSITORY,
-        env={**os.environ, "PATH": path, "COLUMNS": "116", "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        check=False,
-        text=True,
-        encoding="utf-8",
-    )
-    assert [line.rstrip() for line in done.stdout.splitlines()] == shown.splitlines()
+    printed = run_console(command, REPOSITORY)
+    assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
 
 
 def test_the_readme_shows_every_offline_command() -> None:
-    shown = {command.split()[1] for command, _ in console_examples()}
+    shown = {command.split()[1] for command, _ in README}
     assert shown >= {"dump-segment", "verify", "recover", "formats"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import pytest
 
 from tests.conftest import PEER_SKIP_PREFIX
 from tests.corpora import FIXTURES, REPOSITORY
+from tests.docs.console import run_console
 from tests.peers.maven import PeerUnavailableError
 from tests.spark import sessions
 
@@ -44,20 +44,6 @@ def comparable(text: str, directory: Path) -> list[str]:
     text = _RATE.sub(" in a moment", text.replace(str(directory), _HERE))
     text = _FILE_SIZE.sub(r"\1", text)
     return [line.rstrip() for line in text.strip().splitlines()]
-
-
-def run_console(command: str, directory: Path) -> str:
-    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    done = subprocess.run(
-        ["/bin/bash", "-c", f"{{ {command}\n}} 2>&1"],
-        cwd=directory,
-        env={**os.environ, "PATH": path, "COLUMNS": "116", "LC_ALL": "C.UTF-8"},
-        capture_output=True,
-        check=False,
-        text=True,
-        encoding="utf-8",
-    )
-    return done.stdout
 
 
 @pytest.fixture
