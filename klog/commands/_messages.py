@@ -7,51 +7,43 @@ and the first word has a colour. Elsewhere the text is written as it is, for scr
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sys
 import textwrap
 from contextlib import suppress
-from typing import Final, TextIO
+from typing import Final, Protocol, TextIO
+
+from klog.formats.visible import visible
 
 RED: Final = "1;31"
 YELLOW: Final = "33"
 BOLD: Final = "1"
 
-_UNSAFE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-_SHORT: Final = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+class Screen(Protocol):
+    """A stream that may write to a terminal."""
+
+    def isatty(self) -> bool:
+        """Whether it does."""
+
+
 _LEAST_COLUMNS: Final = 20
 INDENT: Final = "    "
 
 
-def visible(text: str) -> str:
-    r"""The text with escapes (`\n`, `\x1b`, `\u202e`) for characters that a terminal obeys and does not show.
-
-    These are control characters, changes of the direction of writing, and bytes that are no text.
-    """
-    return _UNSAFE.sub(_escaped, text) if _UNSAFE.search(text) else text
-
-
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
-    if character in _SHORT:
-        return _SHORT[character]
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that Python could not decode
-        code -= 0xDC00
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-def columns_of(stream: TextIO) -> int | None:
+def columns_of(stream: Screen) -> int | None:
     """The width of the terminal that a stream writes to, None if it is no terminal."""
     return max(_LEAST_COLUMNS, shutil.get_terminal_size().columns) if stream.isatty() else None
 
 
-def coloured(stream: TextIO) -> bool:
+def coloured(stream: Screen) -> bool:
     """Whether colours may be written: to a terminal, unless NO_COLOR is set or the terminal is dumb."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str, stream: Screen) -> str:
+    """The text in a colour or in bold, if the stream may have colours."""
+    return f"\x1b[{style}m{text}\x1b[0m" if coloured(stream) else text
 
 
 def hanging(text: str, columns: int, indent: str = INDENT) -> str:
@@ -74,8 +66,8 @@ def print_line(text: str, *, word: str = "", style: str = "", stream: TextIO | N
     if columns is not None:
         lead = text[: len(text) - len(text.lstrip(" "))]
         text = lead + hanging(visible(text[len(lead) :]), columns - len(lead), lead + INDENT)
-        if word and style and text.startswith(word) and coloured(out):
-            text = f"\x1b[{style}m{word}\x1b[0m{text[len(word) :]}"
+        if word and style and text.startswith(word):
+            text = paint(word, style, out) + text[len(word) :]
     print(text, file=out)
 
 

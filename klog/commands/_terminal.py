@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, Final, Protocol
 
-from klog.commands._messages import print_note, visible
+from klog.commands._messages import print_note
+from klog.commands.dump.cells import human_bytes
+from klog.formats.visible import visible
 
 _LONG_BYTES: Final = 16 << 20  # the pure-Python kernel takes about a second for them
 
@@ -45,19 +47,26 @@ def progress(title: str, total_bytes: int, *, quiet: bool = False) -> Iterator[P
         yield _no_progress
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
+    # Sizes are in the units of all other output; rich's own columns of speed have other ones.
     columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[done]}"),
         TimeRemainingColumn(),
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total_bytes)
-        yield lambda advanced_bytes: bar.advance(task, advanced_bytes)
+        task = bar.add_task(visible(title), total=total_bytes, done="")
+
+        def advance(advanced_bytes: int) -> None:
+            bar.advance(task, advanced_bytes)
+            found = bar.tasks[0]
+            speed = f", {human_bytes(found.speed)}/s" if found.speed else ""
+            bar.update(task, done=f"{human_bytes(found.completed)} of {human_bytes(total_bytes)}{speed}")
+
+        yield advance
 
 
 def confirmed(question: str, *, yes: bool) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from klog.commands._messages import print_line, print_report
 from klog.commands._offline_options import DryRun
 from klog.commands._terminal import count_of
 
@@ -65,22 +65,17 @@ def _show(plan: AdoptionPlan, *, dry_run: bool) -> None:
         topic = each.assignment
         empty = f", of them empty: {', '.join(map(str, each.empty))}" if each.empty else ""
         topic_id = "no topic id" if topic.topic_id is None else f"topic id {topic.topic_id}"
-        _print(f"{topic.topic}: {count_of(len(each.epochs), 'partition')} {what}{empty} ({topic_id})")
+        print_line(f"{topic.topic}: {count_of(len(each.epochs), 'partition')} {what}{empty} ({topic_id})")
     for partition, state in plan.raised.items():
-        _print(
+        print_line(
             f"{partition}: leader epoch {'would be ' if dry_run else ''}{state.leader_and_isr.leader_epoch}"
         )
     for line in unowned_lines(plan.left):
-        print(line, file=sys.stderr)  # noqa: T201
+        print_report(line)
     if not (plan.adoptions or plan.raised or plan.left):
-        print("every partition directory has an owner", file=sys.stderr)  # noqa: T201
+        print_report("every partition directory has an owner")
     if plan.adoptions and not dry_run:
-        print(  # noqa: T201
+        print_report(
             "start the broker, then set the topics' configs: they keep all records until retention.ms and"
-            " retention.bytes are set",
-            file=sys.stderr,
+            " retention.bytes are set"
         )
-
-
-def _print(line: str) -> None:
-    print(line)  # noqa: T201

@@ -12,9 +12,10 @@ import typer
 from typer.models import OptionInfo
 
 from klog.commands._locks import hold
-from klog.commands._messages import print_error, print_note
+from klog.commands._messages import print_error, print_line, print_note
 from klog.commands._offline_options import DryRun, JsonPerPartition, PartitionPaths, QuietUnlessChanged, Yes
 from klog.commands._terminal import confirmed, count_of, note_slowness, progress
+from klog.commands.dump.cells import human_bytes
 from klog.commands.option_groups import expand_options, option
 from klog.formats.errors import KlogError, UsageError
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from klog.storage.cleaner.offline import Judgement, OfflineDirectory, Outcome
 
 T = TypeVar("T")
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def _topic_config(metavar: str, summary: str) -> OptionInfo:
@@ -219,7 +218,9 @@ class _Run:
             return
         lines = [_headline(partition, judgement)]
         lines += _plan_lines(judgement) if outcome is None else _outcome_lines(judgement, outcome)
-        print("\n  ".join(lines))  # noqa: T201
+        print_line(lines[0])
+        for line in lines[1:]:
+            print_line(f"  {line}")
 
 
 def _question(due: list[Judgement]) -> str:
@@ -227,23 +228,23 @@ def _question(due: list[Judgement]) -> str:
     deletable = [segment for judgement in due for segment in judgement.deletable]
     parts = []
     if compact:
-        size = _size_text(sum(judgement.dirty.cleanable_bytes for judgement in compact))
+        size = human_bytes(sum(judgement.dirty.cleanable_bytes for judgement in compact))
         parts.append(f"Compact {count_of(len(compact), 'log')} ({size} dirty)")
     if deletable:
-        size = _size_text(sum(segment.size_bytes for segment in deletable))
+        size = human_bytes(sum(segment.size_bytes for segment in deletable))
         parts.append(f"{'delete' if parts else 'Delete'} {count_of(len(deletable), 'segment')} ({size})")
     return f"{' and '.join(parts)}?"
 
 
 def _headline(partition: str, judgement: Judgement) -> str:
     view, dirty = judgement.log.view, judgement.dirty
-    clean, dirty_size = _size_text(dirty.clean_bytes), _size_text(dirty.cleanable_bytes)
+    clean, dirty_size = human_bytes(dirty.clean_bytes), human_bytes(dirty.cleanable_bytes)
     return (
-        f"{partition}: {_size_text(view.size_bytes)} in {count_of(len(view.segments), 'segment')}, "
+        f"{partition}: {human_bytes(view.size_bytes)} in {count_of(len(view.segments), 'segment')}, "
         f"offsets {view.log_start_offset} to {view.log_end_offset}, "
         f"clean {clean}, dirty {dirty_size} ({dirty.ratio:.1%}) "
         f"from offset {dirty.first_dirty_offset} to {dirty.first_uncleanable_offset}, "
-        f"then {_size_text(_uncleanable_bytes(judgement))} held back by {dirty.limit}"
+        f"then {human_bytes(_uncleanable_bytes(judgement))} held back by {dirty.limit}"
     )
 
 
@@ -258,7 +259,7 @@ def _plan_lines(judgement: Judgement) -> list[str]:
     if judgement.dirty.overdue:
         lines.append(f"max.compaction.lag.ms is exceeded by {judgement.dirty.compaction_delay_ms} ms")
     if judgement.deletable:
-        size = _size_text(sum(segment.size_bytes for segment in judgement.deletable))
+        size = human_bytes(sum(segment.size_bytes for segment in judgement.deletable))
         lines.append(f"retention deletes {count_of(len(judgement.deletable), 'segment')} ({size})")
     return lines
 
@@ -267,19 +268,19 @@ def _outcome_lines(judgement: Judgement, outcome: Outcome) -> list[str]:
     lines = []
     if outcome.cleaned is not None:
         stats = outcome.cleaned.stats
-        read, written = _size_text(stats.bytes_read), _size_text(stats.bytes_written)
+        read, written = human_bytes(stats.bytes_read), human_bytes(stats.bytes_written)
+        records = f"{count_of(stats.records_read, 'record')} became {stats.records_written}"
         lines.append(
-            f"compacted up to offset {outcome.cleaned.end_offset}: {stats.records_read} records became "
-            f"{stats.records_written}, {read} became {written}"
+            f"compacted up to offset {outcome.cleaned.end_offset}: {records}, {read} became {written}"
         )
         if stats.invalid_records:
-            lines.append(f"{stats.invalid_records} records had no key and were dropped")
+            lines.append(f"{count_of(stats.invalid_records, 'record')} without a key dropped")
         if outcome.cleaned.end_offset < judgement.dirty.first_uncleanable_offset:
             lines.append("not all keys fit in the dedupe buffer: run the command again for the rest")
     if outcome.deleted:
-        size = _size_text(sum(segment.size_bytes for segment in outcome.deleted))
+        size = human_bytes(sum(segment.size_bytes for segment in outcome.deleted))
         lines.append(f"deleted {count_of(len(outcome.deleted), 'segment')} ({size})")
-    return [*lines, f"now {_size_text(outcome.size_bytes)}"]
+    return [*lines, f"now {human_bytes(outcome.size_bytes)}"]
 
 
 def _as_json(partition: str, judgement: Judgement, outcome: Outcome | None, word: str) -> dict[str, object]:
@@ -328,11 +329,3 @@ def _stats(outcome: Outcome) -> dict[str, object]:
         "invalidRecords": stats.invalid_records,
         "bufferUtilization": stats.map_utilization,
     }
-
-
-def _size_text(size_bytes: float) -> str:
-    unit = 0
-    while size_bytes >= 1024 and unit < len(_UNITS) - 1:
-        size_bytes /= 1024
-        unit += 1
-    return f"{size_bytes:.0f} {_UNITS[unit]}" if unit == 0 else f"{size_bytes:.1f} {_UNITS[unit]}"

@@ -107,7 +107,7 @@ def describe_configs(
     if as_json:
         show_json([_to_json(entity, entry) for entry in entries])
     elif entries:
-        show_table([_to_row(entry) for entry in entries])
+        show_table([_to_row(entry) for entry in entries], aside="instead of")
     else:
         print_note(f"{entity}: nothing is set; --all shows the defaults")
 

@@ -62,6 +62,7 @@ def consume(
     """
     from klog.admin import connect
     from klog.commands._terminal import stdout_bytes
+    from klog.commands._visible_output import visible_output
     from klog.commands.dump.output_buffer import OutputBuffer
     from klog.commands.dump.problems import Problems
     from klog.commands.wire.choose_rendering import choose_rendering
@@ -73,7 +74,7 @@ def consume(
         idle_timeout_ms, connection = connection.timeout_ms, replace(connection, timeout_ms=None)
     settings = connection.settings(properties)
     plan, limit = _plan(reading, select, console, properties, idle_timeout_ms)
-    buffer = OutputBuffer(stdout_bytes())
+    buffer = OutputBuffer(visible_output(stdout_bytes()))
     problems = Problems()
     rendering = choose_rendering(buffer, printing, console, problems)
     with connect.cluster(settings) as cluster:

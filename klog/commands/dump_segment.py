@@ -17,6 +17,7 @@ import typer
 
 from klog.commands._outputs import check_descriptor, output_file
 from klog.commands._terminal import note_slowness, stdout_bytes
+from klog.commands._visible_output import visible_output
 from klog.commands.dump import options
 from klog.commands.dump.kafka_options import DEFAULT_FLAGS, KafkaOptions
 from klog.commands.dump.options import DumpFormat
@@ -140,11 +141,16 @@ def _rendered(plan: DumpPlan, chosen: DumpFormat, *, summary: bool) -> int:
     if summary:
         from klog.commands.dump import summary as rendering
 
-        return _written(plan, rendering.run_jsonl if chosen is DumpFormat.JSONL else rendering.run)
+        return _written(plan, _plainly(rendering.run_jsonl) if chosen is DumpFormat.JSONL else rendering.run)
     module = importlib.import_module(f"klog.commands.dump.{chosen}")
     if chosen is DumpFormat.PARQUET:
         return int(module.run(plan, stdout_bytes()))
-    return _written(plan, module.run)
+    return _written(plan, module.run if chosen is DumpFormat.TABLE else _plainly(module.run))
+
+
+def _plainly(run: Callable[[DumpPlan, BinaryIO], int]) -> Callable[[DumpPlan, BinaryIO], int]:
+    """The rendering without control characters on a terminal. Tables have colours, and do it themselves."""
+    return lambda plan, out: run(plan, visible_output(out))
 
 
 def _written(plan: DumpPlan, run: Callable[[DumpPlan, BinaryIO], int]) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import typer
 
-from klog.commands._messages import print_report
+from klog.commands._messages import print_line, print_report
 from klog.commands._outputs import check_output_directory, check_output_file
 from klog.commands._terminal import Progress, note_slowness, progress
 from klog.commands.exporting import options
@@ -216,7 +216,7 @@ def _show_plan(job: ExportJob) -> None:
 
     planned = plan(job.options)
     for line in plan_lines(planned):
-        print(line)  # noqa: T201
+        print_line(line)
     if planned.lost or planned.problems:
         raise typer.Exit(1)
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from klog.commands._messages import print_line
+
 if TYPE_CHECKING:
     from klog.formats.catalogue import Format
     from klog.formats.layout import Row
@@ -64,51 +66,39 @@ def _heading(chosen: Format) -> None:
         f"{chosen.pattern or 'names'}; rules: {chosen.source}",
         chosen.notes,
     ]
-    typer.echo("\n".join(line for line in lines if line) + "\n")
+    for line in lines:
+        if line:
+            print_line(line)
+    typer.echo()
 
 
 def _show(rows: list[dict[str, object]], json_output: bool) -> None:
-    import sys
-
     if json_output:
         import json
 
         for row in rows:
             typer.echo(json.dumps(row))
-    elif sys.stdout.isatty():
-        _show_table(rows)
     else:
-        _show_plain(rows)
+        _show_table(rows)
 
 
 _STYLES: Final = {"name": "cyan", "type": "green", "offset": "dim", "size": "dim"}
+_FOLDED: Final = {"what", "type", "meaning"}
+_RANKS: Final = {"source": 2, "where": 1, "type": 1}
 
 
 def _show_table(rows: list[dict[str, object]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from klog.commands._tables import Cell, Column, print_table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in rows[0]:
-        number = column in ("offset", "size")
-        table.add_column(
-            column.upper(),
-            style=_STYLES.get(column, ""),
-            justify="right" if number else "left",
-            no_wrap=number,
-            overflow="fold",
+    columns = [
+        Column(
+            name.upper(),
+            right=name in ("offset", "size"),
+            folded=name in _FOLDED,
+            rank=_RANKS.get(name, 0),
         )
-    for row in rows:
-        table.add_row(*(Text(str(value)) for value in row.values()))
-    Console().print(table)
-
-
-def _show_plain(rows: list[dict[str, object]]) -> None:
-    texts = [
-        [column.upper() for column in rows[0]],
-        *([str(value) for value in row.values()] for row in rows),
+        for name in rows[0]
     ]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    for text in texts:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(text, widths, strict=True)).rstrip())
+    print_table(
+        columns, [[Cell(str(value), _STYLES.get(name, "")) for name, value in row.items()] for row in rows]
+    )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from klog.commands._locks import hold, log_directory_of
-from klog.commands._messages import print_error
+from klog.commands._messages import RED, YELLOW, print_error, print_line
 from klog.commands._offline_options import IndexIntervalBytes, IndexMaxBytes, Paths
 from klog.commands._terminal import count_of, note_slowness, progress
 from klog.formats.errors import StorageError, UsageError
@@ -91,6 +91,9 @@ def rebuild_index(
         raise typer.Exit(1)
 
 
+_STYLES: Final = {"broken": RED, "missing": YELLOW}
+
+
 class _Output:
     """Prints reports as they arrive, and counts them."""
 
@@ -122,7 +125,8 @@ class _Output:
             )
         else:
             place = f"byte {report.problem_bytes}"
-            print(f"{'damaged':8} {report.path}  {place}: {report.problem} (`klog recover` cuts it)")  # noqa: T201
+            what = f"{place}: {report.problem} (`klog recover` cuts it)"
+            print_line(f"{'damaged':8} {report.path}  {what}", word="damaged", style=RED)
 
     def unreadable(self, error: StorageError) -> None:
         self._damaged += 1
@@ -146,7 +150,8 @@ class _Output:
         place = "" if report.position_bytes is None else f"byte {report.position_bytes}: "
         said = "" if report.what is None or report.status == "missing" else f"  {place}{report.what}"
         done = "  -> rebuilt" if report.rebuilt else ""
-        print(f"{report.status:8} {report.path}{said}{done}")  # noqa: T201
+        word = str(report.status)
+        print_line(f"{word:8} {report.path}{said}{done}", word=word, style=_STYLES.get(word, ""))
 
     def summary(self, segments: int) -> None:
         if self._as_json or self._quiet:
@@ -155,7 +160,7 @@ class _Output:
             ", ".join(f"{count} {status}" for status, count in sorted(self._counts.items())) or "no index"
         )
         done = f", {self._rebuilt} rebuilt" if not self._check else ""
-        print(f"{count_of(segments, 'segment')}: {counts}{done}")  # noqa: T201
+        print_line(f"{count_of(segments, 'segment')}: {counts}{done}")
 
 
 def _print_json(**fields: object) -> None:

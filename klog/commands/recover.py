@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands._locks import hold
-from klog.commands._messages import print_error
+from klog.commands._messages import RED, YELLOW, print_error, print_line
 from klog.commands._offline_options import (
     DryRun,
     IndexIntervalBytes,
@@ -196,25 +196,27 @@ class _Recovery:
             self._show(plan)
         if not self._options.quiet:
             valid = len(plans) - len(shown)
-            print(f"{count_of(len(plans), 'partition')}: {valid} valid")  # noqa: T201
+            print_line(f"{count_of(len(plans), 'partition')}: {valid} valid")
 
     def _show(self, plan: RecoveryPlan) -> None:
         refusal = plan.kafka_refuses
         state, segments = count_of(len(plan.steps), "change"), count_of(plan.segments, "segment")
-        print(f"{plan.path}: {state}, {segments}, offsets {plan.log_start_offset} to {plan.log_end_offset}")  # noqa: T201
+        print_line(
+            f"{plan.path}: {state}, {segments}, offsets {plan.log_start_offset} to {plan.log_end_offset}"
+        )
         if refusal is not None:
-            print(f"  Kafka {refusal.kafka}")  # noqa: T201
+            print_line(f"  Kafka {refusal.kafka}", word="  Kafka", style=RED)
         for finding in plan.findings:
             place = "" if finding.position_bytes is None else f" at byte {finding.position_bytes}"
-            print(f"  found   {finding.name}{place}: {finding.what}")  # noqa: T201
+            print_line(f"  found   {finding.name}{place}: {finding.what}", word="  found", style=YELLOW)
         for step in plan.steps:
-            print(f"  {describe(step)}")  # noqa: T201
+            print_line(f"  {describe(step)}")
 
     def _report(self, plan: RecoveryPlan, result: RecoveryResult | None, outcome: str) -> None:
         if self._options.as_json:
             print(json.dumps(_as_json(plan, result, outcome)))  # noqa: T201
         elif result is not None and result.quarantine is not None:
-            print(f"{plan.path}: kept {len(result.kept)} files in {result.quarantine}")  # noqa: T201
+            print_line(f"{plan.path}: kept {count_of(len(result.kept), 'file')} in {result.quarantine}")
 
 
 def _question(plans: list[RecoveryPlan], root: str) -> str:
@@ -223,7 +225,8 @@ def _question(plans: list[RecoveryPlan], root: str) -> str:
     steps = [step for plan in plans for step in plan.steps]
     cut_bytes = sum(step.size_bytes - step.valid_bytes for step in steps if isinstance(step, Cut))
     aside = sum(isinstance(step, SetAside) for step in steps)
-    return f"Cut {cut_bytes} bytes and move {aside} files to {root}?"
+    cut = f"Cut {count_of(cut_bytes, 'byte')} and move {count_of(aside, 'file')}"
+    return f"{cut} to {root}?"
 
 
 def describe(step: Step) -> str:
@@ -236,10 +239,10 @@ def describe(step: Step) -> str:
         return f"rename  {step.name} -> {step.target}"
     if isinstance(step, Cut):
         cut_bytes = step.size_bytes - step.valid_bytes
-        return f"cut     {step.name} at byte {step.valid_bytes}, {cut_bytes} bytes removed"
+        return f"cut     {step.name} at byte {step.valid_bytes}, {count_of(cut_bytes, 'byte')} removed"
     if isinstance(step, Trim):
         zeros = step.size_bytes - step.valid_bytes
-        return f"trim    {step.name} at byte {step.valid_bytes}, {zeros} zeros removed"
+        return f"trim    {step.name} at byte {step.valid_bytes}, {count_of(zeros, 'zero')} removed"
     if isinstance(step, SplitOff):
         return f"split   {step.source}, bytes {step.start_bytes} to {step.end_bytes} -> {step.name}"
     if isinstance(step, WriteIndexes):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klog.commands._messages import print_error, print_report
+from klog.commands._messages import print_error, print_line, print_report
 from klog.commands._terminal import confirmed
 from klog.commands._usage import missing
 from klog.commands.option_groups import expand_options
@@ -166,7 +166,9 @@ def describe_topics(
         return
     for number, topic in enumerate(found):
         configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "all defaults"
-        typer.echo(("\n" if number else "") + f"{topic.name}  id {topic.topic_id or 'none'}  {configs}")
+        if number:
+            typer.echo()
+        print_line(f"{topic.name}  id {topic.topic_id or 'none'}  {configs}")
         show_table([_row(partition) for partition in topic.partitions])
 
 

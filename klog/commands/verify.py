@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from klog.commands._locks import hold, log_directory_of
+from klog.commands._messages import RED, YELLOW, print_line
 from klog.commands._offline_options import Paths
 from klog.commands._terminal import count_of, note_slowness, progress
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
@@ -70,14 +71,22 @@ def verify(
             errors += is_error
             notes += not is_error
             if is_error or not quiet:
-                print(json.dumps(to_json(problem)) if as_json else describe(problem))  # noqa: T201
+                _show(problem, as_json=as_json)
     if not as_json and not quiet:
-        print(  # noqa: T201
+        print_line(
             f"{count_of(len(scope.targets), 'partition')}, {count_of(len(scope.tasks), 'segment')}: "
             f"{count_of(errors, 'error')}, {count_of(notes, 'note')}"
         )
     if errors:
         raise typer.Exit(1)
+
+
+def _show(problem: Problem, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(to_json(problem)))  # noqa: T201
+    else:
+        word = str(problem.severity)
+        print_line(describe(problem), word=word, style=RED if word == "error" else YELLOW)
 
 
 def describe(problem: Problem) -> str:

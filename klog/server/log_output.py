@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Final, TextIO
 
+from klog.formats.visible import visible
+
 _LEVEL_COLOURS: Final = {
     logging.WARNING: "\x1b[33m",
     logging.ERROR: "\x1b[31m",
@@ -17,7 +19,10 @@ _RESET: Final = "\x1b[0m"
 
 
 class _LineFormatter(logging.Formatter):
-    """Formats a record as `12:34:56.789 WARN server.network text`."""
+    """Formats a record as `12:34:56.789 WARN server.network text`.
+
+    What clients send (names, ids) may be in the text, so control characters are shown as escapes.
+    """
 
     def __init__(self, *, coloured: bool) -> None:
         super().__init__()
@@ -27,7 +32,7 @@ class _LineFormatter(logging.Formatter):
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
         name = record.name.removeprefix("klog.")
         level = {"WARNING": "WARN", "CRITICAL": "FATAL"}.get(record.levelname, record.levelname)
-        text = f"{clock}.{int(record.msecs):03d} {level:<5} {name}  {record.getMessage()}"
+        text = f"{clock}.{int(record.msecs):03d} {level:<5} {name}  {visible(record.getMessage())}"
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
         colour = _LEVEL_COLOURS.get(record.levelno) if self._coloured else None

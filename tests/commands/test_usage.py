@@ -24,7 +24,7 @@ def klog(capfd, monkeypatch) -> Run:
         (["export"], "export: missing PATH... and --output"),
         (["export", "here"], "export: missing --output"),
         (["produce"], "produce: missing TOPIC"),
-        (["consume"], "consume: missing TOPIC..."),
+        (["consume"], "consume: missing TOPIC"),
         (["topics"], "topics: missing COMMAND"),
         (["topics", "create"], "topics create: missing TOPIC"),
         (["topics", "add-partitions", "x"], "topics add-partitions: missing --partitions"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import codecs
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
+from klog.commands._tables import Cell
 from klog.commands.dump.plan import BytesMode
 
 NULL: Final = "dim italic"
@@ -15,13 +16,6 @@ BAD: Final = "bold red"
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-class Cell(NamedTuple):
-    """Text with a rich style, which only a terminal shows."""
-
-    text: str
-    style: str = ""
 
 
 def human_bytes(count: float) -> str:
@@ -50,15 +44,6 @@ def human_time(timestamp_ms: int) -> str:
     except (ValueError, OverflowError, OSError):
         return str(timestamp_ms)
     return f"{moment.isoformat(' ')}.{timestamp_ms % 1000:03d}"
-
-
-def cell_width(text: str) -> int:
-    """How many columns a text takes on a terminal; East Asian characters take two."""
-    if text.removesuffix("\u2026").isascii():
-        return len(text)
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def zone() -> str:

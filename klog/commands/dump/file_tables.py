@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from klog.commands.dump.cells import NULL, Cell, human_time, zone
+from klog.commands._tables import Cell, Column, Row
+from klog.commands.dump.cells import NULL, human_time, zone
 from klog.commands.dump.file_entries import Entry, entries_of
 from klog.commands.dump.plan import DumpFile
-from klog.commands.dump.table_writer import Column, Row, TableWriter
+from klog.commands.dump.table_writer import TableWriter
 from klog.formats.names import FileKind
 from klog.storage.files import read_small
 
@@ -38,7 +39,9 @@ def _content(file: DumpFile) -> Content:
         return [Column("property"), Column("value")], _properties(entries)
     if file.kind in _SORTED:
         entries = sorted(entries, key=lambda entry: (entry["topic"], entry["partition"]))
-    columns = [Column(field.title.format(zone=zone()), right=field.right) for field in fields]
+    columns = [
+        Column(field.title.format(zone=zone()), right=field.right, rank=field.rank) for field in fields
+    ]
     return columns, ([field.cell(entry) for field in fields] for entry in entries)
 
 
@@ -57,10 +60,11 @@ class _Field(NamedTuple):
     title: str
     cell: Callable[[Entry], Cell]
     right: bool = True
+    rank: int = 0
 
 
-def _number(title: str, name: str) -> _Field:
-    return _Field(title, lambda entry: _known(entry[name]))
+def _number(title: str, name: str, *, rank: int = 0) -> _Field:
+    return _Field(title, lambda entry: _known(entry[name]), rank=rank)
 
 
 def _known(value: int | None) -> Cell:
@@ -72,7 +76,7 @@ def _always(title: str, name: str, *, right: bool = True) -> _Field:
 
 
 def _time(name: str) -> _Field:
-    return _Field("time ({zone})", lambda entry: Cell(human_time(entry[name])), right=False)
+    return _Field("time ({zone})", lambda entry: Cell(human_time(entry[name])), right=False, rank=1)
 
 
 def _producer(entry: Entry) -> Cell:
@@ -113,11 +117,11 @@ _FIELDS: Final[dict[FileKind, Sequence[_Field]]] = {
     ),
     FileKind.PRODUCER_SNAPSHOT: (
         _Field("producer", _producer, right=False),
-        _number("last sequence", "lastSequence"),
+        _number("last sequence", "lastSequence", rank=2),
         _number("last offset", "lastOffset"),
-        _Field("batch starts", _batch_start),
+        _Field("batch starts", _batch_start, rank=3),
         _time("lastTimestamp"),
-        _number("coordinator epoch", "coordinatorEpoch"),
+        _number("coordinator epoch", "coordinatorEpoch", rank=4),
         _Field("open transaction from", _transaction),
     ),
     FileKind.LEADER_EPOCH_CHECKPOINT: (

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, field
 
 from klog.commands.dump import java
+from klog.formats.visible import visible
 
 Pairs = list[tuple[int, int]]
 
@@ -54,4 +55,4 @@ def _in_order(found: dict[str, Pairs]) -> list[str]:
 
 def print_error(line: str) -> None:
     """Print a line on stderr, where the tool prints its errors."""
-    print(line, file=sys.stderr)  # noqa: T201 (the tool's own text)
+    print(visible(line) if sys.stderr.isatty() else line, file=sys.stderr)  # noqa: T201 (the tool's own text)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from klog.commands._tables import Cell, Column, Row
 from klog.commands.dump.cells import (
     BAD,
-    Cell,
     human_bytes,
     human_count,
     human_span,
     human_time,
     zone,
 )
-from klog.commands.dump.table_writer import Column, Row, TableWriter
+from klog.commands.dump.table_writer import TableWriter
 from klog.formats.compression import codec_name
 from klog.storage.distributions import Distribution
 from klog.storage.statistics import CodecNumbers, LogStatistics
@@ -153,13 +153,13 @@ def show_many(writer: TableWriter, partitions: Iterable[tuple[str, LogStatistics
     """Print one row per partition."""
     columns = [
         Column("partition"),
-        Column("segments", right=True),
+        Column("segments", right=True, rank=3),
         Column("records", right=True),
-        Column("batches", right=True),
+        Column("batches", right=True, rank=5),
         Column("size", right=True),
-        Column("offsets", right=True),
-        Column("codecs"),
-        Column(f"newest ({zone()})"),
+        Column("offsets", right=True, rank=1),
+        Column("codecs", rank=2),
+        Column(f"newest ({zone()})", rank=4),
         Column("open txns", right=True),
         Column("damaged", right=True),
     ]

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO
 
+from klog.commands._tables import Cell, Column, Row
 from klog.commands.dump import file_tables
 from klog.commands.dump.cells import (
     BAD,
     CONTROL,
     NULL,
-    Cell,
     human_bytes,
     human_time,
     preview,
@@ -24,7 +24,7 @@ from klog.commands.dump.cells import (
 from klog.commands.dump.plan import BytesMode, DumpFile, DumpPlan, Rows
 from klog.commands.dump.problems import Problems
 from klog.commands.dump.rows import RECORD_KINDS, each_file, keep_matching, reader_of, selected_runs
-from klog.commands.dump.table_writer import Column, Row, TableWriter
+from klog.commands.dump.table_writer import TableWriter
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, BatchTable
@@ -37,6 +37,7 @@ from klog.formats.constants import (
     TRANSACTIONAL_BIT,
 )
 from klog.formats.markers import control_type_name
+from klog.formats.visible import visible
 from klog.formats.wrapping import last_sequence
 from klog.storage.files import open_for_reading, size_bytes
 from klog.storage.reader import SegmentReader
@@ -72,14 +73,14 @@ def _file(plan: DumpPlan, file: DumpFile, writer: TableWriter, problems: Problem
 def _record_columns() -> list[Column]:
     return [
         Column("offset", right=True),
-        Column(f"time ({zone()})"),
-        Column("key", wide=True),
-        Column("value", wide=True),
-        Column("size", right=True),
-        Column("headers", wide=True),
-        Column("producer"),
-        Column("epoch", right=True),
-        Column("notes"),
+        Column(f"time ({zone()})", rank=1),
+        Column("key", preview=True),
+        Column("value", preview=True),
+        Column("size", right=True, rank=2),
+        Column("headers", preview=True, rank=3),
+        Column("producer", rank=4),
+        Column("epoch", right=True, rank=5),
+        Column("notes", folded=True),
     ]
 
 
@@ -129,7 +130,7 @@ def _headers(payload: Bytes, start: int, count: int, mode: BytesMode) -> str:
     parts = []
     for key, value in kernel.headers(payload, start, count):
         text = preview(value, len(value or b""), mode, 40).text
-        parts.append(f"{key.decode('utf-8', 'replace')}={text}")
+        parts.append(f"{visible(key.decode('utf-8', 'replace'))}={text}")
     return ", ".join(parts)
 
 
@@ -164,13 +165,13 @@ def _batch_columns() -> list[Column]:
     return [
         Column("position", right=True),
         Column("offsets", right=True),
-        Column("count", right=True),
+        Column("count", right=True, rank=1),
         Column("size", right=True),
         Column("codec"),
-        Column(f"max time ({zone()})"),
-        Column("producer"),
-        Column("epoch", right=True),
-        Column("notes"),
+        Column(f"max time ({zone()})", rank=2),
+        Column("producer", rank=3),
+        Column("epoch", right=True, rank=4),
+        Column("notes", folded=True),
     ]
 
 

@@ -1,91 +1,74 @@
-"""Writes tables of any length in chunks of rows: with rich on a terminal, as plain text elsewhere.
+"""Writes tables of any length in chunks of rows, laid out for the screen if `out` is a terminal.
 
-Only one chunk is in memory. Columns keep their widths from chunk to chunk.
+Only one chunk is in memory. Columns keep their widths from chunk to chunk, unless a chunk has wider cells, or
+cells in a column that was empty before; then the heading is written again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final
 
-from klog.commands.dump.cells import Cell, cell_width
+from klog.commands._messages import coloured, columns_of, hanging
+from klog.commands._tables import (
+    Cell,
+    Column,
+    Fitted,
+    Row,
+    dropped,
+    fit,
+    heading,
+    lines,
+    natural_widths,
+    safe,
+    styled,
+)
+from klog.formats.visible import visible
 
-if TYPE_CHECKING:
-    from rich.console import Console
+__all__ = ["Column", "Row", "TableWriter"]
 
 CHUNK_ROWS: Final = 200
 PLAIN_WIDE_WIDTH: Final = 80
 """Characters of a key or value if no terminal limits them."""
 
 
-class Column(NamedTuple):
-    """A column. Numbers are aligned right; `wide` columns share the width that the others leave."""
-
-    title: str
-    right: bool = False
-    wide: bool = False
-
-
-Row = list[Cell]
-
-
-class _Utf8:
-    """A text stream on `out`, as rich wants it. It never closes `out`, also if a write fails."""
-
-    encoding = "utf-8"
+class TableWriter:
+    """Writes sections and tables to `out`, in UTF-8; characters that UTF-8 lacks become `?`."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        self.isatty = out.isatty
-        self.fileno = out.fileno
-        self.flush = out.flush
-
-    def write(self, text: str) -> int:
-        """Write a text; characters that UTF-8 lacks become `?`."""
-        self._out.write(text.encode("utf-8", "replace"))
-        return len(text)
-
-
-class TableWriter:
-    """Writes sections and tables to `out`. Leave its `with` block before using `out` otherwise."""
-
-    def __init__(self, out: BinaryIO) -> None:
-        self._text = _Utf8(out)
-        self._console = _console(self._text) if out.isatty() else None
+        self._columns = columns_of(out)
+        self._coloured = coloured(out)
         self._sections = 0
+        self._missing: list[str] = []
 
     def __enter__(self) -> TableWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._text.flush()
+        self._out.flush()
 
     @property
     def wide_width(self) -> int:
         """How many characters a wide cell may have."""
-        return PLAIN_WIDE_WIDTH if self._console is None else max(20, self._console.width)
+        return PLAIN_WIDE_WIDTH if self._columns is None else max(20, self._columns)
 
     def section(self, title: str, note: str = "") -> None:
         """Write a heading, after an empty line unless it is the first."""
         if self._sections:
             self.line()
         self._sections += 1
-        if self._console is None:
-            self._text.write(f"{title}  {note}\n" if note else f"{title}\n")
-            return
-        from rich.text import Text
-
-        self._console.print(Text.assemble((title, "bold"), "  ", (note, "dim")), soft_wrap=True)
+        if self._columns is not None:
+            title = self._styled(visible(title), "bold")
+            note = self._styled(note, "dim")
+        self._write(f"{title}  {note}" if note else title)
 
     def line(self, text: str = "", style: str = "") -> None:
         """Write one line."""
-        if self._console is None:
-            self._text.write(f"{text}\n")
-            return
-        from rich.text import Text
-
-        self._console.print(Text(text, style), soft_wrap=True)
+        if self._columns is not None:
+            text = self._styled(hanging(visible(text), self._columns), style) if text.strip() else text
+        self._write(text)
 
     def facts(self, facts: Iterable[tuple[str, Cell]]) -> None:
         """Write one name and text per line; a repeated name is written once."""
@@ -93,104 +76,63 @@ class TableWriter:
         width = max((len(name) for name, _ in found), default=0)
         before = ""
         for name, cell in found:
-            shown = "" if name == before else name
+            lead = f"  {('' if name == before else name).ljust(width)}  "
             before = name
-            if self._console is None:
-                self._text.write(f"  {shown.ljust(width)}  {cell.text}\n")
+            if self._columns is None:
+                self._write(lead + cell.text)
                 continue
-            from rich.text import Text
-
-            self._console.print(
-                Text.assemble("  ", (shown.ljust(width), "bold"), "  ", (cell.text, cell.style)),
-                soft_wrap=True,
-            )
+            text = hanging(lead + visible(cell.text), self._columns, " " * len(lead))[len(lead) :]
+            self._write(self._styled(lead, "bold") + self._styled(text, cell.style))
 
     def table(self, columns: list[Column], rows: Iterable[Row]) -> int:
-        """Write the rows; returns how many there were.
-
-        Columns without any text in the first chunk are left out.
-        """
+        """Write a table without its empty columns; returns how many rows there are."""
         count = 0
-        widths: list[int] = []
         shown: list[int] = []
-        for chunk in _chunks(rows):
-            if not count:
-                shown = [place for place in range(len(columns)) if any(row[place].text for row in chunk)]
-            kept = [columns[place] for place in shown]
-            picked = [[row[place] for place in shown] for row in chunk]
-            widths = _widths(kept, picked, widths)
-            if self._console is None:
-                self._plain(kept, picked, widths, heading=not count)
-            else:
-                _rich(self._console, kept, picked, widths, heading=not count)
+        natural: list[int] = []
+        fitted: Fitted | None = None
+        for chunk in _chunks(rows if self._columns is None else map(safe, rows)):
+            filled = {place for row in chunk for place, cell in enumerate(row) if cell.text}
+            shown = sorted({*shown, *filled})
+            natural = natural_widths(columns, chunk, natural)
+            before, fitted = fitted, self._fitted(columns, chunk, natural, shown)
+            if before is None or before.places != fitted.places:
+                self._row(columns, heading(columns, fitted), fitted)
+            for row in chunk:
+                self._row(columns, [row[place] for place in fitted.places], fitted)
             count += len(chunk)
+        if fitted is not None:
+            self._note(dropped(columns, fitted, shown))
         return count
 
-    def _plain(self, columns: list[Column], rows: list[Row], widths: list[int], *, heading: bool) -> None:
-        lines = [[Cell(column.title) for column in columns], *rows] if heading else rows
-        for row in lines:
-            parts = [
-                _padded(cell.text, column, width)
-                for cell, column, width in zip(row, columns, widths, strict=True)
-            ]
-            self._text.write("  ".join(parts).rstrip() + "\n")
+    def _note(self, missing: list[str]) -> None:
+        """Say which columns are not shown, unless the table before said the same."""
+        if missing and missing != self._missing:
+            self.line(f"no room for {', '.join(missing)} (--format jsonl has all)", "dim")
+        self._missing = missing
 
+    def _fitted(self, columns: list[Column], rows: list[Row], natural: list[int], shown: list[int]) -> Fitted:
+        if self._columns is None:
+            return Fitted(tuple(shown), tuple(natural[place] for place in shown))
+        found = fit(
+            [columns[place] for place in shown],
+            [[row[place] for place in shown] for row in rows],
+            [natural[place] for place in shown],
+            self._columns,
+        )
+        return Fitted(tuple(shown[place] for place in found.places), found.widths)
 
-def _padded(text: str, column: Column, width: int) -> str:
-    blank = " " * (width - cell_width(text))
-    return blank + text if column.right else text + blank
+    def _row(self, columns: list[Column], row: Row, fitted: Fitted) -> None:
+        for line in lines(columns, row, fitted, styles=self._coloured):
+            self._write(line)
 
+    def _styled(self, text: str, style: str) -> str:
+        return styled(text, style) if self._coloured else text
 
-def _console(text: Any) -> Console:  # noqa: ANN401 (rich takes any text stream)
-    from rich.console import Console
-
-    return Console(file=text, highlight=False, emoji=False, markup=False)
+    def _write(self, line: str) -> None:
+        self._out.write(f"{line}\n".encode("utf-8", "replace"))
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
     rows = iter(rows)
     while chunk := list(islice(rows, CHUNK_ROWS)):
         yield chunk
-
-
-def _widths(columns: list[Column], rows: list[Row], before: list[int]) -> list[int]:
-    """Widths that fit the rows and are not smaller than `before`, so that columns stay aligned."""
-    smallest = before or [len(column.title) for column in columns]
-    return [
-        max(least, *(cell_width(row[place].text) for row in rows)) for place, least in enumerate(smallest)
-    ]
-
-
-def _rich(
-    console: Console, columns: list[Column], rows: list[Row], widths: list[int], *, heading: bool
-) -> None:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(
-        box=box.SIMPLE_HEAD, show_header=heading, header_style="bold", pad_edge=False, show_edge=False
-    )
-    fixed = sum(width for width, column in zip(widths, columns, strict=True) if not column.wide)
-    wide = [place for place, column in enumerate(columns) if column.wide]
-    left = max(12 * len(wide), console.width - fixed - 3 * len(columns))
-    for column, width in zip(columns, _shared(widths, wide, left), strict=True):
-        table.add_column(
-            column.title,
-            justify="right" if column.right else "left",
-            width=width,
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    for row in rows:
-        table.add_row(*(Text(cell.text, cell.style, no_wrap=True, overflow="ellipsis") for cell in row))
-    console.print(table)
-
-
-def _shared(widths: list[int], wide: list[int], left: int) -> list[int]:
-    """Limit the wide columns to `left` characters together; narrow ones keep their width."""
-    shared = list(widths)
-    for taken, place in enumerate(sorted(wide, key=lambda place: widths[place])):
-        shared[place] = min(widths[place], left // (len(wide) - taken))
-        left -= shared[place]
-    return shared

@@ -6,6 +6,7 @@ import time
 from typing import Final, Self
 
 from klog.commands._messages import print_report
+from klog.commands._terminal import count_of
 from klog.commands.dump.cells import human_bytes
 from klog.export.splits import Plan
 
@@ -31,7 +32,8 @@ class ProgressLines:
         """A stage of the job begins."""
         self._what, self._total_bytes, self._done_bytes = what, pending_bytes, 0
         self._began_s = self._printed_s = time.monotonic()
-        self._print(f"{what} {len(plan.partitions)} partitions, {human_bytes(pending_bytes)} of segments")
+        partitions = count_of(len(plan.partitions), "partition")
+        self._print(f"{what} {partitions}, {human_bytes(pending_bytes)} of segments")
 
     def advanced(self, size_bytes: int) -> None:
         """That many bytes more of the stage are done."""

@@ -28,17 +28,21 @@ def report_text(report: Report) -> str:
     if report.resumed_splits:
         lines.append(f"{report.resumed_splits} of {len(report.plan.splits)} splits were done before")
     if report.rejected:
-        lines.append(f"{report.rejected:,} records do not fit their schema: they are in _rejects")
+        they = "it is" if report.rejected == 1 else "they are"
+        lines.append(f"{_misfits(report.rejected)}: {they} in _rejects")
     if report.rows_with_error:
-        lines.append(
-            f"{report.rows_with_error:,} records do not fit their schema: their column _error says why"
-        )
+        lines.append(f"{_misfits(report.rows_with_error)}: the column _error says why")
     lines += _some("read from another replica", [_lost_text(one) for one in report.repaired])
     lines += loss_text(report.plan, report.lost)
     if report.findings is not None:
         lines += _some("WRONG", [str(finding) for finding in report.findings])
         lines.append(f"verified: {_verdict(report)}")
     return "\n".join(lines)
+
+
+def _misfits(count: int) -> str:
+    verb = "does not fit its" if count == 1 else "do not fit their"
+    return f"{counted(count, 'record')} {verb} schema"
 
 
 def _verdict(report: Report) -> str:

@@ -8,27 +8,59 @@ from collections.abc import Mapping, Sequence
 
 import typer
 
+from klog.commands._messages import BOLD, INDENT, columns_of, hanging, paint, print_line
+from klog.formats.visible import visible
+
 Row = Mapping[str, object]
+
+_LEAST_WIDTH = 10
+_GAP = "  "
 
 
 def show_json(rows: Sequence[Row]) -> None:
     """Print one JSON object per line."""
     for row in rows:
-        typer.echo(json.dumps(row, ensure_ascii=False))
+        typer.echo(json.dumps(row, ensure_ascii=columns_of(sys.stdout) is not None))
 
 
-def show_table(rows: Sequence[Row]) -> None:
-    """Print aligned columns under their names, numbers to the right. All rows have the same keys."""
+def show_table(rows: Sequence[Row], *, aside: str = "") -> None:
+    """Print aligned columns under their names, numbers to the right. All rows have the same keys.
+
+    On a terminal the table keeps to the screen. A row that is too long goes on in the next line, indented,
+    and the column `aside` gets a line of its own. Nothing is cut or left out.
+    """
     if not rows:
         return
-    texts = [[_text(value) for value in row.values()] for row in rows]
-    names = [name.upper() for name in rows[0]]
-    right = [all(isinstance(row[name], int) for row in rows) for name in rows[0]]
-    widths = [max(map(len, column)) for column in zip(names, *texts, strict=True)]
-    heading = _line(names, widths, right)
-    typer.echo(typer.style(heading, bold=True) if sys.stdout.isatty() else heading)
-    for text in texts:
-        typer.echo(_line(text, widths, right))
+    columns = columns_of(sys.stdout)
+    names = [name for name in rows[0] if columns is None or name != aside]
+    texts = [[_text(row[name]) for name in names] for row in rows]
+    if columns is not None:
+        texts = [[visible(text) for text in row] for row in texts]
+    right = [all(isinstance(row[name], int) for row in rows) for name in names]
+    titles = [name.upper() for name in names]
+    widths = [max(map(len, column)) for column in zip(titles, *texts, strict=True)]
+    if columns is not None:
+        widths = _limited(widths, right, columns)
+    typer.echo(paint(_line(titles, widths, right), BOLD, sys.stdout))
+    for row, text in zip(rows, texts, strict=True):
+        line = _line(text, widths, right)
+        typer.echo(line if columns is None or len(line) <= columns else hanging(line, columns))
+        if columns is not None and aside and row.get(aside):
+            print_line(f"{INDENT}{aside} {_text(row[aside])}")
+
+
+def _limited(widths: Sequence[int], right: Sequence[bool], columns: int) -> list[int]:
+    """Widths for a screen: in a table that is too wide, the widest texts may stick out of their column."""
+    found = list(widths)
+    over = sum(widths) + len(_GAP) * (len(widths) - 1) - columns
+    places = [place for place in range(len(widths)) if not right[place]]
+    for place in sorted(places, key=lambda place: -widths[place]):
+        if over <= 0:
+            break
+        less = min(over, max(0, found[place] - _LEAST_WIDTH))
+        found[place] -= less
+        over -= less
+    return found
 
 
 def _text(value: object) -> str:
@@ -44,4 +76,4 @@ def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) ->
         cell.rjust(width) if flush else cell.ljust(width)
         for cell, width, flush in zip(cells, widths, right, strict=True)
     )
-    return "  ".join(padded).rstrip()
+    return _GAP.join(padded).rstrip()
