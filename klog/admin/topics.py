@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from klog.client import admin
@@ -20,6 +20,9 @@ from klog.client.retry import Retry
 from klog.formats.errors import UsageError
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode, error_code
+
+_SET_FOR_TOPIC: Final = 1  # DYNAMIC_TOPIC_CONFIG of KIP-226
+_DEFAULT: Final = 5  # DEFAULT_CONFIG
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +48,38 @@ class Partition:
         }
 
 
+class TopicSetting(NamedTuple):
+    """A config of a topic as it is in force; `source` is the number of its source in KIP-226."""
+
+    name: str
+    value: str | None
+    source: int
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody has set it, for the topic or in a broker."""
+        return self.source == _DEFAULT
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster describes it. `configs` are those that were set for this topic."""
+    """A topic as the cluster describes it.
+
+    `configs` are those that were set for this topic, `settings` all configs in the broker's order.
+    """
 
     name: str
     topic_id: str | None
     is_internal: bool
     partitions: tuple[Partition, ...]
     configs: Mapping[str, str | None] = field(default_factory=dict)
+    settings: tuple[TopicSetting, ...] = ()
+
+    @property
+    def min_isr(self) -> int:
+        """The topic's min.insync.replicas; 1, Kafka's default, if its configs are not known."""
+        found = (each.value for each in self.settings if each.name == "min.insync.replicas" and each.value)
+        return int(next(found, "1"))
 
     @property
     def replication_factor(self) -> int:
@@ -75,9 +101,6 @@ class Topic:
             "configs": dict(self.configs),
             "partitions": [partition.to_json() for partition in self.partitions],
         }
-
-
-_SET_FOR_TOPIC = 1  # DYNAMIC_TOPIC_CONFIG of KIP-226
 
 
 class NewTopic(NamedTuple):
@@ -137,29 +160,20 @@ def _id_text(topic_id: UUID | None) -> str | None:
 
 
 def add_configs(cluster: Cluster, topics: Sequence[Topic]) -> list[Topic]:
-    """The topics with the configs that were set for each of them."""
+    """The topics with their configs."""
+    if not topics:
+        return []
     resources = [Resource(ResourceType.TOPIC, topic.name) for topic in topics]
     found = {
-        resource.name: {each.name: each.value for each in entries if each.config_source == _SET_FOR_TOPIC}
+        resource.name: tuple(TopicSetting(each.name, each.value, each.config_source) for each in entries)
         for resource, entries in admin.describe_configs(cluster, resources)
     }
-    return [replace(topic, configs=dict(sorted(found[topic.name].items()))) for topic in topics]
+    return [_configured(topic, found[topic.name]) for topic in topics]
 
 
-def select_partitions(topics: Iterable[Topic], *, under_replicated: bool, unavailable: bool) -> list[Topic]:
-    """Topics with only the partitions that match any of the conditions, without topics that have none."""
-    if not under_replicated and not unavailable:
-        return list(topics)
-    found = []
-    for topic in topics:
-        partitions = tuple(
-            part
-            for part in topic.partitions
-            if (under_replicated and len(part.isr) < len(part.replicas)) or (unavailable and part.leader < 0)
-        )
-        if partitions:
-            found.append(replace(topic, partitions=partitions))
-    return found
+def _configured(topic: Topic, settings: tuple[TopicSetting, ...]) -> Topic:
+    own = {each.name: each.value for each in settings if each.source == _SET_FOR_TOPIC}
+    return replace(topic, configs=dict(sorted(own.items())), settings=settings)
 
 
 def parse_assignment(text: str) -> Assignment:

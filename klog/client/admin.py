@@ -17,15 +17,17 @@ from klog.client.cluster import Cluster
 from klog.client.connection import Connection
 from klog.client.errors import ClientError, RefusedError
 from klog.client.retry import Retry
+from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.errors import ChannelError
+from klog.protocol.errors import ChannelError, UnsupportedApiError
 from klog.protocol.messages import build, request_class, request_struct
 
 CLUSTER_DEFAULT: Final = -1
 _NO_CONTROLLER: Final = -1
 _DELETED_BY_STATE_FROM: Final = 6
+_PARTITIONS_PER_ANSWER: Final = 2000
 
 Assignment: TypeAlias = Mapping[int, Sequence[int]]
 """The brokers of each partition by its number, the preferred leader first."""
@@ -36,10 +38,11 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
 
 
 class Resource(NamedTuple):
-    """A topic or a broker. The empty broker name stands for the default of all brokers."""
+    """A topic, a broker or its loggers. The empty broker name stands for the default of all brokers."""
 
     type: ResourceType
     name: str
@@ -56,6 +59,13 @@ class NewTopic:
     configs: Mapping[str, str]
 
 
+class EligibleReplicas(NamedTuple):
+    """Replicas that may lead a partition though they are not in sync, and the last ones that were known."""
+
+    eligible: tuple[int, ...]
+    last_known: tuple[int, ...]
+
+
 class Outcome(NamedTuple):
     """What became of one topic of a request; `message` is the broker's."""
 
@@ -70,6 +80,48 @@ def describe_topics(cluster: Cluster, names: Iterable[str] | None) -> Sequence[E
     Raises ChannelError.
     """
     return list(cluster.metadata(names).topics)
+
+
+def describe_eligible_replicas(
+    cluster: Cluster, names: Iterable[str]
+) -> dict[TopicPartition, EligibleReplicas] | None:
+    """The eligible leader replicas of each partition of these topics (KIP-966).
+
+    None if the brokers do not tell them. Raises ChannelError.
+    """
+    connection = cluster.any_connection()
+    key = ApiKey.DESCRIBE_TOPIC_PARTITIONS
+    try:
+        version = connection.version_of(key)
+    except UnsupportedApiError:
+        return None
+    kind = request_struct(key, version, "TopicRequest")
+    found: dict[TopicPartition, EligibleReplicas] = {}
+    wanted = sorted(names)
+    cursor: Entity | None = None
+    while wanted:
+        request = build(
+            request_class(key, version),
+            topics=tuple(build(kind, name=name) for name in wanted),
+            response_partition_limit=_PARTITIONS_PER_ANSWER,
+            cursor=cursor,
+        )
+        answer = connection.send(request)
+        for topic in answer.topics:
+            for part in topic.partitions:
+                found[TopicPartition(topic.name, part.partition_index)] = EligibleReplicas(
+                    tuple(part.eligible_leader_replicas or ()), tuple(part.last_known_elr or ())
+                )
+        if answer.next_cursor is None:
+            break
+        place = answer.next_cursor
+        wanted = [name for name in wanted if name >= place.topic_name]
+        cursor = build(
+            request_struct(key, version, "Cursor"),
+            topic_name=place.topic_name,
+            partition_index=place.partition_index,
+        )
+    return found
 
 
 def broker_ids(cluster: Cluster) -> list[int]:
@@ -225,7 +277,7 @@ def _by_answering_broker(
     """A connection to each broker to ask, with the resources to ask it for."""
     asked: dict[int | None, list[Resource]] = {}
     for resource in resources:
-        is_broker = resource.type is ResourceType.BROKER and resource.name
+        is_broker = resource.type is not ResourceType.TOPIC and resource.name
         asked.setdefault(int(resource.name) if is_broker else None, []).append(resource)
     if any(broker_id is not None for broker_id in asked):
         cluster.refresh(())

@@ -140,7 +140,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def show_version(wanted: bool = True) -> None:
+    """Print the version and which parts are compiled, then exit; do nothing if it is not wanted."""
     if wanted:
         from importlib.machinery import EXTENSION_SUFFIXES
         from importlib.metadata import version
@@ -160,7 +161,7 @@ def _root(
         typer.Option(
             "--version",
             help="Show the version and which parts are compiled.",
-            callback=_version,
+            callback=show_version,
             is_eager=True,
         ),
     ] = False,

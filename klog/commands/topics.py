@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from klog.commands._messages import print_error, print_line, print_report
 from klog.commands._terminal import confirmed
-from klog.commands._usage import missing
 from klog.commands.option_groups import expand_options
 from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
-from klog.commands.wire.groups import tool_app
+from klog.commands.wire.groups import AsKafka, tool_app
 from klog.commands.wire.tables import show_json, show_table
+from klog.commands.wire.topic_options import AnyTopics, NewTopics, ShownPartitions, SomeTopics
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.admin.topics import Outcome, Partition
+    from klog.admin.topic_selection import TopicSelection
+    from klog.admin.topics import Outcome, Partition, Topic
+    from klog.client.cluster import Cluster
 
 app = tool_app(
     "topics",
@@ -35,43 +37,6 @@ app = tool_app(
         "--delete": "delete",
     },
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AnyTopics:
-    """Names of topics, as arguments or as kafka-topics has them; none stands for all topics."""
-
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TOPIC]...", help="The topics. [default: all]", show_default=False),
-    ] = None
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic", metavar="TOPIC", help="A topic, named as for kafka-topics.", show_default=False
-        ),
-    ] = None
-
-    def given(self) -> list[str]:
-        """The names, each once."""
-        options = (name for group in self.topic or () for name in group.split(",") if name)
-        return list(dict.fromkeys((*(self.names or ()), *options)))
-
-
-@dataclass(frozen=True, slots=True)
-class SomeTopics(AnyTopics):
-    """Names of topics, one at least."""
-
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="TOPIC...", help="The topics.", show_default=False)
-    ] = None
-
-    def required(self) -> list[str]:
-        """The names, each once. Raises typer's error of a missing argument if there is none."""
-        names = self.given()
-        if not names:
-            raise missing("TOPIC")
-        return names
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per topic.")]
@@ -92,9 +57,11 @@ ClusterDefault = typer.Option(min=1, metavar="N", help="[default: the cluster's]
 @app.command("list")
 @expand_options
 def list_topics(
+    topics: AnyTopics,
     connection: ConnectionOptions,
     exclude_internal: ExcludeInternal = False,
     as_json: AsJson = False,
+    as_kafka: AsKafka = False,
 ) -> None:
     """Print the names of all topics; on a terminal with their sizes.
 
@@ -103,12 +70,16 @@ def list_topics(
         klog topics list
 
         klog topics list --exclude-internal --json
+
+        klog topics list --topic 'orders.*'
     """
     from klog.admin import connect
-    from klog.admin.topics import find_topics
+    from klog.admin.topic_selection import select_topics
 
+    # As with Kafka's tool, a list may be empty.
+    selection = topics.selection(exclude_internal=exclude_internal, may_miss=True)
     with connect.cluster(connection.settings()) as cluster:
-        found = [topic for topic in find_topics(cluster) if not (exclude_internal and topic.is_internal)]
+        found = select_topics(cluster, selection)
     rows = [
         {
             "topic": topic.name,
@@ -119,11 +90,10 @@ def list_topics(
     ]
     if as_json:
         show_json(rows)
-    elif sys.stdout.isatty():
+    elif sys.stdout.isatty() and not as_kafka:
         show_table(rows)
-    else:
-        for topic in found:
-            typer.echo(topic.name)
+    elif found or as_kafka:
+        typer.echo("\n".join(topic.name for topic in found))
 
 
 @app.command("describe")
@@ -131,15 +101,11 @@ def list_topics(
 def describe_topics(
     topics: AnyTopics,
     connection: ConnectionOptions,
-    under_replicated: Annotated[
-        bool,
-        typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync."),
-    ] = False,
-    unavailable: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions without a leader.")
-    ] = False,
+    shown: ShownPartitions,
     exclude_internal: ExcludeInternal = False,
+    if_exists: IfExists = False,
     as_json: AsJson = False,
+    as_kafka: AsKafka = False,
 ) -> None:
     """Show partitions, leaders, replicas and the configs that differ from the defaults.
 
@@ -150,21 +116,52 @@ def describe_topics(
         klog topics describe --under-replicated-partitions
 
         klog topics describe orders --json | jq .configs
+
+        klog topics describe --topic 'orders.*' --topics-with-overrides
     """
     from klog.admin import connect
-    from klog.admin.topics import add_configs, find_topics, select_partitions
+    from klog.admin.topic_selection import select_partitions, select_topics
+    from klog.admin.topics import add_configs
+    from klog.client.admin import broker_ids, describe_eligible_replicas
+    from klog.commands.wire.kafka_topics import described
 
-    wanted = topics.given()
+    selection = topics.selection(
+        exclude_internal=exclude_internal, may_miss=if_exists, topic_id=shown.topic_id
+    )
+    conditions = shown.conditions()
     with connect.cluster(connection.settings()) as cluster:
-        found = find_topics(cluster, wanted or None)
-        if exclude_internal:
-            found = [each for each in found if not each.is_internal]
-        found = select_partitions(found, under_replicated=under_replicated, unavailable=unavailable)
-        found = add_configs(cluster, found)
+        found = add_configs(cluster, select_topics(cluster, selection))
+        live_brokers = broker_ids(cluster) if conditions.unavailable else ()
+        found = select_partitions(found, conditions, live_brokers)
+        if shown.with_overrides:
+            found = [topic for topic in found if _has_overrides(topic, as_kafka=as_kafka)]
+        eligible = None
+        if as_kafka and not as_json:
+            eligible = describe_eligible_replicas(cluster, [topic.name for topic in found])
     if as_json:
         show_json([topic.to_json() for topic in found])
-        return
-    for number, topic in enumerate(found):
+    elif as_kafka:
+        lines = described(
+            found,
+            eligible,
+            with_topics=not conditions.any,
+            with_partitions=not shown.with_overrides,
+        )
+        for line in lines:
+            typer.echo(line)
+    else:
+        _show(found)
+
+
+def _has_overrides(topic: Topic, *, as_kafka: bool) -> bool:
+    """Whether the topic has configs of its own; Kafka's tool also counts those that brokers have set."""
+    if as_kafka:
+        return any(not each.is_default for each in topic.settings)
+    return bool(topic.configs)
+
+
+def _show(topics: Sequence[Topic]) -> None:
+    for number, topic in enumerate(topics):
         configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "all defaults"
         if number:
             typer.echo()
@@ -186,7 +183,7 @@ def _row(partition: Partition) -> dict[str, object]:
 @app.command("create")
 @expand_options
 def create_topics(
-    topics: SomeTopics,
+    topics: NewTopics,
     connection: ConnectionOptions,
     partitions: Annotated[int | None, ClusterDefault] = None,
     replication_factor: Annotated[int | None, ClusterDefault] = None,
@@ -201,6 +198,7 @@ def create_topics(
         bool, typer.Option("--if-not-exists", help="Accept topics that exist already.")
     ] = False,
     validate_only: ValidateOnly = False,
+    as_kafka: AsKafka = False,
 ) -> None:
     """Create topics, and wait until they can be written to.
 
@@ -225,8 +223,12 @@ def create_topics(
     ]
     with connect.cluster(connection.settings()) as cluster:
         outcomes = create(cluster, wanted, connect.partitions_retry(), validate_only=validate_only)
+    if as_kafka:
+        for outcome in outcomes:
+            if outcome.error is None:
+                typer.echo(f"Created topic {outcome.topic}.")
     _report(
-        outcomes,
+        [outcome for outcome in outcomes if outcome.error is not None] if as_kafka else outcomes,
         "could be created" if validate_only else "created",
         "TOPIC_ALREADY_EXISTS" if if_not_exists else "",
     )
@@ -244,6 +246,8 @@ def add_partitions(
     replica_assignment: Assignment = None,
     if_exists: IfExists = False,
     validate_only: ValidateOnly = False,
+    config: Annotated[list[str] | None, typer.Option("--config", "--delete-config", hidden=True)] = None,
+    as_kafka: AsKafka = False,
 ) -> None:
     """Add partitions to topics. Records stay where they are, but new records of a key may go elsewhere.
 
@@ -253,13 +257,25 @@ def add_partitions(
     """
     from klog.admin import connect
     from klog.admin import topics as admin_topics
+    from klog.admin.topic_selection import select_topics
 
+    if config:
+        raise UsageError("configs are not changed here", cure="klog configs alter --topic TOPIC")
     assignment = None if replica_assignment is None else admin_topics.parse_assignment(replica_assignment)
-    wanted = topics.required()
+    selection = topics.required(may_miss=if_exists)
     with connect.cluster(connection.settings()) as cluster:
-        outcomes = admin_topics.add_partitions(
-            cluster, wanted, partitions, assignment, connect.partitions_retry(), validate_only=validate_only
-        )
+        outcomes = []
+        for topic in select_topics(cluster, selection):
+            # Kafka's tool takes the brokers of all partitions, those included that are there.
+            first = len(topic.partitions) if as_kafka else 0
+            outcomes += admin_topics.add_partitions(
+                cluster,
+                [topic.name],
+                partitions,
+                None if assignment is None else dict(enumerate(list(assignment.values())[first:])),
+                connect.partitions_retry(),
+                validate_only=validate_only,
+            )
     done = f"{'could have' if validate_only else 'has'} {partitions} partitions"
     _report(outcomes, done, "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
 
@@ -270,9 +286,13 @@ def delete_topics(
     topics: SomeTopics,
     connection: ConnectionOptions,
     if_exists: IfExists = False,
+    exclude_internal: ExcludeInternal = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")] = False,
+    as_kafka: AsKafka = False,
 ) -> None:
     """Delete topics with all their records. Asks on a terminal; elsewhere it needs --yes.
+
+    `klog topics --delete --topic REGEX` never asks, as kafka-topics.
 
     Examples:
 
@@ -283,13 +303,28 @@ def delete_topics(
     from klog.admin import connect
     from klog.admin.topics import delete
 
-    wanted = topics.required()
+    selection = replace(topics.required(may_miss=if_exists), exclude_internal=exclude_internal)
+    yes = yes or as_kafka
     settings = connection.settings()
-    if not confirmed(f"Delete {', '.join(wanted)} with all records?", yes=yes):
+    by_name = not selection.patterns
+    if by_name and not _agreed(selection.names, yes=yes):
         raise typer.Exit(1)
     with connect.cluster(settings) as cluster:
-        outcomes = delete(cluster, wanted)
+        names = selection.names if by_name else _selected(cluster, selection)
+        if not by_name and names and not _agreed(names, yes=yes):
+            raise typer.Exit(1)
+        outcomes = delete(cluster, names) if names else []
     _report(outcomes, "deleted", "UNKNOWN_TOPIC_OR_PARTITION" if if_exists else "")
+
+
+def _agreed(names: Sequence[str], *, yes: bool) -> bool:
+    return confirmed(f"Delete {', '.join(names)} with all records?", yes=yes)
+
+
+def _selected(cluster: Cluster, selection: TopicSelection) -> list[str]:
+    from klog.admin.topic_selection import select_topics
+
+    return [topic.name for topic in select_topics(cluster, selection)]
 
 
 def _report(outcomes: Sequence[Outcome], done: str, accepted: str) -> None:

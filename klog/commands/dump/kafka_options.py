@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 from klog.commands.dump.plan import Decoder, KafkaFlags
 from klog.commands.option_groups import option
+from klog.commands.wire.connection import Version
 from klog.formats.constants import INT32_MAX
 
 DEFAULT_FLAGS: Final = KafkaFlags()
@@ -61,6 +62,7 @@ class KafkaOptions:
     verify_index_only: Annotated[
         bool, option(_PANEL, "Check indexes against the log; do not print them.", "--verify-index-only")
     ] = False
+    version: Version = False
 
     def flags(self) -> KafkaFlags:
         """The flags that the options make."""

@@ -22,6 +22,22 @@ ValidateOnly = Annotated[
 ]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from klog.commands.main import show_version
+
+        show_version()
+
+
+Version = Annotated[
+    bool,
+    typer.Option(
+        "--version", help="Show the version of klog.", is_eager=True, callback=_show_version, hidden=True
+    ),
+]
+"""Kafka's tools have this option each; klog has it before the name of the command, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
     """Which cluster to connect to, and how."""
@@ -58,6 +74,7 @@ class ConnectionOptions:
             show_default=False,
         ),
     ] = None
+    version: Version = False
 
     def settings(self, more: Mapping[str, str] | None = None) -> ClientSettings:
         """The settings that the options make; `more` properties take precedence. Raises UsageError."""

@@ -1,16 +1,22 @@
 """Groups of subcommands that also accept the command lines of Kafka's own tools.
 
 `kafka-topics --create --topic orders` is `klog topics create orders` here. It also works if only the name of
-the program changes: the flag that names the action becomes the subcommand.
+the program changes: the flag that names the action becomes the subcommand, which then behaves and prints as
+Kafka's tool (`AsKafka`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 from typer.core import TyperGroup
+
+_AS_KAFKA: Final = "--as-kafka"
+
+AsKafka = Annotated[bool, typer.Option(_AS_KAFKA, hidden=True)]
+"""Whether the action was named by a flag, as for Kafka's tool."""
 
 
 class _ToolGroup(TyperGroup):
@@ -20,11 +26,15 @@ class _ToolGroup(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 (click's own signature)
         """Replace the flag that names the action by the subcommand, in front of the other arguments."""
+        if "--version" in args:  # Kafka's tools take it beside other options
+            from klog.commands.main import show_version
+
+            show_version()
         flag = next((argument for argument in args if argument in self.actions), None)
         if flag is not None:
             rest = list(args)
             rest.remove(flag)
-            args = [self.actions[flag], *rest]
+            args = [self.actions[flag], _AS_KAFKA, *rest]
         return super().parse_args(ctx, args)
 
 
