@@ -36,10 +36,11 @@ class EntityType(StrEnum):
 
     TOPICS = "topics"
     BROKERS = "brokers"
+    BROKER_LOGGERS = "broker-loggers"
 
 
 class ConfigEntity(NamedTuple):
-    """A topic, a broker, or the default of all brokers: (BROKERS, "")."""
+    """A topic, a broker, the loggers of a broker, or the default of all brokers: (BROKERS, "")."""
 
     type: EntityType
     name: str
@@ -47,6 +48,8 @@ class ConfigEntity(NamedTuple):
     def __str__(self) -> str:
         if self.type is EntityType.TOPICS:
             return f"topic {self.name}"
+        if self.type is EntityType.BROKER_LOGGERS:
+            return f"loggers of broker {self.name}"
         return f"broker {self.name}" if self.name else "all brokers"
 
 
@@ -59,7 +62,10 @@ class Synonym(NamedTuple):
 
 
 class ConfigEntry(NamedTuple):
-    """A config with its current value, which is None if the config is sensitive."""
+    """A config with its current value, which is None if the config is sensitive.
+
+    `documentation` is the broker's text about it, None if it was not asked for or the broker has none.
+    """
 
     name: str
     value: str | None
@@ -67,9 +73,12 @@ class ConfigEntry(NamedTuple):
     is_sensitive: bool
     is_read_only: bool
     synonyms: tuple[Synonym, ...]
+    documentation: str | None = None
 
     def is_set(self, entity_type: EntityType) -> bool:
-        """Whether it was set for this topic, this broker or all brokers."""
+        """Whether it was set for this topic, this broker or all brokers. Levels of loggers always are."""
+        if entity_type is EntityType.BROKER_LOGGERS:
+            return True
         if entity_type is EntityType.TOPICS:
             return self.source == "DYNAMIC_TOPIC_CONFIG"
         return self.source in ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
@@ -102,12 +111,22 @@ def _resource(cluster: Cluster, entity: ConfigEntity) -> Resource:
         raise UnknownTopicError(
             f"there is no broker {entity.name}", cure=f"the cluster has {', '.join(brokers)}"
         )
-    return Resource(ResourceType.BROKER, entity.name)
+    loggers = entity.type is EntityType.BROKER_LOGGERS
+    return Resource(ResourceType.BROKER_LOGGER if loggers else ResourceType.BROKER, entity.name)
 
 
-def describe(cluster: Cluster, entity: ConfigEntity) -> list[ConfigEntry]:
+def entities(cluster: Cluster, entity_type: EntityType) -> list[ConfigEntity]:
+    """All entities of a type: topics, or brokers and their default. Raises ClientError, ChannelError."""
+    if entity_type is EntityType.TOPICS:
+        return [ConfigEntity(entity_type, topic.name) for topic in find_topics(cluster)]
+    found = [ConfigEntity(entity_type, str(broker_id)) for broker_id in admin.broker_ids(cluster)]
+    return [*found, ConfigEntity(entity_type, "")] if entity_type is EntityType.BROKERS else found
+
+
+def describe(cluster: Cluster, entity: ConfigEntity, *, documentation: bool = False) -> list[ConfigEntry]:
     """All configs of an entity, sorted by name. Raises ClientError, ChannelError."""
-    ((_, configs),) = admin.describe_configs(cluster, [_resource(cluster, entity)])
+    resource = _resource(cluster, entity)
+    ((_, configs),) = admin.describe_configs(cluster, [resource], documentation=documentation)
     return [_entry(config) for config in sorted(configs, key=lambda config: str(config.name))]
 
 
@@ -119,6 +138,7 @@ def _entry(config: Entity) -> ConfigEntry:
         config.is_sensitive,
         config.read_only,
         tuple(Synonym(each.name, each.value, _source(each.source)) for each in config.synonyms),
+        getattr(config, "documentation", None),  # since version 3
     )
 
 

@@ -5,24 +5,27 @@ Options have the names of `kafka-configs`, and its command lines work too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.models import OptionInfo
 
-from klog.commands._messages import print_note, print_report
+from klog.commands._messages import print_line, print_note, print_report
 from klog.commands._usage import missing
 from klog.commands.option_groups import expand_options, option
 from klog.commands.wire.assignments import parse_pairs, split_list, without_brackets
+from klog.commands.wire.config_entities import EntityOptions
 from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
-from klog.commands.wire.groups import tool_app
+from klog.commands.wire.groups import AsKafka, tool_app
+from klog.commands.wire.properties import properties_file
 from klog.commands.wire.tables import show_json, show_table
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.configs import Change, ConfigEntity, ConfigEntry
+    from klog.client.cluster import Cluster
 
 app = tool_app(
     "configs",
@@ -36,57 +39,17 @@ def _option(name: str, metavar: str, summary: str) -> OptionInfo:
     return option(None, summary, name, metavar=metavar, show_default=False)
 
 
-@dataclass(frozen=True, slots=True)
-class EntityOptions:
-    """The topic or broker whose configs are meant, also as kafka-configs names it."""
-
-    topic: Annotated[str | None, _option("--topic", "TOPIC", "Configs of a topic.")] = None
-    broker: Annotated[str | None, _option("--broker", "ID", "Configs of a broker.")] = None
-    broker_defaults: Annotated[
-        bool, typer.Option("--broker-defaults", help="Configs for all brokers of the cluster.")
-    ] = False
-    entity_type: Annotated[
-        str | None, _option("--entity-type", "topics|brokers", "As for kafka-configs.")
-    ] = None
-    entity_name: Annotated[str | None, _option("--entity-name", "NAME", "As for kafka-configs.")] = None
-    entity_default: Annotated[bool, typer.Option("--entity-default", help="As for kafka-configs.")] = False
-
-    def entity(self) -> ConfigEntity:
-        """The entity that the options name. Raises UsageError, or typer's, unless it is exactly one."""
-        from klog.admin.configs import ConfigEntity, EntityType
-
-        found = []
-        if self.topic is not None:
-            found.append(ConfigEntity(EntityType.TOPICS, self.topic))
-        if self.broker is not None:
-            found.append(ConfigEntity(EntityType.BROKERS, self.broker))
-        if self.broker_defaults:
-            found.append(ConfigEntity(EntityType.BROKERS, ""))
-        if self.entity_type is not None:
-            found.append(self._named_entity(self.entity_type))
-        if len(found) != 1:
-            choice = "--topic NAME, --broker ID or --broker-defaults"
-            raise UsageError(f"more than one of {choice} is given") if found else missing(choice)
-        return found[0]
-
-    def _named_entity(self, entity_type: str) -> ConfigEntity:
-        from klog.admin.configs import ConfigEntity, EntityType
-
-        if entity_type not in list(EntityType):
-            raise UsageError(f"--entity-type {entity_type} is not supported", cure="topics or brokers")
-        is_topic = entity_type == EntityType.TOPICS
-        if (self.entity_name is None) != self.entity_default or (self.entity_default and is_topic):
-            raise UsageError("--entity-type needs an --entity-name, or brokers and --entity-default")
-        return ConfigEntity(EntityType(entity_type), self.entity_name or "")
-
-
 @app.command("describe")
 @expand_options
 def describe_configs(
     options: EntityOptions,
     connection: ConnectionOptions,
     all_: Annotated[bool, typer.Option("--all", help="Also show configs that nobody has set.")] = False,
+    documentation: Annotated[
+        bool, typer.Option("--documentation", "--doc", help="Show what each config does.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per config.")] = False,
+    as_kafka: AsKafka = False,
 ) -> None:
     """Show the configs that are set and the values they replace; with --all every config and its source.
 
@@ -97,19 +60,43 @@ def describe_configs(
         klog configs describe --topic orders --all --json | jq 'select(.name == "retention.ms")'
 
         klog configs describe --broker 1 --all
+
+        klog configs describe --topic orders --all --doc
+
+        klog configs describe --entity-type topics
     """
     from klog.admin import connect
-    from klog.admin.configs import describe
+    from klog.admin.configs import describe, entities
+    from klog.commands.wire.kafka_configs import described
 
-    entity = options.entity()
+    entity_type, entity = options.entity_or_type()
     with connect.cluster(connection.settings()) as cluster:
-        entries = [entry for entry in describe(cluster, entity) if all_ or entry.is_set(entity.type)]
-    if as_json:
-        show_json([_to_json(entity, entry) for entry in entries])
-    elif entries:
+        wanted = entities(cluster, entity_type) if entity is None else [entity]
+        found = [(each, describe(cluster, each, documentation=documentation)) for each in wanted]
+    if as_kafka and not as_json:
+        for each, entries in found:
+            for line in described(each, entries, show_all=all_):
+                typer.echo(line)
+        return
+    for number, (each, entries) in enumerate(found):
+        shown = [entry for entry in entries if all_ or entry.is_set(entity_type)]
+        if as_json:
+            show_json([_to_json(each, entry) for entry in shown])
+            continue
+        if entity is None and shown:
+            typer.echo(("\n" if number else "") + str(each))
+        _show(each, shown, documentation=documentation)
+
+
+def _show(entity: ConfigEntity, entries: Sequence[ConfigEntry], *, documentation: bool) -> None:
+    if not entries:
+        print_note(f"{entity}: nothing is set; --all shows the defaults")
+    elif not documentation:
         show_table([_to_row(entry) for entry in entries], aside="instead of")
     else:
-        print_note(f"{entity}: nothing is set; --all shows the defaults")
+        for entry in entries:
+            typer.echo(f"{entry.name} = {_value(entry)}  ({entry.source})")
+            print_line(f"    {entry.documentation or 'The broker has no text about it.'}")
 
 
 def _to_json(entity: ConfigEntity, entry: ConfigEntry) -> dict[str, object]:
@@ -122,14 +109,23 @@ def _to_json(entity: ConfigEntity, entry: ConfigEntry) -> dict[str, object]:
         "isSensitive": entry.is_sensitive,
         "isReadOnly": entry.is_read_only,
         "synonyms": [synonym._asdict() for synonym in entry.synonyms],
+        **({} if entry.documentation is None else {"documentation": entry.documentation}),
     }
 
 
 def _to_row(entry: ConfigEntry) -> dict[str, object]:
     """A row of the table; its last column has the synonyms that the value replaces."""
     others = [f"{synonym.name}={synonym.value} ({synonym.source})" for synonym in entry.synonyms[1:]]
-    value = "(sensitive)" if entry.is_sensitive else entry.value
-    return {"name": entry.name, "value": value, "source": entry.source, "instead of": "; ".join(others)}
+    return {
+        "name": entry.name,
+        "value": _value(entry),
+        "source": entry.source,
+        "instead of": "; ".join(others),
+    }
+
+
+def _value(entry: ConfigEntry) -> str | None:
+    return "(sensitive)" if entry.is_sensitive else entry.value
 
 
 @app.command("alter")
@@ -144,10 +140,14 @@ def alter_configs(
     add_config: Annotated[
         list[str] | None, _option("--add-config", "K=V,K=[V,V]", "--set, as for kafka-configs.")
     ] = None,
+    add_config_file: Annotated[
+        Path | None, _option("--add-config-file", "FILE", "--set for each property of a file.")
+    ] = None,
     delete_config: Annotated[
         list[str] | None, _option("--delete-config", "K,K", "--delete, as for kafka-configs.")
     ] = None,
     validate_only: ValidateOnly = False,
+    as_kafka: AsKafka = False,
 ) -> None:
     """Change configs of a topic, a broker or all brokers. Either all changes are made, or none.
 
@@ -158,25 +158,62 @@ def alter_configs(
         klog configs alter --topic orders --append cleanup.policy=compact --delete retention.ms
 
         klog configs alter --broker-defaults --set log.cleaner.threads=2
+
+        klog configs --alter --topic orders --add-config cleanup.policy=[compact,delete]
     """
     from klog.admin import connect
     from klog.admin.configs import alter
+    from klog.commands.wire.kafka_configs import changed
 
     entity = options.entity()
     pairs = [*(set_ or ()), *(pair for text in add_config or () for pair in split_list(text))]
-    deleted = [*(delete or ()), *(name for text in delete_config or () for name in split_list(text))]
-    changes = _changes(pairs, deleted, append or (), subtract or ())
+    kafka_deleted = [name.strip() for text in delete_config or () for name in split_list(text)]
+    changes = _changes(
+        properties_file(add_config_file),
+        pairs,
+        [*(delete or ()), *kafka_deleted],
+        append or (),
+        subtract or (),
+    )
     with connect.cluster(connection.settings()) as cluster:
+        _check_set(cluster, entity, kafka_deleted)
         alter(cluster, entity, changes, validate_only=validate_only)
-    print_report(f"{entity}: {'could be ' if validate_only else ''}changed")
+    if as_kafka and not validate_only:
+        typer.echo(changed(entity))
+    else:
+        print_report(f"{entity}: {'could be ' if validate_only else ''}changed")
+
+
+def _check_set(cluster: Cluster, entity: ConfigEntity, deleted: Sequence[str]) -> None:
+    """Raises ClientError if a config of `--delete-config` is not set, as kafka-configs does."""
+    from klog.admin.configs import describe
+    from klog.client.errors import ClientError
+    from klog.commands.wire.kafka_configs import is_shown
+
+    if not deleted:
+        return
+    known = {entry.name for entry in describe(cluster, entity) if is_shown(entity, entry)}
+    unset = [name for name in deleted if name not in known]
+    if unset:
+        raise ClientError(
+            f"{entity}: {', '.join(unset)} cannot be deleted, since nobody has set it",
+            cure="`klog configs describe` shows what is set",
+        )
 
 
 def _changes(
-    pairs: Sequence[str], deleted: Sequence[str], append: Sequence[str], subtract: Sequence[str]
+    of_file: Mapping[str, str],
+    pairs: Sequence[str],
+    deleted: Sequence[str],
+    append: Sequence[str],
+    subtract: Sequence[str],
 ) -> list[Change]:
+    """The changes; what is given in the command line takes precedence over the file."""
     from klog.admin.configs import Change, Operation
 
+    given = parse_pairs("--set", pairs)
     changes = [
+        *(Change(key, Operation.SET, value) for key, value in of_file.items() if key not in given),
         *(
             Change(key, operation, without_brackets(value))
             for option, operation, texts in (
@@ -189,7 +226,7 @@ def _changes(
         *(Change(key, Operation.DELETE) for key in deleted),
     ]
     if not changes:
-        raise missing("--set, --delete, --append or --subtract")
+        raise missing("--set, --delete, --append, --subtract or --add-config-file")
     if len({change.name for change in changes}) < len(changes):
         raise UsageError("a config is changed twice")
     return changes

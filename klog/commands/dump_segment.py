@@ -71,6 +71,7 @@ def dump_segment(
     """
     flags = kafka.flags()
     kafka_style = bool(files) or flags != DEFAULT_FLAGS
+    format_ = DumpFormat.JSONL if format_ is DumpFormat.JSON else format_
     chosen = _chosen_format(format_, kafka_style=kafka_style, summary=summary, output=output)
     selected = selection.selection(datetime.now(UTC))
     missed = Problems(strict=strict)

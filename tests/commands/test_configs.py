@@ -102,7 +102,7 @@ def test_command_lines_of_kafka_configs_work_as_they_are(klog, topic):
     assert added.code == 0, added.err
     assert described(klog, *entity)["cleanup.policy"]["value"] == "compact,delete"
     assert klog("configs", "--alter", *entity, "--delete-config", "cleanup.policy,retention.ms").code == 0
-    assert klog("configs", "--describe", *entity).out == ""
+    assert klog("configs", "--describe", *entity).out == f"Dynamic configs for topic {topic} are:\n"
     assert klog("configs", "--describe", "--entity-type", "brokers", "--entity-default").code == 0
 
 
@@ -111,7 +111,7 @@ def test_command_lines_of_kafka_configs_work_as_they_are(klog, topic):
     [
         (),
         ("--topic", "a", "--broker", "1"),
-        ("--entity-type", "topics"),
+        ("--entity-type", "brokers", "--entity-name", "0", "--entity-default"),
         ("--entity-type", "topics", "--entity-default"),
         ("--entity-type", "users", "--entity-name", "a"),
     ],
@@ -131,3 +131,105 @@ def test_lists_of_changes_are_parsed_as_by_kafka() -> None:
     assert without_brackets("[2,3]") == "2,3"
     with pytest.raises(UsageError):
         parse_pairs("--set", ["=1"])
+
+
+def test_command_lines_of_kafka_configs_print_what_kafka_prints(klog, topic):
+    entity = ("--entity-type", "topics", "--entity-name", topic)
+    altered = klog(
+        "configs", "--alter", *entity, "--add-config", "cleanup.policy=[compact,delete],retention.ms=7"
+    )
+    assert (altered.code, altered.out) == (0, f"Completed updating config for topic {topic}.\n")
+    lines = klog("configs", "--describe", *entity).out.splitlines()
+    assert lines[0] == f"Dynamic configs for topic {topic} are:"
+    value = "cleanup.policy=compact,delete"
+    assert lines[1].startswith(f"  {value} sensitive=false synonyms={{DYNAMIC_TOPIC_CONFIG:{value}, ")
+    assert lines[2].startswith(
+        "  retention.ms=7 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=7"
+    )
+    assert len(lines) == 3
+    everything = klog("configs", "--describe", "--topic", topic, "--all").out.splitlines()
+    assert everything[0] == f"All configs for topic {topic} are:"
+    assert len(everything) > 30
+    assert (
+        klog("configs", "--alter", *entity, "--delete-config", "retention.ms,cleanup.policy", "--force").code
+        == 0
+    )
+    assert klog("configs", "--describe", *entity).out.count("\n") == 1
+
+
+def test_a_config_that_is_not_set_cannot_be_deleted_as_with_kafka_configs(klog, topic):
+    refused = klog("configs", "--alter", "--topic", topic, "--delete-config", "retention.ms")
+    assert (refused.code, refused.out) == (1, "")
+    assert "retention.ms cannot be deleted" in refused.err
+    assert klog("configs", "alter", "--topic", topic, "--delete", "retention.ms").code == 0
+
+
+def test_configs_of_a_file_are_set_and_the_command_line_wins(klog, topic, tmp_path):
+    file = tmp_path / "topic.properties"
+    file.write_text("# keep little\nretention.ms=1000\ncleanup.policy = compact,delete\n")
+    alter = ("configs", "--alter", "--topic", topic, "--add-config-file", file)
+    assert klog(*alter, "--add-config", "retention.ms=2000").code == 0
+    values = {name: entry["value"] for name, entry in described(klog, "--topic", topic).items()}
+    assert values == {"cleanup.policy": "compact,delete", "retention.ms": "2000"}
+    assert klog("configs", "--alter", "--topic", topic, "--add-config-file", tmp_path / "none").code == 1
+
+
+def test_without_a_name_all_entities_of_a_type_are_described(klog, topic):
+    klog("configs", "alter", "--topic", topic, "--set", "retention.ms=7")
+    lines = klog("configs", "--describe", "--entity-type", "topics").out.splitlines()
+    assert f"Dynamic configs for topic {topic} are:" in lines
+    of_json = klog("configs", "describe", "--entity-type", "topics", "--json").out.splitlines()
+    found = [json.loads(line) for line in of_json]
+    assert (topic, "retention.ms") in {(each["entityName"], each["name"]) for each in found}
+    assert topic in klog("configs", "describe", "--entity-type", "topics").out
+    brokers = klog("configs", "--describe", "--entity-type", "brokers").out.splitlines()
+    assert brokers[0].startswith("Dynamic configs for broker ")
+    assert brokers[-1] == "Default configs for brokers in the cluster are:"
+
+
+def test_levels_of_loggers_are_shown_and_changed(klog, topic):
+    broker = json.loads(klog("topics", "describe", topic, "--json").out)["partitions"][0]["leader"]
+    shown = klog("configs", "--describe", "--broker-logger", broker).out.splitlines()
+    assert shown[0] == f"Dynamic configs for broker-logger {broker} are:"
+    name = shown[1].strip().partition("=")[0]
+    entity = ("--entity-type", "broker-loggers", "--entity-name", broker)
+    altered = klog("configs", "--alter", *entity, "--add-config", f"{name}=ERROR")
+    assert (altered.code, altered.out) == (0, f"Completed updating config for broker-logger {broker}.\n")
+    assert f"  {name}=ERROR sensitive=false" in klog("configs", "--describe", *entity).out
+    assert klog("configs", "--alter", *entity, "--add-config", f"{name}=INFO").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--entity-type", "users"), "quotas and SCRAM"),
+        (("--client", "c"), "quotas and SCRAM"),
+        (("--ip-defaults",), "quotas and SCRAM"),
+        (("--entity-type", "client-metrics"), "no configs of client-metrics"),
+        (("--entity-type", "pets"), "is unknown"),
+        (("--entity-name", "t"), "missing --entity-type"),
+        (("--entity-type", "topics", "--entity-default"), "stands for all brokers"),
+        (("--zookeeper", "z:2181", "--entity-type", "topics"), "talks to brokers"),
+        (("--topic", "t", "--broker", "0"), "more than one"),
+    ],
+)
+def test_entities_that_klog_does_not_have_are_refused_clearly(klog, words, said):
+    refused = klog("configs", "--describe", *words)
+    assert (refused.code, refused.out) == (2, "")
+    assert said in refused.err
+
+
+def test_a_change_needs_the_name_of_an_entity(klog):
+    refused = klog("configs", "--alter", "--entity-type", "topics", "--add-config", "a=b")
+    assert refused.code == 2
+    assert "needs an --entity-name" in refused.err
+
+
+def test_documentation_is_shown_on_request(klog, topic):
+    found = described(klog, "--topic", topic, "--all", "--doc")
+    assert all(len(entry["documentation"]) > 10 for entry in found.values())
+    assert "documentation" not in described(klog, "--topic", topic, "--all")["retention.ms"]
+    lines = klog("configs", "describe", "--topic", topic, "--all", "--documentation").out.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("retention.ms = "))
+    assert lines[at + 1].startswith("    ")
+    assert lines[at + 1].split()[:3] == found["retention.ms"]["documentation"].split()[:3]

@@ -10,6 +10,7 @@ from klog.commands.wire.console_consumer import ConsoleOptions
 from klog.commands.wire.deserialisers import deserialiser
 from klog.commands.wire.kafka_formatter import formatter_config
 from klog.formats.errors import FormatError, UsageError
+from tests import corpora
 from tests.commands.running import Run
 
 IDLE = ("--timeout-ms", 400)
@@ -178,8 +179,15 @@ def test_kcat_starts_and_stops_at_times(klog: Run, filled: str) -> None:
     assert klog(*start, "-o", "e@9999").out.count("\n") == 5
 
 
-def test_json_is_another_name_of_jsonl(klog: Run, filled: str) -> None:
-    assert klog("consume", filled, "-f", "json") == klog("consume", filled, "-f", "jsonl")
+def test_json_is_another_name_of_jsonl(klog: Run, filled: str, tmp_path) -> None:
+    lines = klog("consume", filled, "-f", "json")
+    assert lines == klog("consume", filled, "-f", "jsonl")
+    file = tmp_path / "records"
+    file.write_text(lines.out)
+    assert klog("produce", filled, "-f", "json", "--file", file).code == 0
+    assert klog("consume", filled).out == 2 * "v0\nv1\n\nv3\nv4\n"
+    segment = corpora.Corpus("k39-codecs").log_dir().path / "t-none-0/00000000000000000000.log"
+    assert klog("dump-segment", "-f", "json", segment) == klog("dump-segment", "-f", "jsonl", segment)
 
 
 def test_formatter_properties_work_with_topics_as_arguments(klog: Run, filled: str) -> None:

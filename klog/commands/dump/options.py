@@ -11,10 +11,12 @@ from klog.commands.dump.plan import BytesMode
 
 
 class DumpFormat(StrEnum):
-    """Output formats; each is a module of `klog.commands.dump`."""
+    """Output formats; each but `json` is a module of `klog.commands.dump`."""
 
     TABLE = "table"
     JSONL = "jsonl"
+    JSON = "json"
+    """Another name of jsonl."""
     KAFKA = "kafka"
     PARQUET = "parquet"
 

@@ -1,0 +1,143 @@
+"""The options with which `klog configs` names the entities whose configs are meant, its own and Kafka's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final
+
+from klog.commands._usage import missing
+from klog.commands.option_groups import option
+from klog.formats.errors import UsageError
+
+if TYPE_CHECKING:
+    from klog.admin.configs import ConfigEntity, EntityType
+
+_PANEL: Final = "Entity"
+_CHOICE: Final = "--topic NAME, --broker ID, --broker-defaults or --broker-logger ID"
+_QUOTAS: Final = ("clients", "users", "ips")
+_OTHERS: Final = ("client-metrics", "groups")
+_KAFKAS_TOOL: Final = "use kafka-configs of Kafka for them"
+
+
+@dataclass(frozen=True, slots=True)
+class EntityOptions:
+    """The topic or broker whose configs are meant, also as kafka-configs names it."""
+
+    topic: Annotated[
+        str | None, option(_PANEL, "Configs of a topic.", "--topic", metavar="TOPIC", show_default=False)
+    ] = None
+    broker: Annotated[
+        str | None, option(_PANEL, "Configs of a broker.", "--broker", metavar="ID", show_default=False)
+    ] = None
+    broker_defaults: Annotated[
+        bool, option(_PANEL, "Configs for all brokers of the cluster.", "--broker-defaults")
+    ] = False
+    broker_logger: Annotated[
+        str | None,
+        option(_PANEL, "Levels of a broker's loggers.", "--broker-logger", metavar="ID", show_default=False),
+    ] = None
+    entity_type: Annotated[
+        list[str] | None,
+        option(
+            _PANEL,
+            "As for kafka-configs: topics, brokers or broker-loggers.",
+            "--entity-type",
+            metavar="TYPE",
+            show_default=False,
+        ),
+    ] = None
+    entity_name: Annotated[
+        list[str] | None,
+        option(
+            _PANEL,
+            "As for kafka-configs; without a name all of the type are described.",
+            "--entity-name",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
+    entity_default: Annotated[bool, option(_PANEL, "As for kafka-configs.", "--entity-default")] = False
+    client: Annotated[str | None, option(None, "", "--client", hidden=True)] = None
+    client_defaults: Annotated[bool, option(None, "", "--client-defaults", hidden=True)] = False
+    user: Annotated[str | None, option(None, "", "--user", hidden=True)] = None
+    user_defaults: Annotated[bool, option(None, "", "--user-defaults", hidden=True)] = False
+    ip: Annotated[str | None, option(None, "", "--ip", hidden=True)] = None
+    ip_defaults: Annotated[bool, option(None, "", "--ip-defaults", hidden=True)] = False
+    zookeeper: Annotated[str | None, option(None, "", "--zookeeper", hidden=True)] = None
+    controller: Annotated[str | None, option(None, "", "--bootstrap-controller", hidden=True)] = None
+    zookeeper_tls: Annotated[str | None, option(None, "", "--zk-tls-config-file", hidden=True)] = None
+    force: Annotated[bool, option(None, "", "--force", hidden=True)] = False
+
+    def entity(self) -> ConfigEntity:
+        """The entity that the options name. Raises UsageError, or typer's, unless it is exactly one."""
+        entity_type, entity = self._named()
+        if entity is None:
+            raise UsageError(
+                f"--entity-type {entity_type} needs an --entity-name",
+                cure="--entity-default stands for all brokers",
+            )
+        return entity
+
+    def entity_or_type(self) -> tuple[EntityType, ConfigEntity | None]:
+        """The type, and the entity unless all of the type are meant. Raises as `entity`."""
+        return self._named()
+
+    def _named(self) -> tuple[EntityType, ConfigEntity | None]:
+        from klog.admin.configs import ConfigEntity, EntityType
+
+        self._check_supported()
+        found: list[ConfigEntity | None] = [
+            ConfigEntity(entity_type, name)
+            for entity_type, name in (
+                (EntityType.TOPICS, self.topic),
+                (EntityType.BROKERS, self.broker),
+                (EntityType.BROKERS, "" if self.broker_defaults else None),
+                (EntityType.BROKER_LOGGERS, self.broker_logger),
+            )
+            if name is not None
+        ]
+        types = [EntityType(each) for each in self.entity_type or ()]
+        found += [self._of_type(each) for each in types]
+        if len(found) != 1:
+            raise UsageError(f"more than one of {_CHOICE} is given") if found else missing(_CHOICE)
+        entity = found[0]
+        return (types[0] if entity is None else entity.type), entity
+
+    def _of_type(self, entity_type: EntityType) -> ConfigEntity | None:
+        from klog.admin.configs import ConfigEntity, EntityType
+
+        names = self.entity_name or []
+        if self.entity_default:
+            if entity_type is not EntityType.BROKERS or names:
+                raise UsageError("--entity-default stands for all brokers: --entity-type brokers")
+            return ConfigEntity(entity_type, "")
+        if len(names) > 1:
+            raise UsageError("more than one --entity-name is given")
+        return ConfigEntity(entity_type, names[0]) if names else None
+
+    def _check_supported(self) -> None:
+        """Raises UsageError for entities and ways to connect that klog does not have."""
+        from klog.admin.configs import EntityType
+
+        if self.zookeeper or self.zookeeper_tls or self.controller:
+            raise UsageError(
+                "klog configs talks to brokers, not to ZooKeeper or KRaft controllers",
+                cure="--bootstrap-server HOST:PORT",
+            )
+        flags = {
+            "clients": self.client is not None or self.client_defaults,
+            "users": self.user is not None or self.user_defaults,
+            "ips": self.ip is not None or self.ip_defaults,
+        }
+        wanted = [*(self.entity_type or ()), *(name for name, is_given in flags.items() if is_given)]
+        for name in wanted:
+            if name in _QUOTAS:
+                raise UsageError(
+                    f"klog has no configs of {name} yet: quotas and SCRAM credentials", cure=_KAFKAS_TOOL
+                )
+            if name in _OTHERS:
+                raise UsageError(f"klog has no configs of {name}", cure=_KAFKAS_TOOL)
+            if name not in list(EntityType):
+                raise UsageError(f"--entity-type {name} is unknown", cure=f"one of {', '.join(EntityType)}")
+        if (self.entity_name or self.entity_default) and not self.entity_type:
+            raise missing("--entity-type")
