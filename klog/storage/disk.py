@@ -22,6 +22,14 @@ _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.
 class Disk:
     """Changes files. All methods raise `StorageError`. All may be repeated after a crash."""
 
+    def space_below(self, path: str, other: str) -> tuple[int, bool]:
+        """Free bytes where `path` is or will be, and whether `other` is on the same file system."""
+        while not os.path.isdir(path) and path != os.path.dirname(path):
+            path = os.path.dirname(path)
+        with _reported("cannot be found", path):
+            found = os.statvfs(path)
+            return found.f_bavail * found.f_frsize, os.stat(path).st_dev == os.stat(other).st_dev
+
     def make_directories(self, path: str) -> None:
         """Create a directory and its missing parents."""
         with _reported("cannot be created", path):
@@ -111,10 +119,15 @@ def _reported(what: str, path: str) -> Iterator[None]:
 def _copy(source: str, target: str, start_bytes: int = 0) -> None:
     """A durable copy. It gets its name when it is complete."""
     part = f"{target}.{os.getpid()}.tmp"
-    with open(source, "rb") as old, open(part, "xb") as new:
-        old.seek(start_bytes)
-        shutil.copyfileobj(old, new, _COPY_BYTES)
-        new.flush()
-        shutil.copystat(source, part)
-        os.fsync(new.fileno())
+    try:
+        with open(source, "rb") as old, open(part, "xb") as new:
+            old.seek(start_bytes)
+            shutil.copyfileobj(old, new, _COPY_BYTES)
+            new.flush()
+            shutil.copystat(source, part)
+            os.fsync(new.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
     os.rename(part, target)

@@ -28,7 +28,7 @@ _CURES: Final = {
     errno.ENOENT: "check the path",
     errno.EISDIR: "name a file, or let the command walk the directory",
     errno.EIO: "the disk itself fails: copy what can be read (ddrescue) and work on the copy",
-    errno.ENOSPC: "free some space; nothing was changed",
+    errno.ENOSPC: "free some space; the file was not changed",
     errno.EROFS: "the file system is mounted read-only; nothing was changed",
 }
 

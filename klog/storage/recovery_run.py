@@ -10,6 +10,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
+from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, segment_file
 from klog.storage.disk import Disk
 from klog.storage.files import open_for_reading, size_bytes
@@ -18,8 +19,11 @@ from klog.storage.quarantine import (
     REPLACED_SUFFIX,
     TAIL_SUFFIX,
     Kept,
+    holds_records,
+    is_unfinished,
     manifest,
     new_directory,
+    unfinished_files,
 )
 from klog.storage.recovery_plan import (
     Cut,
@@ -36,16 +40,22 @@ from klog.storage.recovery_plan import (
 from klog.storage.segment_scan import scan_segment
 
 _REPLACED: Final = "replaced"
+_MOVED: Final = "moved"
+_RENAMED: Final = "renamed"
 _ZEROS: Final = "zeros, allocated and never written"
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """The quarantine directory (None: nothing was kept), and how many files and bytes were moved into it."""
+    """The quarantine directory (None: nothing was kept), and how many files and bytes were moved into it.
+
+    `dropped` are files that were removed and not kept.
+    """
 
     quarantine: str | None
     kept: tuple[Kept, ...]
     kept_bytes: int
+    dropped: tuple[str, ...] = ()
 
 
 def run_recovery(
@@ -60,25 +70,23 @@ def run_recovery(
 
     Without a `quarantine_root` what leaves the directory is lost, as in Kafka.
 
-    With `keep_replaced` false, the old content of derived files and the zeros after a segment's last batch
-    are not kept. A broker that starts uses that: after a crash every active segment has such indexes and
-    zeros.
+    With `keep_replaced` false only what held records is kept: no derived files and no zeros after a segment's
+    last batch. A broker that starts uses that: after a crash every active segment has such indexes and zeros,
+    and often a producer snapshot that no longer counts.
     """
     disk = Disk() if disk is None else disk
     if not plan.steps:
         return RecoveryResult(None, (), 0)
-    found = (
-        entry
-        for step in plan.steps
-        if keep_replaced or not isinstance(step, Trim)
-        for entry in _kept(plan, step)
-    )
-    kept = [entry for entry in found if keep_replaced or entry.how != _REPLACED]
+    kept = [] if quarantine_root is None else _all_kept(plan, keep_replaced=keep_replaced)
+    moved = {entry.original for entry in kept if entry.how == _MOVED}
+    dropped = tuple(s.name for s in plan.steps if isinstance(s, SetAside) and s.name not in moved)
     directory = None
     kept_bytes = 0
-    if quarantine_root is None:
-        kept = []
-    elif kept:
+    if quarantine_root is not None:
+        for unfinished in unfinished_files(quarantine_root, plan.path):
+            disk.remove(unfinished)
+    if quarantine_root is not None and kept:
+        _require_space(plan, quarantine_root, moved, disk)
         directory = new_directory(quarantine_root, plan.path, settings.now_ms)
         disk.make_directories(directory)
         manifest_path = os.path.join(directory, MANIFEST_NAME)
@@ -86,13 +94,48 @@ def run_recovery(
     for step in plan.steps:
         if keep_replaced and directory is not None:
             _preserve_replaced(step, plan, directory, disk)
-        _carry_out(step, plan, settings, directory, disk)
+        if isinstance(step, SetAside) and step.name in dropped:
+            disk.remove(os.path.join(plan.path, step.name))
+        else:
+            _carry_out(step, plan, settings, directory, disk)
     if directory is not None:
         kept_bytes = sum(
-            size_bytes(os.path.join(directory, entry.kept_as)) for entry in kept if entry.how != "renamed"
+            size_bytes(os.path.join(directory, entry.kept_as)) for entry in kept if entry.how != _RENAMED
         )
         disk.replace(manifest_path, manifest(plan.path, settings.now_ms, kept, complete=True))
-    return RecoveryResult(directory, tuple(kept), kept_bytes)
+    return RecoveryResult(directory, tuple(kept), kept_bytes, dropped)
+
+
+def _all_kept(plan: RecoveryPlan, *, keep_replaced: bool) -> list[Kept]:
+    """The entries of the quarantine. Files that a killed recovery was writing are never kept."""
+
+    def is_kept(step: Step) -> bool:
+        if isinstance(step, SetAside):
+            wanted = keep_replaced or holds_records(plan.path, step.name)
+            return wanted and not is_unfinished(step.name)
+        return keep_replaced or not isinstance(step, Trim)
+
+    found = (entry for step in plan.steps if is_kept(step) for entry in _kept(plan, step))
+    kept = [entry for entry in found if keep_replaced or entry.how != _REPLACED]
+    # A swap that is renamed into place loses nothing, so for a broker it is no reason for a quarantine.
+    return kept if keep_replaced or any(entry.how != _RENAMED for entry in kept) else []
+
+
+def _require_space(plan: RecoveryPlan, root: str, moved: set[str], disk: Disk) -> None:
+    """Raise `StorageError`, before anything changes, if the quarantine has no space for what it will get.
+
+    A file that is moved within one file system needs none.
+    """
+    cut_bytes = sum(step.size_bytes - step.valid_bytes for step in plan.steps if isinstance(step, Cut))
+    free_bytes, is_same = disk.space_below(root, plan.path)
+    here = (os.path.join(plan.path, name) for name in moved)
+    moved_bytes = 0 if is_same else sum(size_bytes(path) for path in here if os.path.exists(path))
+    if cut_bytes + moved_bytes > free_bytes:
+        raise StorageError(
+            f"the quarantine needs {cut_bytes + moved_bytes} bytes, but {free_bytes} are free on its disk",
+            file=root,
+            cure="free some space there, or name another directory with --quarantine; nothing was changed",
+        )
 
 
 def _replaced_names(plan: RecoveryPlan, step: Step) -> list[str]:
@@ -114,9 +157,9 @@ def _replaced_names(plan: RecoveryPlan, step: Step) -> list[str]:
 
 def _kept(plan: RecoveryPlan, step: Step) -> list[Kept]:
     if isinstance(step, SetAside):
-        return [Kept(step.name, step.name, "moved", step.why)]
+        return [Kept(step.name, step.name, _MOVED, step.why)]
     if isinstance(step, SwapIn):
-        return [Kept(step.name, step.target, "renamed", "a swap of cleaned segments that did not end")]
+        return [Kept(step.name, step.target, _RENAMED, "a swap of cleaned segments that did not end")]
     if isinstance(step, Cut):
         return [Kept(step.name, f"{step.name}{TAIL_SUFFIX}", "tail", step.why, step.valid_bytes)]
     if isinstance(step, Trim):
@@ -147,10 +190,7 @@ def _carry_out(
         return os.path.join(quarantine or "", name)
 
     if isinstance(step, SetAside):
-        if quarantine is None:
-            disk.remove(here(step.name))
-        else:
-            disk.move(here(step.name), there(step.name))
+        disk.move(here(step.name), there(step.name))
     elif isinstance(step, SwapIn):
         disk.move(here(step.name), here(step.target))
     elif isinstance(step, Cut):

@@ -27,7 +27,7 @@ from klog.formats.names import (
 from klog.storage.files import list_directory, read_whole
 from klog.storage.log.data_directory import DataDirectory
 from klog.storage.log.loading import Loaded, LoadSettings, load_log
-from klog.storage.quarantine import default_root
+from klog.storage.quarantine import default_root, prune
 
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 METADATA_TOPIC: Final = "__cluster_metadata"
@@ -129,6 +129,39 @@ def load_directory(
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="klog-recovery") as pool:
         for done, loaded_log in enumerate(pool.map(load, names), 1):
             progress(loaded_log, done, len(names))
+    _prune_quarantine(directory.path, now_ms)
+
+
+def report_recovery(path: str, loaded: Loaded) -> None:
+    """Log what loading a log has found and removed."""
+    for error in loaded.damage:
+        logger.warning("%s; it is made anew from the batches", error)
+    dropped = set(loaded.dropped)
+    for finding in loaded.findings:
+        if finding.name not in dropped:
+            logger.warning("%s/%s: %s: Kafka %s", path, finding.name, finding.what, finding.kafka)
+    if dropped:
+        names = ", ".join(loaded.dropped)
+        logger.info("%s: recovery removed what holds no records of its own, as Kafka does: %s", path, names)
+    if loaded.quarantine is not None:
+        logger.warning("%s: what recovery removed is in %s", path, loaded.quarantine)
+    if loaded.why_lost is not None:
+        logger.warning("%s: what recovery removed is lost: %s", path, loaded.why_lost)
+
+
+def _prune_quarantine(log_directory: str, now_ms: int) -> None:
+    try:
+        removed = prune(default_root(log_directory), now_ms)
+    except OSError as error:
+        logger.warning("%s cannot be tidied up: %s", default_root(log_directory), error)
+        return
+    if removed:
+        logger.info(
+            "%s: removed %d directories with %d bytes: older than 30 days, or the oldest above 10 GiB",
+            default_root(log_directory),
+            len(removed),
+            sum(past.size_bytes for past in removed),
+        )
 
 
 def _offsets(directory: DataDirectory, kind: FileKind) -> dict[TopicPartition, int]:

@@ -57,14 +57,16 @@ class LoadSettings:
 class Loaded:
     """The parts of a log, and what recovery found (nothing after a clean stop).
 
-    What recovery removed is in `quarantine`, or is lost because of `why_lost`. `damage` are the files that
-    were made anew from the batches.
+    What recovery removed is in `quarantine`, or is lost because of `why_lost`. `dropped` are
+    files that it removed and that held no records. `damage` are the files that were made anew from the
+    batches.
     """
 
     state: LogState
     damage: tuple[CorruptRecordError, ...] = ()
     findings: tuple[Finding, ...] = ()
     quarantine: str | None = None
+    dropped: tuple[str, ...] = ()
     why_lost: StorageError | None = None
 
 
@@ -162,16 +164,22 @@ def _recovered(
     if recovery_point is not None:
         _empty_indexes(files, recovery_point)
     plan = plan_recovery(directory, recovery)
-    quarantine, why_lost = None, None
+    why_lost = None
     try:
-        quarantine = run_recovery(plan, recovery, settings.quarantine_root, keep_replaced=False).quarantine
+        done = run_recovery(plan, recovery, settings.quarantine_root, keep_replaced=False)
     except StorageError as error:
         # The quarantine is beside the log directory, where the broker may not be allowed to write. Kafka
         # keeps nothing at all. If it is the log directory that has failed, the second run fails, too.
         why_lost = error
-        run_recovery(plan_recovery(directory, recovery), recovery, None, keep_replaced=False)
+        done = run_recovery(plan_recovery(directory, recovery), recovery, None, keep_replaced=False)
     state = _opened(directory, config, settings, list_partition(directory))
-    return Loaded(state, findings=plan.findings, quarantine=quarantine, why_lost=why_lost)
+    return Loaded(
+        state,
+        findings=plan.findings,
+        quarantine=done.quarantine,
+        dropped=done.dropped if why_lost is None else (),
+        why_lost=why_lost,
+    )
 
 
 def _without_deleted(files: PartitionFiles) -> PartitionFiles:

@@ -33,6 +33,7 @@ from klog.storage.log.directory_loading import (
     UnknownDirectoryError,
     load_directory,
     partition_directories,
+    report_recovery,
     require_distinct,
 )
 from klog.storage.log.disk_guard import LogClosedError
@@ -155,14 +156,7 @@ class LogManager:
 
     def _add_loaded(self, found: LoadedLog) -> None:
         loaded = found.loaded
-        for error in loaded.damage:
-            logger.warning("%s; it is made anew from the batches", error)
-        for finding in loaded.findings:
-            logger.warning("%s/%s: %s: Kafka %s", found.path, finding.name, finding.what, finding.kafka)
-        if loaded.quarantine is not None:
-            logger.warning("%s: what recovery removed is in %s", found.path, loaded.quarantine)
-        if loaded.why_lost is not None:
-            logger.warning("%s: what recovery removed is lost: %s", found.path, loaded.why_lost)
+        report_recovery(found.path, loaded)
         log = self._new(found.name.partition, found.path, loaded.state, found.topic_id)
         log.set_high_watermark(found.high_watermark)
         self._logs.put(log, is_future=found.name.state is DirectoryState.FUTURE)
