@@ -64,7 +64,7 @@ def verify(
             scope,
             options,
             deep=not shallow,
-            on_segment=advance,
+            on_bytes=advance,
             max_decompressed_bytes=max_decompressed_bytes,
         ):
             is_error = problem.severity is Severity.ERROR

@@ -47,24 +47,28 @@ def read_split(
     columns: Sequence[str] | None = None,
     on_lost: Callable[[LostRange], None],
     on_repaired: Callable[[LostRange], None] = lambda _: None,
+    on_position: Callable[[int], None] = lambda _: None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of `split` by offset, in batches of about `BATCH_BYTES`, none of them empty.
 
     `columns` selects and orders columns of `klog.export.schema.column_names(options)` (default: all). Control
     records are left out. Each range that cannot be read goes to `on_lost`; with `options.fail_on_data_loss`
     its `KlogError` is raised. If the split has fallbacks, damaged offsets are read from them, and the range
-    goes to `on_repaired`. Raises UsageError for an unknown column.
+    goes to `on_repaired`. `on_position` receives the position in the segment up to which it
+    was read. Raises UsageError for an unknown column.
     """
     if columns is not None and not columns:
         raise UsageError("no columns to read", cure="name at least one: `offset` is the cheapest")
     if not split.fallbacks:
-        yield from _read(split, options, columns, on_lost)
+        yield from _read(split, options, columns, on_lost, on_position)
         return
     tolerant = replace(options, fail_on_data_loss=False)
     wanted = arrow_schema(options, columns).names
     read = wanted if "offset" in wanted else [*wanted, "offset"]
     for batch in read_with_fallbacks(
-        lambda part, on_part_lost: _read(part, tolerant, read, on_part_lost),
+        lambda part, on_part_lost: _read(
+            part, tolerant, read, on_part_lost, on_position if part.file == split.file else _ignored
+        ),
         split,
         on_lost,
         on_repaired,
@@ -73,8 +77,16 @@ def read_split(
         yield batch if read == wanted else batch.select(wanted)
 
 
+def _ignored(_position_bytes: int) -> None:
+    pass
+
+
 def _read(
-    split: Split, options: ReadOptions, columns: Sequence[str] | None, on_lost: Callable[[LostRange], None]
+    split: Split,
+    options: ReadOptions,
+    columns: Sequence[str] | None,
+    on_lost: Callable[[LostRange], None],
+    on_position: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of the split, without its fallbacks."""
     wanted = arrow_schema(options, columns)
@@ -89,7 +101,7 @@ def _read(
         return
     with closing(file):
         out = SplitColumns(arrow_schema(options, names), split.topic, split.partition, split.file)
-        for batch in _SplitReader(split, options, file, lost_ranges).batches(out):
+        for batch in _SplitReader(split, options, file, lost_ranges).batches(out, on_position):
             rows = (
                 _within(batch, options.since_ms, options.until_ms).select(wanted.names) if by_time else batch
             )
@@ -140,9 +152,11 @@ class _SplitReader:
         )
         self._unmeasured_bytes = 0
 
-    def batches(self, out: SplitColumns) -> Iterator[pa.RecordBatch]:
+    def batches(self, out: SplitColumns, on_position: Callable[[int], None]) -> Iterator[pa.RecordBatch]:
         """Yield all records of the split, gathered by `out`."""
+        table = self._reader.batches
         for data in self._valid_batches.chunks():
+            on_position(table.origin + table.consumed_bytes)
             cut = self._drop_unwanted()
             for payload in self._reader.decode(data):
                 self._drop_damaged()

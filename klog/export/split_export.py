@@ -18,6 +18,7 @@ from klog.export.outputs import Output, open_output
 from klog.export.splits import LostRange, Split
 from klog.export.table_files import RejectFile, TableFiles
 from klog.export.tables import table_of
+from klog.storage.progress import FileProgress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,11 +48,17 @@ def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable
     lost: list[LostRange] = []
     repaired: list[LostRange] = []
     rows_with_error = 0
+    progress = FileProgress(on_progress, split.length_bytes, split.start_bytes)
     table = table_of(split, job)
     tables = TableFiles(output, split, table, job.format, job.compression, job.target_file_bytes)
     with tables, RejectFile(output, split) as rejects:
         rows = read_split(
-            split, job.options, columns=table.read_columns, on_lost=lost.append, on_repaired=repaired.append
+            split,
+            job.options,
+            columns=table.read_columns,
+            on_lost=lost.append,
+            on_repaired=repaired.append,
+            on_position=progress.reached,
         )
         for batch in rows:
             good, bad = table.decode.apply(batch)
@@ -63,7 +70,7 @@ def _written(split: Split, job: ExportJob, output: Output, on_progress: Callable
         result = SplitResult(
             split, tables.commit(), rejects.commit(), tuple(lost), rows_with_error, tuple(repaired)
         )
-    on_progress(split.length_bytes)
+    progress.finish()
     return result
 
 

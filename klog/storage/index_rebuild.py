@@ -7,7 +7,7 @@ only read. Each index is written to a temporary file and renamed, so readers see
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -125,7 +125,13 @@ def rebuild(
         return
     from klog.storage.processes import map_in_order
 
-    yield from map_in_order(partial(_rebuild_or_report, options=options), tasks, processes)
+    yield from map_in_order(partial(_rebuild_task, options=options), tasks, processes)
+
+
+def _rebuild_task(
+    task: SegmentTask, _advance: Callable[[int], None], *, options: RebuildOptions
+) -> SegmentReport:
+    return _rebuild_or_report(task, options)
 
 
 def _rebuild_or_report(task: SegmentTask, options: RebuildOptions) -> SegmentReport:

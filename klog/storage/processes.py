@@ -66,10 +66,14 @@ _Event = Advanced | Done[ResultT] | _Failed
 
 
 def map_in_order(
-    function: Callable[[TaskT], ResultT], tasks: Sequence[TaskT], processes: int
+    work: Work[TaskT, ResultT],
+    tasks: Sequence[TaskT],
+    processes: int,
+    on_bytes: Callable[[int], None] = lambda _: None,
 ) -> Iterator[ResultT]:
-    """Yield the results of `function` in the order of the tasks, from at most that many processes.
+    """Yield the results of `work` in the order of the tasks, from at most that many processes.
 
+    `on_bytes` receives what the tasks report while they run.
     The processes start like this one's other children: by a fork on Linux, which costs little. Raises what
     `run_tasks` raises.
     """
@@ -77,7 +81,7 @@ def map_in_order(
     results: dict[int, ResultT] = {}
     following = 0
     for event in run_tasks(
-        partial(_numbered, function),
+        partial(_numbered, work),
         numbered,
         processes,
         describe=lambda task: str(task[1]),
@@ -87,15 +91,17 @@ def map_in_order(
         if isinstance(event, Done):
             number, result = event.result
             results[number] = result
+        else:
+            on_bytes(event.size_bytes)
         while following in results:
             yield results.pop(following)
             following += 1
 
 
 def _numbered(
-    function: Callable[[TaskT], ResultT], task: tuple[int, TaskT], _advance: Callable[[int], None]
+    work: Work[TaskT, ResultT], task: tuple[int, TaskT], advance: Callable[[int], None]
 ) -> tuple[int, ResultT]:
-    return task[0], function(task[1])
+    return task[0], work(task[1], advance)
 
 
 def run_tasks(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,6 +13,7 @@ from klog.formats.names import FileKind, segment_file
 from klog.storage.index_rebuild import PARALLEL_FROM_BYTES, RebuildOptions, SegmentTask, tasks_of
 from klog.storage.log_directory import Checkpoints
 from klog.storage.problem import OFFLINE, Problem
+from klog.storage.progress import OnBytes
 from klog.storage.recovery import plan_recovery
 from klog.storage.recovery_plan import RecoveryPlan, RecoverySettings
 from klog.storage.targets import Target, is_partition, targets
@@ -20,9 +21,6 @@ from klog.storage.verify_damage import judged
 from klog.storage.verify_log_directory import verify_log_directory, verify_together
 from klog.storage.verify_partition import PartitionFacts, verify_partition
 from klog.storage.verify_segment import SegmentFacts, verify_segment
-
-OnSegment = Callable[[int], None]
-"""Called with the bytes of each segment that was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +63,7 @@ def verify(
     *,
     deep: bool = True,
     processes: int = 0,
-    on_segment: OnSegment,
+    on_bytes: OnBytes,
     max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
 ) -> Iterator[Problem]:
     """Problems in the order of paths: segments, then their partition, then their log directory.
@@ -76,7 +74,7 @@ def verify(
     yield from scope.unreadable
     partitions: list[PartitionFacts] = []
     read: dict[str, dict[int, SegmentFacts]] = {}
-    results = _segments(scope, options, deep, max_decompressed_bytes, processes, on_segment)
+    results = _segments(scope, options, deep, max_decompressed_bytes, processes, on_bytes)
     for task, segment in zip(scope.tasks, results, strict=True):
         read.setdefault(task.directory, {})[task.base_offset] = segment
     for target in scope.targets:
@@ -126,9 +124,9 @@ def _recovery_of(directory: str, options: RebuildOptions) -> RecoveryPlan | None
 
 
 def _verified(
-    options: RebuildOptions, deep: bool, max_decompressed_bytes: int, task: SegmentTask
+    options: RebuildOptions, deep: bool, max_decompressed_bytes: int, task: SegmentTask, on_bytes: OnBytes
 ) -> SegmentFacts:
-    return verify_segment(task, options, deep, max_decompressed_bytes)
+    return verify_segment(task, options, deep, max_decompressed_bytes, on_bytes)
 
 
 def _log_start(partition_directory: str) -> int:
@@ -141,19 +139,17 @@ def _segments(
     deep: bool,
     max_decompressed_bytes: int,
     processes: int,
-    on_segment: OnSegment,
+    on_bytes: OnBytes,
 ) -> Iterator[SegmentFacts]:
     tasks = scope.tasks
     if processes == 0:
         processes = min(os.cpu_count() or 1, len(tasks)) if scope.size_bytes >= PARALLEL_FROM_BYTES else 1
     if processes <= 1:
         for task in tasks:
-            yield verify_segment(task, options, deep, max_decompressed_bytes)
-            on_segment(task.size_bytes)
+            yield verify_segment(task, options, deep, max_decompressed_bytes, on_bytes)
         return
     from klog.storage.processes import map_in_order
 
-    every = map_in_order(partial(_verified, options, deep, max_decompressed_bytes), tasks, processes)
-    for task, facts in zip(tasks, every, strict=True):
-        yield facts
-        on_segment(task.size_bytes)
+    yield from map_in_order(
+        partial(_verified, options, deep, max_decompressed_bytes), tasks, processes, on_bytes
+    )

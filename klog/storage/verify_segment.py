@@ -26,6 +26,7 @@ from klog.formats.names import FileKind, segment_file
 from klog.storage.files import open_for_reading
 from klog.storage.index_rebuild import IndexReport, IndexStatus, RebuildOptions, SegmentTask, rebuild_segment
 from klog.storage.problem import OFFLINE, REBUILD, Problem, Severity
+from klog.storage.progress import FileProgress, OnBytes
 from klog.storage.reader import SegmentReader
 from klog.storage.recovery_epochs import note_epochs
 
@@ -99,8 +100,13 @@ def verify_segment(
     options: RebuildOptions,
     deep: bool,
     max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
+    on_bytes: OnBytes = lambda _: None,
 ) -> SegmentFacts:
-    """Read one segment and its indexes. It raises nothing: an unreadable file is a problem, too."""
+    """Read one segment and its indexes. It raises nothing: an unreadable file is a problem, too.
+
+    `on_bytes` receives the bytes of the segment that are done.
+    """
+    progress = FileProgress(on_bytes, task.size_bytes)
     path = f"{task.directory}/{segment_file(FileKind.LOG, task.base_offset)}"
     found = _Collector(path)
     epochs: list[EpochEntry] = []
@@ -117,6 +123,7 @@ def verify_segment(
             found.batches = reader.batches
             for data in reader.chunks():
                 table = reader.batches
+                progress.reached(table.origin + table.consumed_bytes)
                 if not len(table):
                     continue
                 next_offset = table.last_offset[-1] + 1
@@ -130,6 +137,7 @@ def verify_segment(
     except KlogError as error:
         found.error(error)
         indexes = ()
+    progress.finish()
     if task.size_bytes > INT32_MAX:
         what = f"{task.size_bytes} bytes are more than a segment can have"
         found.add(what, "refuses to open the segment", "split the file by hand", 0)

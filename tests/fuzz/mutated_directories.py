@@ -60,7 +60,7 @@ def verified(directory: Path) -> list[Problem]:
     options = RebuildOptions(NOW_MS, INDEXES, check=True)
     limit = MAX_DECOMPRESSED_BYTES
     scope = scope_of([str(directory)])
-    return list(verify(scope, options, on_segment=lambda _: None, max_decompressed_bytes=limit))
+    return list(verify(scope, options, on_bytes=lambda _: None, max_decompressed_bytes=limit))
 
 
 def recovered(directory: Path, root: Path) -> RecoveryPlan:

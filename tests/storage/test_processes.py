@@ -30,7 +30,7 @@ def slow_parts():
     for _ in range(6000):  # a signal that comes just before one long sleep would be seen at its end
         time.sleep(0.01)
 
-def write(path):
+def write(path, advance):
     write_atomically(path, slow_parts())
 
 try:
@@ -112,7 +112,9 @@ def test_a_worker_without_a_task_may_die(tmp_path: Path) -> None:
 
 def test_results_can_come_in_the_order_of_the_tasks() -> None:
     tasks = [5, 4, 3, 2, 1, 0]
-    assert list(map_in_order(process_tasks.square_slowly, tasks, 3)) == [25, 16, 9, 4, 1, 0]
+    advanced: list[int] = []
+    assert list(map_in_order(process_tasks.square_slowly, tasks, 3, advanced.append)) == [25, 16, 9, 4, 1, 0]
+    assert sorted(advanced) == sorted(tasks)
 
 
 def test_an_interrupt_ends_workers_quietly_and_leaves_no_half_written_file(tmp_path: Path) -> None:

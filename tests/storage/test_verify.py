@@ -20,7 +20,7 @@ SOUND = [d for d in log_dirs([c for c in corpora() if not c.is_corrupt]) if str(
 
 
 def problems(*paths: Path, deep: bool = True) -> list[Problem]:
-    return list(verify(scope_of(map(str, paths)), OPTIONS, deep=deep, on_segment=lambda _: None))
+    return list(verify(scope_of(map(str, paths)), OPTIONS, deep=deep, on_bytes=lambda _: None))
 
 
 def errors(*paths: Path, deep: bool = True) -> list[Problem]:
