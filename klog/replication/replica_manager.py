@@ -333,6 +333,10 @@ class ReplicaManager:
         gone = frozenset(keys)
         self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
 
+    def has(self, key: TopicPartition) -> bool:
+        """Whether there is a replica of this partition, on a disk that works or one that has failed."""
+        return key in self.partitions or key in self.offline
+
     def missing(self, key: tuple[str, int], known: Callable[[tuple[str, int]], bool]) -> ErrorCode:
         """The error for a partition that has no replica here; `known` says whether the cluster has it."""
         if key in self.offline:

@@ -48,6 +48,7 @@ from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import MetadataHandler
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.server.handlers.partition_lookup import PartitionLookup
+from klog.server.handlers.partition_room import PartitionRoom
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.remembered_targets import RememberedTargets
@@ -56,6 +57,7 @@ from klog.server.handlers.topic_waits import TopicWaits
 from klog.server.purgatories import Purgatories
 from klog.server.request_times import RequestCounters
 from klog.server.topic_stats import BrokerTopicStats
+from klog.storage.log.descriptors import room_for_logs
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,8 @@ class Collaborators:
 
 def routes(parts: Collaborators) -> Mapping[int, Route]:
     """What serves each API."""
-    creator = TopicCreator(parts.store, parts.cache, parts.config)
+    room = PartitionRoom(parts.broker_id, room_for_logs, parts.replicas.has, parts.timer_ms)
+    creator = TopicCreator(parts.store, parts.cache, parts.config, room)
     creation = AutoTopicCreation(creator, parts.config)
     return {
         **_data_routes(parts),
@@ -191,7 +194,7 @@ def _topic_routes(
     metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.run_in_background)
     create = CreateTopicsHandler(creator, cache, waits, parts.config, is_controller)
     delete = DeleteTopicsHandler(store, cache, waits, parts.config, is_controller)
-    grow = CreatePartitionsHandler(store, cache, waits, is_controller)
+    grow = CreatePartitionsHandler(store, cache, waits, is_controller, creator.room)
     return {
         ApiKey.METADATA: Route(metadata.handle, may_block=False),
         ApiKey.DESCRIBE_CLUSTER: Route(DescribeClusterHandler(parts.cluster_id, cache).handle),

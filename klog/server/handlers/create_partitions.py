@@ -24,6 +24,7 @@ from klog.metadata.values import TopicAssignment
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
+from klog.server.handlers.partition_room import PartitionRoom
 from klog.server.handlers.refusals import RefusedError, refusal_of
 from klog.server.handlers.topic_creation import limit_new_partitions, racks_of
 from klog.server.handlers.topic_waits import TopicWaits, lacks_leaders
@@ -38,6 +39,7 @@ class CreatePartitionsHandler:
     cache: MetadataCache
     waits: TopicWaits
     is_controller: Callable[[], bool]
+    room: PartitionRoom | None = None
     random_below: Callable[[int], int] = secrets.randbelow
 
     def handle(self, request: Request) -> None:
@@ -75,6 +77,8 @@ class CreatePartitionsHandler:
         """Raises `KlogError`."""
         while True:
             added = self._plan(topic)
+            if self.room is not None:
+                self.room.require(added)
             if only_check:
                 return
             try:
@@ -82,6 +86,8 @@ class CreatePartitionsHandler:
             except BadVersionError:
                 # The topic was changed meanwhile: check again with its present state.
                 continue
+            if self.room is not None:
+                self.room.promise(topic.name, added)
             return
 
     def _plan(self, topic: Entity) -> Mapping[int, Sequence[int]]:

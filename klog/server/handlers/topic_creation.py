@@ -20,6 +20,7 @@ from klog.metadata.cache import ClusterSnapshot, MetadataCache
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import create_topic, new_topic_id, validate_new_topic
 from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.partition_room import PartitionRoom
 from klog.server.handlers.refusals import RefusedError
 
 UNSET: Final = -1
@@ -50,11 +51,13 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicCreator:
-    """Checks and writes new topics. `config` is the broker's at the moment of asking."""
+    """Checks and writes new topics. `config` is the broker's at the moment of asking; without `room` any
+    number of partitions is taken."""
 
     store: MetadataStore
     cache: MetadataCache
     config: Callable[[], BrokerConfig]
+    room: PartitionRoom | None = None
     random_below: Callable[[int], int] = secrets.randbelow
     random_bytes: Callable[[int], bytes] = os.urandom
 
@@ -73,6 +76,8 @@ class TopicCreator:
         configs = {name: value for name, value in wanted.configs.items() if value is not None}
         validate_new_topic(self.store, wanted.name, replicas, _named(replicas))
         check_topic_overrides(self.config(), configs)
+        if self.room is not None:
+            self.room.require(replicas)
         return PlannedTopic(wanted.name, replicas, configs)
 
     def create(self, planned: PlannedTopic) -> str:
@@ -81,6 +86,8 @@ class TopicCreator:
         create_topic(
             self.store, planned.name, topic_id, planned.replicas, planned.configs, _named(planned.replicas)
         )
+        if self.room is not None:
+            self.room.promise(planned.name, planned.replicas)
         return topic_id
 
     def _assign(self, wanted: NewTopic, snapshot: ClusterSnapshot) -> Mapping[int, Sequence[int]]:

@@ -10,9 +10,7 @@ could bring down the broker.
 from __future__ import annotations
 
 import logging
-import resource
 import socket
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,14 +24,13 @@ from klog.server.network.network_thread import NetworkThread
 from klog.server.network.page_cache import IsCached, is_cached
 from klog.server.network.poller import READABLE, Poller, Waker, new_poller
 from klog.server.network.settings import Listener, NetworkSettings
+from klog.storage.log.descriptors import most_descriptors, spare_descriptors
 
 _log = logging.getLogger("klog.server.network")
 
 # How long to wait before accepting again after it has failed, mostly because no descriptors are left.
 _PAUSE_MS: Final = 200
 _WAIT_MS: Final = 60_000
-# How many descriptors connections leave to the logs. If there are few in all, it is an eighth of them.
-_DESCRIPTORS_FOR_LOGS: Final = 64
 # Linux and macOS have it.
 _UNSENT_BOUND: Final[int | None] = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
@@ -79,7 +76,9 @@ class Acceptor:
         self._stopping = False
         self._waiting_for_close = False
         self._failing = False
-        self._descriptor_limit = _descriptor_limit()
+        most = most_descriptors()
+        # Connections leave some to the logs.
+        self._descriptor_limit = most - spare_descriptors(most)
         self._thread = threading.Thread(target=self._run, name="klog-acceptor", daemon=True)
 
     def start(self) -> None:
@@ -249,9 +248,3 @@ class Acceptor:
         if listener.tls is None:
             return sock
         return listener.tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-
-
-def _descriptor_limit() -> int:
-    """The lowest file descriptor that no connection may have."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return sys.maxsize if limit == resource.RLIM_INFINITY else limit - min(_DESCRIPTORS_FOR_LOGS, limit // 8)

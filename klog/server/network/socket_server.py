@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import logging
 import socket
@@ -10,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Final
 
 from klog.formats.errors import UsageError
 from klog.protocol.errors import ProtocolError
@@ -26,12 +24,10 @@ from klog.server.network.poller import Poller, new_poller
 from klog.server.network.request import Handler
 from klog.server.network.request_channel import RequestChannel
 from klog.server.network.settings import Listener, NetworkSettings
+from klog.storage.log.descriptors import are_exhausted
 from klog.storage.log.scheduler import monotonic_ms
 
 _log = logging.getLogger("klog.server.network")
-
-# The process, or the machine, has no descriptor left.
-_NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class BindError(ProtocolError):
@@ -159,7 +155,7 @@ class SocketServer:
                 sock.close()
                 raise
         except (OSError, UnicodeError) as error:  # the latter if the host cannot be a name
-            if isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS:
+            if are_exhausted(error):
                 raise  # another port would not help
             reason = (isinstance(error, OSError) and error.strerror) or error
             raise BindError(

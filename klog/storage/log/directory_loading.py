@@ -24,7 +24,8 @@ from klog.formats.names import (
     TopicPartition,
     parse_directory,
 )
-from klog.storage.files import list_directory, read_whole
+from klog.formats.partition_metadata import PartitionMetadata
+from klog.storage.files import list_directory, read_whole, write_atomically
 from klog.storage.log.data_directory import DataDirectory
 from klog.storage.log.loading import Loaded, LoadSettings, load_log
 from klog.storage.quarantine import default_root, prune
@@ -72,6 +73,12 @@ def partition_directories(path: str) -> list[DirectoryName]:
         if entry.is_dir() and entry.name != REMOTE_INDEX_CACHE
     )
     return [name for name in names if name.partition.topic != METADATA_TOPIC]
+
+
+def write_topic_id(directory: str, topic_id: str) -> None:
+    """Write a partition's `partition.metadata`. Raises `StorageError`."""
+    path = os.path.join(directory, FileKind.PARTITION_METADATA)
+    write_atomically(path, partition_metadata.build(PartitionMetadata(topic_id)))
 
 
 def require_distinct(found: Mapping[str, Sequence[DirectoryName]]) -> None:

@@ -19,14 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from klog.config.topic import TopicConfig
-from klog.formats import partition_metadata
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPartition, marked_directory
-from klog.formats.partition_metadata import PartitionMetadata
-from klog.storage.files import write_atomically
 from klog.storage.log.background import BackgroundTasks
 from klog.storage.log.checkpoints import ALL_CHECKPOINTS, write_checkpoints
+from klog.storage.log.descriptors import are_exhausted, exhausted, only_spare_left, require_descriptors
 from klog.storage.log.directory_loading import (
     OUT_OF_USE,
     LoadedLog,
@@ -35,6 +33,7 @@ from klog.storage.log.directory_loading import (
     partition_directories,
     report_recovery,
     require_distinct,
+    write_topic_id,
 )
 from klog.storage.log.disk_guard import LogClosedError
 from klog.storage.log.loading import LoadSettings, create_log
@@ -104,9 +103,11 @@ class LogManager:
     def load(self) -> None:
         """Load all logs, with the directories side by side.
 
-        Raises `UnknownDirectoryError` if the broker may not start, `StorageError` if no directory is left.
+        Raises `UnknownDirectoryError` if the broker may not start, `DescriptorsError` if it may not open so
+        many files, `StorageError` if no directory is left.
         """
         found = self._partition_directories()
+        require_descriptors(sum(name.state not in OUT_OF_USE for names in found.values() for name in names))
         with ThreadPoolExecutor(max_workers=max(len(found), 1)) as pool:
             for _ in pool.map(self._load_directory, found, found.values()):
                 pass
@@ -147,6 +148,8 @@ class LogManager:
                 progress=progress,
             )
         except (OSError, KlogError) as error:
+            if are_exhausted(error):
+                raise exhausted(len(names)) from error
             self.directory_failed(path, error)
             return
         self._loaded_directories.add(path)
@@ -224,11 +227,13 @@ class LogManager:
                 log = self._create(partition, topic_id)
                 self._logs.put(log)
             elif log.topic_id is None and topic_id is not None:
-                _write_topic_id(log.directory, topic_id)
+                write_topic_id(log.directory, topic_id)
                 log.topic_id = topic_id
             return log
 
     def _create(self, partition: TopicPartition, topic_id: str | None) -> PartitionLog:
+        if only_spare_left():
+            raise exhausted(len(self._logs.all()) + 1)
         online = self.online
         counts = self._logs.counts(online)
         for directory in sorted(online, key=lambda path: counts[path]):
@@ -236,7 +241,7 @@ class LogManager:
             try:
                 os.makedirs(path, exist_ok=True)
                 if topic_id is not None:
-                    _write_topic_id(path, topic_id)
+                    write_topic_id(path, topic_id)
                 settings = LoadSettings(
                     self._clock_ms(),
                     default_root(directory),
@@ -244,6 +249,8 @@ class LogManager:
                 )
                 state = create_log(path, self._topic_config(partition.topic), settings)
             except (OSError, StorageError) as error:
+                if are_exhausted(error):
+                    raise exhausted(len(self._logs.all()) + 1) from error
                 self.background.fails_soon(directory, error)
                 continue
             return self._new(partition, path, state, topic_id)
@@ -385,8 +392,3 @@ class LogManager:
         for held in self._logs.all():
             held.log.release()
         self._directories.release()
-
-
-def _write_topic_id(directory: str, topic_id: str) -> None:
-    path = os.path.join(directory, FileKind.PARTITION_METADATA)
-    write_atomically(path, partition_metadata.build(PartitionMetadata(topic_id)))

@@ -1,0 +1,104 @@
+"""A log directory stays online if descriptors run out, and a start says which limit it needs."""
+
+from __future__ import annotations
+
+import errno
+import resource
+from pathlib import Path
+
+import pytest
+
+from klog.formats.errors import StorageError
+from klog.storage.log import descriptors
+from klog.storage.log.descriptors import DescriptorsError
+from tests.storage.log.building import append, idempotent
+from tests.storage.log.managing import Managed, new_log, partition
+
+
+def limit(monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(descriptors.resource, "getrlimit", lambda _: (most, most))
+
+
+def test_a_log_beyond_the_limit_is_refused_and_its_directory_serves_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed = Managed(tmp_path / "a")
+    manager = managed.start()
+    log = new_log(manager, 0)
+    limit(monkeypatch, 3)
+    with pytest.raises(
+        DescriptorsError, match=r"2 logs need 70 file descriptors.*3 are allowed.*ulimit -n 256"
+    ):
+        new_log(manager, 1)
+    managed.pass_ms(0)
+    assert manager.offline == {}
+    assert not Path(log.directory).with_name(str(partition(1))).exists()
+    append(log, idempotent(0, 4))
+    monkeypatch.undo()
+    assert new_log(manager, 1).log_end_offset == 0
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_descriptors_that_run_out_while_a_log_is_created_are_no_failure_of_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    managed = Managed(tmp_path / "a")
+    manager = managed.start()
+
+    def fails(*_: object) -> None:
+        try:
+            raise OSError(number, "none left")
+        except OSError as error:
+            raise StorageError("cannot be opened") from error
+
+    monkeypatch.setattr("klog.storage.log.log_manager.create_log", fails)
+    with pytest.raises(DescriptorsError):
+        new_log(manager, 0)
+    managed.pass_ms(0)
+    assert manager.offline == {}
+
+
+def test_a_start_that_may_not_open_all_logs_says_so_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Managed(tmp_path / "a")
+    manager = first.start()
+    for number in range(50):
+        new_log(manager, number)
+    first.stop()
+    limit(monkeypatch, 160)
+    with pytest.raises(DescriptorsError, match=r"50 logs need 214 file descriptors.*ulimit -n 512"):
+        Managed(tmp_path / "a").start()
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    limit(monkeypatch, 4096)
+    second = Managed(tmp_path / "a")
+    assert len(second.start().logs()) == 50
+
+
+def test_descriptors_that_run_out_during_the_start_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Managed(tmp_path / "a")
+    new_log(first.start())
+    first.stop()
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "none left")
+
+    monkeypatch.setattr("klog.storage.log.log_manager.load_directory", fails)
+    with pytest.raises(DescriptorsError, match="1 logs need 67"):
+        Managed(tmp_path / "a").start()
+
+
+def test_the_room_is_what_the_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, 1_000_000)
+    used = 1_000_000 - 64 - 3 * descriptors.room_for_logs()
+    assert 3 <= used < 1000
+    # An eighth of a low limit is spare.
+    most = used + 256
+    limit(monkeypatch, most)
+    assert (most - most // 8 - used) // 3 - descriptors.room_for_logs() in (-1, 0, 1)
+    limit(monkeypatch, 8)
+    assert descriptors.room_for_logs() == 0
+    limit(monkeypatch, resource.RLIM_INFINITY)
+    assert descriptors.room_for_logs() > 1 << 40
