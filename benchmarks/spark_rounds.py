@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def main() -> None:
 def require_compiled_workers(spark: SparkSession) -> None:
     """Ends the program if Spark's Python workers import a klog without its compiled kernel."""
 
-    def found(_: Iterator[int]) -> Iterator[str]:
+    def found(_: Iterable[int]) -> Iterable[str]:
         from klog.formats.kernel import slowness  # noqa: PLC0415 (what a worker imports)
 
         yield slowness() or ""
