@@ -52,6 +52,22 @@ OPTION_NAMES: Final = (
 )
 """The names of all options that `read_options` knows."""
 
+_ONLY_FOR_BROKERS: Final = frozenset(
+    name.lower()
+    for name in (
+        "groupIdPrefix",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "kafkaConsumer.pollTimeoutMs",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "maxRecordsPerPartition",
+        "useDeprecatedOffsetFetching",
+    )
+)
+"""Options of Spark's Kafka source that say how it reads from brokers; `kafka.*` are those of its client."""
+_KAFKA: Final = "kafka."
+
 _SIZE: Final = re.compile(r"([0-9]{1,18})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _SHIFTS: Final = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _BOOLEANS: Final = {"true": True, "false": False}
@@ -89,13 +105,28 @@ def read_options(raw: Mapping[str, str], paths: Sequence[str] = ()) -> ReadOptio
     )
 
 
+def ignored_options(raw: Mapping[str, str]) -> tuple[str, ...]:
+    """The options of Spark's Kafka source that have no meaning without a broker: `read_options` ignores
+    them."""
+    return tuple(name for name in raw if _is_ignored(name.lower()))
+
+
+def _is_ignored(name: str) -> bool:
+    known = [option.lower() for option in OPTION_NAMES if option.startswith(_KAFKA)]
+    if name in _ONLY_FOR_BROKERS:
+        return True
+    return name.startswith(_KAFKA) and not difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+
+
 class _Given:
-    """The given options, by their names in lower case."""
+    """The given options, by their names in lower case, without those that have no meaning here."""
 
     def __init__(self, raw: Mapping[str, str]) -> None:
         known = {name.lower(): name for name in OPTION_NAMES}
         self._values: dict[str, str] = {}
         for name, value in raw.items():
+            if _is_ignored(name.lower()):
+                continue
             if name.lower() not in known:
                 raise _unknown(name, known)
             if self._values.setdefault(name.lower(), str(value)) != str(value):
@@ -148,12 +179,7 @@ def parse_size_bytes(name: str, text: str) -> int:
 
 def _unknown(name: str, known: Mapping[str, str]) -> UsageError:
     near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
-    if name.lower().startswith("kafka."):
-        cure = "leave it out: segments are read, no broker is asked"
-    elif near:
-        cure = f"did you mean {known[near[0]]}?"
-    else:
-        cure = f"known are {', '.join(OPTION_NAMES)}"
+    cure = f"did you mean {known[near[0]]}?" if near else f"known are {', '.join(OPTION_NAMES)}"
     return UsageError(f"option {name} is not known", cure=cure)
 
 

@@ -8,6 +8,7 @@ does this for object stores. `klog.export.layout` names the files, and `klog.exp
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import io
 import os
@@ -27,6 +28,7 @@ JOB_STATE_DIRECTORY: Final = "_klog"
 
 TEMPORARY: Final = f"{JOB_STATE_DIRECTORY}/unfinished"
 """The directory of files that are being written, or were when their writer was killed."""
+_DISK_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 LOCK: Final = f"{JOB_STATE_DIRECTORY}/lock"
 
 
@@ -158,7 +160,10 @@ def writing(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise storage_error("cannot be written", path, error) from error
+        problem = storage_error("cannot be written", path, error)
+        if error.errno in _DISK_FULL:
+            problem.cure = "free some space and run it again with --resume: what is done is kept"
+        raise problem from error
 
 
 class _LocalOutput:

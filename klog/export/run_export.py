@@ -43,12 +43,13 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stage(Generic[TaskT, ResultT]):
-    """One stage of a job: tasks, the longest first, and how to do them. `split_of` gives the split of a
-    task."""
+    """One stage of a job: tasks, the longest first, and how to do them. `split_of` gives the split of a task;
+    `what` is exporting or verifying."""
 
     work: Work[TaskT, ResultT]
     tasks: Sequence[TaskT]
     split_of: Callable[[TaskT], Split]
+    what: str = "exporting"
 
 
 class Runner(Protocol):
@@ -110,7 +111,7 @@ def _verified(done: job_state.Progress, task_runner: Runner, watcher: Watcher) -
     results = sorted(done.done.values(), key=lambda result: -result.split.length_bytes)
     watcher.planned(done.plan, _size_bytes([result.split for result in results]), "verifying")
     work = partial(_verify, job=done.job)
-    of_splits = task_runner(Stage(work, results, lambda result: result.split), watcher)
+    of_splits = task_runner(Stage(work, results, lambda result: result.split, "verifying"), watcher)
     findings = [finding for found in of_splits for finding in found]
     return (*findings, *verify_names(results, open_output(done.job.output)))
 

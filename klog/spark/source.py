@@ -14,6 +14,7 @@ gets a schema with fewer: `spark.read.format("klog").schema("topic STRING, offse
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from klog.export.options import LATEST, Edge, ReadOptions
-from klog.export.options_parsing import read_options
+from klog.export.options_parsing import ignored_options, read_options
 from klog.formats.errors import UsageError
 from klog.spark.rows import RowSource, planned_groups
 
@@ -31,13 +32,21 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader
     from pyspark.sql.types import StructType
 
+_log = logging.getLogger("klog.spark")
+
 NAME: Final = "klog"
 PUSH_FILTERS: Final = "pushFilters"
 MAX_OFFSETS: Final = "maxOffsetsPerTrigger"
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("klog")` in a session. Needed only if klog is shipped and not installed."""
+    """Register `format("klog")` in a session. Needed only if klog is shipped and not installed.
+
+    Raises `UsageError` if the Python of Spark's workers on this machine cannot import klog.
+    """
+    from klog.spark.worker_python import require_klog
+
+    require_klog(spark.sparkContext)
     spark.dataSource.register(KlogDataSource)
 
 
@@ -58,12 +67,24 @@ class KlogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the current records."""
+        self._note_ignored()
         reader = _filtering_reader() if _is_true(self.options, PUSH_FILTERS) else KlogReader
         return reader(self._options(own=(PUSH_FILTERS,)), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """A reader that follows directories as they grow."""
+        self._note_ignored()
         return _stream_reader(self._options(own=(MAX_OFFSETS,)), schema, self.options)
+
+    def _note_ignored(self) -> None:
+        """Log the options of Spark's Kafka source that have no meaning here, so that queries need no
+        change."""
+        ignored = ignored_options(self.options)
+        if ignored:
+            _log.warning(
+                "options without meaning for segments are ignored: %s (no broker is asked)",
+                ", ".join(sorted(ignored)),
+            )
 
     def _options(self, own: Sequence[str]) -> ReadOptions:
         """The options of reading; `own` are options of the source itself."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.export.options import EARLIEST, LATEST, TARGET_SPLIT_BYTES, Edge, Isolation, Subscription
-from klog.export.options_parsing import OPTION_NAMES, read_options
+from klog.export.options_parsing import OPTION_NAMES, ignored_options, read_options
 from klog.formats.errors import UsageError
 
 
@@ -62,10 +62,26 @@ def test_an_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
     assert caught.value.cure == f"did you mean {nearest}?"
 
 
-def test_options_of_the_kafka_client_have_no_use_here() -> None:
-    with pytest.raises(UsageError) as caught:
-        read_options({"path": "/a", "kafka.bootstrap.servers": "h:9092"})
-    assert "no broker" in (caught.value.cure or "")
+def test_options_that_say_how_to_read_from_brokers_are_ignored_and_named() -> None:
+    given = {
+        "path": "/a",
+        "subscribe": "orders",
+        "kafka.bootstrap.servers": "h:9092",
+        "kafka.Group.id": "g",
+        "kafka.ssl.truststore.location": "/t",
+        "GroupIdPrefix": "p",
+        "fetchoffset.numretries": "3",
+        "kafkaConsumer.pollTimeoutMs": "100",
+    }
+    assert read_options(given) == parsed(subscribe="orders")
+    assert set(ignored_options(given)) == set(given) - {"path", "subscribe"}
+
+
+def test_an_option_that_means_something_is_not_ignored_if_it_is_misspelt() -> None:
+    for name in ("kafka.isolation.levels", "kafka.isolationlevel"):
+        with pytest.raises(UsageError) as caught:
+            parsed(**{name: "read_committed"})
+        assert caught.value.cure == "did you mean kafka.isolation.level?"
 
 
 def test_topics_are_subscribed_by_name_pattern_or_partition() -> None:

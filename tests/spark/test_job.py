@@ -135,3 +135,23 @@ def test_tasks_on_the_pure_python_kernel_are_told_to_the_driver(
     (line,) = caplog.messages
     assert line.startswith("2 of 2 tasks ran on klog's pure-Python kernel")
     assert "install a wheel" in line
+
+
+def test_sparks_ui_names_what_a_job_does(spark: SparkSession) -> None:
+    context = spark.sparkContext
+    described: list[str | None] = []
+    context.setJobDescription("mine")
+
+    def work(split: Split, _advance: Callable[[int], None]) -> str | None:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        return None if task is None else task.getLocalProperty("spark.job.description")
+
+    described = list(SparkRunner(context, 1 << 40)(Stage(work, splits(), split_of, "verifying"), Unwatched()))
+    assert context.getLocalProperty("spark.job.description") == "mine"
+    context.setJobDescription(None)  # type: ignore[arg-type]
+    assert len(described) == 2
+    for text in described:
+        assert text is not None
+        assert text.startswith("klog: verifying 2 splits, 0.0 MiB of t-")

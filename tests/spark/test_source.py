@@ -15,6 +15,8 @@ from tests.export.reading import rows_of
 
 pytest.importorskip("pyspark")
 
+from klog.spark.source import KlogDataSource
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.readwriter import DataFrameReader
@@ -167,3 +169,24 @@ def test_a_task_of_the_source_on_the_pure_python_kernel_logs_it_once(
     groups = list(rows.planned_groups(source.options))
     assert list(source.rows(groups[0]))
     assert caplog.messages == ["it is slow"]
+
+
+def test_options_of_the_kafka_source_that_have_no_meaning_are_ignored_with_one_warning(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(corpora.corpora("k39-txn")[0].log_dir().path)
+    options = {
+        "kafka.bootstrap.servers": "broker:9092",
+        "kafka.group.id": "g",
+        "groupIdPrefix": "p",
+        "subscribe": "t-txn",
+    }
+    frame = spark.read.format("klog").option("subscribe", "t-txn").load(path)
+    assert spark.read.format("klog").options(**options).load(path).count() == frame.count() > 0
+    source = KlogDataSource({**options, "path": path})
+    source.schema()
+    source.reader(frame.schema)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"options without meaning for segments are ignored: {names} (no broker is asked)"
+        for names in ("groupIdPrefix, kafka.bootstrap.servers, kafka.group.id",)
+    ]
