@@ -140,13 +140,10 @@ class GroupCoordinator:
         partition.install(loaded)
         with self._lock:
             self._owned[number] = partition
-        logger.info(
-            "coordinates %d groups of %s-%d in epoch %d",
-            len(partition.entries),
-            CONSUMER_OFFSETS,
-            number,
-            epoch,
-        )
+        # Most of the 50 partitions of a small cluster hold no groups: they are not worth a line.
+        level = logging.INFO if partition.entries else logging.DEBUG
+        count = len(partition.entries)
+        logger.log(level, "loaded %d groups of %s-%d in epoch %d", count, CONSUMER_OFFSETS, number, epoch)
 
     def _unload(self, number: int, epoch: int) -> None:
         with self._lock:
@@ -155,8 +152,12 @@ class GroupCoordinator:
             if held is None or -1 < epoch < held.leader_epoch:
                 return
             del self._owned[number]
+        count = len(held.entries)
         held.close()
-        logger.info("coordinates the groups of %s-%d no longer", CONSUMER_OFFSETS, number)
+        level = logging.INFO if count else logging.DEBUG
+        logger.log(
+            level, "forgot %d groups of %s-%d, which is led elsewhere", count, CONSUMER_OFFSETS, number
+        )
 
     def stop(self) -> None:
         """Forget all groups; requests are answered COORDINATOR_NOT_AVAILABLE from now on."""
