@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from klog.storage.opening import open_log_directory, open_partition, open_segment
     from klog.storage.opening import open_path as open  # noqa: A004 (klog.open, as gzip.open)
     from klog.storage.partition import LogDirectory, PartitionDirectory
-    from klog.storage.read_bounds import DamagedDataWarning
+    from klog.storage.read_bounds import DamagedDataWarning, IsolationLevel
     from klog.storage.segment import Segment
     from klog.storage.values import Batch, Header, Record, TimestampType
 
@@ -50,6 +50,7 @@ _MODULES = {
     "DecompressionLimitError": "klog.formats.errors",
     "FormatError": "klog.formats.errors",
     "Header": "klog.storage.values",
+    "IsolationLevel": "klog.storage.read_bounds",
     "KlogError": "klog.formats.errors",
     "LogDirectory": "klog.storage.partition",
     "PartitionDirectory": "klog.storage.partition",
@@ -74,6 +75,7 @@ __all__ = [
     "DecompressionLimitError",
     "FormatError",
     "Header",
+    "IsolationLevel",
     "KlogError",
     "LogDirectory",
     "PartitionDirectory",

@@ -17,6 +17,7 @@ PUBLIC = [
     "DecompressionLimitError",
     "FormatError",
     "Header",
+    "IsolationLevel",
     "KlogError",
     "LogDirectory",
     "PartitionDirectory",

@@ -36,7 +36,7 @@ def ignore(problem: klog.KlogError) -> None:
 
 @pytest.mark.parametrize(("partition", "level"), CONSUMED, ids=str)
 def test_records_are_those_that_a_real_consumer_got(
-    partition: corpora.PartitionDirectory, level: klog.storage.read_bounds.IsolationLevel
+    partition: corpora.PartitionDirectory, level: klog.IsolationLevel
 ) -> None:
     lines = partition.expected_consumer(level)
     assert lines is not None
