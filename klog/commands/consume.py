@@ -14,6 +14,7 @@ import typer
 
 from klog.commands._messages import print_note, print_report
 from klog.commands._terminal import count_of
+from klog.commands.decoding.options import DecodingOptions
 from klog.commands.dump.selection_options import SelectionOptions
 from klog.commands.option_groups import expand_options
 from klog.commands.wire import consume_options as options
@@ -40,6 +41,7 @@ def consume(
     select: SelectionOptions,
     printing: options.PrintOptions,
     console: ConsoleOptions,
+    decoding: DecodingOptions,
     connection: ConnectionOptions,
 ) -> None:
     """Print records of topics of any Kafka, without a consumer group.
@@ -63,9 +65,9 @@ def consume(
     from klog.admin import connect
     from klog.commands._terminal import stdout_bytes
     from klog.commands._visible_output import visible_output
-    from klog.commands.dump.output_buffer import OutputBuffer
+    from klog.commands.decoding.failures import Failures
     from klog.commands.dump.problems import Problems
-    from klog.commands.wire.choose_rendering import choose_rendering
+    from klog.commands.wire.choose_rendering import decoded_rendering
 
     named = console.topics(topics or ())
     properties = console.consumer_properties()
@@ -74,9 +76,10 @@ def consume(
         idle_timeout_ms, connection = connection.timeout_ms, replace(connection, timeout_ms=None)
     settings = connection.settings(properties)
     plan, limit = _plan(reading, select, console, properties, idle_timeout_ms)
-    buffer = OutputBuffer(visible_output(stdout_bytes()))
-    problems = Problems()
-    rendering = choose_rendering(buffer, printing, console, problems)
+    problems, failures = Problems(), Failures()
+    decoder = decoding.decoder(console.formatter_properties().get("schema.registry.url"))
+    out = visible_output(stdout_bytes())
+    rendering, buffer = decoded_rendering(out, printing, console, problems, decoder, failures)
     with connect.cluster(settings) as cluster:
         names = named or _included(cluster, console.include or "")
         copying = _Copying(rendering, buffer, limit)
@@ -85,6 +88,8 @@ def consume(
         finally:
             if console.as_kafka:
                 print_report(f"Processed a total of {copying.count} messages")
+    if (error := failures.error()) is not None:
+        problems(error)
     raise typer.Exit(problems.exit_code)
 
 

@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import typer
 
 from klog.commands._outputs import check_descriptor, output_file
 from klog.commands._terminal import note_slowness, stdout_bytes
 from klog.commands._visible_output import visible_output
+from klog.commands.decoding.options import DecodingOptions
 from klog.commands.dump import options
 from klog.commands.dump.kafka_options import DEFAULT_FLAGS, KafkaOptions
 from klog.commands.dump.options import DumpFormat
@@ -28,6 +29,9 @@ from klog.commands.option_groups import expand_options
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import StorageError, UsageError
 from klog.storage.kafka_files import expand
+
+if TYPE_CHECKING:
+    from klog.commands.decoding.fields import RecordDecoder
 
 _DECODER: Final = "org.apache.kafka.tools.api.StringDecoder"
 
@@ -51,6 +55,7 @@ def dump_segment(
     verify: options.Verify = False,
     strict: options.Strict = False,
     max_decompressed_bytes: options.MaxDecompressedBytes = DEFAULT_LIMIT_BYTES,
+    decoding: DecodingOptions,
     kafka: KafkaOptions,
 ) -> None:
     """Show the content of segments, indexes, snapshots and checkpoints. Changes nothing.
@@ -68,17 +73,22 @@ def dump_segment(
         klog dump-segment --format parquet --output orders.parquet orders-0
 
         klog dump-segment --files 00000000000000000000.log --print-data-log
+
+        klog dump-segment --schema-dir schemas --limit 10 orders-0
     """
     flags = kafka.flags()
     kafka_style = bool(files) or flags != DEFAULT_FLAGS
     format_ = DumpFormat.JSONL if format_ is DumpFormat.JSON else format_
+    decoder = decoding.decoder()
+    if decoder is not None:
+        format_ = _decoded_format(format_, bytes_, shows_records=not (summary or kafka_style or batches))
     chosen = _chosen_format(format_, kafka_style=kafka_style, summary=summary, output=output)
     selected = selection.selection(datetime.now(UTC))
     missed = Problems(strict=strict)
     plan = DumpPlan(
         files=tuple(expand(_paths(paths, files), all_kinds=all_files, on_problem=missed)),
         rows=Rows.BATCHES if batches else Rows.RECORDS,
-        bytes_mode=bytes_,
+        bytes_mode=bytes_ if decoder is None else BytesMode.BASE64,
         selection=selected,
         verify=verify,
         strict=strict,
@@ -89,7 +99,7 @@ def dump_segment(
     )
     if not plan.files and missed.count:
         raise typer.Exit(1)  # there is nothing to show: create no empty output file
-    raise typer.Exit(max(missed.exit_code, _run(plan, chosen, summary=summary)))
+    raise typer.Exit(max(missed.exit_code, _run(plan, chosen, summary=summary, decoder=decoder)))
 
 
 def _paths(paths: list[str] | None, files: list[str] | None) -> list[str]:
@@ -97,6 +107,15 @@ def _paths(paths: list[str] | None, files: list[str] | None) -> list[str]:
     if not named:
         raise typer.BadParameter("no file named")
     return named
+
+
+def _decoded_format(wanted: DumpFormat | None, bytes_: BytesMode, *, shows_records: bool) -> DumpFormat:
+    """The format of decoded records. Raises UsageError for what shows no keys and values as JSON."""
+    if wanted not in (None, DumpFormat.JSONL) or not shows_records:
+        raise UsageError("decoded keys and values are JSON", cure="--format jsonl, or klog export")
+    if bytes_ is not BytesMode.AUTO:
+        raise UsageError("--bytes says how bytes are shown, which are decoded here")
+    return DumpFormat.JSONL
 
 
 def _chosen_format(
@@ -117,9 +136,14 @@ def _chosen_format(
     return DumpFormat.TABLE if output is None and sys.stdout.isatty() else DumpFormat.JSONL
 
 
-def _run(plan: DumpPlan, chosen: DumpFormat, *, summary: bool) -> int:
+def _run(plan: DumpPlan, chosen: DumpFormat, *, summary: bool, decoder: RecordDecoder | None) -> int:
     note_slowness(_size_bytes(plan))
-    code = _rendered(plan, chosen, summary=summary)
+    if decoder is None:
+        code = _rendered(plan, chosen, summary=summary)
+    else:
+        from klog.commands.decoding.dump import decoded_lines
+
+        code = _written(plan, _plainly(decoded_lines(decoder)))
     if not plan.verify or chosen is DumpFormat.KAFKA:
         return code
     from klog.commands.dump import index_problems

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from klog.commands.dump.output_buffer import OutputBuffer
+from klog.commands.dump.plan import BytesMode
 from klog.commands.wire.console_consumer import ConsoleOptions
 from klog.commands.wire.consume_options import PrintOptions
 from klog.commands.wire.kafka_formatter import KafkaLines, NoLines, formatter_config, prints_records
@@ -13,7 +14,36 @@ from klog.commands.wire.rendering import FormattedLines, JsonLines, Rendering, V
 from klog.commands.wire.template import LineStyle, Template, unescape
 from klog.formats.errors import KlogError, UsageError
 
+if TYPE_CHECKING:
+    from klog.commands.decoding.failures import Failures
+    from klog.commands.decoding.fields import RecordDecoder
+
 JSON_FORMATS: Final = ("jsonl", "json")
+
+
+def decoded_rendering(
+    out: BinaryIO,
+    printing: PrintOptions,
+    console: ConsoleOptions,
+    on_problem: Callable[[KlogError], None],
+    decoder: RecordDecoder | None,
+    failures: Failures,
+) -> tuple[Rendering, OutputBuffer]:
+    """The rendering that the options ask for, of decoded records if there is a decoder. Raises UsageError."""
+    if decoder is None:
+        buffer = OutputBuffer(out)
+        return choose_rendering(buffer, printing, console, on_problem), buffer
+    from klog.commands.decoding.json_lines import DecodingLines
+    from klog.commands.decoding.runs import DecodedRuns
+
+    if printing.format_ in JSON_FORMATS:
+        if printing.bytes_ is not BytesMode.AUTO:
+            raise UsageError("--bytes says how bytes are shown, which are decoded here")
+        lines = DecodingLines(out, decoder, failures)
+        buffer = OutputBuffer(lines)  # type: ignore[arg-type]  # a stream to write to
+        return JsonLines(buffer, BytesMode.BASE64), buffer
+    buffer = OutputBuffer(out)
+    return DecodedRuns(choose_rendering(buffer, printing, console, on_problem), decoder, failures), buffer
 
 
 def choose_rendering(
