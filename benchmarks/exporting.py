@@ -1,7 +1,7 @@
 """Compares `klog export` to Parquet on one machine with pyarrow, which writes the same table from memory.
 
-klog finds, reads, checks, decodes and writes; pyarrow only writes. CPU seconds are the sum of all processes,
-and the peak of memory is that of the largest process.
+klog finds, reads, checks, decodes and writes; pyarrow only writes, with the same encodings. CPU seconds are
+the sum of all processes, and the peak of memory is that of the largest process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def against_pyarrow(scratch: Path, output: Path, rounds: int, size_bytes: int, c
     one, all_cores = (_export(source, exported, jobs) for jobs in (1, None))
     run_once(one)
     run_once(program("the table for pyarrow", "parquet_limit", "load", str(exported), str(ready)))
-    limit = program("pyarrow, the table in memory", "parquet_limit", "write", str(ready), str(written))
+    limit = program(
+        "pyarrow, the table in memory", "parquet_limit", "write-as-export", str(ready), str(written)
+    )
     run_once(limit)
     ours, ours_all, theirs = in_turns([one, all_cores, limit], rounds)
     notes = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from klog.export.outputs import Sink
 from klog.formats.errors import UsageError
@@ -126,6 +126,20 @@ class _GroupingWriter(ABC):
         """Encode a group."""
 
 
+def parquet_settings(rows: pa.Table) -> dict[str, Any]:
+    """The encodings of a Parquet file that begins with the row group `rows`, as arguments of
+    `pyarrow.parquet.ParquetWriter`."""
+    from klog.export.parquet_encodings import choose
+
+    encodings = choose(rows, _DICTIONARY_BYTES)
+    return {
+        "use_dictionary": list(encodings.dictionary),
+        "dictionary_pagesize_limit": _DICTIONARY_BYTES,
+        "column_encoding": dict.fromkeys(encodings.delta, "DELTA_BINARY_PACKED"),
+        "write_statistics": list(encodings.statistics),
+    }
+
+
 class _ParquetWriter(_GroupingWriter):
     """Chooses the encodings when it has the first row group."""
 
@@ -143,17 +157,8 @@ class _ParquetWriter(_GroupingWriter):
     def _begun(self, rows: pa.Table) -> pq.ParquetWriter:
         from pyarrow import parquet as pq
 
-        from klog.export.parquet_encodings import choose
-
-        encodings = choose(rows, _DICTIONARY_BYTES)
         return pq.ParquetWriter(
-            self._sink,
-            self.schema,
-            compression=self._compression,
-            use_dictionary=list(encodings.dictionary),
-            dictionary_pagesize_limit=_DICTIONARY_BYTES,
-            column_encoding=dict.fromkeys(encodings.delta, "DELTA_BINARY_PACKED"),
-            write_statistics=list(encodings.statistics),
+            self._sink, self.schema, compression=self._compression, **parquet_settings(rows)
         )
 
     def close(self) -> None:
