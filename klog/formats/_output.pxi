@@ -7,7 +7,7 @@ from cpython cimport array
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, strlen
+from libc.string cimport memcpy
 
 from klog.formats.errors import FormatError
 
@@ -46,11 +46,23 @@ cdef inline Py_ssize_t used(const Out *o) noexcept:
     return o.at - o.base
 
 
-cdef inline void put(Out *o, const char *text) noexcept:
-    """Writes the text. The C compiler computes the `strlen` of a literal."""
-    cdef size_t size = strlen(text)
-    memcpy(o.at, text, size)
-    o.at += size
+cdef extern from *:
+    """
+    /* A macro around a function that is always inlined: only then does the compiler know the size of a literal. */
+    #include <string.h>
+    #if defined(__GNUC__)
+    #define klog_always_inline inline __attribute__((always_inline))
+    #else
+    #define klog_always_inline inline
+    #endif
+    static klog_always_inline void klog_put(char **at, const char *text) {
+        size_t size = strlen(text);
+        memcpy(*at, text, size);
+        *at += size;
+    }
+    #define put(o, text) klog_put(&(o)->at, (text))
+    """
+    void put(Out *o, const char *text) noexcept
 
 
 cdef inline int put_bytes(Out *o, const uint8_t *data, Py_ssize_t size) except -1:

@@ -108,7 +108,7 @@ cdef int load_decoded(
     return 0
 
 
-cdef int check_record(const Batches *b, const Records *r, Py_ssize_t row, const Payload *p) except -1:
+cdef inline int check_record(const Batches *b, const Records *r, Py_ssize_t row, const Payload *p) except -1:
     """Raise `FormatError` if the table points outside of the payload."""
     if not (
         0 <= r.batch[row] < b.rows
