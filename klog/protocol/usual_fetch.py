@@ -72,7 +72,7 @@ def _layout(version: int) -> _Layout:
 _LAYOUTS: Final = {version: _layout(version) for version in _VERSIONS}
 
 
-class UsualFetch(NamedTuple):
+class UsualFetch:
     """What the request asks for, and the position after its frame.
 
     `topic` is the name as it came, from version 13 on the 16 bytes of the topic's id. `max_bytes` is for the
@@ -80,21 +80,57 @@ class UsualFetch(NamedTuple):
     so is `log_start_offset`, which only followers send. `session_epoch` is -1 without a session.
     """
 
-    version: int
-    correlation_id: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    committed: bool
-    session_id: int
-    session_epoch: int
-    topic: bytes
-    partition: int
-    current_leader_epoch: int
-    offset: int
-    log_start_offset: int
-    partition_max_bytes: int
-    end: int
+    __slots__ = (
+        "committed",
+        "correlation_id",
+        "current_leader_epoch",
+        "end",
+        "log_start_offset",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "offset",
+        "partition",
+        "partition_max_bytes",
+        "session_epoch",
+        "session_id",
+        "topic",
+        "version",
+    )
+
+    def __init__(
+        self,
+        version: int,
+        correlation_id: int,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        committed: bool,
+        session_id: int,
+        session_epoch: int,
+        topic: bytes,
+        partition: int,
+        current_leader_epoch: int,
+        offset: int,
+        log_start_offset: int,
+        partition_max_bytes: int,
+        end: int,
+    ) -> None:
+        self.version = version
+        self.correlation_id = correlation_id
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.committed = committed
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.topic = topic
+        self.partition = partition
+        self.current_leader_epoch = current_leader_epoch
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.partition_max_bytes = partition_max_bytes
+        self.end = end
 
 
 def read_usual_fetch(buffer: bytearray, start: int, end: int) -> UsualFetch | None:

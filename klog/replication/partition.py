@@ -228,7 +228,7 @@ class Partition:
             log.lock.release()
 
     def read_for_consumer(
-        self, offset: int, max_bytes: int, current_leader_epoch: int, *, committed: bool
+        self, offset: int, max_bytes: int, current_leader_epoch: int, committed: bool
     ) -> Read | None:
         """Read as the leader, at least one batch, without waiting for the disk.
 
@@ -243,7 +243,7 @@ class Partition:
             limit = log.last_stable_offset if committed else log.high_watermark
             if not log.log_start_offset <= offset < limit:
                 return None
-            read = log.read(offset, max_bytes, limit, at_least_one=True, committed=committed, may_wait=False)
+            read = log.read_locked(offset, max_bytes, limit, True, committed, False)
             return None if read.file is None else read
         except (OSError, KlogError):
             return None

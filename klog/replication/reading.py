@@ -162,13 +162,13 @@ def read_one(
             diverging = _divergence(log, entry)
             if diverging is not None:
                 return Fetched(entry, diverging=diverging, read=log.nothing())
-        read = log.read(
+        read = log.read_locked(
             entry.offset,
             min(entry.max_bytes, max_bytes),
             partition.limit(limits.replica_id, committed=limits.committed),
-            at_least_one=at_least_one,
-            committed=limits.committed,
-            may_wait=may_wait,
+            at_least_one,
+            limits.committed,
+            may_wait,
         )
     except ColdReadError:
         raise

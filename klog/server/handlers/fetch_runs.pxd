@@ -1,5 +1,7 @@
+from klog.protocol.usual_fetch cimport UsualFetch as Usual
 from klog.replication.partition cimport Partition as Replica
 from klog.replication.replica_manager cimport ReplicaManager as Replicas
+from klog.server.handlers.fetch_sessions cimport FetchSessions as Sessions
 from klog.server.handlers.remembered_targets cimport RememberedTargets as Targets, Target as Remembered
 from klog.server.request_times cimport Timing as Times
 
@@ -7,11 +9,12 @@ from klog.server.request_times cimport Timing as Times
 cdef class FetchRuns:
     cdef Replicas _replicas
     cdef Targets _targets
-    cdef object _sessions
+    cdef Sessions _sessions
     cdef object _max_bytes
     cdef object _topic_stats
     cdef Times _timing
     cdef object _clock_ns
 
-    cdef _read(self, fetch, Replica partition)
-    cdef _read_in_session(self, fetch, Remembered target)
+    cdef _read(self, Usual fetch, Replica partition)
+    cdef _read_in_session(self, Usual fetch, Remembered target)
+    cdef bint _are_quiet(self, list others, Usual fetch)

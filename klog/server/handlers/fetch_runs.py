@@ -98,7 +98,7 @@ class FetchRuns:
             fetch.offset,
             min(fetch.partition_max_bytes, max_bytes),
             fetch.current_leader_epoch,
-            committed=fetch.committed,
+            fetch.committed,
         )
         if read is None or read.aborted:
             return None
@@ -111,14 +111,12 @@ class FetchRuns:
     def _read_in_session(self, fetch: UsualFetch, target: Target) -> Read | None:
         """As `_read`, for an incremental request; its session has gone on if there is an answer."""
         topic_id = target.topic_id
-        context = self._sessions.peek(
-            fetch.session_id, fetch.session_epoch, uses_topic_ids=topic_id is not None
-        )
-        if context is None or len(context.told) > _SMALL_SESSION:
+        session = self._sessions.find(fetch.session_id, fetch.session_epoch, topic_id is not None)
+        if session is None or len(session.partitions) > _SMALL_SESSION:
             return None
         key: SessionKey = (topic_id or target.key[0], fetch.partition)
-        others = [told for each, told in context.told if each != key]
-        if len(others) == len(context.told) or not self._are_quiet(others, fetch):
+        others = session.others(key)
+        if others is None or not self._are_quiet(others, fetch):
             return None
         read = self._read(fetch, target.partition)
         if read is None:
@@ -132,7 +130,9 @@ class FetchRuns:
             fetch.log_start_offset,
             topic_id,
         )
-        if not self._sessions.answer_one(context, key, entry, read.high_watermark, read.log_start_offset):
+        if not self._sessions.answer_one(
+            session, fetch.session_epoch, key, entry, read.high_watermark, read.log_start_offset
+        ):
             return None
         for other in others:
             self._topic_stats[other.entry.key[0]].fetches += 1

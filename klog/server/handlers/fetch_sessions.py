@@ -117,6 +117,15 @@ class FetchSession:
         for key in forgotten:
             self.partitions.pop(key, None)
 
+    def others(self, key: SessionKey) -> list[SessionPartition] | None:
+        """All partitions but one; None if the session does not have that one."""
+        with self.lock:
+            if key not in self.partitions:
+                return None
+            if len(self.partitions) == 1:
+                return []
+            return [partition for each, partition in self.partitions.items() if each != key]
+
 
 class FetchContext(NamedTuple):
     """How to answer one request: what to read, and the request's session.
@@ -226,45 +235,38 @@ class FetchSessions:
         session.epoch = next_epoch(epoch)
         return FetchContext({}, session=session, told=tuple(session.partitions.items()), request_epoch=epoch)
 
-    def peek(self, session_id: int, epoch: int, *, uses_topic_ids: bool) -> FetchContext | None:
-        """The context of an incremental request, which changes nothing yet; None if it does not fit its
-        session.
-        """
+    def find(self, session_id: int, epoch: int, uses_topic_ids: bool) -> FetchSession | None:
+        """The session of an incremental request; None if the request does not fit it. Nothing changes."""
         session = self._sessions.get(session_id)
-        if session is None or session.uses_topic_ids != uses_topic_ids:
+        if session is None or session.epoch != epoch or session.uses_topic_ids != uses_topic_ids:
             return None
-        with session.lock:
-            if session.epoch != epoch:
-                return None
-            told = tuple(session.partitions.items())
-        return FetchContext({}, session=session, told=told, request_epoch=epoch)
+        return session
 
     # -- its answer is there ---------------------------------------------------------------------------------
 
     def answer_one(
         self,
-        context: FetchContext,
+        session: FetchSession,
+        epoch: int,
         key: SessionKey,
         entry: FetchEntry,
         high_watermark: int,
         log_start_offset: int,
     ) -> bool:
-        """An incremental request that names one partition of its session is answered with records of it only.
+        """An incremental request of this epoch, which names one partition of its session, is answered with
+        records of this partition only.
 
-        False if the session has gone on since `peek`: then nothing has changed.
+        False if the session has gone on meanwhile: then nothing has changed.
         """
-        session = context.session
-        if session is None:
-            return False
         with self._lock, session.lock:
-            if session.epoch != context.request_epoch or self._sessions.get(session.id) is not session:
+            if session.epoch != epoch or self._sessions.get(session.id) is not session:
                 return False
             partitions = session.partitions
             partitions[key].sent(entry, high_watermark, log_start_offset)
             if len(partitions) > 1:
                 partitions[key] = partitions.pop(key)
             self._touch(session)
-            session.epoch = next_epoch(session.epoch)
+            session.epoch = next_epoch(epoch)
             return True
 
     def finish(

@@ -18,4 +18,22 @@ cdef class ReadableLog:
     cdef public long long high_watermark
     cdef public bint closed
 
+    cpdef read_locked(
+        self,
+        long long offset,
+        long long max_bytes,
+        long long limit_offset,
+        bint at_least_one,
+        bint committed,
+        bint may_wait,
+    )
+    cdef _read(
+        self,
+        long long offset,
+        long long max_bytes,
+        long long limit_offset,
+        bint at_least_one,
+        bint committed,
+        bint may_wait,
+    )
     cpdef bint raise_high_watermark(self, long long offset)

@@ -96,12 +96,24 @@ class ReadableLog:
         is needed and the caller may not wait for it.
         """
         with self.lock:
-            require_open(self)
-            try:
-                return self._read(offset, max_bytes, limit_offset, at_least_one, committed, may_wait)
-            except (OSError, StorageError) as error:
-                self.fail(error)
-                raise
+            return self.read_locked(offset, max_bytes, limit_offset, at_least_one, committed, may_wait)
+
+    def read_locked(
+        self,
+        offset: int,
+        max_bytes: int,
+        limit_offset: int,
+        at_least_one: bool,
+        committed: bool,
+        may_wait: bool,
+    ) -> Read:
+        """As `read`. The caller holds the lock."""
+        require_open(self)
+        try:
+            return self._read(offset, max_bytes, limit_offset, at_least_one, committed, may_wait)
+        except (OSError, StorageError) as error:
+            self.fail(error)
+            raise
 
     def _read(
         self,

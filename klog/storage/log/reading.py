@@ -58,12 +58,12 @@ def find_range(
         segment = segments[number]
         if segment.base_offset >= limit_offset:
             return None
-        place = segment.find(offset, may_wait=may_wait)
+        place = segment.find(offset, may_wait)
         if place is None:
             continue
         end = segment.size
         if limit_offset < segments.end_of(number, log_end_offset):
-            limit = segment.find(limit_offset, may_wait=may_wait)
+            limit = segment.find(limit_offset, may_wait)
             end = segment.size if limit is None else limit.position
         available = end - place.position
         if max_bytes < place.size:

@@ -23,6 +23,7 @@ cdef class LogSegment:
     cdef public dict known_starts
     cdef public bint indexes_rebuilt
 
+    cpdef find(self, long long offset, bint may_wait=*)
     cdef _write(self, data, long long position)
     cpdef bint takes_run(self, object run, long long last_offset, long long roll_ms)
     cpdef append_run(self, object run, long long first_offset, long long leader_epoch)

@@ -287,7 +287,7 @@ class LogSegment:
             raise CorruptRecordError("no batch starts here", file=self.file.path, position_bytes=position)
         return place
 
-    def find(self, offset: int, *, may_wait: bool = True) -> BatchPlace | None:
+    def find(self, offset: int, may_wait: bool = True) -> BatchPlace | None:
         """The first batch whose last offset is at or above `offset`; None if there is none.
 
         Raises `CorruptRecordError` if the search from the index entry on meets bytes that are no batch, and
