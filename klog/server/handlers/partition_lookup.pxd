@@ -6,5 +6,3 @@ cdef class PartitionLookup:
     cdef readonly Replicas replicas
     cdef readonly Metadata metadata
     cdef tuple _names
-
-    cpdef bint known(self, tuple key)

@@ -96,9 +96,7 @@ class ProduceHandler:
                 if key in refused:
                     result, required_offset = refused[key], 0
                 else:
-                    result, required_offset = self._append(
-                        key, records, produce.acks, now_ms, internal=internal
-                    )
+                    result, required_offset = self._append(key, records, produce.acks, now_ms, internal)
                 results.append(result)
                 if result.error_code != _NO_ERROR:
                     failed = True
@@ -123,7 +121,7 @@ class ProduceHandler:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def _append(
-        self, key: Key, records: Records, acks: int, now_ms: int, *, internal: bool
+        self, key: Key, records: Records, acks: int, now_ms: int, internal: bool
     ) -> tuple[PartitionProduced, int]:
         """Write to one partition; returns the result and the high watermark to wait for (0: none)."""
         index = key[1]
@@ -154,7 +152,7 @@ class ProduceHandler:
         if not info.duplicate:
             stats.messages_in += info.last_offset - info.first_offset + 1
             stats.bytes_in += info.size_bytes
-            lookup.replicas.appended(key, high_watermark_moved=moved)
+            lookup.replicas.appended(key, moved)
         required_offset = info.last_offset + 1
         if acks != ALL_IN_SYNC or partition.log.high_watermark >= required_offset:
             required_offset = 0

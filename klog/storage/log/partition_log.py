@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterable
 
 from klog.config.topic import TopicConfig
+from klog.formats.constants import INT64_MAX
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.markers import marker_of_batch
 from klog.formats.names import FileKind, TopicPartition
@@ -107,14 +108,7 @@ class PartitionLog(ReadableLog):
         self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin
     ) -> AppendInfo:
         config = self.config
-        valid = validate(
-            data,
-            config,
-            next_offset=self.log_end_offset,
-            leader_epoch=leader_epoch,
-            now_ms=now_ms,
-            origin=origin,
-        )
+        valid = validate(data, config, self.log_end_offset, leader_epoch, now_ms, origin)
         if valid is None:
             return AppendInfo(-1, -1, -1, self.log_start_offset)
         size = len(valid.data)
@@ -154,6 +148,7 @@ class PartitionLog(ReadableLog):
         first_offset, limits, segment = self.log_end_offset, self._run_limits, self.segments.active
         if (
             self.closed
+            or first_offset > INT64_MAX - run.records
             or not limits.allow(run, now_ms)
             or self._unflushed_records + run.records >= limits.flush_messages
             or not segment.takes_run(run, first_offset + run.records - 1, self._roll_ms)
@@ -193,6 +188,8 @@ class PartitionLog(ReadableLog):
 
     def _write(self, valid: Validated, now_ms: int) -> None:
         data, last_offset = valid.data, valid.last_offset
+        if last_offset >= INT64_MAX:
+            raise AppendError("UNKNOWN_SERVER_ERROR", f"no offset is left after {INT64_MAX}")
         segment = self.segments.active
         if segment.should_roll(len(data), last_offset, valid.max_timestamp, now_ms, self._roll_ms):
             segment = self.roll(valid.roll_offset)

@@ -24,6 +24,14 @@ cdef class LogSegment:
     cdef public bint indexes_rebuilt
 
     cpdef find(self, long long offset, bint may_wait=*)
+    cpdef bint should_roll(
+        self,
+        long long incoming_bytes,
+        long long last_offset,
+        long long max_timestamp,
+        long long now_ms,
+        long long roll_ms,
+    )
     cdef _write(self, data, long long position)
     cpdef bint takes_run(self, object run, long long last_offset, long long roll_ms)
     cpdef append_run(self, object run, long long first_offset, long long leader_epoch)

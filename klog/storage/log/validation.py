@@ -42,7 +42,6 @@ from klog.storage.log.conversion import (
 def validate(
     data: memoryview,
     config: TopicConfig,
-    *,
     next_offset: int,
     leader_epoch: int,
     now_ms: int,

@@ -62,6 +62,18 @@ def test_a_segment_rolls_by_the_age_of_its_messages_not_by_the_clock(tmp_path: P
     assert bases(log) == [0, 2], "old messages do not roll"
 
 
+def test_nothing_is_written_at_the_largest_offset(tmp_path: Path) -> None:
+    """The offset after it would not fit the log's files."""
+    log = new_log(tmp_path)
+    log.restart_at(2**63 - 3)
+    append(log, batch(2))
+    for records in (1, 2, 3):
+        with pytest.raises(AppendError):
+            append(log, batch(records))
+    assert (log.log_end_offset, log.segments.active.size) == (2**63 - 1, len(batch(2)))
+    assert len(bytes_of(log.read(2**63 - 3, 1000, 2**63 - 1))) == len(batch(2))
+
+
 def test_a_segment_that_is_cut_to_nothing_is_as_young_as_a_new_one(tmp_path: Path) -> None:
     clock = Clock()
     log = new_log(tmp_path, {"segment.ms": "1000"}, clock=clock)
