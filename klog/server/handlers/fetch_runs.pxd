@@ -15,6 +15,7 @@ cdef class FetchRuns:
     cdef Times _timing
     cdef object _clock_ns
 
+    cpdef handle(self, connection, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
     cdef _read(self, Usual fetch, Replica partition)
     cdef _read_in_session(self, Usual fetch, Remembered target)
     cdef bint _are_quiet(self, list others, Usual fetch)

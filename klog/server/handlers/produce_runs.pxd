@@ -15,5 +15,6 @@ cdef class ProduceRuns:
     cdef object _clock_ns
     cdef list _unused
 
+    cpdef handle(self, connection, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(stats=TopicStats)
     cdef bint _write(self, run, connection)
