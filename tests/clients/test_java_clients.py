@@ -235,3 +235,26 @@ class TestTools:
         )
         assert "20000 records sent" in said
         assert ConfluentKafka(broker.bootstrap_servers).read(topic, start=19_999)[0].offset == 19_999
+
+    def test_kafka_console_consumer_and_kafka_consumer_groups(self, java, peer, at, broker, new_topic):
+        topic, group = new_topic(), f"console-{peer.major}"
+        ConfluentKafka(broker.bootstrap_servers).write(topic, [Sent(b"%d" % number) for number in range(30)])
+        console = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+        reading = ("--topic", topic, "--group", group, "--from-beginning", "--timeout-ms", 30_000)
+        assert java(console, *at, *reading, "--max-messages", 20).split() == [str(n) for n in range(20)]
+        assert java(console, *at, *reading, "--max-messages", 10).split() == [str(n) for n in range(20, 30)]
+
+        tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        assert group in java(tool, *at, "--list").split()
+        shown = java(tool, *at, "--describe", "--group", group)
+        (line,) = (each.split() for each in shown.splitlines() if topic in each)
+        assert line[:6] == [group, topic, "0", "30", "30", "0"]
+        assert "Empty" in java(tool, *at, "--describe", "--group", group, "--state")
+        back = ("--reset-offsets", "--group", group, "--topic", topic, "--to-offset", 12, "--execute")
+        assert "12" in java(tool, *at, *back).split()
+        assert java(console, *at, *reading, "--max-messages", 1).split() == ["12"]
+        removed = java(tool, *at, "--delete-offsets", "--group", group, "--topic", topic)
+        assert "Successful" in removed
+        java(tool, *at, *back)
+        assert "was successful" in java(tool, *at, "--delete", "--group", group)
+        assert group not in java(tool, *at, "--list").split()
