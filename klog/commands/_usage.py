@@ -71,7 +71,7 @@ def _missing(first: Any, context: Any) -> Iterator[str]:  # noqa: ANN401
     """The required arguments and options without a value. The parser stops at the first of them."""
     for one in context.command.params:
         if one is first or (one.required and one.name not in context.params):
-            yield one.opts[0] if one.param_type_name == "option" else _metavar(one, context)
+            yield one.opts[0] if one.param_type_name == "option" else _metavar(one)
 
 
 def usage(context: Any) -> str:  # noqa: ANN401
@@ -80,14 +80,14 @@ def usage(context: Any) -> str:  # noqa: ANN401
     arguments = [one for one in context.command.params if one.param_type_name == "argument"]
     parts = [context.command_path, "[OPTIONS]"]
     parts += [f"{one.opts[0]} {one.metavar or 'VALUE'}" for one in options]
-    parts += [_metavar(one, context) for one in arguments]
+    parts += [_metavar(one) for one in arguments]
     if hasattr(context.command, "list_commands"):
         parts.append("COMMAND ...")
     return " ".join(parts)
 
 
-def _metavar(argument: Any, context: Any) -> str:  # noqa: ANN401
-    text = str(argument.metavar or argument.make_metavar(context))
+def _metavar(argument: Any) -> str:  # noqa: ANN401
+    text = str(argument.metavar or argument.name.upper())
     return text if argument.required or text.startswith("[") else f"[{text}]"
 
 

@@ -31,6 +31,11 @@ app = tool_app(
     "configs",
     "Show and change configs of topics and brokers of any Kafka.",
     {"--describe": "describe", "--alter": "alter"},
+    (
+        "klog configs describe --topic orders",
+        "klog configs alter --topic orders --set retention.ms=86400000",
+        "klog configs describe --broker 0 --all",
+    ),
 )
 
 

@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Annotated, Any, Final, NamedTuple, NoReturn
 
 import typer
@@ -89,11 +90,25 @@ def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
     module_name = COMMANDS[name].module
     module = importlib.import_module(f"klog.commands.{module_name}")
     if hasattr(module, "app"):
-        return typer.main.get_command(module.app)
-    single = typer.Typer(add_completion=False, rich_markup_mode="markdown")
+        return _with_help(typer.main.get_command(module.app))
+    single = typer.Typer(add_completion=False, rich_markup_mode=None)
     optional_values = getattr(module, "OPTIONAL_VALUES", {})
     single.command(name, cls=taking_optional_values(optional_values))(getattr(module, module_name))
-    return typer.main.get_command(single)
+    return _with_help(typer.main.get_command(single))
+
+
+def _with_help(command: Any) -> Any:  # noqa: ANN401
+    """The command, whose help and that of its subcommands is klog's own; rich's cuts names."""
+    command.format_help = partial(_write_help, command)
+    for subcommand in getattr(command, "commands", {}).values():
+        _with_help(subcommand)
+    return command
+
+
+def _write_help(command: Any, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+    from klog.commands._help import write_help
+
+    write_help(command, ctx, formatter)
 
 
 class _LazyGroup(TyperGroup):
@@ -109,6 +124,9 @@ class _LazyGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401
         name, command, rest = super().resolve_command(ctx, args)
         return name, command if name is None or command is None else load(name), rest
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401
+        _write_help(self, ctx, formatter)
 
     def make_context(self, *args: Any, **extra: Any) -> Any:  # noqa: ANN401
         with _reader_may_end():  # of `klog --help`
@@ -134,7 +152,7 @@ app = typer.Typer(
     name="klog",
     help="Kafka's log, in Python: read, check and repair the files of a Kafka log directory.",
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -199,6 +217,8 @@ def _status(run: Callable[[], object]) -> str | int | None:
     except _ClickError as error:
         from klog.commands._usage import usage_error
 
+        if type(error).__name__ == "NoArgsIsHelpError":  # its text is the help
+            typer.echo(error.message)
         return _failed(usage_error(error))
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

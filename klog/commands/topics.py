@@ -36,6 +36,12 @@ app = tool_app(
         "--alter": "add-partitions",
         "--delete": "delete",
     },
+    (
+        "klog topics create orders --partitions 6",
+        "klog topics list",
+        "klog topics describe orders",
+        "klog topics delete orders",
+    ),
 )
 
 

@@ -27,7 +27,7 @@ _CHECK: Final = "Checking"
 Paths = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="PATH",
+        metavar="[PATH]...",
         help="Files (plain or .gz), globs, partition directories or whole log directories.",
         show_default=False,
     ),

@@ -7,7 +7,7 @@ Kafka's tool (`AsKafka`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 import typer
@@ -38,13 +38,13 @@ class _ToolGroup(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def tool_app(name: str, summary: str, actions: Mapping[str, str]) -> typer.Typer:
+def tool_app(name: str, summary: str, actions: Mapping[str, str], examples: Sequence[str]) -> typer.Typer:
     """An application of subcommands; `actions` maps flags of Kafka's tool to them."""
     group: type[TyperGroup] = type("ToolGroup", (_ToolGroup,), {"actions": actions})
     return typer.Typer(
         cls=group,
         name=name,
-        help=summary,
+        help="\n\n    ".join((f"{summary}\n\nExamples:", *examples)),
         add_completion=False,
-        rich_markup_mode="markdown",
+        rich_markup_mode=None,
     )
