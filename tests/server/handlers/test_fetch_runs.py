@@ -224,7 +224,7 @@ def change(broker: Broker, event: str, topic: str, epochs: dict[str, int]) -> No
         return
     elif event == "append":
         broker.append(1, topic)
-    else:
+    elif partition.log.log_start_offset < partition.log.high_watermark:
         partition.delete_records(partition.log.log_start_offset + 1)
 
 
