@@ -6,7 +6,6 @@ reads takes no lock and leaves no file; it says so if a broker has the directory
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -28,8 +27,3 @@ def hold(log_directories: Iterable[str], *, changes: bool, quiet: bool = False) 
             elif not quiet and is_held(directory):
                 print_note(f"note: a running broker has {directory} open and may change it meanwhile")
         yield
-
-
-def log_directory_of(partition_directory: str) -> str:
-    """The directory that holds a partition directory."""
-    return os.path.dirname(os.path.abspath(partition_directory))

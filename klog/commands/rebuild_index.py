@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klog.commands._locks import hold, log_directory_of
+from klog.commands._locks import hold
 from klog.commands._messages import RED, YELLOW, print_error, print_line
 from klog.commands._offline_options import IndexIntervalBytes, IndexMaxBytes, Paths
 from klog.commands._terminal import count_of, note_slowness, progress
@@ -50,6 +50,7 @@ def rebuild_index(
     klog rebuild-index --force --index-interval-bytes 1024 /var/lib/kafka/orders-0/00000000000000000000.log
     """
     from klog.storage.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
+    from klog.storage.log_directory import log_directory_of
     from klog.storage.segment_scan import IndexSettings
     from klog.storage.targets import targets
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,7 @@ def recover(
         note_slowness(total_bytes, quiet=options.quiet)
         for log_directory, partitions in groups.items():
             recovery.execute(log_directory, recovery.plan(log_directory, partitions))
+    recovery.summarize()
     if recovery.failed:
         raise typer.Exit(1)
 
@@ -112,6 +114,7 @@ class _Recovery:
     def __init__(self, options: RecoveryOptions) -> None:
         self.failed = False
         self._options = options
+        self._recovered: list[RecoveryPlan] = []
 
     def plan(self, log_directory: str, partitions: list[str]) -> list[_Planned]:
         """Plan each partition; reports and leaves out those that cannot be planned."""
@@ -169,9 +172,16 @@ class _Recovery:
             try:
                 self._report(plan, run_recovery(plan, settings, root), "recovered")
                 done.append(plan)
+                self._recovered.append(plan)
             except KlogError as error:
                 self._report_error(error)
         self._lower_recovery_points(log_directory, done)
+
+    def summarize(self) -> None:
+        """Print what was repaired in all partitions."""
+        changed = [plan for plan in self._recovered if plan.steps]
+        if changed and not self._options.as_json:
+            print_line(f"repaired {count_of(len(changed), 'partition')}: {_repairs(changed)}")
 
     def _report_error(self, error: KlogError) -> None:
         self.failed = True
@@ -217,6 +227,20 @@ class _Recovery:
             print(json.dumps(_as_json(plan, result, outcome)))  # noqa: T201
         elif result is not None and result.quarantine is not None:
             print_line(f"{plan.path}: kept {count_of(len(result.kept), 'file')} in {result.quarantine}")
+
+
+def _repairs(plans: list[RecoveryPlan]) -> str:
+    """What the steps of all plans have done, in one line."""
+    from klog.storage.recovery_plan import Cut, SetAside, SplitOff, SwapIn, Trim
+
+    done = {Cut: "cut", Trim: "trimmed", SplitOff: "split off", SetAside: "moved aside", SwapIn: "renamed"}
+    steps = [step for plan in plans for step in plan.steps]
+    counts = Counter(done.get(type(step), "rebuilt") for step in steps)
+    cut_bytes = sum(step.size_bytes - step.valid_bytes for step in steps if isinstance(step, Cut))
+    parts = [
+        f"{count_of(counts[verb], 'file')} {verb}" for verb in (*done.values(), "rebuilt") if counts[verb]
+    ]
+    return ", ".join(parts) + (f"; {cut_bytes} bytes are no longer in the log" if cut_bytes else "")
 
 
 def _question(plans: list[RecoveryPlan], root: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from klog.commands._locks import hold, log_directory_of
+from klog.commands._locks import hold
 from klog.commands._messages import RED, YELLOW, print_line
 from klog.commands._offline_options import Paths
 from klog.commands._terminal import count_of, note_slowness, progress
@@ -46,6 +46,7 @@ def verify(
     klog verify --json /disk1/kafka /disk2/kafka
     """
     from klog.storage.index_rebuild import RebuildOptions
+    from klog.storage.log_directory import log_directory_of
     from klog.storage.problem import Severity
     from klog.storage.segment_scan import IndexSettings
     from klog.storage.verify import scope_of

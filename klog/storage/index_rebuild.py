@@ -6,6 +6,7 @@ only read. Each index is written to a temporary file and renamed, so readers see
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,9 +17,9 @@ from typing import Final
 from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, StorageError
-from klog.formats.names import FileKind, segment_file
+from klog.formats.names import FileKind, FileState, parse_file, segment_file
 from klog.formats.packed import TXN_INDEX_ENTRY
-from klog.storage.files import open_for_reading, read_whole, write_atomically
+from klog.storage.files import GZIP_SUFFIX, open_for_reading, read_whole, size_bytes, write_atomically
 from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots, replay
@@ -87,12 +88,19 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """One segment to check or rebuild."""
+    """One segment to check or rebuild; `is_gzipped` if it is a `.log.gz`, which is only read."""
 
     directory: str
     base_offset: int
     active: bool
     size_bytes: int
+    is_gzipped: bool = False
+
+    @property
+    def path(self) -> str:
+        """The file with the batches."""
+        suffix = GZIP_SUFFIX if self.is_gzipped else ""
+        return os.path.join(self.directory, f"{segment_file(FileKind.LOG, self.base_offset)}{suffix}")
 
 
 def tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
@@ -106,6 +114,23 @@ def tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
         )
         for base in files.segments
         if only is None or base == only
+    ]
+
+
+def gzipped_tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
+    """The gzip copies of segments in a directory that are not there as plain files. Raises `StorageError`."""
+    files = list_partition(directory)
+    found = []
+    for name in files.unknown:
+        with contextlib.suppress(FormatError):
+            parsed = parse_file(name.removesuffix(GZIP_SUFFIX))
+            is_segment = parsed.kind is FileKind.LOG and parsed.state is FileState.NORMAL
+            if name.endswith(GZIP_SUFFIX) and is_segment and parsed.offset is not None:
+                found.append((parsed.offset, size_bytes(os.path.join(directory, name))))
+    return [
+        SegmentTask(directory, base, False, size, is_gzipped=True)
+        for base, size in sorted(found)
+        if base not in files.segments and (only is None or base == only)
     ]
 
 

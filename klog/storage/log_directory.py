@@ -19,9 +19,20 @@ def log_directories_of(paths: Iterable[str]) -> dict[str, list[str]]:
     """The partition directories that `paths` name, by the log directory that contains them."""
     groups: dict[str, list[str]] = {}
     for target in targets(paths):
-        parent = os.path.dirname(os.path.abspath(target.directory))
-        groups.setdefault(parent, []).append(target.directory)
+        groups.setdefault(log_directory_of(target.directory), []).append(target.directory)
     return groups
+
+
+def log_directory_of(partition_directory: str) -> str:
+    """The log directory of a partition directory, whose lock and checkpoints count for it.
+
+    A link into a log directory is followed, so that a broker's partition is its own under any name. A link
+    that lies in a log directory belongs to that one.
+    """
+    parent = os.path.dirname(os.path.abspath(partition_directory))
+    if any(os.path.exists(os.path.join(parent, kind)) for kind in (FileKind.META_PROPERTIES, FileKind.LOCK)):
+        return parent
+    return os.path.dirname(os.path.realpath(partition_directory))
 
 
 class Checkpoints:
@@ -58,5 +69,7 @@ class Checkpoints:
 
     @staticmethod
     def _of(offsets: dict[TopicPartition, int], partition_directory: str) -> int:
-        partition = partition_of(partition_directory)
+        # A link may have any name.
+        real = os.path.realpath(partition_directory)
+        partition = partition_of(partition_directory) or partition_of(real)
         return 0 if partition is None else offsets.get(partition, 0)

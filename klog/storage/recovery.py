@@ -18,11 +18,11 @@ from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
-from klog.formats.errors import FormatError
+from klog.formats.errors import FormatError, StorageError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.checkpoint_files import epochs_problem
-from klog.storage.files import read_whole
+from klog.storage.files import GZIP_SUFFIX, read_whole
 from klog.storage.leader_epochs import LeaderEpochs
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots
@@ -62,6 +62,7 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
     files = list_partition(path)
     if settings.recovery_point and epochs_problem(files) is not None:
         settings = replace(settings, recovery_point=0)  # only all batches together have all epochs
+    _require_no_copies(files)
     findings: list[Finding] = []
     resolved = resolve_transient_files(files)
     findings.extend(resolved.findings)
@@ -88,6 +89,14 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
     work.unindexed = {base for base in resolved.segments if not _loads(work, base)}
     _recover_segments(work)
     return _conclude(work)
+
+
+def _require_no_copies(files: PartitionFiles) -> None:
+    """Raise `StorageError` if there are only gzip copies: recovery would begin a new, empty log there."""
+    if not files.segments and any(name.endswith(f".{FileKind.LOG}{GZIP_SUFFIX}") for name in files.unknown):
+        raise StorageError(
+            "holds gzip copies of segments and no segments", file=files.path, cure="unpack them first"
+        )
 
 
 def _topic_id(files: PartitionFiles) -> list[Finding]:

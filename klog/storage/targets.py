@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from klog.formats.errors import FormatError, MissingInputError, StorageError
 from klog.formats.names import DirectoryState, FileKind, FileState, parse_directory, parse_file
-from klog.storage.files import list_directory, look_up, no_such_file
+from klog.storage.files import GZIP_SUFFIX, list_directory, look_up, no_such_file
 from klog.storage.kafka_files import partition_directories
 
 
@@ -21,34 +21,38 @@ class Target:
     base_offset: int | None = None
 
 
-def targets(paths: Iterable[str]) -> list[Target]:
+def targets(paths: Iterable[str], *, gzipped: bool = False) -> list[Target]:
     """The partition directories of segment files, partition directories and log directories, each once.
 
+    With `gzipped`, gzip copies of segments may be named, too.
     Directories that are scheduled for deletion are left out. Raises `StorageError` if a path does not exist
     or holds nothing of a log, `MissingInputError` if a file is not a segment.
     """
     found: dict[tuple[str, int | None], Target] = {}
     for path in paths:
-        for target in _targets(path):
+        for target in _targets(path, gzipped):
             found.setdefault((os.path.abspath(target.directory), target.base_offset), target)
     return list(found.values())
 
 
-def _targets(path: str) -> list[Target]:
+def _targets(path: str, gzipped: bool) -> list[Target]:
     found = look_up(path)
     if found is None:
         raise no_such_file(path)
     if stat.S_ISDIR(found.st_mode):
         return [Target(directory) for directory in partitions_below(path)]
     try:
-        name = parse_file(os.path.basename(path))
+        base_name = os.path.basename(path)
+        name = parse_file(base_name.removesuffix(GZIP_SUFFIX) if gzipped else base_name)
     except FormatError:
         name = None
     if name is None or name.kind is not FileKind.LOG or name.state is not FileState.NORMAL:
         raise MissingInputError(
             "is no segment by its name",
             file=path,
-            cure="name a <20-digit base offset>.log, a partition directory or a log directory",
+            cure="unpack the copy first: only plain files can be worked on"
+            if path.endswith(GZIP_SUFFIX)
+            else "name a <20-digit base offset>.log, a partition directory or a log directory",
         )
     return [Target(os.path.dirname(path) or ".", name.offset)]
 

@@ -10,8 +10,14 @@ from functools import partial
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import FileKind, segment_file
-from klog.storage.index_rebuild import PARALLEL_FROM_BYTES, RebuildOptions, SegmentTask, tasks_of
-from klog.storage.log_directory import Checkpoints
+from klog.storage.index_rebuild import (
+    PARALLEL_FROM_BYTES,
+    RebuildOptions,
+    SegmentTask,
+    gzipped_tasks_of,
+    tasks_of,
+)
+from klog.storage.log_directory import Checkpoints, log_directory_of
 from klog.storage.problem import OFFLINE, Problem
 from klog.storage.progress import OnBytes
 from klog.storage.recovery import plan_recovery
@@ -46,9 +52,10 @@ def scope_of(paths: Iterable[str]) -> Scope:
     found: list[Target] = []
     tasks: list[SegmentTask] = []
     unreadable: list[Problem] = []
-    for target in targets(named):
+    for target in targets(named, gzipped=True):
         try:
             tasks += tasks_of(target.directory, target.base_offset)
+            tasks += gzipped_tasks_of(target.directory, target.base_offset)
         except StorageError as error:
             unreadable.append(Problem(target.directory, error.what, OFFLINE, error.cure or ""))
         else:
@@ -105,7 +112,7 @@ def _whole_partition(
     damage = [problem for segment in segments for problem in segment.damage]
     others = [problem for segment in segments for problem in segment.problems]
     others += facts.problems
-    plan = _recovery_of(facts.path, options) if facts.is_suspicious else None
+    plan = _recovery_of(facts.path, options) if facts.is_suspicious else None  # none for gzip copies alone
     return [*damage, *others] if plan is None else judged(damage, others, plan)
 
 
@@ -130,7 +137,7 @@ def _verified(
 
 
 def _log_start(partition_directory: str) -> int:
-    return Checkpoints(os.path.dirname(os.path.abspath(partition_directory))).log_start(partition_directory)
+    return Checkpoints(log_directory_of(partition_directory)).log_start(partition_directory)
 
 
 def _segments(

@@ -27,7 +27,7 @@ from klog.storage.recovery_plan import (
 )
 
 _CUTS: Final = "cuts the log here after an unclean stop; after a clean one readers stop here"
-_STALE: Final = "is a producer snapshot from which no broker starts"
+_STALE: Final = "is a producer snapshot that recovery does not keep"
 _CUTS_TAIL: Final = "cuts the log here after an unclean stop; may refuse to start after a clean one"
 
 
@@ -102,7 +102,7 @@ class _Outcome:
                 yield Problem(path, what, "deletes it after an unclean stop", RECOVER)
             else:
                 what = _STALE if name.endswith(f".{FileKind.PRODUCER_SNAPSHOT}") else step.why
-                yield note(path, what, "deletes it at its next start", RECOVER)
+                yield note(path, what, "deletes it after an unclean stop", RECOVER)
 
     def _follows_log(self, name: str) -> bool:
         """Whether a file goes with its segment, of which a problem is said."""

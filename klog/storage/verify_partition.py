@@ -13,7 +13,7 @@ from klog.formats import partition_metadata
 from klog.formats.checkpoints import EpochEntry, parse_epochs
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import FileKind, FileName, FileState
-from klog.storage.files import read_small
+from klog.storage.files import GZIP_SUFFIX, read_small
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.problem import REBUILD, RECOVER, Problem, note
 from klog.storage.producer_snapshots import replay
@@ -89,6 +89,9 @@ def _unknown_files(files: PartitionFiles) -> list[Problem]:
     for name in files.unknown:
         if name.endswith(FileState.TEMPORARY):
             problems.append(note(files.named(name), *_TRANSIENT[FileState.TEMPORARY], RECOVER))
+        elif name.endswith(GZIP_SUFFIX):
+            what = "is a gzip copy, of which verify reads only a .log.gz without its .log"
+            problems.append(note(files.named(name), what, "ignores it"))
         else:
             problems.append(note(files.named(name), "has no name of Kafka's", "ignores it"))
     problems += [note(files.named(name), "is a directory", "ignores it") for name in files.directories]
@@ -130,6 +133,7 @@ def _snapshots(
             what = f"lies after the log's end {end}"
             problems.append(note(path, what, "deletes it at its next start", RECOVER))
     undamaged = not any(facts.damage or facts.problems for facts in segments)
+    undamaged = undamaged and all(facts.base_offset in files.segments for facts in segments)
     if compare and undamaged and any(facts.has_producers for facts in segments):
         problems += _against_replay(files, segments, valid)
     return problems
@@ -195,7 +199,7 @@ def _epochs(files: PartitionFiles, segments: list[SegmentFacts], start: int, end
     for facts in segments:
         in_log += [entry for entry in facts.epochs if not in_log or entry.epoch > in_log[-1].epoch]
     if FileKind.LEADER_EPOCH_CHECKPOINT not in files.plain:
-        if not in_log:
+        if not in_log or not files.segments:  # copies of segments alone are no log
             return []
         kafka = "starts without epochs after a clean stop; makes it from the batches after an unclean one"
         return [Problem(path, "is missing, though batches have leader epochs", kafka, RECOVER)]

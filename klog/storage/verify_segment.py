@@ -22,7 +22,7 @@ from klog.formats.compression import DEFAULT_LIMIT_BYTES
 from klog.formats.constants import CONTROL_BIT, INT32_MAX
 from klog.formats.errors import DecompressionLimitError, KlogError, StorageError, UnsupportedFormatError
 from klog.formats.markers import decoded_marker
-from klog.formats.names import FileKind, segment_file
+from klog.formats.names import FileKind
 from klog.storage.files import open_for_reading
 from klog.storage.index_rebuild import IndexReport, IndexStatus, RebuildOptions, SegmentTask, rebuild_segment
 from klog.storage.problem import OFFLINE, REBUILD, Problem, Severity
@@ -34,6 +34,7 @@ MAX_PROBLEMS_PER_SEGMENT: Final = 1000
 
 _KEEPS: Final = "keeps it, for the checksum holds; consumers fail there or get wrong offsets"
 _KEEPS_CURE: Final = "copy the partition from another replica; nothing here can restore the batch"
+_COPY: Final = ("does not read gzip copies", "unpack it; then verify says what recovery would do")
 _BROKEN_INDEX: Final = "trusts it after a clean stop (reads go wrong); rebuilds it after an unclean one"
 
 
@@ -57,9 +58,11 @@ class SegmentFacts:
 class _Collector:
     """Makes problems of the reader's errors, with the offset of the batch; up to a limit."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, verdict: tuple[str, str]) -> None:
+        """`verdict` is what Kafka does about a bad batch, and the repair."""
         self.problems: list[Problem] = []
         self._path = path
+        self._verdict = verdict
         self._unsaid = 0
         self.batches = BatchTable()
 
@@ -68,7 +71,7 @@ class _Collector:
         if error.position_bytes is not None:
             row = bisect_left(self.batches.position, error.position_bytes)
         offset = None
-        kafka, cure = _KEEPS, _KEEPS_CURE
+        kafka, cure = self._verdict
         if isinstance(error, StorageError):
             kafka, cure = OFFLINE, error.cure or ""
         elif isinstance(error, UnsupportedFormatError):
@@ -107,8 +110,8 @@ def verify_segment(
     `on_bytes` receives the bytes of the segment that are done.
     """
     progress = FileProgress(on_bytes, task.size_bytes)
-    path = f"{task.directory}/{segment_file(FileKind.LOG, task.base_offset)}"
-    found = _Collector(path)
+    path = task.path
+    found = _Collector(path, _COPY if task.is_gzipped else (_KEEPS, _KEEPS_CURE))
     epochs: list[EpochEntry] = []
     next_offset, has_producers, is_suspicious = task.base_offset, False, False
     try:
@@ -133,7 +136,7 @@ def verify_segment(
                 if deep:
                     for _ in reader.decode(data):
                         _check_records(reader, found)
-        indexes = rebuild_segment(task, options).indexes
+        indexes = () if task.is_gzipped else rebuild_segment(task, options).indexes
     except KlogError as error:
         found.error(error)
         indexes = ()
@@ -149,7 +152,7 @@ def verify_segment(
         tuple(problem for report in indexes for problem in _index_problems(report)),
         tuple(epochs),
         has_producers,
-        is_suspicious=is_suspicious or bool(found.problems),
+        is_suspicious=not task.is_gzipped and (is_suspicious or bool(found.problems)),
     )
 
 

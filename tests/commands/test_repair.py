@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gzip
 import json
 import os
 import shutil
@@ -323,3 +324,47 @@ def test_verify_has_an_option_for_the_limit_of_decompression() -> None:
     done = klog("verify", "--max-decompressed-bytes", "700", partition)
     assert done.returncode == 1
     assert "grows past 700 bytes" in done.stdout
+
+
+def test_recover_ends_with_what_it_repaired(log_directory: Path) -> None:
+    done = klog("recover", "--yes", log_directory)
+    assert done.returncode == 0
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("repaired 2 partitions: 1 file cut, ")
+    assert last.endswith("bytes are no longer in the log")
+    assert "repaired" not in klog("recover", "--yes", log_directory).stdout
+
+
+def gzipped(tmp_path: Path, name: str) -> Path:
+    """A directory with gzip copies of a partition's segments, and nothing else."""
+    directory = tmp_path / "b-0"
+    directory.mkdir()
+    for log in Corpus("corrupt-k39").log_dir().partition(name).files(".log"):
+        (directory / f"{log.name}.gz").write_bytes(gzip.compress(log.read_bytes()))
+    return directory
+
+
+def test_verify_reads_gzip_copies_of_segments_and_says_what_it_leaves_out(tmp_path: Path) -> None:
+    valid = klog("verify", gzipped(tmp_path, "c-b.intact-0"))
+    assert valid.returncode == 0
+    assert "1 partition, 2 segments: 0 errors, 2 notes" in valid.stdout
+    assert valid.stdout.count("is a gzip copy, of which verify reads only") == 2
+
+
+def test_verify_finds_damage_in_a_gzip_copy_that_is_named(tmp_path: Path) -> None:
+    copy = gzipped(tmp_path, "c-b.flip-last-0") / "00000000000000000025.log.gz"
+    damaged = klog("verify", copy)
+    assert damaged.returncode == 1
+    assert "fails its checksum" in damaged.stdout
+    assert "repair: unpack it" in damaged.stdout
+    copy.write_bytes(copy.read_bytes()[:-20])
+    assert "the gzipped copy" in klog("verify", copy).stdout
+
+
+def test_recover_begins_no_new_log_beside_gzip_copies(tmp_path: Path) -> None:
+    directory = gzipped(tmp_path, "c-b.intact-0")
+    before = contents(directory)
+    done = klog("recover", "--yes", directory)
+    assert done.returncode == 1
+    assert "holds gzip copies of segments and no segments (unpack them first)" in done.stderr
+    assert contents(directory) == before
