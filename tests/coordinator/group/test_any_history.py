@@ -15,26 +15,8 @@ LONG_MS = 10 * (SESSION_MS + REBALANCE_MS) + 300_000
 PROTOCOLS = ((("range", b"a"),), (("range", b"b"), ("sticky", b"")), (("sticky", b""), ("range", b"a")))
 
 # What happens, to which of the known members, and how.
-STEPS = st.tuples(
-    st.sampled_from(
-        [
-            "join",
-            "join",
-            "rejoin",
-            "rejoin",
-            "sync",
-            "sync",
-            "beat",
-            "leave",
-            "static",
-            "wait",
-            "wait",
-            "write",
-        ]
-    ),
-    st.integers(0, 5),
-    st.integers(0, 2),
-)
+ACTIONS = "join", "rejoin", "sync", "sync", "beat", "leave", "static", "gather", "gather", "wait", "write"
+STEPS = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 5), st.integers(0, 2))
 
 
 @dataclass
@@ -61,6 +43,8 @@ class History:
             self.add(self.joins, member.member_id, answer)
         elif what == "sync":
             self.add(self.syncs, member.member_id, self.play.sync(member, {member.member_id: b"x"}))
+        elif what == "gather":
+            self.gather()
         elif what == "beat":
             self.play.heartbeat(member)
         elif what == "leave":
@@ -70,6 +54,15 @@ class History:
         else:
             self.finish_writes(ErrorCode.NONE if how else ErrorCode.NOT_COORDINATOR)
         self.learn()
+
+    def gather(self) -> None:
+        """All members that do not wait join again, so that a generation begins."""
+        for present in [each for each in self.play.group.members if each.join_reply is None]:
+            answer = self.play.join(present.member_id, instance_id=present.instance_id)
+            self.add(self.joins, present.member_id, answer)
+        self.play.advance(3_000)
+        self.learn()
+        self.known = self.known[-6:]
 
     def finish_writes(self, error: ErrorCode) -> None:
         """The records that are being written are there, or failed."""
