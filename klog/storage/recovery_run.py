@@ -86,11 +86,12 @@ def run_recovery(
         for unfinished in unfinished_files(quarantine_root, plan.path):
             disk.remove(unfinished)
     if quarantine_root is not None and kept:
-        _require_space(plan, quarantine_root, moved, disk)
+        begun = manifest(plan.path, settings.now_ms, kept, complete=False)
+        _require_space(plan, quarantine_root, kept, len(begun), disk)
         directory = new_directory(quarantine_root, plan.path, settings.now_ms)
         disk.make_directories(directory)
         manifest_path = os.path.join(directory, MANIFEST_NAME)
-        disk.replace(manifest_path, manifest(plan.path, settings.now_ms, kept, complete=False))
+        disk.replace(manifest_path, begun)
     for step in plan.steps:
         if keep_replaced and directory is not None:
             _preserve_replaced(step, plan, directory, disk)
@@ -121,18 +122,21 @@ def _all_kept(plan: RecoveryPlan, *, keep_replaced: bool) -> list[Kept]:
     return kept if keep_replaced or any(entry.how != _RENAMED for entry in kept) else []
 
 
-def _require_space(plan: RecoveryPlan, root: str, moved: set[str], disk: Disk) -> None:
+def _require_space(plan: RecoveryPlan, root: str, kept: list[Kept], manifest_bytes: int, disk: Disk) -> None:
     """Raise `StorageError`, before anything changes, if the quarantine has no space for what it will get.
 
-    A file that is moved within one file system needs none.
+    A file that is moved or linked within one file system needs none.
     """
-    cut_bytes = sum(step.size_bytes - step.valid_bytes for step in plan.steps if isinstance(step, Cut))
     free_bytes, is_same = disk.space_below(root, plan.path)
-    here = (os.path.join(plan.path, name) for name in moved)
-    moved_bytes = 0 if is_same else sum(size_bytes(path) for path in here if os.path.exists(path))
-    if cut_bytes + moved_bytes > free_bytes:
+    # While the manifest is written again, it is there twice.
+    needed_bytes = 2 * manifest_bytes
+    needed_bytes += sum(step.size_bytes - step.valid_bytes for step in plan.steps if isinstance(step, Cut))
+    if not is_same:
+        here = [os.path.join(plan.path, one.original) for one in kept if one.how in (_MOVED, _REPLACED)]
+        needed_bytes += sum(size_bytes(path) for path in here if os.path.exists(path))
+    if needed_bytes > free_bytes:
         raise StorageError(
-            f"the quarantine needs {cut_bytes + moved_bytes} bytes, but {free_bytes} are free on its disk",
+            f"the quarantine needs {needed_bytes} bytes, but {free_bytes} are free on its disk",
             file=root,
             cure="free some space there, or name another directory with --quarantine; nothing was changed",
         )
