@@ -23,6 +23,9 @@ from typer.core import TyperCommand, TyperGroup
 
 from klog.formats.errors import KlogError, MissingInputError, StorageError, UsageError
 
+_COMPLETION_VARIABLE: Final = "_KLOG_COMPLETE"
+"""Set in the process that a shell starts for a completion."""
+
 FAILED: Final = 1
 WRONG_USAGE: Final = 2
 INTERRUPTED: Final = 130
@@ -85,6 +88,15 @@ the first paragraph of the command's own help, so that the list of commands impo
 
 def load(name: str) -> Any:  # noqa: ANN401 (typer's own command)
     """The command; imports its module."""
+    command = _loaded(name)
+    if _COMPLETION_VARIABLE in os.environ:
+        from klog.commands._completion import add_completions
+
+        add_completions(name, command)
+    return command
+
+
+def _loaded(name: str) -> Any:  # noqa: ANN401
     from klog.commands.option_groups import taking_optional_values
 
     module_name = COMMANDS[name].module
