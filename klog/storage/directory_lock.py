@@ -9,13 +9,17 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import struct
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 from klog.formats.errors import StorageError
-from klog.formats.names import FileKind
+from klog.formats.names import PLAIN_KINDS, FileKind
 from klog.storage.files import storage_error
+
+_UNFINISHED: Final = re.compile(rf"({'|'.join(map(re.escape, sorted(PLAIN_KINDS)))})(\.[0-9]+)?\.tmp")
 
 
 @contextlib.contextmanager
@@ -29,7 +33,11 @@ def locked(log_directory: str, *, only_reading: bool = False) -> Iterator[None]:
     marked = os.path.exists(os.path.join(log_directory, FileKind.META_PROPERTIES))
     if only_reading and is_held(log_directory):
         raise _held(log_directory)
-    if only_reading or (not marked and not os.path.exists(path)):
+    if only_reading:
+        yield
+        return
+    if not marked and not os.path.exists(path):
+        remove_unfinished(log_directory)
         yield
         return
     try:
@@ -41,9 +49,23 @@ def locked(log_directory: str, *, only_reading: bool = False) -> Iterator[None]:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise _held(log_directory) from error
+        remove_unfinished(log_directory)
         yield
     finally:
         os.close(descriptor)
+
+
+def remove_unfinished(log_directory: str) -> None:
+    """Remove the temporary files of checkpoints that a process was writing when it was killed.
+
+    The caller holds the lock. Raises `StorageError`.
+    """
+    try:
+        for name in os.listdir(log_directory):
+            if _UNFINISHED.fullmatch(name):
+                os.unlink(os.path.join(log_directory, name))
+    except OSError as error:
+        raise storage_error("cannot be tidied up", log_directory, error) from error
 
 
 def is_held(log_directory: str) -> bool:

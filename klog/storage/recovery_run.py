@@ -75,6 +75,9 @@ def run_recovery(
     and often a producer snapshot that no longer counts.
     """
     disk = Disk() if disk is None else disk
+    if quarantine_root is not None:
+        for unfinished in unfinished_files(quarantine_root, plan.path):
+            disk.remove(unfinished)
     if not plan.steps:
         return RecoveryResult(None, (), 0)
     kept = [] if quarantine_root is None else _all_kept(plan, keep_replaced=keep_replaced)
@@ -82,9 +85,6 @@ def run_recovery(
     dropped = tuple(s.name for s in plan.steps if isinstance(s, SetAside) and s.name not in moved)
     directory = None
     kept_bytes = 0
-    if quarantine_root is not None:
-        for unfinished in unfinished_files(quarantine_root, plan.path):
-            disk.remove(unfinished)
     if quarantine_root is not None and kept:
         begun = manifest(plan.path, settings.now_ms, kept, complete=False)
         _require_space(plan, quarantine_root, kept, len(begun), disk)

@@ -368,3 +368,15 @@ def test_recover_begins_no_new_log_beside_gzip_copies(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "holds gzip copies of segments and no segments (unpack them first)" in done.stderr
     assert contents(directory) == before
+
+
+@pytest.mark.parametrize("is_brokers", [True, False])
+def test_a_checkpoint_that_a_killed_command_was_writing_goes(log_directory: Path, is_brokers: bool) -> None:
+    half = log_directory / "recovery-point-offset-checkpoint.4711.tmp"
+    half.write_text("0\n")
+    if is_brokers:
+        (log_directory / ".lock").touch()
+    assert klog("recover", "--dry-run", log_directory).returncode == 0
+    assert half.exists()
+    assert klog("recover", "--yes", log_directory).returncode == 0
+    assert not half.exists()

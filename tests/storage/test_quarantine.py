@@ -109,6 +109,10 @@ def test_what_a_killed_recovery_was_writing_goes_at_the_next_one(tmp_path: Path)
     (directory / "00000000000000000000.index.4711.tmp").write_bytes(b"half an index")
     run_recovery(plan_recovery(str(directory), SETTINGS), SETTINGS, str(root))
     assert list(tmp_path.rglob("*.4711.tmp")) == []
+    half.parent.mkdir(exist_ok=True)
+    half.write_bytes(b"the last thing that was written")
+    run_recovery(plan_recovery(str(directory), SETTINGS), SETTINGS, str(root))
+    assert not half.exists()
 
 
 class FullDisk(Disk):

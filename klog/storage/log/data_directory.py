@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import threading
 from collections.abc import Mapping
 
@@ -16,13 +15,13 @@ from klog.formats import clean_shutdown, meta_properties
 from klog.formats.clean_shutdown import CleanShutdown
 from klog.formats.errors import FormatError, StorageError
 from klog.formats.meta_properties import MetaProperties
-from klog.formats.names import PLAIN_KINDS, FileKind, TopicPartition
+from klog.formats.names import FileKind, TopicPartition
 from klog.storage.checkpoint_files import read_offsets, write_offsets
+from klog.storage.directory_lock import remove_unfinished
 from klog.storage.files import read_whole, storage_error, write_atomically
 from klog.storage.log.open_file import sync_file
 
 _NO_BROKER_EPOCH = -1
-_UNFINISHED = re.compile(rf"({'|'.join(map(re.escape, sorted(PLAIN_KINDS)))})(\.[0-9]+)?\.tmp")
 
 
 class DirectoryLockedError(StorageError):
@@ -71,16 +70,7 @@ class DataDirectory:
                 file=self.path,
                 cure="stop it, or give this broker a directory of its own in log.dirs",
             ) from error
-        self._remove_unfinished()
-
-    def _remove_unfinished(self) -> None:
-        """Remove the temporary files that a broker was writing when it died."""
-        try:
-            for name in os.listdir(self.path):
-                if _UNFINISHED.fullmatch(name):
-                    os.unlink(os.path.join(self.path, name))
-        except OSError as error:
-            raise storage_error("cannot be tidied up", self.path, error) from error
+        remove_unfinished(self.path)
 
     def release_lock(self) -> None:
         """Unlock the directory."""
