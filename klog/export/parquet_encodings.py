@@ -23,6 +23,8 @@ _SAMPLE_SHARE: Final = 8
 _LEAST_SAMPLE_ROWS: Final = 4096
 _LEAST_BYTES: Final = 64 << 10
 """Of fewer bytes a dictionary saves nothing that counts: the type decides."""
+_LARGEST_VALUE_BYTES: Final = 256 << 10
+"""A dictionary copies each value. Large ones would take too much memory."""
 _LARGEST_KEY_BYTES: Final = 1024
 """Statistics hold several copies of the least and the greatest key. Arrow writes none above 4 KiB."""
 
@@ -99,6 +101,8 @@ def _repeats(path: str, chunks: list[pa.Array], dictionary_bytes: int) -> bool:
     size_bytes = sum(chunk.nbytes for chunk in chunks)
     if size_bytes < _LEAST_BYTES:
         return not pa.types.is_binary(kind)
+    if any(chunk.nbytes > _LARGEST_VALUE_BYTES * len(chunk) for chunk in chunks):
+        return False
     rows = sum(len(chunk) - chunk.null_count for chunk in chunks)
     distinct = _distinct(chunks, rows)
     return bool(distinct <= rows / 2 and distinct * size_bytes <= dictionary_bytes * rows)

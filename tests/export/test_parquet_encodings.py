@@ -67,6 +67,11 @@ def test_a_dictionary_that_would_not_fit_its_page_is_not_begun() -> None:
     assert choose(table(value=values), 500 << 10).dictionary == ()
 
 
+def test_large_values_are_not_copied_into_a_dictionary() -> None:
+    values = pa.chunked_array([drawn(100, 20_000, 50), drawn(1, 1, 300 << 10)])
+    assert choose(table(value=values), LIMIT_BYTES).dictionary == ()
+
+
 def test_texts_get_a_dictionary_unless_they_are_all_different() -> None:
     same = pa.array(["the same text"] * 20_000)
     different = pa.array([f"the text {number}" for number in range(20_000)])
