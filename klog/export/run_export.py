@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from klog.export import job_state
+from klog.export.arrow_memory import keep_free_pages
 from klog.export.outputs import TEMPORARY, open_output
 from klog.export.planner import plan as make_plan
 from klog.export.report import Report, make_report
@@ -79,6 +80,7 @@ def run_export(job: ExportJob, options: RunOptions, watcher: Watcher, runner: Ru
     the data.
     """
     started = time.monotonic()
+    keep_free_pages()
     output = open_output(job.output)
     task_runner = runner or Pool(options.processes, options.small_bytes)
     with output.locked():

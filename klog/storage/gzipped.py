@@ -93,11 +93,8 @@ class GzippedFile(SeekableStream):
         if target < self._kept_from:
             self._restart()
         self._position = min(target, self._kept_to)
-        skipped = bytearray(_OUTPUT_BYTES)
-        while self._position < target and self.readinto(
-            memoryview(skipped)[: min(_OUTPUT_BYTES, target - self._position)]
-        ):
-            pass
+        while self._position < target and (self._position < self._kept_to or self._advance()):
+            self._position = min(target, self._kept_to)
         return self._position
 
     def close(self) -> None:
