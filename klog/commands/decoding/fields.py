@@ -13,6 +13,7 @@ from klog.export.decoders.decoding import Encoding, RequestedDecoding
 from klog.export.decoders.registry import SchemaSource
 from klog.export.decoders.wire import RegisteredSchema, split_header
 from klog.formats.errors import UsageError
+from klog.formats.optional import require_pyarrow
 
 _KINDS: Final[Mapping[FieldEncoding, str]] = {
     FieldEncoding.JSON: "JSON",
@@ -97,6 +98,7 @@ class TypedFields:
 
     def decode(self, values: Sequence[bytes | None]) -> Texts:
         """Decode a list of bare data."""
+        require_pyarrow("decoding Avro, Protobuf and typed JSON")
         import pyarrow as pa
 
         from klog.export.json_lines import lines_of
