@@ -23,4 +23,5 @@ cdef class PartitionLog(ReadableLog):
     cdef _append_as_leader(self, data, long long leader_epoch, long long now_ms, origin)
     @cython.locals(segment=LogSegment)
     cdef _write(self, valid, long long now_ms)
+    @cython.locals(records="long long")
     cpdef bint append_run(self, object run, long long leader_epoch, long long now_ms)

@@ -146,23 +146,25 @@ class PartitionLog(ReadableLog):
         Raises `OSError`, `StorageError`.
         """
         first_offset, limits, segment = self.log_end_offset, self._run_limits, self.segments.active
+        records = run.records
         if (
             self.closed
-            or first_offset > INT64_MAX - run.records
+            or first_offset > INT64_MAX - records
             or not limits.allow(run, now_ms)
-            or self._unflushed_records + run.records >= limits.flush_messages
-            or not segment.takes_run(run, first_offset + run.records - 1, self._roll_ms)
+            or self._unflushed_records + records >= limits.flush_messages
+            or not segment.takes_run(run, first_offset + records - 1, self._roll_ms)
         ):
             return False
-        if run.has_producer_ids and not self.producers.follow_run(run, first_offset, leader_epoch):
-            return False
+        if run.has_producer_ids:
+            if not self.producers.follow_run(run, first_offset, leader_epoch):
+                return False
+            records = run.records
         try:
             self.epochs.assign(leader_epoch, first_offset)
             segment.append_run(run, first_offset, leader_epoch)
         except (OSError, StorageError) as error:
             self.fail(error)
             raise
-        records = run.records
         self._unflushed_records += records
         self.producers.end_offset = self.log_end_offset = first_offset + records
         return True

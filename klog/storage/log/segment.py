@@ -193,7 +193,7 @@ class LogSegment:
         It may be false although no batch would roll the segment; then each batch is checked by itself.
         """
         size, offsets, times = self.size, self._offset_index, self._time_index
-        first_ms = self._first_timestamp
+        first_ms, frames = self._first_timestamp, run.frames
         return (
             0 < size <= self.config.segment_bytes - run.size_bytes
             and first_ms is not None
@@ -202,8 +202,8 @@ class LogSegment:
             and last_offset - self.base_offset <= INT32_MAX
             and offsets is not None
             and times is not None
-            and offsets.entries + run.frames < offsets.max_entries
-            and times.entries + run.frames < times.max_entries - 1
+            and offsets.entries + frames < offsets.max_entries
+            and times.entries + frames < times.max_entries - 1
         )
 
     def append_run(self, run: ProduceRun, first_offset: int, leader_epoch: int) -> None:
@@ -216,9 +216,10 @@ class LogSegment:
             return
         self._write(data, self.size)
         largest = self._max_timestamp or self.max_timestamp
-        if run.max_timestamp > largest.timestamp:
+        max_timestamp = run.max_timestamp
+        if max_timestamp > largest.timestamp:
             last_offset = first_offset + run.max_timestamp_records - 1
-            self._max_timestamp = TimestampOffset(run.max_timestamp, last_offset)
+            self._max_timestamp = TimestampOffset(max_timestamp, last_offset)
         self.bytes_since_index_entry = since_entry + size_bytes
         self.size += size_bytes
 
