@@ -155,3 +155,14 @@ def test_sparks_ui_names_what_a_job_does(spark: SparkSession) -> None:
     for text in described:
         assert text is not None
         assert text.startswith("klog: verifying 2 splits, 0.0 MiB of t-")
+
+
+def test_the_benchmark_does_not_measure_workers_on_the_pure_python_kernel(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.spark_rounds import require_compiled_workers
+
+    require_compiled_workers(spark)
+    monkeypatch.setitem(spark.sparkContext.environment, "KLOG_PURE_PYTHON", "1")
+    with pytest.raises(SystemExit, match="not measured, in a worker of Spark: klog runs on its pure-Python"):
+        require_compiled_workers(spark)
