@@ -5,18 +5,21 @@ Every update makes a new snapshot. Readers take the snapshot and hold no lock. R
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from klog.formats.names import TopicPartition
-from klog.metadata.control_requests import live_broker, partition_states, topic_ids
+from klog.metadata.control_requests import can_exist, live_broker, partition_states, topic_ids
 from klog.metadata.values import BrokerRegistration, Endpoint
 from klog.protocol.interbroker.update_metadata import (
     LEADER_DURING_DELETE,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
+
+_log = logging.getLogger(__name__)
 
 Partitions = Mapping[int, UpdateMetadataPartitionState]
 
@@ -106,6 +109,11 @@ def _group(
     changed: dict[str, dict[int, UpdateMetadataPartitionState]] = {}
     deleted: dict[str, list[TopicPartition]] = {}
     for partition, state in partition_states(request.topic_states):
+        if not can_exist(partition):
+            _log.error(
+                "controller %d names a partition that cannot exist: %.300r", request.controller_id, partition
+            )
+            continue
         group = changed.setdefault(partition.topic, {})
         if state.leader == LEADER_DURING_DELETE:
             deleted.setdefault(partition.topic, []).append(partition)

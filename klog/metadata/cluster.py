@@ -5,8 +5,11 @@ Rules: Kafka's KafkaZkClient. The epoch of a broker is the czxid of its registra
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
+from typing import Final
 
+from klog.formats.constants import INT32_MAX
 from klog.metadata import paths, znodes
 from klog.metadata.errors import (
     BrokerIdInUseError,
@@ -19,6 +22,7 @@ from klog.metadata.store import Create, Delete, MetadataStore, NodeStat, Operati
 from klog.metadata.values import BrokerRegistration
 
 RESERVED_BROKER_MAX_ID = 1000
+_BROKER_ID: Final = re.compile("[0-9]{1,10}")
 
 
 def create_persistent_nodes(store: MetadataStore) -> None:
@@ -117,7 +121,8 @@ def live_brokers(store: MetadataStore, watch: Watch | None = None) -> dict[int, 
 
     An invalid registration is logged and left out.
     """
-    ids = sorted(int(name) for name in store.children(paths.BROKER_IDS, watch) if name.isdigit())
+    names = store.children(paths.BROKER_IDS, watch)
+    ids = sorted(int(name) for name in names if _BROKER_ID.fullmatch(name) and int(name) <= INT32_MAX)
     nodes = store.get_many([paths.broker(broker_id) for broker_id in ids])
     return znodes.decode_valid(ids, nodes, znodes.decode_broker)
 

@@ -29,16 +29,30 @@ def read_config(store: MetadataStore, entity_path: str) -> dict[str, str]:
 
 def read_configs(store: MetadataStore, entity_type: str) -> dict[str, dict[str, str]]:
     """All configs of one type (`topics`, `brokers`, ...) by desanitised name. Raises InvalidZnodeError."""
+    configs, invalid = valid_configs(store, entity_type)
+    for error in invalid.values():
+        raise error
+    return configs
+
+
+def valid_configs(
+    store: MetadataStore, entity_type: str
+) -> tuple[dict[str, dict[str, str]], dict[str, InvalidZnodeError]]:
+    """The valid configs of one type by desanitised name, and the errors of the others."""
     try:
         names = store.children(paths.config(entity_type))
     except NoNodeError:
-        return {}
+        return {}, {}
     nodes = store.get_many([paths.config(f"{entity_type}/{name}") for name in names])
-    return {
-        znodes.desanitize(name): znodes.decode_config(f"{entity_type}/{name}", node.data)
-        for name, node in zip(names, nodes, strict=True)
-        if node is not None
-    }
+    configs: dict[str, dict[str, str]] = {}
+    invalid: dict[str, InvalidZnodeError] = {}
+    for name, node in zip(names, nodes, strict=True):
+        if node is not None:
+            try:
+                configs[znodes.desanitize(name)] = znodes.decode_config(f"{entity_type}/{name}", node.data)
+            except InvalidZnodeError as error:
+                invalid[znodes.desanitize(name)] = error
+    return configs, invalid
 
 
 def write_config(store: MetadataStore, entity_path: str, config: Mapping[str, str]) -> None:

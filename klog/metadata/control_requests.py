@@ -7,13 +7,20 @@ protocol is a number, and a LeaderAndIsr response names topics by id only.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from klog.config.security_protocols import SECURITY_PROTOCOLS
-from klog.formats.names import TopicPartition, decode_uuid, encode_uuid
+from klog.formats.names import (
+    MAX_DIRECTORY_NAME_LENGTH,
+    TopicPartition,
+    decode_uuid,
+    encode_uuid,
+    is_legal_topic,
+)
 from klog.metadata.values import ZERO_TOPIC_ID, BrokerRegistration, Endpoint
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
@@ -35,6 +42,8 @@ from klog.protocol.interbroker.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+
+_log = logging.getLogger(__name__)
 
 ControlRequest: TypeAlias = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 
@@ -80,6 +89,17 @@ def partition_states(
     for topic in topics:
         for state in topic.partition_states:
             yield TopicPartition(topic.topic_name, state.partition_index), state
+
+
+def can_exist(partition: TopicPartition) -> bool:
+    """Whether a partition may have this name. Others come from a faulty controller: they would leave the log
+    directory, or have a directory name that is too long.
+    """
+    return (
+        is_legal_topic(partition.topic)
+        and partition.partition >= 0
+        and len(str(partition)) <= MAX_DIRECTORY_NAME_LENGTH
+    )
 
 
 def group_by_topic(states: Mapping[TopicPartition, State]) -> dict[str, list[State]]:
@@ -131,12 +151,24 @@ def metadata_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
 
 
 def live_broker(broker: UpdateMetadataBroker) -> BrokerRegistration:
-    """A live broker that UpdateMetadata names. The request carries no broker epoch and no features."""
-    endpoints = tuple(
-        Endpoint(each.listener, SECURITY_PROTOCOLS[each.security_protocol], each.host, each.port)
-        for each in broker.endpoints
-    )
-    return BrokerRegistration(broker.id, endpoints, broker.rack)
+    """A live broker that UpdateMetadata names. The request carries no broker epoch and no features.
+
+    Endpoints of an unknown security protocol are left out. The broker is kept, because it has replicas.
+    """
+    endpoints = []
+    for each in broker.endpoints:
+        if not 0 <= each.security_protocol < len(SECURITY_PROTOCOLS):
+            _log.error(
+                "the controller names an endpoint of broker %d that is left out: listener %.100r, security"
+                " protocol %d",
+                broker.id,
+                each.listener,
+                each.security_protocol,
+            )
+            continue
+        protocol = SECURITY_PROTOCOLS[each.security_protocol]
+        endpoints.append(Endpoint(each.listener, protocol, each.host, each.port))
+    return BrokerRegistration(broker.id, tuple(endpoints), broker.rack)
 
 
 # -- responses -----------------------------------------------------------------------------------------------

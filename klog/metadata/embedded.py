@@ -13,11 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from klog.metadata.errors import StoreFailedError, StoreLockedError
 from klog.metadata.local import SharedTree, TreeSession
-from klog.metadata.store import NodeStat
-from klog.metadata.tree import Commit, NodeRecord, NodeTree
+from klog.metadata.stored_rows import last_zxid, records_of
+from klog.metadata.tree import Commit, NodeTree
 from klog.metadata.watches import Dispatcher
 
 _log = logging.getLogger(__name__)
@@ -25,6 +26,11 @@ _log = logging.getLogger(__name__)
 FILE_NAME = "klog-metadata.sqlite"
 _SCHEMA_VERSION = 1
 
+# Of a damaged file, SQLite's message may quote text that is no UTF-8.
+_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+_RESTORE: Final = (
+    "restore a copy of it; without one, move it away and run 'klog adopt' (docs/broker.md, Lost metadata)"
+)
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS node (
     path TEXT PRIMARY KEY,
@@ -88,7 +94,7 @@ class SqliteJournal:
         self._failing = False
         try:
             self._database = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             raise self._failure(error) from error
         try:
             # Exclusive from the first statement: a second process gets an error and does not wait.
@@ -96,7 +102,7 @@ class SqliteJournal:
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
             self._prepare()
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             self._database.close()
             raise self._failure(error) from error
         except StoreFailedError:
@@ -110,7 +116,12 @@ class SqliteJournal:
                 f"{self._file} was written by another klog (schema {version})",
                 cure="use that version of klog",
             )
+        # Text that is no UTF-8 makes its row invalid, not the whole file.
+        self._database.text_factory = lambda raw: raw.decode(errors="surrogateescape")
         self._database.executescript(f"BEGIN EXCLUSIVE; {_SCHEMA} COMMIT")
+        (found,) = self._database.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise StoreFailedError(f"{self._file} is damaged: {found}", cure=_RESTORE)
         self._database.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
 
     @contextmanager
@@ -119,7 +130,7 @@ class SqliteJournal:
             self._database.execute("BEGIN IMMEDIATE")
             yield
             self._database.execute("COMMIT")
-        except sqlite3.Error as error:
+        except _ERRORS as error:
             self._roll_back()
             failure = self._failure(error)
             if not self._failing:
@@ -132,7 +143,7 @@ class SqliteJournal:
 
     def _roll_back(self) -> None:
         # SQLite has rolled back by itself after a full disk or an I/O error, and raises an error here.
-        with suppress(sqlite3.Error):
+        with suppress(*_ERRORS):
             self._database.execute("ROLLBACK")
 
     def write(self, commit: Commit) -> None:
@@ -149,18 +160,22 @@ class SqliteJournal:
     def load(self) -> NodeTree:
         try:
             rows = self._database.execute("SELECT * FROM node").fetchall()
-            last_zxid = self._database.execute("SELECT last_zxid FROM tree").fetchone()[0]
-        except sqlite3.Error as error:
+            last = self._database.execute("SELECT last_zxid FROM tree").fetchone()
+        except _ERRORS as error:
             raise self._failure(error) from error
-        records = {path: NodeRecord(data, NodeStat(*stat), changes) for path, data, *stat, changes in rows}
-        return NodeTree(records, last_zxid)
+        records = records_of(rows, str(self._file))
+        return NodeTree(records, last_zxid(last, records.values(), str(self._file)))
 
     def close(self) -> None:
         self._database.close()
 
-    def _failure(self, error: sqlite3.Error) -> StoreLockedError | StoreFailedError:
+    def _failure(self, error: sqlite3.Error | UnicodeDecodeError) -> StoreLockedError | StoreFailedError:
         if getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return StoreLockedError(
                 f"{self._file} is in use by another broker", cure="stop it, or use other log.dirs"
             )
-        return StoreFailedError(f"{self._file}: {error}", cure="check the disk and the file's permissions")
+        damages = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+        code = getattr(error, "sqlite_errorcode", None)
+        is_damaged = code in damages or isinstance(error, UnicodeDecodeError)
+        cure = _RESTORE if is_damaged else "check the disk and the file's permissions"
+        return StoreFailedError(f"{self._file}: {error}", cure=cure)

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 from urllib.parse import quote, unquote
 
 from klog.config.security_protocols import SECURITY_PROTOCOLS
-from klog.formats.names import TopicPartition
+from klog.formats.constants import INT32_MAX, INT64_MAX
+from klog.formats.errors import FormatError
+from klog.formats.names import TopicPartition, decode_uuid, is_legal_topic
 from klog.metadata import paths
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.json_fields import Fields, Json, encode_json
@@ -33,6 +36,9 @@ from klog.metadata.values import (
 
 BROKER_VERSION: Final = 5
 _LOG_DIR_FAILURE: Final = 1
+_EPOCH: Final = re.compile("[0-9]{1,10}")
+_PORT: Final = re.compile("-?[0-9]{1,5}")
+_MAX_NAME_BYTES: Final = 2**15 - 1
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +98,7 @@ def decode_broker(broker_id: int, node: Node) -> BrokerRegistration:
         epoch=node.stat.created_zxid,
         features={name: _feature(fields, name, each) for name, each in fields.mapping("features").items()},
         jmx_port=fields.integer("jmx_port", -1),
-        timestamp_ms=fields.integer("timestamp", -1),
+        timestamp_ms=fields.integer("timestamp", -1, largest=INT64_MAX),
     )
 
 
@@ -112,9 +118,11 @@ def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:
         listener, scheme, address = str(text).partition("://")
         host, colon, port = address.rpartition(":")
         protocol = protocols.get(listener)
-        if not (scheme and colon and port.lstrip("-").isdigit() and isinstance(protocol, str)):
-            raise fields.invalid(f"has an invalid endpoint: {text!r}")
-        endpoints.append(Endpoint(listener, protocol, host.strip("[]"), int(port)))
+        if not (scheme and colon and _PORT.fullmatch(port) and protocol in SECURITY_PROTOCOLS):
+            raise fields.invalid(f"has an invalid endpoint: {str(text)[:200]!r}")
+        if len(listener.encode()) > _MAX_NAME_BYTES or len(host.encode()) > _MAX_NAME_BYTES:
+            raise fields.invalid(f"has an endpoint with a name of more than {_MAX_NAME_BYTES} bytes")
+        endpoints.append(Endpoint(listener, str(protocol), host.strip("[]"), int(port)))
     return tuple(endpoints)
 
 
@@ -137,7 +145,7 @@ def decode_controller(data: bytes | None) -> ControllerRegistration:
     fields = Fields(data, paths.CONTROLLER)
     return ControllerRegistration(
         fields.integer("brokerid"),
-        fields.integer("timestamp", -1),
+        fields.integer("timestamp", -1, largest=INT64_MAX),
         fields.integer("kraftControllerEpoch", -1),
     )
 
@@ -148,8 +156,8 @@ def encode_epoch(epoch: int) -> bytes:
 
 def decode_epoch(data: bytes | None) -> int:
     text = (data or b"").decode("ascii", "replace")
-    if not text.isdigit():
-        raise InvalidZnodeError(f"znode {paths.CONTROLLER_EPOCH} holds {text!r}, not an epoch")
+    if not _EPOCH.fullmatch(text) or int(text) >= INT32_MAX:
+        raise InvalidZnodeError(f"znode {paths.CONTROLLER_EPOCH} holds {text[:100]!r}, not an epoch")
     return int(text)
 
 
@@ -172,14 +180,25 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 def decode_topic(topic: str, data: bytes | None) -> TopicAssignment:
     fields = Fields(data, paths.topic(topic))
     adding, removing = fields.mapping("adding_replicas"), fields.mapping("removing_replicas")
+    if not is_legal_topic(topic):
+        raise fields.invalid("has a name that no topic may have")
     partitions = {}
     for number, replicas in fields.mapping("partitions").items():
-        partitions[fields.as_integer(number, "partitions")] = ReplicaAssignment(
+        index = fields.as_integer(number, "partitions")
+        if index < 0:
+            raise fields.invalid(f"has a negative partition: {index}")
+        partitions[index] = ReplicaAssignment(
             fields.broker_ids(replicas, "partitions"),
             fields.broker_ids(adding.get(number, []), "adding_replicas"),
             fields.broker_ids(removing.get(number, []), "removing_replicas"),
         )
-    return TopicAssignment(topic, fields.optional_text("topic_id"), partitions)
+    topic_id = fields.optional_text("topic_id")
+    if topic_id is not None:
+        try:
+            decode_uuid(topic_id)
+        except FormatError as error:
+            raise fields.invalid(f"has an invalid topic_id: {error.what}") from error
+    return TopicAssignment(topic, topic_id, partitions)
 
 
 def encode_partition_state(state: LeaderIsrAndControllerEpoch) -> bytes:
@@ -205,12 +224,12 @@ def decode_partition_state(partition: TopicPartition, node: Node) -> LeaderIsrAn
     return LeaderIsrAndControllerEpoch(
         LeaderAndIsr(
             leader=fields.integer("leader"),
-            leader_epoch=fields.integer("leader_epoch"),
+            leader_epoch=fields.epoch("leader_epoch"),
             isr=fields.broker_ids(fields.raw("isr"), "isr"),
             recovery_state=LeaderRecoveryState(recovery),
             partition_epoch=node.stat.version,
         ),
-        fields.integer("controller_epoch"),
+        fields.epoch("controller_epoch"),
     )
 
 
@@ -331,9 +350,14 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 def decode_producer_id_block(data: bytes | None) -> ProducerIdBlock:
     fields = Fields(data, paths.PRODUCER_ID_BLOCK)
-    return ProducerIdBlock(
-        fields.integer("broker"), fields.integer("block_start"), fields.integer("block_end")
+    block = ProducerIdBlock(
+        fields.integer("broker"),
+        fields.integer("block_start", largest=INT64_MAX),
+        fields.integer("block_end", largest=INT64_MAX),
     )
+    if not 0 <= block.first <= block.last:
+        raise fields.invalid(f"has no block of producer ids: {block.first} to {block.last}")
+    return block
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:

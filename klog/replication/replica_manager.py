@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
-from klog.metadata.control_requests import ControlResponse, partition_states, topic_ids
+from klog.metadata.control_requests import ControlResponse, can_exist, partition_states, topic_ids
 from klog.metadata.errors import StoreError
 from klog.metadata.values import NO_LEADER
 from klog.protocol.error_codes import ErrorCode
@@ -157,6 +157,8 @@ class ReplicaManager:
         with self._lock:
             if controller_epoch < self.controller_epoch:
                 return False
+            if controller_epoch > self.controller_epoch:
+                logger.info("requests of controller epoch %d and later are obeyed", controller_epoch)
             self.controller_epoch = controller_epoch
             return True
 
@@ -182,6 +184,9 @@ class ReplicaManager:
         added: dict[tuple[str, int], Partition],
         changes: list[RoleChange],
     ) -> ErrorCode:
+        if not can_exist(key):
+            logger.error("the controller names a partition that cannot exist: %.300r", key)
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         if key in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.broker_id not in request.replicas:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from klog.formats.errors import KlogError
 from klog.formats.names import DirectoryState, TopicPartition
@@ -23,11 +22,10 @@ from klog.metadata.values import (
     ReplicaAssignment,
     TopicAssignment,
 )
+from klog.server.topic_reads import KEEP_ALL_RECORDS
 from klog.server.unowned_logs import StoredReplica, Unowned, unowned_replicas
 from klog.storage.checkpoint_files import read_leader_epochs
 from klog.storage.log.directory_loading import partition_directories, read_topic_id
-
-KEEP_ALL_RECORDS: Final[Mapping[str, str]] = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 States = Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
 

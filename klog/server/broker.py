@@ -61,7 +61,7 @@ from klog.server.request_times import RequestCounters
 from klog.server.routes import Collaborators, routes
 from klog.server.settings import controller_settings, log_directories, network_settings, resolved
 from klog.server.stores import open_store
-from klog.server.topic_reads import read_topic_config, read_topic_ids
+from klog.server.topic_reads import load_topic_config, load_topic_configs, read_topic_ids
 from klog.server.topic_stats import BrokerTopicStats
 from klog.server.unenforced_metadata import report_unenforced_metadata
 from klog.server.unowned_logs import report_unowned_logs
@@ -205,8 +205,7 @@ class Broker:
         self._changes.renew_secrets()
         self._changes.load(at_start=True)
         self.logs.settings = ManagerSettings.of(self.live.broker(), tuple(self._directories))
-        for topic, overrides in self._changes.topic_overrides().items():
-            self.live.set_topic(topic, overrides)
+        load_topic_configs(self.store, self.live.set_topic)
         self.logs.load()
         closing.callback(self.logs.stop)
         report_unowned_logs(self.store, self.logs, self.identity.broker_id)
@@ -384,7 +383,7 @@ class Broker:
         self.logs.reconfigure(topic)
 
     def _read_topic_config(self, topic: str) -> None:
-        self.live.set_topic(topic, read_topic_config(self.store, topic))
+        load_topic_config(self.store, topic, self.live.set_topic)
 
     def _unclean_enabled(self, topic: str | None) -> None:
         if self._serving:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -198,3 +201,149 @@ def test_the_store_closes_although_the_disk_cannot_be_written(
     again = EmbeddedStore(file)
     assert again.exists("/gone") is None
     again.close()
+
+
+def changed_by_hand(file: Path, *statements: str) -> None:
+    database = sqlite3.connect(file)
+    for statement in statements:
+        database.execute(statement)
+    database.commit()
+    database.close()
+
+
+@pytest.fixture
+def three_nodes(tmp_path: Path) -> Path:
+    store = EmbeddedStore(tmp_path / FILE_NAME)
+    store.create("/a/b/c", b"0", make_parents=True)
+    store.close()
+    return tmp_path / FILE_NAME
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE node SET data = 'text' WHERE path = '/a/b/c'",
+        "UPDATE node SET data = 1.5 WHERE path = '/a/b/c'",
+        "UPDATE node SET version = 'x' WHERE path = '/a/b/c'",
+        "UPDATE node SET version = -1 WHERE path = '/a/b/c'",
+        "UPDATE node SET version = 2147483648 WHERE path = '/a/b/c'",
+        "UPDATE node SET modified_zxid = 9223372036854775807 WHERE path = '/a/b/c'",
+        "UPDATE node SET child_changes = 2147483647 WHERE path = '/a/b/c'",
+        "UPDATE node SET path = 'a/b/c' WHERE path = '/a/b/c'",
+        "UPDATE node SET path = '/a/b/' WHERE path = '/a/b/c'",
+        "UPDATE node SET path = '' WHERE path = '/a/b/c'",
+        "UPDATE node SET path = x'2fff' WHERE path = '/a/b/c'",
+        "UPDATE node SET path = CAST(x'2fff' AS TEXT) WHERE path = '/a/b/c'",
+    ],
+)
+def test_a_row_that_is_no_node_is_left_out_and_named(
+    three_nodes: Path, caplog: pytest.LogCaptureFixture, statement: str
+) -> None:
+    changed_by_hand(three_nodes, statement)
+    store = EmbeddedStore(three_nodes)
+    assert store.children("/a") == ["b"]
+    assert store.exists("/a/b/c") is None
+    store.create("/d", b"1")
+    store.close()
+    assert str(three_nodes) in caplog.messages[0]
+    again = EmbeddedStore(three_nodes)
+    assert again.get("/d").data == b"1"
+    again.close()
+
+
+def test_a_missing_parent_is_replaced_by_an_empty_node(
+    three_nodes: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    changed_by_hand(three_nodes, "DELETE FROM node WHERE path IN ('/a', '/a/b')")
+    store = EmbeddedStore(three_nodes)
+    assert store.get("/a/b/c").data == b"0"
+    assert (store.get("/a").data, store.children("/a")) == (None, ["b"])
+    store.set("/a", b"new")
+    store.close()
+    assert ["'/a'" in line for line in caplog.messages] == [True, False]
+    again = EmbeddedStore(three_nodes)
+    assert again.get("/a").data == b"new"
+    again.close()
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM tree",
+        "UPDATE tree SET last_zxid = 0",
+        "UPDATE tree SET last_zxid = 'x'",
+        "UPDATE tree SET last_zxid = 9223372036854775807",
+    ],
+)
+def test_changes_get_higher_numbers_than_all_before_also_after_damage(
+    three_nodes: Path, caplog: pytest.LogCaptureFixture, statement: str
+) -> None:
+    store = EmbeddedStore(three_nodes)
+    before = store.get("/a/b/c").stat.modified_zxid
+    store.close()
+    changed_by_hand(three_nodes, statement)
+    store = EmbeddedStore(three_nodes)
+    assert store.set("/a/b/c", b"1").modified_zxid > before
+    store.close()
+    again = EmbeddedStore(three_nodes)
+    assert again.get("/a/b/c").data == b"1"
+    again.close()
+
+
+@given(st.integers(0, 2**16), st.integers(1, 255))
+def test_a_file_with_a_changed_byte_is_opened_or_refused_with_its_name(at: int, bits: int) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        file = Path(work) / FILE_NAME
+        store = EmbeddedStore(file)
+        for name in ("/a", "/b", "/c"):
+            store.create(name, b"0" * 100)
+        store.close()
+        data = bytearray(file.read_bytes())
+        data[at % len(data)] ^= bits
+        file.write_bytes(data)
+        try:
+            EmbeddedStore(file).close()
+        except StoreError as error:
+            refused = str(error)
+        else:
+            refused = str(file)
+        assert str(file) in refused
+
+
+def test_every_write_is_on_the_disk_before_it_is_answered(tmp_path: Path) -> None:
+    """With FULL, the write-ahead log is fsynced after each commit, so a loss of power loses nothing."""
+    store = EmbeddedStore(tmp_path / FILE_NAME)
+    database = store._journal._database
+    assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert database.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
+    store.close()
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace shows the system calls")
+def test_the_system_calls_of_a_write_end_with_one_fsync_of_the_log(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from klog.metadata.embedded import EmbeddedStore\n"
+        "from klog.metadata.store import Create\n"
+        "store = EmbeddedStore(Path(sys.argv[1]))\n"
+        "for number in range(3):\n"
+        "    os.write(2, b'')\n"
+        "    store.create(f'/{number}', b'x')\n"
+        "os.write(2, b'')\n"
+        "store.multi_many([[Create(f'/many{number}', b'x')] for number in range(50)])\n"
+        "os.write(2, b'')\n"
+        "os._exit(0)\n"
+    )
+    trace = tmp_path / "trace"
+    calls = "trace=write,pwrite64,fsync,fdatasync"
+    command = ["strace", "-f", "-y", "-e", calls, "-o", str(trace), sys.executable, "-c", script]
+    done = subprocess.run([*command, str(tmp_path / FILE_NAME)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"strace cannot be used: {done.stderr[:200]!r}")
+    marks = re.split(r"write\(2<[^\n]*", trace.read_text())
+    assert len(marks) == 6
+    for between in marks[1:5]:
+        used = re.findall(r"(pwrite64|fsync|fdatasync)\(\d+<([^>]*)>", between)
+        to_log = [name for name, path in used if path.endswith("-wal")]
+        assert "pwrite64" in to_log
+        assert [name for name in to_log if name != "pwrite64"] == ["fdatasync"]
+        assert to_log[-1] == "fdatasync"

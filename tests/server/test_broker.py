@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.errors import StorageError, UsageError
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
-from klog.metadata.configs import change_config, write_config
+from klog.metadata.configs import change_config
 from klog.metadata.embedded import FILE_NAME, EmbeddedStore
 from klog.metadata.errors import ConnectionLossError
 from klog.metadata.store import Node, SessionState
@@ -27,7 +28,7 @@ from klog.metadata.topics import (
     topic_names,
 )
 from klog.metadata.values import BrokerRegistration, Endpoint
-from klog.metadata.znodes import encode_broker, encode_topic
+from klog.metadata.znodes import encode_broker, encode_config, encode_topic
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.error_codes import ErrorCode
@@ -45,6 +46,16 @@ def config(directory: Path, **options: str) -> BrokerConfig:
         "log.cleaner.backoff.ms": "20",
     }
     return BrokerConfig(texts | {name.replace("_", "."): value for name, value in options.items()})
+
+
+@contextmanager
+def started(directory: Path, **options: str) -> Iterator[Broker]:
+    """A broker that is stopped at the end of the block."""
+    running = Broker(config(directory, **options))
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
@@ -233,13 +244,22 @@ def test_an_invalid_config_in_the_tree_leaves_its_topic_as_it_is_and_later_ones_
     assert "The configs of topics/bad stay as they are" in caplog.text
 
 
-def test_the_start_is_refused_if_a_topics_configs_are_invalid(tmp_path: Path, broker: Broker) -> None:
-    make_topic(broker, "bad")
-    write_config(broker.store, "topics/bad", {"segment.bytes": "-5"})
+@pytest.mark.parametrize("stored", [encode_config({"segment.bytes": "-5"}), b"[" * 3000, b"\xff"])
+def test_a_topic_whose_stored_configs_are_invalid_keeps_all_its_records(
+    tmp_path: Path, broker: Broker, caplog: pytest.LogCaptureFixture, stored: bytes
+) -> None:
+    make_topic(broker, "bad", **{"retention.ms": "-1"})
+    make_topic(broker, "good")
+    write(broker, TopicPartition("bad", 0), [b"k"], b"v")
+    broker.store.set(paths.topic_config("bad"), stored)
     broker.stop()
-    with pytest.raises(UsageError, match=r"topic bad cannot be used: Invalid value -5 .* segment\.bytes"):
-        Broker(config(tmp_path / "a"))
-    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
+    with started(tmp_path / "a", log_retention_ms="1", log_cleanup_policy="compact") as again:
+        eventually(lambda: len(again.replicas.partitions) == 2)
+        config = again.replicas.partitions["bad", 0].log.config
+        assert (config.retention_ms, config.retention_bytes, config.compact) == (-1, -1, False)
+        assert again.replicas.partitions["good", 0].log.config.retention_ms == 1
+    (line,) = [text for text in caplog.messages if "topic bad keeps all its records" in text]
+    assert "segment.bytes" in line or "/config/topics/bad" in line
 
 
 def test_a_default_that_contradicts_a_topics_own_config_keeps_no_log_from_its_place(

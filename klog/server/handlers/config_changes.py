@@ -16,7 +16,7 @@ from klog.config.broker import BrokerConfig
 from klog.config.broker_protection import UnenforcedConfigError
 from klog.config.dynamic import applicable, decoded, reencrypted
 from klog.formats.errors import KlogError, UsageError
-from klog.metadata.configs import change_config, read_config, read_configs
+from klog.metadata.configs import change_config, read_config
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.paths import DEFAULT_ENTITY
 from klog.metadata.store import MetadataStore
@@ -62,10 +62,6 @@ class ConfigChanges:
         """
         self._read_brokers(DEFAULT_ENTITY, set_again=False, at_start=at_start)
         self._read_brokers(str(self.broker_id), set_again=False, at_start=at_start)
-
-    def topic_overrides(self) -> dict[str, dict[str, str]]:
-        """The overrides of all topics, for the start. Raises `InvalidZnodeError`."""
-        return read_configs(self.store, "topics")
 
     def on_change(self, entity_path: str) -> None:
         """A note has come: `topics/t1`, `brokers/0`, `brokers/<default>`."""
