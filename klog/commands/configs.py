@@ -81,7 +81,7 @@ def describe_configs(
     if as_kafka and not as_json:
         for each, entries in found:
             for line in described(each, entries, show_all=all_):
-                typer.echo(line)
+                print_line(line)
         return
     for number, (each, entries) in enumerate(found):
         shown = [entry for entry in entries if all_ or entry.is_set(entity_type)]
@@ -89,7 +89,9 @@ def describe_configs(
             show_json([_to_json(each, entry) for entry in shown])
             continue
         if entity is None and shown:
-            typer.echo(("\n" if number else "") + str(each))
+            if number:
+                typer.echo()
+            print_line(str(each))
         _show(each, shown, documentation=documentation)
 
 
@@ -100,7 +102,7 @@ def _show(entity: ConfigEntity, entries: Sequence[ConfigEntry], *, documentation
         show_table([_to_row(entry) for entry in entries], aside="instead of")
     else:
         for entry in entries:
-            typer.echo(f"{entry.name} = {_value(entry)}  ({entry.source})")
+            print_line(f"{entry.name} = {_value(entry)}  ({entry.source})")
             print_line(f"    {entry.documentation or 'The broker has no text about it.'}")
 
 
@@ -184,7 +186,7 @@ def alter_configs(
         _check_set(cluster, entity, kafka_deleted)
         alter(cluster, entity, changes, validate_only=validate_only)
     if as_kafka and not validate_only:
-        typer.echo(changed(entity))
+        print_line(changed(entity))
     else:
         print_report(f"{entity}: {'could be ' if validate_only else ''}changed")
 

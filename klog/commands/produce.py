@@ -92,7 +92,8 @@ def produce(
         try:
             copying.run(records)
         except (KlogError, KeyboardInterrupt):
-            _report(producer, named, 0, quiet=False)
+            if producer.delivered_count or producer.unsettled_count or producer.failures:
+                _report(producer, named, 0, quiet=False)
             raise
     _report(producer, named, copying.skipped, quiet=delivery.quiet)
     if producer.failures:

@@ -154,7 +154,7 @@ def describe_topics(
             with_partitions=not shown.with_overrides,
         )
         for line in lines:
-            typer.echo(line)
+            print_line(line)
     else:
         _show(found)
 
@@ -232,7 +232,7 @@ def create_topics(
     if as_kafka:
         for outcome in outcomes:
             if outcome.error is None:
-                typer.echo(f"Created topic {outcome.topic}.")
+                print_line(f"Created topic {outcome.topic}.")
     _report(
         [outcome for outcome in outcomes if outcome.error is not None] if as_kafka else outcomes,
         "could be created" if validate_only else "created",

@@ -6,12 +6,14 @@ import fcntl
 import io
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -306,3 +308,19 @@ def test_records_are_complete_however_the_stream_is_cut(lines, data):
         pieces.append(stream[:size])
         stream = stream[size:]
     assert [line for whole in split_lines(iter(pieces), b"--") for line in whole] == lines
+
+
+def test_a_keyless_record_in_a_compacted_topic_is_told_as_that(klog):
+    name = f"compacted-{uuid.uuid4().hex[:8]}"
+    created = klog("topics", "create", name, "--partitions", 1, "--config", "cleanup.policy=compact")
+    assert created.code == 0
+    single = klog("produce", name, "no key")
+    assert single.code == 1
+    assert "INVALID_RECORD" in single.err
+    assert re.search("without (a )?key", single.err)
+
+
+def test_a_failure_before_the_first_record_says_only_what_failed(klog, topic, tmp_path):
+    done = klog("produce", topic, "--file", tmp_path / "missing")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.count("\n") == 1
