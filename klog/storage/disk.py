@@ -20,7 +20,14 @@ _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.
 
 
 class Disk:
-    """Changes files. All methods raise `StorageError`. All may be repeated after a crash."""
+    """Changes files. All methods raise `StorageError`. All may be repeated after a crash.
+
+    With `syncs_derived` false the files that recovery can make anew are not forced to disk one by one. The
+    caller forces all to disk before it relies on them.
+    """
+
+    def __init__(self, *, syncs_derived: bool = True) -> None:
+        self._syncs_derived = syncs_derived
 
     def space_below(self, path: str, other: str) -> tuple[int, bool]:
         """Free bytes where `path` is or will be, and whether `other` is on the same file system."""
@@ -55,7 +62,8 @@ class Disk:
         """Remove a file."""
         with _reported("cannot be removed", path):
             os.unlink(path)
-            sync_directory(os.path.dirname(path))
+            if self._syncs_derived:
+                sync_directory(os.path.dirname(path))
 
     def preserve(self, source: str, target: str) -> None:
         """Keep the present content of a file under another name too, by a link or else a copy."""
@@ -106,6 +114,13 @@ class Disk:
     def replace(self, path: str, data: bytes) -> None:
         """Replace the content of `path` with `data`."""
         write_atomically(path, data)
+
+    def replace_derived(self, path: str, data: bytes) -> None:
+        """Replace the content of a file that can be made anew from the records."""
+        if self._syncs_derived:
+            self.replace(path, data)
+        else:
+            write_atomically(path, data, sync=False)
 
 
 @contextlib.contextmanager

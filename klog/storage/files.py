@@ -173,12 +173,13 @@ def is_regular_file(entry: os.DirEntry[str]) -> bool:
 
 
 @contextlib.contextmanager
-def atomic_output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def atomic_output(path: str | os.PathLike[str], *, sync: bool = True) -> Iterator[BinaryIO]:
     """A new file that replaces `path` if the block succeeds, and is removed if it fails.
 
     Readers of `path` see the old content or the new, also after a crash. Mode and owner are those of the
     replaced file; a new file gets the owner of its directory if permissions allow it. So a broker can open
-    what an administrator repaired as root. Raises `StorageError`.
+    what an administrator repaired as root. Without `sync` nothing is forced to disk: after a power
+    failure the file may be as it was, or empty. Raises `StorageError`.
     """
     target = os.fspath(path)
     temporary = f"{target}.{os.getpid()}.tmp"
@@ -194,9 +195,11 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             _take_over_owner(file.fileno(), target)
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         os.replace(temporary, target)
-        sync_directory(os.path.dirname(target) or ".")
+        if sync:
+            sync_directory(os.path.dirname(target) or ".")
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -205,9 +208,11 @@ def atomic_output(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes | Iterable[bytes]) -> None:
+def write_atomically(
+    path: str | os.PathLike[str], data: bytes | Iterable[bytes], *, sync: bool = True
+) -> None:
     """Replace the content of `path` with `data` (whole or in parts), as `atomic_output` does."""
-    with atomic_output(path) as file:
+    with atomic_output(path, sync=sync) as file:
         file.writelines([data] if isinstance(data, bytes) else data)
 
 

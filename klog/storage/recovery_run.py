@@ -206,7 +206,9 @@ def _carry_out(
     elif isinstance(step, SplitOff):
         disk.copy_part(here(step.source), step.start_bytes, step.end_bytes, here(step.name))
     elif isinstance(step, Write):
-        disk.replace(here(step.name), step.data)
+        # The epochs of records that were flushed are in no other file.
+        is_derived = step.name != FileKind.LEADER_EPOCH_CHECKPOINT
+        (disk.replace_derived if is_derived else disk.replace)(here(step.name), step.data)
     else:
         _write_indexes(step, plan.path, settings, disk)
 
@@ -215,5 +217,8 @@ def _write_indexes(step: WriteIndexes, path: str, settings: RecoverySettings, di
     log = os.path.join(path, segment_file(FileKind.LOG, step.base_offset))
     with open_for_reading(log) as file:
         scan = scan_segment(file, step.base_offset, settings.index, end_bytes=step.valid_bytes, checked=True)
-    disk.replace(os.path.join(path, segment_file(FileKind.OFFSET_INDEX, step.base_offset)), scan.offset_index)
-    disk.replace(os.path.join(path, segment_file(FileKind.TIME_INDEX, step.base_offset)), scan.time_index)
+    for kind, data in (
+        (FileKind.OFFSET_INDEX, scan.offset_index),
+        (FileKind.TIME_INDEX, scan.time_index),
+    ):
+        disk.replace_derived(os.path.join(path, segment_file(kind, step.base_offset)), data)

@@ -126,6 +126,7 @@ class FailingDisk(Disk):
     """Stops before its nth change, as a power failure would."""
 
     def __init__(self, changes: int) -> None:
+        super().__init__()
         self.changes_left = changes
 
     def _step(self) -> None:

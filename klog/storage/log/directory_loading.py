@@ -25,6 +25,12 @@ from klog.formats.names import (
     parse_directory,
 )
 from klog.formats.partition_metadata import PartitionMetadata
+from klog.storage.file_system_sync import (
+    MANY,
+    can_sync_file_system,
+    is_on_same_file_system,
+    sync_file_system,
+)
 from klog.storage.files import list_directory, read_whole, write_atomically
 from klog.storage.log.data_directory import DataDirectory
 from klog.storage.log.loading import Loaded, LoadSettings, load_log
@@ -114,6 +120,7 @@ def load_directory(
     `KlogError` if the log directory has failed.
     """
     clean = directory.take_clean_marker()
+    syncs_at_end = not clean and len(names) >= MANY and can_sync_file_system()
     recovery_points = _offsets(directory, FileKind.RECOVERY_POINT_CHECKPOINT)
     log_starts = _offsets(directory, FileKind.LOG_START_CHECKPOINT)
     high_watermarks = _offsets(directory, FileKind.REPLICATION_CHECKPOINT)
@@ -128,6 +135,7 @@ def load_directory(
             common,
             recovery_point=recovery_points.get(partition, 0),
             log_start_offset=log_starts.get(partition, 0),
+            syncs_derived=not syncs_at_end or not is_on_same_file_system(path, directory.path),
         )
         loaded = load_log(path, topic_config(partition.topic), settings, recovered.append)
         topic_id = read_topic_id(path)
@@ -136,6 +144,8 @@ def load_directory(
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="klog-recovery") as pool:
         for done, loaded_log in enumerate(pool.map(load, names), 1):
             progress(loaded_log, done, len(names))
+    if syncs_at_end:
+        sync_file_system(directory.path)
     _prune_quarantine(directory.path, now_ms)
 
 

@@ -21,6 +21,7 @@ class EpochFile:
     def __init__(self, directory: str, epochs: LeaderEpochs) -> None:
         self._path = os.path.join(directory, FileKind.LEADER_EPOCH_CHECKPOINT)
         self._epochs = epochs
+        self._is_on_disk = True
         self.latest = UNDEFINED_EPOCH
         self._latest_start = UNDEFINED_OFFSET
         self._refresh()
@@ -39,16 +40,24 @@ class EpochFile:
         """All epochs, ascending."""
         return self._epochs.entries
 
-    def assign(self, epoch: int, start_offset: int) -> None:
+    def assign(self, epoch: int, start_offset: int, *, sync: bool = True) -> None:
         """The leader of `epoch` writes from `start_offset` on; entries that contradict this are
         removed.
 
-        Nothing changes if the epoch is known to start there or before. Raises `StorageError`.
+        Nothing changes if the epoch is known to start there or before. Without `sync` the file is forced to
+        disk later, by who calls `take_unsynced`: enough for a log without records. Raises `StorageError`.
         """
         if (epoch == self.latest and start_offset >= self._latest_start) or epoch < 0:
             return
         self._epochs.assign(EpochEntry(epoch, start_offset))
-        self._save()
+        self._save(sync=sync)
+
+    def take_unsynced(self) -> str | None:
+        """The path of the file if it is still to be forced to disk, which the caller does now."""
+        if self._is_on_disk:
+            return None
+        self._is_on_disk = True
+        return self._path
 
     def start_of_latest(self) -> int:
         """Where the latest epoch starts, -1 without any."""
@@ -94,6 +103,7 @@ class EpochFile:
             self._epochs = LeaderEpochs()
             self._save()
 
-    def _save(self) -> None:
+    def _save(self, *, sync: bool = True) -> None:
         self._refresh()
-        write_atomically(self._path, build_epochs(EpochCheckpoint(self._epochs.entries)))
+        write_atomically(self._path, build_epochs(EpochCheckpoint(self._epochs.entries)), sync=sync)
+        self._is_on_disk = sync

@@ -28,6 +28,7 @@ from klog.protocol.file_slice import ProbedFile
 from klog.storage.log.cold_reads import read_at
 
 _PAGE_BYTES: Final = 4096
+_RANDOM: Final[int | None] = getattr(mmap, "MADV_RANDOM", None)
 
 
 class OffsetPosition(NamedTuple):
@@ -109,6 +110,9 @@ class _IndexFile:
             os.ftruncate(descriptor, size_bytes)
             if mapped and size_bytes:
                 self._map = mmap.mmap(descriptor, size_bytes)
+                if _RANDOM is not None:
+                    # Else the first entry would read ahead, and allocate, megabytes of the hole behind it.
+                    self._map.madvise(_RANDOM)
         finally:
             os.close(descriptor)
         used_bytes = min(self.entries * self.entry.size, size_bytes)

@@ -43,6 +43,7 @@ class LoadSettings:
 
     `recovery_point` and `log_start_offset` are from the log directory's checkpoints (0 if it has no entry).
     `clean` says that the last broker stopped cleanly. Recovery moves what it removes to `quarantine_root`.
+    With `syncs_derived` false, the caller forces indexes and snapshots that recovery makes to disk.
     """
 
     now_ms: int
@@ -51,6 +52,7 @@ class LoadSettings:
     recovery_point: int = 0
     log_start_offset: int = 0
     producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS
+    syncs_derived: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,7 @@ def _recovered(
 ) -> Loaded:
     """`recovery_point` as in `RecoverySettings`."""
     # Imported here, because most brokers that start were stopped cleanly.
+    from klog.storage.disk import Disk
     from klog.storage.recovery import plan_recovery
     from klog.storage.recovery_plan import RecoverySettings
     from klog.storage.recovery_run import run_recovery
@@ -164,14 +167,15 @@ def _recovered(
     if recovery_point is not None:
         _empty_indexes(files, recovery_point)
     plan = plan_recovery(directory, recovery)
+    disk = Disk(syncs_derived=settings.syncs_derived)
     why_lost = None
     try:
-        done = run_recovery(plan, recovery, settings.quarantine_root, keep_replaced=False)
+        done = run_recovery(plan, recovery, settings.quarantine_root, disk, keep_replaced=False)
     except StorageError as error:
         # The quarantine is beside the log directory, where the broker may not be allowed to write. Kafka
         # keeps nothing at all. If it is the log directory that has failed, the second run fails, too.
         why_lost = error
-        done = run_recovery(plan_recovery(directory, recovery), recovery, None, keep_replaced=False)
+        done = run_recovery(plan_recovery(directory, recovery), recovery, None, disk, keep_replaced=False)
     state = _opened(directory, config, settings, list_partition(directory))
     return Loaded(
         state,

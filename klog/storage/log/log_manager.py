@@ -24,6 +24,7 @@ from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPartition, marked_directory
 from klog.storage.log.background import BackgroundTasks
 from klog.storage.log.checkpoints import ALL_CHECKPOINTS, write_checkpoints
+from klog.storage.log.closing import close_logs
 from klog.storage.log.descriptors import are_exhausted, exhausted, only_spare_left, require_descriptors
 from klog.storage.log.directory_loading import (
     OUT_OF_USE,
@@ -372,9 +373,7 @@ class LogManager:
             # A log that is closed already has failed, and its directory is about to go offline.
             has_failed = any(log.closed for log in logs)
             try:
-                with ThreadPoolExecutor(self.settings.recovery_threads_per_directory) as pool:
-                    for _ in pool.map(PartitionLog.close, logs):
-                        pass
+                close_logs(path, logs, self.settings.recovery_threads_per_directory)
                 if has_failed:
                     continue
                 self._checkpoint(path, ALL_CHECKPOINTS)

@@ -84,8 +84,12 @@ class PartitionLog(ReadableLog):
 
     @on_disk
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """This broker leads from `start_offset` on in `epoch`; written before anything is appended in it."""
-        self.epochs.assign(epoch, start_offset)
+        """This broker leads from `start_offset` on in `epoch`; written before anything is appended in it.
+
+        The first epoch of a log without records is forced to disk with the first records.
+        """
+        is_first = not self.epochs.entries and self.log_end_offset == self.log_start_offset
+        self.epochs.assign(epoch, start_offset, sync=not is_first)
 
     # -- appending -------------------------------------------------------------------------------------------
 
@@ -243,8 +247,11 @@ class PartitionLog(ReadableLog):
             segments = [self.segments[n] for n in numbers if self.segments.bases[n] < end]
             is_first = self.segments.bases[0] >= recovery_point
             unflushed = self._unflushed_records
+            epochs = self.epochs.take_unsynced()
         try:
             # Without the lock: others go on reading and appending meanwhile.
+            if epochs is not None:
+                sync_file(epochs)
             for segment in segments:
                 segment.flush()
                 self._snapshots.flush(segment.base_offset)
@@ -259,9 +266,12 @@ class PartitionLog(ReadableLog):
         with self.lock:
             # The log may have been cut meanwhile.
             if self.recovery_point < end <= self.log_end_offset:
-                self.recovery_point = end
-                self.last_flush_ms = self._clock_ms()
-                self._unflushed_records -= min(unflushed, self._unflushed_records)
+                self._flushed(end, unflushed)
+
+    def _flushed(self, end: int, records: int) -> None:
+        self.recovery_point = end
+        self.last_flush_ms = self._clock_ms()
+        self._unflushed_records -= min(records, self._unflushed_records)
 
     # -- cutting ---------------------------------------------------------------------------------------------
 
@@ -362,16 +372,30 @@ class PartitionLog(ReadableLog):
         self._snapshots.directory = directory
         self.epochs.move_to(directory)
 
-    def close(self) -> None:
-        """Close as at a clean stop: a snapshot at the end, indexes trimmed, everything on disk."""
+    def close(self, on_disk_to: int | None = None) -> None:
+        """Close as at a clean stop: a snapshot at the end, indexes trimmed, everything on disk.
+
+        `on_disk_to` is what `finish` has returned if all was forced to disk since then.
+        """
         with self.lock:
-            if not self.closed:
-                self._finish()
-                self.release()
+            if self.closed:
+                return
+            if on_disk_to == self.log_end_offset:
+                self._flushed(on_disk_to, self._unflushed_records)
+            else:
+                self._flush_finished()
+            self.release()
 
     @on_disk
-    def _finish(self) -> None:
+    def finish(self) -> int:
+        """Write all that belongs to a clean stop, without forcing it to disk; returns the log's end."""
         self.segments.active.finish()
         self._snapshots.take(self.log_end_offset, self.producers)
+        return self.log_end_offset
+
+    @on_disk
+    def _flush_finished(self) -> None:
+        is_flushed = self.finish() <= self.recovery_point
         self.flush()
-        self._snapshots.flush(self.log_end_offset)
+        if is_flushed:
+            self._snapshots.flush(self.log_end_offset)
