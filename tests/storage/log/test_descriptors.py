@@ -90,15 +90,25 @@ def test_descriptors_that_run_out_during_the_start_end_it(
         Managed(tmp_path / "a").start()
 
 
-def test_the_room_is_what_the_limit_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
-    limit(monkeypatch, 1_000_000)
-    used = 1_000_000 - 64 - 3 * descriptors.room_for_logs()
-    assert 3 <= used < 1000
-    # An eighth of a low limit is spare.
-    most = used + 256
+@pytest.mark.parametrize(
+    ("most", "used", "expected"),
+    [
+        (1_000_000, 100, (1_000_000 - 64 - 100) // 3),
+        # An eighth of a low limit is spare.
+        (400, 100, (400 - 50 - 100) // 3),
+        (400, 350, 0),
+        (400, 400, 0),
+    ],
+)
+def test_the_room_is_what_the_limit_leaves(
+    monkeypatch: pytest.MonkeyPatch, most: int, used: int, expected: int
+) -> None:
     limit(monkeypatch, most)
-    assert (most - most // 8 - used) // 3 - descriptors.room_for_logs() in (-1, 0, 1)
-    limit(monkeypatch, 8)
-    assert descriptors.room_for_logs() == 0
+    monkeypatch.setattr(descriptors.os, "listdir", lambda _: ["0"] * used)
+    assert descriptors.room_for_logs() == expected
+
+
+def test_without_a_limit_there_is_always_room(monkeypatch: pytest.MonkeyPatch) -> None:
     limit(monkeypatch, resource.RLIM_INFINITY)
     assert descriptors.room_for_logs() > 1 << 40
+    assert not descriptors.only_spare_left()
