@@ -16,6 +16,7 @@ from klog.storage.recovery_plan import RecoverySettings
 from klog.storage.recovery_run import run_recovery
 from klog.storage.segment_scan import IndexSettings
 from tests.corpora import PartitionDirectory, corpora, partitions
+from tests.fuzz.mutations import LOG_DAMAGES, damage
 from tests.peers import KafkaPeer
 from tests.peers.load_server import LoadServer
 from tests.storage.partition_copies import contents
@@ -164,3 +165,30 @@ def test_what_klog_recovered_kafka_opens_without_recovering(
     assert loaded.refusal == ""
     assert loaded.log_end_offset == plan.log_end_offset
     assert contents(directory) == before, source
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_damage_that_no_checksum_shows_is_recovered_as_kafka_does(
+    seed: int, kafka_loader: LoadServer, tmp_path: Path
+) -> None:
+    """Duplicated, dropped and swapped batches, edge values of headers, bad payloads with a valid checksum."""
+    chance = random.Random(seed)
+    source = chance.choice(SOURCES)
+    ours, theirs = tmp_path / "klog" / source.name, tmp_path / "kafka" / source.name
+    shutil.copytree(source.path, ours)
+    done = damage(ours, chance, LOG_DAMAGES)
+    shutil.copytree(ours, theirs)
+    settings = RecoverySettings(time.time_ns() // 1_000_000, INDEXES)
+    loaded = kafka_loader.load(
+        theirs, index_interval_bytes=INDEXES.interval_bytes, segment_index_bytes=INDEXES.max_bytes
+    )
+    plan = plan_recovery(str(ours), settings)
+    assert (plan.kafka_refuses is not None) == bool(loaded.refusal), (source, done, loaded.refusal)
+    run_recovery(plan, settings, str(tmp_path / "quarantine"))
+    if loaded.refusal:
+        return
+    assert plan.log_end_offset == loaded.log_end_offset, (source, done)
+    expected = {name: data for name, data in contents(theirs).items() if not name.endswith(".deleted")}
+    got = contents(ours)
+    assert got.keys() == expected.keys(), (source, done)
+    assert [name for name in got if got[name] != expected[name]] == [], (source, done)
