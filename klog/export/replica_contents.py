@@ -102,9 +102,10 @@ def read_contents(replica: Replica, found: Found, from_offset: int = 0) -> Repli
             continue
         # If segments overlap, a broker reads the common offsets from the later one.
         end_offset = end.end_offset if following is None else min(end.end_offset, following)
-        if end.rest_problem and (following is None or end_offset < following):
+        complete = following is not None and end_offset >= following
+        if end.rest_problem and not complete:
             lost.append(_lost(replica.partition, segment.log, end, end_offset, following, end.rest_problem))
-        elif end.indexed_end_offset > end_offset:
+        elif end.indexed_end_offset > end_offset and not complete:
             cut_off.append(_cut_off(replica.partition, segment, end, end_offset, following))
         if base < end_offset:
             extents.append(Extent(segment, end, base, end_offset, replica.directory))

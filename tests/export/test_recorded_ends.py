@@ -101,6 +101,15 @@ def test_a_preallocated_or_damaged_index_proves_nothing(directory: Path, content
     assert not lost_of(directory)
 
 
+def test_of_segments_that_overlap_nothing_is_lost(tmp_path: Path) -> None:
+    directory = tmp_path / "t-0"
+    write_segment(directory, BATCHES[:4])
+    write_segment(directory, BATCHES[3:6])
+    write_segment(directory, [*BATCHES[6:8], batch(40, 1, leader_epoch=0, at=40)])
+    write_segment(directory, BATCHES[8:])
+    assert not lost_of(directory)
+
+
 RECORDS = {
     "the broker's checkpoint has a high watermark of 70": (FileKind.REPLICATION_CHECKPOINT, 70),
     "the broker's checkpoint says that it was flushed up to 70": (FileKind.RECOVERY_POINT_CHECKPOINT, 70),
