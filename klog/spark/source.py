@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from klog.export.options import LATEST, Edge, ReadOptions
 from klog.export.options_parsing import ignored_options, read_options
 from klog.formats.errors import UsageError
+from klog.formats.kernel import slowness
 from klog.spark.rows import RowSource, planned_groups
 
 if TYPE_CHECKING:
@@ -67,18 +68,23 @@ class KlogDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the current records."""
-        self._note_ignored()
+        self._tell_driver()
         reader = _filtering_reader() if _is_true(self.options, PUSH_FILTERS) else KlogReader
         return reader(self._options(own=(PUSH_FILTERS,)), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """A reader that follows directories as they grow."""
-        self._note_ignored()
+        self._tell_driver()
         return _stream_reader(self._options(own=(MAX_OFFSETS,)), schema, self.options)
 
-    def _note_ignored(self) -> None:
-        """Log the options of Spark's Kafka source that have no meaning here, so that queries need no
-        change."""
+    def _tell_driver(self) -> None:
+        """Log what concerns the whole query: readers are made in a worker beside the driver, whose stderr is
+        the driver's.
+
+        Options of Spark's Kafka source that have no meaning here are ignored, so that queries need no change.
+        """
+        if (slow := slowness()) is not None:
+            _log.warning("%s", slow)
         ignored = ignored_options(self.options)
         if ignored:
             _log.warning(

@@ -190,3 +190,14 @@ def test_options_of_the_kafka_source_that_have_no_meaning_are_ignored_with_one_w
         f"options without meaning for segments are ignored: {names} (no broker is asked)"
         for names in ("groupIdPrefix, kafka.bootstrap.servers, kafka.group.id",)
     ]
+
+
+def test_the_driver_is_told_that_a_query_runs_on_the_pure_python_kernel(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from klog.spark import source
+
+    monkeypatch.setattr(source, "slowness", lambda: "it is slow")
+    schema = spark.read.format("klog").load(str(TRANSACTIONS.path)).schema
+    KlogDataSource({"path": str(TRANSACTIONS.path)}).reader(schema)
+    assert caplog.messages == ["it is slow"]
