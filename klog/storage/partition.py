@@ -160,7 +160,9 @@ class PartitionDirectory:
         return table_of(self.arrow_batches(columns, **keywords), columns)
 
     def _with_transactions(self, wanted: ReadBounds) -> ReadBounds:
-        return without_uncommitted(wanted, self.files(), None) if wanted.committed else wanted
+        if not wanted.committed:
+            return wanted
+        return without_uncommitted(wanted, self.files(), None, _starts_within)
 
     def first_offset_at(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record with at least that timestamp; None if there is none.
@@ -249,6 +251,10 @@ class LogDirectory:
 
     def _checkpoint(self, kind: FileKind) -> dict[TopicPartition, int]:
         return read_offsets(os.path.join(self.path, kind))
+
+
+def _starts_within(file: KafkaFile, bounds: Bounds) -> bool:
+    return bounds.last_offset is None or (file.base_offset or 0) <= bounds.last_offset
 
 
 def _ignore_damage(problem: KlogError) -> None:

@@ -136,7 +136,10 @@ class Segment:
         files = [] if itself is None else [itself]
         if self.base_offset is not None:
             files = files_of(os.path.dirname(self.path) or ".")
-        return without_uncommitted(wanted, files, self.base_offset)
+        name = os.path.basename(self.path)
+        return without_uncommitted(
+            wanted, files, self.base_offset, lambda file, _: os.path.basename(file.path) == name
+        )
 
     def _batch(self, table: BatchTable, row: int) -> Batch:
         return batch_of_row(self.path, table, row, self._checks, self._decode)

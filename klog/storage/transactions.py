@@ -7,7 +7,7 @@ watermark is not considered: a directory alone does not say what the other repli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -22,7 +22,7 @@ from klog.storage.hidden_batches import HiddenBatches
 from klog.storage.kafka_files import KafkaFile
 from klog.storage.producer_state import AbortedTxn, ProducerState, unpack_snapshot
 from klog.storage.read_bounds import ReadBounds
-from klog.storage.reader import OnProblem
+from klog.storage.select import Bounds
 
 _NEVER_EXPIRED: Final = 1 << 62
 
@@ -35,7 +35,7 @@ class Transactions(NamedTuple):
 
 
 def find_transactions(
-    files: Iterable[KafkaFile], start_offset: int | None, on_problem: OnProblem
+    files: Iterable[KafkaFile], start_offset: int | None, on_problem: Callable[[KafkaFile, KlogError], None]
 ) -> Transactions:
     """The transactions of a partition's files that matter to a reader from `start_offset` on.
 
@@ -49,19 +49,29 @@ def find_transactions(
         try:
             _follow(state, log.path)
         except KlogError as error:
-            on_problem(error.at(log.path))
+            on_problem(log, error.at(log.path))
     return Transactions(tuple(state.aborted), min(state.open_txns, default=None))
 
 
 def without_uncommitted(
-    wanted: ReadBounds, files: Iterable[KafkaFile], start_offset: int | None
+    wanted: ReadBounds,
+    files: Iterable[KafkaFile],
+    start_offset: int | None,
+    will_read: Callable[[KafkaFile, Bounds], bool],
 ) -> ReadBounds:
-    """`wanted`, which asks for committed records only, with what that means for a partition's files."""
+    """`wanted`, which asks for committed records only, with what that means for a partition's files.
+
+    Problems of segments that the caller `will_read` within the new bounds are left for it to report.
+    """
+    problems: list[tuple[KafkaFile, KlogError]] = []
     start = wanted.bounds.first_offset if start_offset is None else start_offset
-    aborted, first_open = find_transactions(files, start, wanted.on_problem)
+    aborted, first_open = find_transactions(files, start, lambda *problem: problems.append(problem))
     bounds = wanted.bounds
     if first_open is not None and (bounds.last_offset is None or bounds.last_offset >= first_open):
         bounds = replace(bounds, last_offset=first_open - 1)
+    for file, problem in problems:
+        if not will_read(file, bounds):
+            wanted.on_problem(problem)
     hidden = HiddenBatches(aborted, show_control=wanted.control_records)
     return replace(wanted, bounds=bounds, hidden=hidden, committed=False)
 

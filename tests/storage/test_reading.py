@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import shutil
 import warnings
 from pathlib import Path
@@ -150,6 +151,24 @@ def test_a_path_that_does_not_exist_says_so_however_it_is_opened(tmp_path: Path)
     for opening in (klog.open, klog.open_segment, klog.open_partition, klog.open_log_directory):
         with pytest.raises(klog.StorageError, match="No such file"):
             opening(tmp_path / "nowhere")
+
+
+def test_a_segment_that_cannot_be_read_is_reported_once(tmp_path: Path) -> None:
+    copy = tmp_path / "t-txn-0"
+    shutil.copytree(TXN, copy)
+    last = sorted(copy.glob("*.log"))[-1]
+    packed = last.with_name(f"{last.name}.gz")
+    packed.write_bytes(gzip.compress(last.read_bytes())[:100])
+    last.unlink()
+    problems: list[klog.KlogError] = []
+    directory = klog.open_partition(copy)
+    list(directory.records(isolation_level="read_committed", on_problem=problems.append))
+    assert [problem.file for problem in problems] == [str(packed)]
+    # What a reader does not read itself is told, too: which transactions were aborted is not known.
+    before = directory.segments[0].records(isolation_level="read_committed", on_problem=problems.append)
+    list(before)
+    list(directory.records(isolation_level="read_committed", end_offset=50, on_problem=problems.append))
+    assert [problem.file for problem in problems] == [str(packed)] * 3
 
 
 @pytest.fixture
