@@ -9,6 +9,7 @@ import re
 import pytest
 
 import klog
+from klog.config.documentation import broker_documentation, topic_documentation
 from tests.clients.brokers import klog_broker
 from tests.clients.cutting_proxy import broker_behind_proxy
 from tests.clients.python_clients import ConfluentKafka, Sent
@@ -258,3 +259,18 @@ class TestTools:
         java(tool, *at, *back)
         assert "was successful" in java(tool, *at, "--delete", "--group", group)
         assert group not in java(tool, *at, "--list").split()
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("TOPIC", topic_documentation()), ("BROKER", broker_documentation())]
+)
+def test_the_admin_client_gets_the_documentation_of_configs(java, at, broker, kind, expected) -> None:
+    name = "documented" if kind == "TOPIC" else "0"
+    if kind == "TOPIC":
+        java("org.apache.kafka.tools.TopicCommand", *at, "--create", "--if-not-exists", "--topic", name)
+    line = ("DescribeDocumentation", broker.bootstrap_servers, kind, name)
+    told = dict(each.split("\t") for each in java(*line, "true").splitlines())
+    assert told
+    assert told == {each: expected[each] for each in told}
+    unasked = dict(each.split("\t") for each in java(*line, "false").splitlines())
+    assert set(unasked.values()) == {"null"}

@@ -8,6 +8,7 @@ import pytest
 
 from klog.commands.wire.assignments import parse_pairs, split_list, without_brackets
 from klog.formats.errors import UsageError
+from tests.waiting import eventually
 
 
 def described(klog, *options):
@@ -72,7 +73,8 @@ def test_defaults_of_all_brokers_are_set_seen_and_deleted(klog):
         assert (entry["value"], entry["source"]) == ("2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
     finally:
         assert klog("configs", "alter", "--broker-defaults", "--delete", "log.cleaner.threads").code == 0
-    assert "log.cleaner.threads" not in described(klog, "--broker-defaults")
+    # A broker with ZooKeeper learns of it a moment later.
+    eventually(lambda: "log.cleaner.threads" not in described(klog, "--broker-defaults"))
 
 
 def test_one_broker_is_configured_by_its_id(klog, topic):

@@ -27,6 +27,7 @@ _SOURCES_BY_MAJOR = {
         "ConfigCheck",
         "ConfigList",
         "Consume",
+        "DescribeDocumentation",
         "DumpServer",
         "Json",
         "LoadServer",
@@ -39,7 +40,7 @@ _SOURCES_BY_MAJOR = {
         "SetTime",
         "WireOracle",
     ),
-    4: ("Consume", "DumpServer", "Json", "LogOracle", "MakeData", "ProduceRecords"),
+    4: ("Consume", "DescribeDocumentation", "DumpServer", "Json", "LogOracle", "MakeData", "ProduceRecords"),
 }
 
 # What bin/kafka-run-class.sh passes to a tool when nothing is configured: heap, collector, management agent.
