@@ -66,7 +66,7 @@ def _example(text: str, width: int) -> Iterator[str]:
 
 
 def _argument(parameter: Any) -> tuple[str, str]:  # noqa: ANN401
-    name = str(parameter.metavar or parameter.name.upper()).strip("[]{}")
+    name = str(parameter.metavar or parameter.name.upper()).replace("]...", "...").strip("[]{}")
     return name, (parameter.help or "").replace("`", "")
 
 

@@ -45,7 +45,14 @@ class ConsoleOptions:
     """Options of the two other tools. `reading` and `formatter` say what they mean."""
 
     topic: Annotated[
-        list[str] | None, option(_KAFKA, "The topic to read.", "--topic", metavar="TOPIC", show_default=False)
+        list[str] | None,
+        option(
+            _KAFKA,
+            "The topic to read. --timeout-ms ends it after that time without a record.",
+            "--topic",
+            metavar="TOPIC",
+            show_default=False,
+        ),
     ] = None
     include: Annotated[
         str | None,
