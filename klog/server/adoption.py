@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from klog.formats.constants import INT32_MAX
 from klog.formats.errors import KlogError
 from klog.formats.names import DirectoryState, TopicPartition
 from klog.metadata import paths, znodes
@@ -118,8 +119,17 @@ def _adoption(
     added = {number: ReplicaAssignment((broker_id,)) for number in sorted({*by_number, *empty})}
     topic_id = next(iter(ids), None) if present is None else present.topic_id
     topic = next(iter(by_number.values())).partition.topic
-    epochs = {number: by_number[number].latest_epoch + 1 if number in by_number else 0 for number in added}
+    epochs = {
+        number: _next_epoch(by_number[number].latest_epoch) if number in by_number else 0 for number in added
+    }
     return Adoption(TopicAssignment(topic, topic_id, {**known, **added}), epochs, empty, present is None)
+
+
+def _next_epoch(latest: int) -> int:
+    """The epoch above that of the records. An epoch that leaves no room for elections is damage: the checksum
+    of a batch does not cover its epoch.
+    """
+    return latest + 1 if latest < INT32_MAX // 2 else 0
 
 
 def _raised(replicas: Iterable[StoredReplica], states: States) -> States:
@@ -127,8 +137,8 @@ def _raised(replicas: Iterable[StoredReplica], states: States) -> States:
     raised = {}
     for each in replicas:
         state = states.get(each.partition)
-        if state is not None and state.leader_and_isr.leader_epoch < each.latest_epoch:
-            newer = replace(state.leader_and_isr, leader_epoch=each.latest_epoch + 1)
+        if state is not None and state.leader_and_isr.leader_epoch < _next_epoch(each.latest_epoch) - 1:
+            newer = replace(state.leader_and_isr, leader_epoch=_next_epoch(each.latest_epoch))
             raised[each.partition] = replace(state, leader_and_isr=newer)
     return raised
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -347,3 +348,40 @@ def test_the_system_calls_of_a_write_end_with_one_fsync_of_the_log(tmp_path: Pat
         assert "pwrite64" in to_log
         assert [name for name in to_log if name != "pwrite64"] == ["fdatasync"]
         assert to_log[-1] == "fdatasync"
+
+
+@pytest.fixture(scope="module")
+def killed_after_20_changes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a store whose process was killed after it had created /0 to /19 one after the other."""
+    work = tmp_path_factory.mktemp("killed")
+    store = EmbeddedStore(work / FILE_NAME)
+    for number in range(20):
+        store.create(f"/{number}", b"x" * 500)
+    copies = work / "copies"
+    copies.mkdir()
+    for file in work.glob(f"{FILE_NAME}*"):
+        shutil.copy(file, copies)
+    store.close()
+    return copies
+
+
+@given(st.integers(0, 2**20), st.integers(0, 255))
+def test_a_log_that_was_cut_or_damaged_gives_the_changes_before_that(
+    killed_after_20_changes: Path, at: int, bits: int
+) -> None:
+    with tempfile.TemporaryDirectory() as work:
+        for file in killed_after_20_changes.iterdir():
+            shutil.copy(file, work)
+        wal = Path(work) / f"{FILE_NAME}-wal"
+        data = bytearray(wal.read_bytes())
+        at %= len(data)
+        if bits:
+            data[at] ^= bits
+            wal.write_bytes(data)
+        else:
+            os.truncate(wal, at)
+        store = EmbeddedStore(Path(work) / FILE_NAME)
+        names = sorted(int(name) for name in store.children("/"))
+        assert names == list(range(len(names))), "no change without those before it"
+        assert all(store.get(f"/{name}").data == b"x" * 500 for name in names)
+        store.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from klog.formats.names import TopicPartition
 from klog.metadata.values import (
     LeaderAndIsr,
@@ -80,3 +82,11 @@ def test_a_leader_epoch_below_that_of_the_records_is_raised() -> None:
         found = plan_adoption([replica(0)], {"t": present}, frozenset(), {where: state}, ME)
         epochs = {key: each.leader_and_isr.leader_epoch for key, each in found.raised.items()}
         assert epochs == ({} if raised is None else {where: raised})
+
+
+@pytest.mark.parametrize(
+    ("latest", "next_epoch"), [(-1, 0), (2**30 - 2, 2**30 - 1), (2**31 - 1, 0), (2**31 - 2, 0)]
+)
+def test_an_epoch_that_leaves_no_room_for_elections_is_damage(latest: int, next_epoch: int) -> None:
+    (found,) = plan([replica(0, epoch=latest)]).adoptions
+    assert found.epochs == {0: next_epoch}
