@@ -15,7 +15,9 @@ from benchmarks.measure import BenchmarkError
 
 _TIMEOUT_S = 60
 _CREATE_TOPICS, _DELETE_TOPICS, _API_VERSIONS, _PRODUCE, _FETCH = 19, 20, 18, 0, 1
-_NOT_YET = (3, 5, 6, 9)  # unknown topic or partition, no leader, not leader, replica not available
+_OFFSET_COMMIT, _FIND_COORDINATOR = 8, 10
+# Unknown topic or partition, no leader, not leader, replica not available; coordinator loads, is not there.
+_NOT_YET = (3, 5, 6, 9, 14, 15, 16)
 _TOPIC_EXISTS = 36
 _BATCH_HEADER_BYTES = 61
 
@@ -88,6 +90,28 @@ def fetch_answer(topic: str, most_bytes: int) -> Answer:
     # Size, correlation id, tags, throttle time, error code, session, topics, name, partitions, partition.
     top = 4 + 4 + 1 + 4
     return Answer(errors_at=(top, top + 2 + 4 + 1 + 1 + len(topic) + 1 + 4), least_bytes=most_bytes)
+
+
+def find_coordinator_frame(group: str) -> bytes:
+    """FindCoordinator version 2 of a group."""
+    return _framed(struct.pack(">hhih", _FIND_COORDINATOR, 2, 0, -1) + _string(group) + b"\0")
+
+
+# Size, correlation id, throttle time; then the error code.
+FIND_COORDINATOR_ANSWER = Answer(errors_at=(12,))
+
+
+def commit_frame(group: str, topic: str) -> bytes:
+    """OffsetCommit version 7 of partition 0, by a client that is no member."""
+    head = struct.pack(">hhih", _OFFSET_COMMIT, 7, 0, -1) + _string(group)
+    member = struct.pack(">ihh", -1, 0, -1)  # no generation, no member id, no instance id
+    topics = struct.pack(">i", 1) + _string(topic)
+    return _framed(head + member + topics + struct.pack(">iiqih", 1, 0, 123_456, 0, 0))
+
+
+def commit_answer(topic: str) -> Answer:
+    # Size, correlation id, throttle time, topics, name, partitions, partition; then the error code.
+    return Answer(errors_at=(4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4,))
 
 
 def batch_of(total_bytes: int) -> bytes:

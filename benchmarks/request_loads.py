@@ -16,13 +16,17 @@ from benchmarks.measure import MIB, BenchmarkError
 from benchmarks.processes import tree_cpu_s
 from benchmarks.request_frames import (
     API_VERSIONS_ANSWER,
+    FIND_COORDINATOR_ANSWER,
     Admin,
     Answer,
     WrongAnswerError,
     api_versions_frame,
     batch_of,
+    commit_answer,
+    commit_frame,
     fetch_answer,
     fetch_frame,
+    find_coordinator_frame,
     produce_answer,
     produce_frame,
     records_in,
@@ -61,6 +65,8 @@ LOADS = (
     Load("produce-1m-2x5", "Produce 1 MB, 2 connections, 5 in flight", "produce", 1_000_000, 2, 5),
     Load("fetch-1m-1", "Fetch 1 MiB, 1 connection", "fetch", MIB, 1, 1),
     Load("fetch-256k-8", "Fetch 256 KiB, 8 connections", "fetch", 256 * 1024, 8, 1),
+    Load("commit-8x1", "OffsetCommit, 8 connections, 1 in flight", "commit", 100, 8, 1, 0.5),
+    Load("commit-8x5", "OffsetCommit, 8 connections, 5 in flight", "commit", 100, 8, 5, 0.5),
 )
 # Before the first load Java has compiled nothing yet, and it compiles what has run ten thousand times.
 WARM_UP_LOADS = (
@@ -135,7 +141,7 @@ class Programs:
 
     def run_bare(self, load: Load, ready: Prepared, *, seconds: float) -> Measured:
         """The same requests on a program that only receives, writes or sends the bytes."""
-        mode = {"api": "answer", "produce": "append", "fetch": "send"}[load.kind]
+        mode = {"api": "answer", "produce": "append", "fetch": "send", "commit": "answer"}[load.kind]
         file = self.scratch / "no-broker"
         if mode == "send":
             file.write_bytes(bytes(_READ_BYTES))
@@ -207,7 +213,16 @@ def _fetch(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, b
     return frames, expected, answer
 
 
-_KINDS = {"api": _api, "produce": _produce, "fetch": _fetch}
+def _commit(admin: Admin, load: Load, topic: str) -> tuple[list[bytes], Answer, bytes]:  # noqa: ARG001
+    group = f"readers-of-{topic}"
+    # The topic of the offsets is created when somebody asks for a coordinator.
+    admin.send(find_coordinator_frame(group), FIND_COORDINATOR_ANSWER)
+    frame = commit_frame(group, topic)
+    expected = commit_answer(topic)
+    return [frame], expected, admin.send(frame, expected)
+
+
+_KINDS = {"api": _api, "produce": _produce, "fetch": _fetch, "commit": _commit}
 
 
 def _compiled(scratch: Path, name: str) -> Path:
