@@ -49,7 +49,13 @@ def rebuild_index(
 
     klog rebuild-index --force --index-interval-bytes 1024 /var/lib/kafka/orders-0/00000000000000000000.log
     """
-    from klog.storage.index_rebuild import RebuildOptions, rebuild, rebuild_snapshots, tasks_of
+    from klog.storage.index_rebuild import (
+        RebuildOptions,
+        rebuild,
+        rebuild_snapshots,
+        remove_unfinished,
+        tasks_of,
+    )
     from klog.storage.log_directory import log_directory_of
     from klog.storage.segment_scan import IndexSettings
     from klog.storage.targets import targets
@@ -80,6 +86,8 @@ def rebuild_index(
         hold(directories, changes=not check, quiet=quiet),
         progress("Reading segments", total_bytes, quiet=quiet) as advance,
     ):
+        for directory in () if check else dict.fromkeys(target.directory for target in found):
+            remove_unfinished(directory)
         for report in rebuild(tasks, options):
             out.segment(report)
             advance(report.size_bytes)

@@ -6,7 +6,6 @@ only read. Each index is written to a temporary file and renamed, so readers see
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,9 +16,15 @@ from typing import Final
 from klog.formats.columns import BatchTable
 from klog.formats.constants import CONTROL_BIT, TXN_INDEX_ENTRY_BYTES, TXN_INDEX_VERSION
 from klog.formats.errors import FormatError, StorageError
-from klog.formats.names import FileKind, FileState, parse_file, segment_file
+from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import TXN_INDEX_ENTRY
-from klog.storage.files import GZIP_SUFFIX, open_for_reading, read_whole, size_bytes, write_atomically
+from klog.storage.files import (
+    GZIP_SUFFIX,
+    open_for_reading,
+    read_whole,
+    storage_error,
+    write_atomically,
+)
 from klog.storage.index_check import IndexProblem, check_indexes, read_for_check
 from klog.storage.partition_files import PartitionFiles, list_partition
 from klog.storage.producer_snapshots import Snapshots, replay
@@ -29,6 +34,7 @@ from klog.storage.producer_state import (
     pack_aborted,
     unpack_snapshot,
 )
+from klog.storage.quarantine import is_unfinished
 from klog.storage.segment_scan import IndexSettings, SegmentScan, scan_segment
 
 PARALLEL_FROM_BYTES: Final = 512 << 20
@@ -117,21 +123,14 @@ def tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
     ]
 
 
-def gzipped_tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
-    """The gzip copies of segments in a directory that are not there as plain files. Raises `StorageError`."""
+def remove_unfinished(directory: str) -> None:
+    """Remove files that a killed process was writing. The caller holds the lock. Raises `StorageError`."""
     files = list_partition(directory)
-    found = []
-    for name in files.unknown:
-        with contextlib.suppress(FormatError):
-            parsed = parse_file(name.removesuffix(GZIP_SUFFIX))
-            is_segment = parsed.kind is FileKind.LOG and parsed.state is FileState.NORMAL
-            if name.endswith(GZIP_SUFFIX) and is_segment and parsed.offset is not None:
-                found.append((parsed.offset, size_bytes(os.path.join(directory, name))))
-    return [
-        SegmentTask(directory, base, False, size, is_gzipped=True)
-        for base, size in sorted(found)
-        if base not in files.segments and (only is None or base == only)
-    ]
+    for name in filter(is_unfinished, files.unknown):
+        try:
+            os.unlink(files.named(name))
+        except OSError as error:
+            raise storage_error("cannot be removed", files.named(name), error) from error
 
 
 def rebuild(

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from klog.formats.compression import DEFAULT_LIMIT_BYTES
-from klog.formats.errors import KlogError, StorageError
-from klog.formats.names import FileKind, segment_file
+from klog.formats.errors import FormatError, KlogError, StorageError
+from klog.formats.names import FileKind, FileState, parse_file, segment_file
+from klog.storage.files import GZIP_SUFFIX, size_bytes
 from klog.storage.index_rebuild import (
     PARALLEL_FROM_BYTES,
     RebuildOptions,
     SegmentTask,
-    gzipped_tasks_of,
     tasks_of,
 )
 from klog.storage.log_directory import Checkpoints, log_directory_of
+from klog.storage.partition_files import list_partition
 from klog.storage.problem import OFFLINE, Problem
 from klog.storage.progress import OnBytes
 from klog.storage.recovery import plan_recovery
@@ -55,13 +57,30 @@ def scope_of(paths: Iterable[str]) -> Scope:
     for target in targets(named, gzipped=True):
         try:
             tasks += tasks_of(target.directory, target.base_offset)
-            tasks += gzipped_tasks_of(target.directory, target.base_offset)
+            tasks += _gzipped_tasks_of(target.directory, target.base_offset)
         except StorageError as error:
             unreadable.append(Problem(target.directory, error.what, OFFLINE, error.cure or ""))
         else:
             found.append(target)
     log_directories = [path for path in named if os.path.isdir(path) and not is_partition(path)]
     return Scope(tuple(found), tuple(tasks), tuple(log_directories), tuple(unreadable))
+
+
+def _gzipped_tasks_of(directory: str, only: int | None = None) -> list[SegmentTask]:
+    """The gzip copies of segments in a directory that are not there as plain files. Raises `StorageError`."""
+    files = list_partition(directory)
+    found = []
+    for name in files.unknown:
+        with contextlib.suppress(FormatError):
+            parsed = parse_file(name.removesuffix(GZIP_SUFFIX))
+            is_segment = parsed.kind is FileKind.LOG and parsed.state is FileState.NORMAL
+            if name.endswith(GZIP_SUFFIX) and is_segment and parsed.offset is not None:
+                found.append((parsed.offset, size_bytes(os.path.join(directory, name))))
+    return [
+        SegmentTask(directory, base, False, size, is_gzipped=True)
+        for base, size in sorted(found)
+        if base not in files.segments and (only is None or base == only)
+    ]
 
 
 def verify(

@@ -380,3 +380,12 @@ def test_a_checkpoint_that_a_killed_command_was_writing_goes(log_directory: Path
     assert half.exists()
     assert klog("recover", "--yes", log_directory).returncode == 0
     assert not half.exists()
+
+
+def test_an_index_that_a_killed_rebuild_was_writing_goes(log_directory: Path) -> None:
+    half = log_directory / "c-b.intact-0" / "00000000000000000000.index.4711.tmp"
+    half.write_bytes(b"half")
+    klog("rebuild-index", "--check", log_directory)
+    assert half.exists()
+    klog("rebuild-index", log_directory)
+    assert not half.exists()

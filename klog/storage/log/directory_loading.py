@@ -44,6 +44,7 @@ _WITHOUT: Final = {
     FileKind.RECOVERY_POINT_CHECKPOINT: "after an unclean stop every log is checked from its start",
     FileKind.LOG_START_CHECKPOINT: "every log starts with its first segment",
     FileKind.REPLICATION_CHECKPOINT: "high watermarks begin at the logs' starts",
+    FileKind.CLEANER_CHECKPOINT: "compacted logs are cleaned from their starts",
 }
 
 logger = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ def load_directory(
     recovery_points = _offsets(directory, FileKind.RECOVERY_POINT_CHECKPOINT)
     log_starts = _offsets(directory, FileKind.LOG_START_CHECKPOINT)
     high_watermarks = _offsets(directory, FileKind.REPLICATION_CHECKPOINT)
+    _offsets(directory, FileKind.CLEANER_CHECKPOINT)  # warns; the cleaner reads it each time
     common = LoadSettings(
         now_ms, default_root(directory.path), clean, producer_expiration_ms=producer_expiration_ms
     )

@@ -161,7 +161,7 @@ def test_a_bad_index_entry_is_named_and_the_index_is_rebuilt(
     assert entry not in (index.read_bytes() if index.exists() else b"")
 
 
-@pytest.mark.parametrize("name", CHECKPOINTS[:2])
+@pytest.mark.parametrize("name", CHECKPOINTS)
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"1\n0\n", b"0\n7\n", b"0\n1\nb x 3\n", b"\n\n"])
 def test_a_checkpoint_that_cannot_be_read_counts_as_empty_and_is_named(
     name: str, content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
