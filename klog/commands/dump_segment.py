@@ -73,8 +73,6 @@ def dump_segment(
         klog dump-segment --format parquet --output orders.parquet orders-0
 
         klog dump-segment --files 00000000000000000000.log --print-data-log
-
-        klog dump-segment --schema-dir schemas --limit 10 orders-0
     """
     flags = kafka.flags()
     kafka_style = bool(files) or flags != DEFAULT_FLAGS
