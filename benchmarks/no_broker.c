@@ -26,6 +26,7 @@
 #define SMALL_ANSWER_BYTES 4096
 #define SEND_HEAD_BYTES 128
 #define READ_BYTES 65536
+#define UNSENT_BYTES 65536 /* as klog: a full send buffer costs more, most of all with BBR */
 
 struct connection {
     int fd;
@@ -162,7 +163,7 @@ int main(int argc, char **argv)
         file_end = lseek(file, 0, SEEK_END);
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t size = sizeof address;
-    int one = 1, listening = socket(AF_INET, SOCK_STREAM, 0), poller = epoll_create1(0);
+    int one = 1, unsent = UNSENT_BYTES, listening = socket(AF_INET, SOCK_STREAM, 0), poller = epoll_create1(0);
     inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
     if (bind(listening, (struct sockaddr *)&address, size) < 0 || listen(listening, 64) < 0 ||
@@ -186,6 +187,7 @@ int main(int argc, char **argv)
                 c->buffer = malloc(BUFFER_BYTES + READ_BYTES);
                 c->heads = malloc(SMALL_ANSWER_BYTES * 1024);
                 setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+                setsockopt(c->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
                 fcntl(c->fd, F_SETFL, O_NONBLOCK);
                 event.data.ptr = c;
                 if (epoll_ctl(poller, EPOLL_CTL_ADD, c->fd, &event) < 0)

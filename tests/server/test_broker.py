@@ -191,6 +191,8 @@ def test_a_controller_that_was_idle_for_long_reaches_its_brokers_at_once(
     make_topic(broker, "before")
     eventually(lambda: any("idle for" in record.getMessage() for record in caplog.records))
     make_topic(broker, "after")
+    # The controller's last request for the topic; a stop would refuse it.
+    eventually(lambda: "after" in broker.cache.snapshot.topics)
     broker.stop()
     assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == []
 
