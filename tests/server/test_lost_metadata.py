@@ -134,7 +134,8 @@ def test_a_topic_of_the_same_name_works_at_once_beside_the_stray(
 
 
 def test_nothing_is_deleted_of_a_log_without_an_owner(lost: Path, running: list[Broker]) -> None:
-    # Its records are from 2023, so any retention would delete them.
+    # Its records are from 2023 and below the high watermark, so any retention would delete them.
+    (lost / "a" / FileKind.REPLICATION_CHECKPOINT).write_text("0\n1\nt 0 1\n")
     broker = start(
         lost,
         running,
@@ -147,6 +148,7 @@ def test_nothing_is_deleted_of_a_log_without_an_owner(lost: Path, running: list[
     eventually(lambda: broker.replicas.partitions["other", 0].log.log_start_offset == 1)
     log = broker.logs.get(WHERE)
     assert log is not None
+    assert log.high_watermark == 1
     assert (log.log_start_offset, log.log_end_offset) == (0, 1)
 
 
