@@ -1,5 +1,5 @@
 cdef class SessionPartition:
-    cdef readonly object entry
+    cdef public object entry
     cdef readonly long long high_watermark
     cdef readonly long long log_start_offset
 
