@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
+import klog
 from klog.commands.dump import kafka, kafka_internal
 from klog.commands.dump.plan import Decoder, DumpFile, DumpPlan, KafkaFlags
 from klog.formats.errors import KlogError, UsageError
 from klog.formats.names import FileKind
 from tests import corpora
 from tests.formats.raw_batches import uncompressed_batch
+from tests.peers.kafka import KafkaPeer
 
 DEEP = KafkaFlags(print_data_log=True, deep_iteration=True)
 SHALLOW = KafkaFlags()
@@ -200,8 +202,48 @@ def test_a_share_group_record_that_cannot_be_read_is_skipped_in_kafkas_words() -
     key = b"\0\0" + b"\0\1g" + bytes(16) + bytes(4)
     shown, deleted = share_record(key, None)
     assert (json.loads(shown or "")["data"]["groupId"], deleted) == ("g", "<DELETE>")
+    assert share_record(key, b"\2\0") == (
+        "Error at offset 7, skipping. Found an unknown record version 512 for 0 type",
+        None,
+    )
     with pytest.raises(KlogError, match="no key"):
         share_record(None, b"")
+
+
+@pytest.mark.kafka
+def test_damaged_records_of_share_groups_are_printed_as_by_kafka_4(
+    kafka4: KafkaPeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "__share_group_state-0/00000000000000000007.log"
+    log_dir = corpora.Corpus("k4-groups").log_dir()
+    numbers = random.Random(5)
+    rows = []
+    for record in [*klog.open(log_dir.path / "__share_group_state-0").records()] * 20:
+        parts = [record.key, record.value]
+        which = numbers.randrange(2)
+        parts[which] = damaged(numbers, parts[which])
+        rows.append(uncompressed_batch([(*parts, [])]))
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_bytes(b"".join(rows))
+    monkeypatch.chdir(tmp_path)
+    expected = kafka4.dump_log([name], "--share-group-state-decoder", cwd=tmp_path)
+    found = dump(name, flags=KafkaFlags(decoder=Decoder.SHARE_GROUP_STATE), capsys=capsys)
+    assert expected.count(b"Error at offset") >= 5
+    assert found.stdout == expected
+
+
+def damaged(numbers: random.Random, data: bytes) -> bytes:
+    """The bytes with one of the first changed, cut off, or with more behind them."""
+    match numbers.randrange(3):
+        case 0:
+            at = numbers.randrange(min(len(data), 12))
+            return (
+                data[:at] + bytes([numbers.choice([0, 1, 2, 255, numbers.randrange(256)])]) + data[at + 1 :]
+            )
+        case 1:
+            return data[: numbers.randrange(len(data))]
+        case _:
+            return data + numbers.randbytes(3)
 
 
 GZIP_FLAGS = {

@@ -135,6 +135,8 @@ def _share_record(key: bytes, value: bytes | None, offset: int) -> tuple[str | N
         return shown_key, "<DELETE>"
     cursor = Cursor(value)
     version = _version(cursor, "value")
+    if version != 0:
+        raise MessageError(f"Found an unknown record version {version} for {kind} type")
     data = _message(share_group_state.VALUES[kind], cursor, version, "value", _NOTHING)
     return shown_key, json_text({"version": str(version), "data": data})
 
