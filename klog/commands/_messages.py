@@ -7,6 +7,7 @@ and the first word has a colour. Elsewhere the text is written as it is, for scr
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -28,6 +29,7 @@ class Screen(Protocol):
 
 
 _LEAST_COLUMNS: Final = 20
+_UNIT: Final = re.compile(r"(?<=\d) (?=(?:[KMGTPE]i)?B\b|m?s\b)")
 INDENT: Final = "    "
 
 
@@ -47,9 +49,12 @@ def paint(text: str, style: str, stream: Screen) -> str:
 
 
 def hanging(text: str, columns: int, indent: str = INDENT) -> str:
-    """The text wrapped at words; further lines are indented. A word that is longer than a line is not cut."""
-    return textwrap.fill(
-        text,
+    """The text wrapped at words; further lines are indented.
+
+    A word that is longer than a line is not cut, and a number stays with its unit.
+    """
+    kept = textwrap.fill(
+        _UNIT.sub("\u00a0", text),
         columns,
         subsequent_indent=indent,
         break_long_words=False,
@@ -57,6 +62,7 @@ def hanging(text: str, columns: int, indent: str = INDENT) -> str:
         replace_whitespace=False,
         drop_whitespace=True,
     )
+    return kept.replace("\u00a0", " ")
 
 
 def print_line(text: str, *, word: str = "", style: str = "", stream: TextIO | None = None) -> None:

@@ -78,8 +78,11 @@ def confirmed(question: str, *, yes: bool) -> bool:
         return True
     if sys.stdin.isatty() and sys.stderr.isatty():
         print(f"{visible(question)} [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201
-        if sys.stdin.readline().strip().lower() in {"y", "yes"}:
+        answer = sys.stdin.readline()
+        if answer.strip().lower() in {"y", "yes"}:
             return True
+        if not answer:  # Ctrl-D leaves the cursor in the line of the question
+            print(file=sys.stderr)  # noqa: T201
     print_note("nothing was changed (--yes does it without asking)")
     return False
 

@@ -12,6 +12,7 @@ import typer
 from klog.formats.errors import UsageError
 
 _NO_COMMAND: Final = re.compile(r"No such command '(?P<name>.*?)'\.", re.DOTALL)
+_EXTRA: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((?P<given>.*)\)", re.DOTALL)
 _NOT_A_CHOICE: Final = re.compile(r"'(?P<given>.*)' is not one of (?P<known>'.*')\.?", re.DOTALL)
 
 
@@ -38,6 +39,7 @@ def _described(error: Any, context: Any) -> tuple[str, str | None]:  # noqa: ANN
         return f"missing {' and '.join(_missing(error.param, context))}", None
     if kind == "NoSuchOption":
         known = [name for one in command.params for name in one.opts]
+        known += getattr(command, "actions", ())  # flags of Kafka's tools
         return f"there is no option {error.option_name}", did_you_mean(error.option_name, known)
     if kind == "NoArgsIsHelpError" or error.message == "Missing command.":
         return "missing COMMAND", _known_commands(context)
@@ -47,6 +49,8 @@ def _described(error: Any, context: Any) -> tuple[str, str | None]:  # noqa: ANN
     if kind == "BadParameter":
         text = error.message if error.param is None else error.format_message()
         return text.rstrip("."), _near_choice(error.message)
+    if found := _EXTRA.match(error.message):
+        return f"unexpected argument {found['given']}", None
     return _small(str(error.format_message()).rstrip(".")), None
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from klog.commands._messages import hanging
 from klog.commands._tables import Cell, Column, fit, natural_widths
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.visible import visible
@@ -177,3 +178,17 @@ def test_columns_are_dropped_by_rank_before_anything_else_is_cut() -> None:
     assert fit(columns, rows, natural, 45).places == (0, 2, 3)
     assert fit(columns, rows, natural, 35).places == (0, 2)
     assert fit(columns, rows, natural, 10) == ((0, 2), (19, 12))
+
+
+def test_a_number_stays_with_its_unit() -> None:
+    assert hanging("about 44.2 KiB in 3 segments", 12) == "about\n    44.2 KiB\n    in 3\n    segments"
+    assert hanging("took 12 s and more", 8).split("\n")[1] == "    12 s"
+
+
+def test_the_answer_no_and_the_end_of_input_change_nothing() -> None:
+    for keys in (b"n\n", b"\x04"):
+        seen = on_screen("topics", "delete", "orders", keys=keys)
+        assert seen.code == 1
+        assert "klog: nothing was changed" in seen.text
+        if keys == b"\x04":  # nobody has ended the line of the question
+            assert seen.lines[-2].startswith("klog: ")

@@ -63,6 +63,8 @@ def test_klog_alone_shows_the_commands_and_says_that_one_is_missing(klog: Run) -
             "Invalid value for '--format' / '-f': 'tabel' is not one of",
         ),
         (["dump-segment", "-f", "tabel", "x"], "did you mean table?"),
+        (["topics", "--creat", "x"], "topics: there is no option --creat (did you mean --create?"),
+        (["serve", "extra"], "serve: unexpected argument extra (usage: klog serve [OPTIONS]"),
         (["formats", "recordbatch"], "did you mean record-batch?"),
     ],
 )
