@@ -22,6 +22,7 @@ from klog.storage.files import (
     GZIP_SUFFIX,
     open_for_reading,
     read_whole,
+    size_bytes,
     storage_error,
     write_atomically,
 )
@@ -211,9 +212,14 @@ def _unless_as_rebuilt(
         scan = scan_segment(file, base, options.settings)
     rebuilt = {FileKind.OFFSET_INDEX: scan.offset_index, FileKind.TIME_INDEX: scan.time_index}
     return {
-        kind: problem if problem is None or read_whole(files.file(kind, base)) != rebuilt[kind] else None
+        kind: problem if problem is None or not _holds(files.file(kind, base), rebuilt[kind]) else None
         for kind, problem in problems.items()
     }
+
+
+def _holds(path: str, data: bytes) -> bool:
+    """Whether a file has this content. A file of another size, which may be huge, is not read."""
+    return size_bytes(path) == len(data) and read_whole(path) == data
 
 
 def _missing(files: PartitionFiles, kind: FileKind, base: int) -> IndexReport:
