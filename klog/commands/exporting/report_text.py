@@ -31,7 +31,8 @@ def report_text(report: Report) -> str:
         they = "it is" if report.rejected == 1 else "they are"
         lines.append(f"{_misfits(report.rejected)}: {they} in _rejects")
     if report.rows_with_error:
-        lines.append(f"{_misfits(report.rows_with_error)}: the column _error says why")
+        whose = "its" if report.rows_with_error == 1 else "their"
+        lines.append(f"{_misfits(report.rows_with_error)}: {whose} column _error says why")
     lines += _some("read from another replica", [_lost_text(one) for one in report.repaired])
     lines += loss_text(report.plan, report.lost)
     if report.findings is not None:
