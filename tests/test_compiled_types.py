@@ -16,6 +16,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 TYPED = sorted((ROOT / "klog").rglob("*.pxd"))
 CLASS = re.compile(r"^cdef class (\w+)(?:\((\w+)\))?:$")
+METHOD = re.compile(r"^    cp?def [\w ]*?(\w+)\(([^)]*)\)", re.MULTILINE)
 ATTRIBUTE = re.compile(r"^    cdef (?:(?:public|readonly) )?[\w ]+ (\w+)(?:  #.*)?$")
 
 
@@ -63,3 +64,18 @@ def test_all_attributes_are_declared(path: Path) -> None:
     for name in declared(path):
         missing = set(assigned(classes[name])) - attributes(name)
         assert not missing, f"{name} sets {sorted(missing)}, which {path.name} does not declare"
+
+
+@pytest.mark.parametrize("path", TYPED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_methods_have_the_arguments_that_are_declared(path: Path) -> None:
+    """A typed method has no arguments by keyword only."""
+    tree = ast.parse(path.with_suffix(".py").read_text())
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    for name, body in re.findall(r"^cdef class (\w+)[^\n]*:$(.*?)(?=^\S|\Z)", path.read_text(), re.M | re.S):
+        methods = {node.name: node.args for node in classes[name].body if isinstance(node, ast.FunctionDef)}
+        for method, arguments in METHOD.findall(body):
+            found = methods[method]
+            others = [*found.kwonlyargs, found.vararg, found.kwarg]
+            assert others == [None, None], f"{name}.{method}"
+            names = [each.split("=")[0].split()[-1] for each in arguments.split(",") if each.strip()]
+            assert [each.arg for each in found.args] == names, f"{name}.{method}"

@@ -3,5 +3,4 @@ cdef class EpochFile:
     cdef public object _epochs
     cdef public long long latest
     cdef public long long _latest_start
-
-    cpdef assign(self, long long epoch, long long start_offset)
+    cdef public bint _is_on_disk
