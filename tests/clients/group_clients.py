@@ -18,6 +18,7 @@ import kafka
 from tests.waiting import eventually
 
 SESSION_MS = 10_000
+_COMMIT_TRIES = 100
 Assignors = tuple[str, ...]
 
 
@@ -94,6 +95,7 @@ class KafkaPythonMember(Member):
         from kafka.coordinator.assignors.range import RangePartitionAssignor
         from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
         from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+        from kafka.errors import CommitFailedError, RebalanceInProgressError
 
         by_name = {
             "range": RangePartitionAssignor,
@@ -101,7 +103,6 @@ class KafkaPythonMember(Member):
             "sticky": StickyPartitionAssignor,
         }
         consumer = kafka.KafkaConsumer(
-            topic,
             bootstrap_servers=servers,
             group_id=group,
             auto_offset_reset="earliest",
@@ -111,12 +112,19 @@ class KafkaPythonMember(Member):
             group_instance_id=options.get("instance"),
             partition_assignment_strategy=[by_name[options.get("assignor", "range")]],
         )
+        # A member that leads before it has the topic's metadata assigns nothing, and stays so.
+        consumer.partitions_for_topic(topic)
+        consumer.subscribe([topic])
         while not self._stop.is_set():
             for records in consumer.poll(timeout_ms=50).values():
                 self.read += (record.value for record in records)
             self.assigned = {each.partition for each in consumer.assignment()}
-        if self.read:
-            consumer.commit()
+        for _ in range(_COMMIT_TRIES):
+            try:
+                consumer.commit()
+                break
+            except (RebalanceInProgressError, CommitFailedError):
+                consumer.poll(timeout_ms=100)  # a member joins again in poll
         consumer.close()
 
 

@@ -125,7 +125,6 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     join: Join, admin, group, kind: str
 ) -> None:
     first = join(kind, instance="a")
-    # kafka-python assigns nothing, and stays so, if it leads before it has the topic's metadata.
     first.await_partitions(*range(PARTITIONS))
     second = join(kind, instance="b")
     eventually(lambda: len(first.assigned) == len(second.assigned) == PARTITIONS // 2)
