@@ -20,7 +20,7 @@ from klog.formats.errors import UsageError
 
 _KAFKA: Final = "As kafka-console-consumer (with --topic or --include it reads from the end, on and on)"
 _KCAT: Final = "As kcat (with -t it reads from the beginning, on and on)"
-_GROUPS: Final = "klog has no consumer groups yet"
+_GROUPS: Final = "klog consume does not join groups yet"
 _GROUPS_CURE: Final = "leave it out: klog consume reads all partitions without a group"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
