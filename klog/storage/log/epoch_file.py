@@ -40,17 +40,24 @@ class EpochFile:
         """All epochs, ascending."""
         return self._epochs.entries
 
-    def assign(self, epoch: int, start_offset: int, *, sync: bool = True) -> None:
+    def assign(self, epoch: int, start_offset: int) -> None:
         """The leader of `epoch` writes from `start_offset` on; entries that contradict this are
         removed.
 
-        Nothing changes if the epoch is known to start there or before. Without `sync` the file is forced to
-        disk later, by who calls `take_unsynced`: enough for a log without records. Raises `StorageError`.
+        Nothing changes if the epoch is known to start there or before. Raises `StorageError`.
         """
         if (epoch == self.latest and start_offset >= self._latest_start) or epoch < 0:
             return
         self._epochs.assign(EpochEntry(epoch, start_offset))
-        self._save(sync=sync)
+        self._save()
+
+    def assign_first(self, epoch: int, start_offset: int) -> None:
+        """As `assign`, for a log without epochs and records. The file is forced to disk later, by who calls
+        `take_unsynced`.
+        """
+        if epoch >= 0:
+            self._epochs.assign(EpochEntry(epoch, start_offset))
+            self._save(sync=False)
 
     def take_unsynced(self) -> str | None:
         """The path of the file if it is still to be forced to disk, which the caller does now."""

@@ -84,12 +84,12 @@ class PartitionLog(ReadableLog):
 
     @on_disk
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """This broker leads from `start_offset` on in `epoch`; written before anything is appended in it.
-
-        The first epoch of a log without records is forced to disk with the first records.
-        """
-        is_first = not self.epochs.entries and self.log_end_offset == self.log_start_offset
-        self.epochs.assign(epoch, start_offset, sync=not is_first)
+        """This broker leads from `start_offset` on in `epoch`; written before anything is appended in it."""
+        # The first epoch of a log without records is forced to disk with its first records.
+        if not self.epochs.entries and self.log_end_offset == self.log_start_offset:
+            self.epochs.assign_first(epoch, start_offset)
+        else:
+            self.epochs.assign(epoch, start_offset)
 
     # -- appending -------------------------------------------------------------------------------------------
 
