@@ -126,7 +126,7 @@ def test_a_group_is_refused_with_what_to_do_instead(klog: Run, filled: str) -> N
     for words in (("--group", "g"), ("--consumer-property", "group.id=g")):
         refused = klog("consume", "--topic", filled, *words)
         assert refused.code == 2
-        assert "no consumer groups yet" in refused.err
+        assert "does not join groups yet" in refused.err
         assert "without a group" in refused.err
 
 
