@@ -262,7 +262,7 @@ def test_a_directory_without_its_metadata_is_not_used_for_another_cluster(tmp_pa
         (tmp_path / "logs" / "klog-metadata.sqlite").unlink()
         klog.spawn()
         assert klog.ended() == 1
-        assert "was its file removed or replaced?" in klog.log_text
+        assert "if its file was removed or replaced, restore it or run 'klog adopt'" in klog.log_text
 
 
 def test_the_broker_runs_without_its_working_directory(tmp_path: Path) -> None:
