@@ -44,11 +44,11 @@ class _Part(NamedTuple):
     divergences: tuple[Divergence, ...]
 
 
-def plan(options: ReadOptions) -> Plan:
+def plan(options: ReadOptions, *, requires_bounded: bool = True) -> Plan:
     """The plan for `options`.
 
-    Raises `MissingInputError` if no partition is found or a bound names another one, and with
-    `fail_on_data_loss` a `KlogError` for the first thing that cannot be read.
+    Raises `MissingInputError` if no partition is found or, with `requires_bounded`, if a bound names one that
+    is not found, and with `fail_on_data_loss` a `KlogError` for the first thing that cannot be read.
     """
     found = discover(options.paths, include_deleted=options.include_deleted)
     groups: dict[TopicPartition, list[Replica]] = {}
@@ -57,7 +57,8 @@ def plan(options: ReadOptions) -> Plan:
             groups.setdefault(replica.partition, []).append(replica)
     if not groups:
         raise _nothing_found(found, options)
-    _require_known(options, groups)
+    if requires_bounded:
+        _require_known(options, groups)
     parts = _parts(groups, options, found)
     pieces = [piece for part in parts for piece in part.pieces]
     splits = make_splits(pieces, options.target_split_bytes, options.min_partitions, found.problems)

@@ -42,7 +42,7 @@ def test_a_stale_snapshot_is_removed_at_each_crash_without_a_quarantine_or_a_war
     directory = killed_broker(tmp_path)
     for _ in range(2):
         (directory / "00000000000000000003.snapshot").write_bytes(b"\0\1\x48\x67\x4b\xc7\0\0\0\0")
-        with caplog.at_level(logging.INFO):
+        with caplog.at_level(logging.INFO, "klog"):
             started(tmp_path / "logs").crash()
     assert not (tmp_path / "klog-quarantine").exists()
     assert not (directory / "00000000000000000003.snapshot").exists()
