@@ -292,7 +292,7 @@ class GroupPartition:
                     group = Group(group_id, self._services.limits, now)
                 else:
                     group = load_group(group_id, self._services.limits, metadata, now)
-                entry = GroupEntry(group, loaded.offsets.get(group_id) or GroupOffsets())
+                entry = GroupEntry(group, loaded.offsets.get(group_id, GroupOffsets()))
                 self.entries[group_id] = entry
                 self.put_effects(entry)
 

@@ -55,9 +55,6 @@ class GroupOffsets:
         # By producer id, until its transaction ends.
         self._transactional: dict[int, dict[Key, _Stored]] = {}
 
-    def __len__(self) -> int:
-        return len(self._stored)
-
     @property
     def is_empty(self) -> bool:
         """Whether nothing is committed, and nothing is about to be."""

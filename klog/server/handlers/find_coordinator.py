@@ -34,6 +34,10 @@ _SHARE: Final = 2
 _LOGGED_MAX: Final = 1_000  # clients choose the ids, so their number needs a limit
 
 
+# Creation has begun, here or elsewhere.
+_CREATED: Final = (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
 class _Coordinator(NamedTuple):
     """The fields of an answer, under their names."""
 
@@ -74,7 +78,15 @@ class FindCoordinatorHandler:
             self.run_in_background(request, self._create)
 
     def _create(self, request: Request) -> None:  # noqa: ARG002 (has been answered)
-        self.creation.create((CONSUMER_OFFSETS,))
+        (error,) = self.creation.create((CONSUMER_OFFSETS,)).values()
+        if error not in _CREATED and error.name not in self._logged:
+            # Clients are only told that there is no coordinator, and ask again and again.
+            self._logged.add(error.name)
+            logger.warning(
+                "%s cannot be created: %s (offsets.topic.replication.factor must not exceed the brokers)",
+                CONSUMER_OFFSETS,
+                error.name,
+            )
 
     def _find(self, request: Request, key: str, key_type: int) -> _Coordinator:
         if key_type == _TRANSACTION:

@@ -75,6 +75,16 @@ def test_the_topic_is_created_when_it_is_first_needed(cluster, version: int) -> 
     assert getattr(found, "error_message", None) == {0: None, 4: "", 5: "", 6: ""}.get(version, "NONE")
 
 
+def test_the_log_says_once_why_the_topic_cannot_be_created(cluster, caplog) -> None:
+    cluster.kill(3)
+    cluster.settle()
+    for _ in range(3):
+        answer = cluster.find(3, key="group", key_type=GROUP)
+        assert answer.error_code == UNAVAILABLE
+    (line,) = [each.getMessage() for each in caplog.records if CONSUMER_OFFSETS in each.getMessage()]
+    assert "cannot be created: INVALID_REPLICATION_FACTOR" in line
+
+
 def test_every_group_has_its_own_coordinator(cluster) -> None:
     cluster.create(CONSUMER_OFFSETS, (1,), (2,), (3,))
     names = [f"group-{number}" for number in range(20)]

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
-from klog.coordinator.group.records import read_group_value, read_key
+from klog.coordinator.group.records import offset_key, offset_value, read_group_value, read_key
+from klog.coordinator.group.values import CommittedOffset
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
+from klog.storage.log.append_values import Origin
 from tests.server.handlers.group_parts import PARTITIONS, TOPIC_ID, GroupBroker
 from tests.server.handlers.parts import OTHER_BROKER, TOPIC, answer_of, part_of
 from tests.waiting import eventually
@@ -448,6 +451,17 @@ def test_what_was_removed_stays_removed_after_a_change_of_leadership(broker) -> 
     broker.ask(ApiKey.DELETE_GROUPS, 2, groups_names=(GROUP,))
     restarted(broker)
     assert broker.ask(ApiKey.LIST_GROUPS, 5).groups == ()
+
+
+def test_offsets_of_an_open_transaction_are_pending_after_a_change_of_leadership(broker) -> None:
+    record = offset_key(GROUP, (TOPIC, 0)), offset_value(CommittedOffset(5, -1, "", 1))
+    fields = BatchFields(producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True)
+    data = build_batch([RecordData(0, broker.clock(), *record)], fields)
+    number = broker.coordinator.partition_for(GROUP)
+    replica = broker.replicas.partitions[CONSUMER_OFFSETS, number]
+    replica.append(memoryview(data), -1, broker.clock(), Origin.COORDINATOR)
+    restarted(broker)
+    assert offset_of(fetch(broker, stable=True)) == (-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def test_whoever_waits_learns_that_the_coordinator_has_changed(broker) -> None:
