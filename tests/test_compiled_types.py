@@ -36,6 +36,14 @@ def declared(path: Path) -> dict[str, tuple[str | None, set[str]]]:
 ALL = {name: of for path in TYPED for name, of in declared(path).items()}
 
 
+@pytest.mark.parametrize("path", TYPED, ids=lambda path: path.stem)
+def test_no_attribute_is_declared_twice(path: Path) -> None:
+    """Cython refuses such a file, and the package cannot be built."""
+    for body in re.findall(r"^cdef class [^\n]*:$(.*?)(?=^\S|\Z)", path.read_text(), re.M | re.S):
+        names = [found[1] for line in body.splitlines() if (found := ATTRIBUTE.match(line))]
+        assert len(names) == len(set(names)), names
+
+
 def attributes(name: str) -> set[str]:
     """The attributes of a class and of its bases."""
     base, own = ALL[name]

@@ -4,4 +4,3 @@ cdef class EpochFile:
     cdef public bint _is_on_disk
     cdef public long long latest
     cdef public long long _latest_start
-    cdef public bint _is_on_disk
