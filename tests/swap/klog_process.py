@@ -46,6 +46,7 @@ class KlogBroker:
             "broker.id": 0,
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": f"{work / 'logs'}",
+            "offsets.topic.replication.factor": 1,
             **(config or {}),
         }
         self.log_path = work / "klog.log"
