@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from klog.coordinator.partitioning import java_hash, partition_of
+from klog.coordinator.partitioning import partition_of
+from klog.formats.java_hash import hash_of_string
 
 
 # Computed by Java 17.
@@ -21,5 +22,5 @@ from klog.coordinator.partitioning import java_hash, partition_of
     ],
 )
 def test_ids_are_hashed_as_java_hashes_them(text: str, java: int, partition: int) -> None:
-    assert java_hash(text) == java % (1 << 32)
+    assert hash_of_string(text) == java % (1 << 32)
     assert partition_of(text, 50) == partition

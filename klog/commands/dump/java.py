@@ -1,7 +1,7 @@
 """Imitates Java and Scala in what Kafka's dump shows: numbers in names, paths, the order of hash tables.
 
-Rules: the API documentation of `java.io.File`, `Long.parseLong` and `String.hashCode`, and the iteration
-order of `scala.collection.mutable.HashMap` and `HashSet` (2.13).
+Rules: the API documentation of `java.io.File` and `Long.parseLong`, and the iteration order of
+`scala.collection.mutable.HashMap` and `HashSet` (2.13).
 """
 
 from __future__ import annotations
@@ -44,15 +44,6 @@ def absolute_path(path: str) -> str:
     """Like `File.getAbsolutePath`: below the working directory; `.` and `..` remain."""
     shown = java_path(path)
     return shown if shown.startswith("/") else java_path(f"{os.getcwd()}/{shown}")
-
-
-def hash_of_string(text: str) -> int:
-    """Like `String.hashCode`, over UTF-16."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        value = (31 * value + (units[at] << 8 | units[at + 1])) & 0xFFFF_FFFF
-    return value
 
 
 class ScalaOrder(Generic[T]):

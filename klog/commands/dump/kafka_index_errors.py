@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, field
 
 from klog.commands.dump import java
+from klog.formats.java_hash import hash_of_string
 from klog.formats.visible import visible
 
 Pairs = list[tuple[int, int]]
@@ -50,7 +51,7 @@ class IndexErrors:
 
 
 def _in_order(found: dict[str, Pairs]) -> list[str]:
-    return java.in_scala_order(found, java.hash_of_string)
+    return java.in_scala_order(found, hash_of_string)
 
 
 def print_error(line: str) -> None:

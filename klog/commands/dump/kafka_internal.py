@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from klog.commands.dump import kafka_frames
-from klog.commands.dump.java import ScalaOrder, hash_of_string
+from klog.commands.dump.java import ScalaOrder
 from klog.commands.dump.kafka_batch import damaged
 from klog.commands.dump.kafka_messages import (
     Cursor,
@@ -20,6 +20,7 @@ from klog.commands.dump.kafka_messages import (
 )
 from klog.commands.dump.plan import Decoder
 from klog.formats import consumer_offsets, control_records, schema, share_group_state, transaction_state
+from klog.formats.java_hash import hash_of_string
 from klog.formats.schema import BYTES, INT32, STRING, Field, array, struct
 from klog.formats.structures import Versioned
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from klog.admin.topics import Partition, Topic
 from klog.client.admin import EligibleReplicas
-from klog.commands.dump.java import hash_of_string
+from klog.formats.java_hash import hash_of_string
 from klog.formats.names import TopicPartition
 
 _HASH_MAP_SLOTS = 16

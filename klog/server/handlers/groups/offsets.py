@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from klog.coordinator.group.requests import GroupRequests
 from klog.coordinator.group.values import (
@@ -22,6 +22,8 @@ from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of, milliseconds, part, send_answer
 from klog.server.network.request import Request
+
+V = TypeVar("V")
 
 _NO_RETENTION_MS: Final = -1
 _GROUP_ERROR_FROM: Final = 2
@@ -127,9 +129,8 @@ def _keys_of(topics: Iterable[Entity] | None) -> list[Key] | None:
 def _offsets(
     request: Request, offsets: Mapping[Key, FetchedOffset], topic_name: str, partition_name: str
 ) -> tuple[Entity, ...]:
-    by_topic: dict[str, list[Entity]] = {}
-    for (topic, number), fetched in offsets.items():
-        entity = part(
+    def partition(number: int, fetched: FetchedOffset) -> Entity:
+        return part(
             request,
             partition_name,
             partition_index=number,
@@ -138,21 +139,28 @@ def _offsets(
             metadata=fetched.metadata,
             error_code=fetched.error,
         )
-        by_topic.setdefault(topic, []).append(entity)
-    return tuple(
-        part(request, topic_name, name=topic, partitions=tuple(partitions))
-        for topic, partitions in by_topic.items()
-    )
+
+    return _by_topic(request, topic_name, offsets, partition)
 
 
 def _answer_errors(request: Request, api: str, errors: Mapping[Key, ErrorCode], **values: Value) -> None:
     """Answer with the error of each partition."""
+
+    def partition(number: int, error: ErrorCode) -> Entity:
+        return part(request, f"{api}ResponsePartition", partition_index=number, error_code=error)
+
+    topics = _by_topic(request, f"{api}ResponseTopic", errors, partition)
+    send_answer(request, topics=topics, **values)
+
+
+def _by_topic(
+    request: Request, name: str, values: Mapping[Key, V], partition: Callable[[int, V], Entity]
+) -> tuple[Entity, ...]:
+    """The topics of an answer. `partition` makes the struct of a partition from its number and value."""
     by_topic: dict[str, list[Entity]] = {}
-    for (topic, number), error in errors.items():
-        entity = part(request, f"{api}ResponsePartition", partition_index=number, error_code=error)
-        by_topic.setdefault(topic, []).append(entity)
-    topics = tuple(
-        part(request, f"{api}ResponseTopic", name=topic, partitions=tuple(partitions))
+    for (topic, number), value in values.items():
+        by_topic.setdefault(topic, []).append(partition(number, value))
+    return tuple(
+        part(request, name, name=topic, partitions=tuple(partitions))
         for topic, partitions in by_topic.items()
     )
-    send_answer(request, topics=topics, **values)

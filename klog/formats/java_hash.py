@@ -1,0 +1,17 @@
+"""Java's hash of a string, by which Kafka chooses a coordinator's partition and orders some of its output."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_MULTIPLIER: Final = 31
+_UINT32: Final = 0xFFFF_FFFF
+
+
+def hash_of_string(text: str) -> int:
+    """Java's `String.hashCode`, over UTF-16, unsigned."""
+    digest = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for position in range(0, len(units), 2):
+        digest = (digest * _MULTIPLIER + (units[position] << 8 | units[position + 1])) & _UINT32
+    return digest
