@@ -1,0 +1,173 @@
+"""Requests and answers of the transaction coordinator, as plain values.
+
+Rules: Kafka's InitProducerId, AddPartitionsToTxn, EndTxn, WriteTxnMarkers, DescribeTransactions and
+ListTransactions messages, without what differs between their versions; KIP-98. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
+
+from klog.formats.names import TopicPartition
+from klog.protocol.error_codes import ErrorCode
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+class TransactionState(Enum):
+    """The states of a transactional id: the number in the records, and the name that clients are told."""
+
+    EMPTY = 0, "Empty"
+    ONGOING = 1, "Ongoing"
+    PREPARE_COMMIT = 2, "PrepareCommit"
+    PREPARE_ABORT = 3, "PrepareAbort"
+    COMPLETE_COMMIT = 4, "CompleteCommit"
+    COMPLETE_ABORT = 5, "CompleteAbort"
+    DEAD = 6, "Dead"
+    PREPARE_EPOCH_FENCE = 7, "PrepareEpochFence"
+
+    def __init__(self, number: int, title: str) -> None:
+        self.number = number
+        self.title = title
+
+
+class Producer(NamedTuple):
+    """A producer id in one of its epochs."""
+
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+NO_PRODUCER: Final = Producer()
+
+
+class InitResult(NamedTuple):
+    """The answer to an InitProducerId request."""
+
+    error: ErrorCode
+    producer: Producer = NO_PRODUCER
+
+
+class Marker(NamedTuple):
+    """What a marker says: how the transaction of a producer ended, and in which epoch of the coordinator."""
+
+    producer: Producer
+    coordinator_epoch: int
+    committed: bool
+
+
+class MarkersToWrite(NamedTuple):
+    """The markers of one transaction. `coordinator_partition` is that of `__transaction_state`."""
+
+    transactional_id: str
+    coordinator_partition: int
+    marker: Marker
+    partitions: frozenset[TopicPartition]
+
+
+class MarkerSender(Protocol):
+    """Writes markers on the leaders of partitions, as often as needed."""
+
+    def send(self, wanted: MarkersToWrite, on_written: Callable[[Collection[TopicPartition]], None]) -> None:
+        """Returns at once. `on_written` gets the partitions that are done: written, or gone with their topic.
+
+        It is called from any thread, once or more often. If a leader refuses the marker for good (fenced),
+        the rest is never reported.
+        """
+
+    def forget(self, coordinator_partition: int) -> None:
+        """Stop sending the markers of a partition of `__transaction_state`, which is led elsewhere now."""
+
+
+class DescribedTransaction(NamedTuple):
+    """The answer to DescribeTransactions for one transactional id."""
+
+    error: ErrorCode
+    transactional_id: str
+    state: str = ""
+    timeout_ms: int = 0
+    start_ms: int = NO_TIMESTAMP
+    producer: Producer = NO_PRODUCER
+    partitions: Collection[TopicPartition] = ()
+
+
+class ListedTransaction(NamedTuple):
+    """One transactional id in the answer to ListTransactions."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class Listing(NamedTuple):
+    """The answer to ListTransactions."""
+
+    error: ErrorCode
+    unknown_states: Collection[str] = ()
+    listed: Collection[ListedTransaction] = ()
+
+
+VerifyErrors = Mapping[TopicPartition, ErrorCode]
+
+
+class PartitionVerifier(Protocol):
+    """Asks the coordinator whether partitions are in a producer's open transaction (KIP-890)."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        on_done: Callable[[VerifyErrors], None],
+    ) -> None:
+        """Returns at once. `on_done` gets the error of each partition, once, from any thread."""
+
+
+class Transactions(Protocol):
+    """The requests of clients and brokers to the transaction coordinator, without their bytes.
+
+    Safe for threads. Each `reply` is called exactly once, now or later, from any thread. Errors are those of
+    the newest version of each API; handlers map them for older ones.
+    """
+
+    def init_producer(
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        expected: Producer,
+        reply: Callable[[InitResult], None],
+    ) -> None:
+        """InitProducerId. `expected` is the producer that the client has, or NO_PRODUCER."""
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        reply: Callable[[ErrorCode], None],
+    ) -> None:
+        """AddPartitionsToTxn and AddOffsetsToTxn: `reply` says that the transaction has the partitions."""
+
+    def verify_partitions(
+        self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+    ) -> ErrorCode | VerifyErrors:
+        """AddPartitionsToTxn with verifyOnly: the error of the id, or that of each partition."""
+
+    def end(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        committed: bool,
+        reply: Callable[[ErrorCode], None],
+    ) -> None:
+        """EndTxn: answered when the decision is written, before the markers are."""
+
+    def describe(self, transactional_id: str) -> DescribedTransaction:
+        """DescribeTransactions."""
+
+    def list(self, states: Collection[str], producer_ids: Collection[int], min_duration_ms: int) -> Listing:
+        """ListTransactions. Empty filters and a negative duration match all."""
