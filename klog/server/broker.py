@@ -12,7 +12,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import Final
@@ -47,6 +47,7 @@ from klog.server.controller_times import ControllerTimes
 from klog.server.features import FeaturesEpoch
 from klog.server.first_metadata import SERVED_BEFORE, await_first_metadata
 from klog.server.groups import open_groups
+from klog.server.handlers.answers import InBackground
 from klog.server.handlers.config_changes import ConfigChanges
 from klog.server.handlers.describe_log_dirs import hosted_directories
 from klog.server.handlers.dispatch import Dispatcher
@@ -54,7 +55,7 @@ from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.identity import report_other_brokers, require_own_endpoints, resolve_identity
 from klog.server.listeners import Listeners, read_listeners
 from klog.server.live_config import LiveConfig
-from klog.server.network import Request, SocketServer, work_on
+from klog.server.network import SocketServer, work_on
 from klog.server.purgatories import new_purgatories
 from klog.server.reconfiguration import Reconfiguration
 from klog.server.request_times import RequestCounters
@@ -185,6 +186,9 @@ class Broker:
         )
         self.logs.open()
         closing.callback(self.logs.release)
+        # A creation may wait for ZooKeeper. Closing the store ends it: its thread is waited for after that.
+        self._topic_creation = ThreadPoolExecutor(1, "klog-topic-creation")
+        closing.callback(self._topic_creation.shutdown)
         self.store = open_store(self._static, self.logs.online[0], self._is_stopping)
         closing.callback(self.store.close)
         create_persistent_nodes(self.store)
@@ -273,11 +277,12 @@ class Broker:
 
     def _open_network(self, closing: ExitStack) -> None:
         broker_id, cluster_id = self.identity
-        worker = ThreadPoolExecutor(1, "klog-metadata-answers")
-        closing.callback(worker.shutdown)
+        answers = ThreadPoolExecutor(1, "klog-metadata-answers")
+        closing.callback(answers.shutdown)
+        closing.callback(self._topic_creation.shutdown, wait=False, cancel_futures=True)
 
-        def run_in_background(request: Request, work: Callable[[Request], None]) -> None:
-            worker.submit(work_on, request, work, dispatcher.failed)
+        def background(worker: Executor) -> InBackground:
+            return lambda request, work: worker.submit(work_on, request, work, dispatcher.failed)
 
         parts = Collaborators(
             broker_id=broker_id,
@@ -300,7 +305,8 @@ class Broker:
             broker_epoch=lambda: self.broker_epoch,
             features_epoch=lambda: self._features.value,
             allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
-            run_in_background=run_in_background,
+            run_in_background=background(answers),
+            create_in_background=background(self._topic_creation),
         )
         dispatcher = Dispatcher(routes(parts), self.counters, time.perf_counter_ns)
         settings = resolved(network_settings(self.live.broker(), self._listeners))

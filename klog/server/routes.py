@@ -66,7 +66,8 @@ class Collaborators:
 
     `check_config` raises `UsageError` for configs that the broker could not go on with; `hosted` lists the
     log directories, `broker_epoch` and `features_epoch` are the present ones, `run_in_background`
-    runs what a network thread must not wait for. `clock_ms` is the wall clock, by which records are stamped,
+    runs what a network thread must not wait for, `create_in_background` what may wait for the metadata store.
+    `clock_ms` is the wall clock, by which records are stamped,
     `timer_ms` the one of what waits, `clock_ns` the one that measures how long requests take.
     """
 
@@ -91,6 +92,7 @@ class Collaborators:
     features_epoch: Callable[[], int]
     allocate_producer_ids: Callable[[], ProducerIdBlock]
     run_in_background: InBackground
+    create_in_background: InBackground
 
 
 def routes(parts: Collaborators) -> Mapping[int, Route]:
@@ -162,7 +164,7 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
     lookup = PartitionLookup(parts.replicas, parts.cache)
     requests = GroupRequests(parts.groups)
     coordinator = FindCoordinatorHandler(
-        parts.cache, parts.groups.partition_for, creation, parts.run_in_background
+        parts.cache, parts.groups.partition_for, creation, parts.create_in_background
     )
     members = MembersHandler(requests)
     offsets = OffsetsHandler(requests, lookup.known, parts.clock_ms)
@@ -191,7 +193,9 @@ def _topic_routes(
         return parts.controller.is_active
 
     waits = TopicWaits(parts.purgatories.topics, parts.timer_ms)
-    metadata = MetadataHandler(parts.cluster_id, cache, creation, parts.run_in_background)
+    metadata = MetadataHandler(
+        parts.cluster_id, cache, creation, parts.run_in_background, parts.create_in_background
+    )
     create = CreateTopicsHandler(creator, cache, waits, parts.config, is_controller)
     delete = DeleteTopicsHandler(store, cache, waits, parts.config, is_controller)
     grow = CreatePartitionsHandler(store, cache, waits, is_controller, creator.room)

@@ -90,6 +90,9 @@ def test_a_stop_without_zookeeper_is_clean(zookeeper: ZooKeeperServer, tmp_path:
         writer.write("t", b"kept")
         writer.finish()
         zookeeper.kill()
+        time.sleep(SESSION_MS / 1000)
+        # Asks for a group's coordinator: the creation of its topic waits for ZooKeeper.
+        assert read(klog.bootstrap, acknowledged) == acknowledged
         started_s = time.monotonic()
         klog.stop()
         assert time.monotonic() - started_s < 20

@@ -58,7 +58,7 @@ class FindCoordinatorHandler:
     cache: MetadataCache
     partition_for: Callable[[str], int]
     creation: AutoTopicCreation
-    run_in_background: InBackground
+    create_in_background: InBackground
     _logged: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def handle(self, request: Request) -> None:
@@ -75,7 +75,7 @@ class FindCoordinatorHandler:
             )
             send_answer(request, coordinators=coordinators)
         if key_type == _GROUP and CONSUMER_OFFSETS not in self.cache.snapshot.topics:
-            self.run_in_background(request, self._create)
+            self.create_in_background(request, self._create)
 
     def _create(self, request: Request) -> None:  # noqa: ARG002 (has been answered)
         (error,) = self.creation.create((CONSUMER_OFFSETS,)).values()

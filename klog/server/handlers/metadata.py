@@ -28,8 +28,8 @@ class MetadataHandler:
     """Answers Metadata requests.
 
     An answer that is kept goes out on any thread. Making one may take a while (a first import, a thousand
-    partitions, a topic to create): a thread that must not wait hands it to
-    `run_in_background`.
+    partitions): a thread that must not wait hands it to `run_in_background`. Topics are created by
+    `create_in_background`, which may wait for ZooKeeper: other answers do not wait for it.
     """
 
     def __init__(
@@ -38,10 +38,12 @@ class MetadataHandler:
         cache: MetadataCache,
         creation: AutoTopicCreation,
         run_in_background: InBackground | None = None,
+        create_in_background: InBackground | None = None,
     ) -> None:
         self._cache = cache
         self._creation = creation
         self._run_in_background = run_in_background
+        self._create_in_background = create_in_background
         self._answers = MetadataAnswers(cluster_id)
 
     def handle(self, request: Request) -> None:
@@ -55,10 +57,24 @@ class MetadataHandler:
             self._answer_now(request)
 
     def _answer_now(self, request: Request) -> None:
-        request.respond([self._answer(self._cache.snapshot, request)])
+        snapshot, wanted = self._cache.snapshot, entity_of(request)
+        if self._create_in_background is not None and self._to_create(snapshot, request, wanted):
+            self._create_in_background(request, self._create_and_answer)
+        else:
+            request.respond([self._answer(snapshot, request, wanted)])
 
-    def _answer(self, snapshot: ClusterSnapshot, request: Request) -> bytes:
-        wanted = entity_of(request)
+    def _create_and_answer(self, request: Request) -> None:
+        request.respond([self._answer(self._cache.snapshot, request, entity_of(request))])
+
+    def _to_create(self, snapshot: ClusterSnapshot, request: Request, wanted: Entity) -> list[str]:
+        """The missing topics that this request creates."""
+        allowed = request.api_version < _CREATION_ASKED_FROM or wanted.allow_auto_topic_creation
+        if not allowed or _broken_rule(wanted, request.api_version) is not None or _ids(wanted):
+            return []
+        absent = [each.name for each in wanted.topics or () if each.name not in snapshot.topics]
+        return absent if absent and self._creation.enabled else []
+
+    def _answer(self, snapshot: ClusterSnapshot, request: Request, wanted: Entity) -> bytes:
         version = request.api_version
         variant = Variant(
             request.listener, version, getattr(wanted, "include_topic_authorized_operations", False)
@@ -88,14 +104,12 @@ class MetadataHandler:
         self, snapshot: ClusterSnapshot, request: Request, variant: Variant, wanted: Entity
     ) -> tuple[list[str], list[bytes]]:
         """The topics to describe, and the answers for those that do not exist."""
-        ids = [each.topic_id for each in wanted.topics if getattr(each, "topic_id", None) is not None]
-        if ids:
+        if ids := _ids(wanted):
             return self._by_id(snapshot, request, variant, ids)
         asked = dict.fromkeys(each.name for each in wanted.topics)
         names = [name for name in asked if name in snapshot.topics]
         absent = [name for name in asked if name not in snapshot.topics]
-        allowed = request.api_version < _CREATION_ASKED_FROM or wanted.allow_auto_topic_creation
-        if absent and allowed and self._creation.enabled:
+        if self._to_create(snapshot, request, wanted):
             errors = self._creation.create(absent)
         else:
             errors = {name: _absence(name) for name in absent}
@@ -117,6 +131,11 @@ class MetadataHandler:
                     )
                 )
         return names, unknown
+
+
+def _ids(wanted: Entity) -> list[UUID]:
+    """The topic ids of a request."""
+    return [each.topic_id for each in wanted.topics or () if getattr(each, "topic_id", None) is not None]
 
 
 def _named(request: Request, variant: Variant, asked: Entity, error: ErrorCode) -> bytes:

@@ -255,6 +255,33 @@ def test_on_a_thread_that_must_not_wait_only_kept_answers_are_given(cluster) -> 
     assert errors(answer_of(second)) == {"t": ErrorCode.NONE}
 
 
+def test_answers_do_not_wait_for_topics_that_others_create(cluster) -> None:
+    """The metadata store may be away for as long as it takes."""
+    cluster.create("t", (1,))
+    background, creating = [], []
+    handler = MetadataHandler(
+        CLUSTER_ID,
+        cluster.cache,
+        AutoTopicCreation(cluster.creator, lambda: cluster.config),
+        lambda request, work: background.append(partial(work, request)),
+        lambda request, work: creating.append(partial(work, request)),
+    )
+    present, absent = (
+        request_of(METADATA, 9, **values(9, "t")),
+        request_of(METADATA, 9, **values(9, "t", "u")),
+    )
+    for request in (absent, present):
+        request.on_io_thread = False
+        handler.handle(request)
+    for work in background:
+        work()
+    assert errors(answer_of(present)) == {"t": ErrorCode.NONE}
+    assert not absent.answered
+    (create,) = creating
+    create()
+    assert errors(answer_of(absent)) == {"t": ErrorCode.NONE, "u": ErrorCode.LEADER_NOT_AVAILABLE}
+
+
 def test_a_topic_with_neither_name_nor_id_is_a_servers_error_for_all(cluster) -> None:
     answer = ask(cluster, 12, "t", None, create=False)
     assert errors(answer) == {"t": ErrorCode.UNKNOWN_SERVER_ERROR, "": ErrorCode.UNKNOWN_SERVER_ERROR}
