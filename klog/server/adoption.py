@@ -2,7 +2,8 @@
 
 The directories say what is needed: a topic's name and id, its partitions, and their latest leader epochs.
 They do not have the topic's configs. So an adopted topic keeps all its records until its retention is set
-again. `plan_adoption` decides (pure); `adopt` writes.
+again; the coordinators' topics are compacted, as they were created. `plan_adoption` decides (pure); `adopt`
+writes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from klog.config.broker import BrokerConfig
 from klog.formats.constants import INT32_MAX
 from klog.formats.errors import KlogError
 from klog.formats.names import DirectoryState, TopicPartition
@@ -23,6 +25,7 @@ from klog.metadata.values import (
     ReplicaAssignment,
     TopicAssignment,
 )
+from klog.server.internal_topics import internal_topic
 from klog.server.topic_reads import KEEP_ALL_RECORDS
 from klog.server.unowned_logs import StoredReplica, Unowned, unowned_replicas
 from klog.storage.checkpoint_files import read_leader_epochs
@@ -143,13 +146,14 @@ def _raised(replicas: Iterable[StoredReplica], states: States) -> States:
     return raised
 
 
-def adopt(store: MetadataStore, plan: AdoptionPlan, broker_id: int) -> None:
+def adopt(store: MetadataStore, plan: AdoptionPlan, broker_id: int, config: BrokerConfig) -> None:
     """Write a plan, each topic in one transaction. No broker may be running. Raises `StoreError`."""
     for adoption in plan.adoptions:
         topic = adoption.assignment.topic
         if adoption.is_new and not _has_config(store, topic):
             # Before the topic is there, so that nothing of it is deleted by the default retention.
-            write_config(store, f"topics/{topic}", KEEP_ALL_RECORDS)
+            internal = internal_topic(topic, config)
+            write_config(store, f"topics/{topic}", KEEP_ALL_RECORDS if internal is None else internal.configs)
         store.multi(_operations(store, adoption, broker_id))
     for partition, state in plan.raised.items():
         store.set(paths.partition_state(partition), znodes.encode_partition_state(state))

@@ -65,7 +65,7 @@ def run_adoption(config: BrokerConfig, *, dry_run: bool, allow_missing: bool) ->
             allow_missing=allow_missing,
         )
         if not dry_run:
-            adopt(store, plan, broker_id)
+            adopt(store, plan, broker_id, config)
         return plan
 
 

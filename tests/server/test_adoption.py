@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
+from klog.config.broker import BrokerConfig
 from klog.formats.names import TopicPartition
+from klog.metadata.cluster import create_persistent_nodes
+from klog.metadata.configs import read_config
+from klog.metadata.embedded import EmbeddedStore
+from klog.metadata.topics import read_partition_states
 from klog.metadata.values import (
     LeaderAndIsr,
     LeaderIsrAndControllerEpoch,
     ReplicaAssignment,
     TopicAssignment,
 )
-from klog.server.adoption import AdoptionPlan, plan_adoption
+from klog.server.adoption import Adoption, AdoptionPlan, adopt, plan_adoption
 from klog.server.unowned_logs import StoredReplica
 
 ME = 7
@@ -90,3 +97,32 @@ def test_a_leader_epoch_below_that_of_the_records_is_raised() -> None:
 def test_an_epoch_that_leaves_no_room_for_elections_is_damage(latest: int, next_epoch: int) -> None:
     (found,) = plan([replica(0, epoch=latest)]).adoptions
     assert found.epochs == {0: next_epoch}
+
+
+def test_the_coordinators_topics_come_back_compacted_and_others_keep_all_records(tmp_path) -> None:
+    """With another cleanup policy, committed offsets would be deleted with age, or pile up for ever."""
+    found = plan([replica(0, topic=name) for name in ("t", "__consumer_offsets", "__transaction_state")])
+    config = BrokerConfig({"transaction.state.log.min.isr": "1"})
+    with closing(EmbeddedStore(tmp_path / "metadata")) as store:
+        create_persistent_nodes(store)
+        adopt(store, found, ME, config)
+        configs = {each.assignment.topic: topic_config(store, each) for each in found.adoptions}
+        states = read_partition_states(store, [TopicPartition("__consumer_offsets", 0)])
+    assert states[TopicPartition("__consumer_offsets", 0)].leader_and_isr.leader == ME
+    assert configs["t"]["retention.ms"] == "-1"
+    assert configs["__consumer_offsets"] == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+    assert configs["__transaction_state"] == {
+        "cleanup.policy": "compact",
+        "compression.type": "uncompressed",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+
+
+def topic_config(store: EmbeddedStore, adoption: Adoption) -> dict[str, str]:
+    return dict(read_config(store, f"topics/{adoption.assignment.topic}"))

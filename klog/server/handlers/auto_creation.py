@@ -15,7 +15,7 @@ from klog.formats.names import is_legal_topic
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.refusals import refusal_of
 from klog.server.handlers.topic_creation import NewTopic, TopicCreator
-from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
+from klog.server.internal_topics import internal_topic
 
 
 class AutoTopicCreation:
@@ -56,28 +56,8 @@ class AutoTopicCreation:
 
 
 def wanted_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """A topic with default settings; internal topics have configs of their own."""
-    if name == CONSUMER_OFFSETS:
-        prefix = "offsets.topic"
-        configs = {
-            "cleanup.policy": "compact",
-            "segment.bytes": str(config.number("offsets.topic.segment.bytes")),
-            "compression.type": "producer",
-        }
-    elif name == TRANSACTION_STATE:
-        prefix = "transaction.state.log"
-        configs = {
-            "unclean.leader.election.enable": "false",
-            "compression.type": "uncompressed",
-            "cleanup.policy": "compact",
-            "min.insync.replicas": str(config.number("transaction.state.log.min.isr")),
-            "segment.bytes": str(config.number("transaction.state.log.segment.bytes")),
-        }
-    else:
+    """A topic with default settings; internal topics have settings of their own."""
+    internal = internal_topic(name, config)
+    if internal is None:
         return NewTopic(name)
-    return NewTopic(
-        name,
-        config.number(f"{prefix}.num.partitions"),
-        config.number(f"{prefix}.replication.factor"),
-        configs=configs,
-    )
+    return NewTopic(name, internal.partitions, internal.replication_factor, configs=internal.configs)
