@@ -89,7 +89,8 @@ class Broker:
     `clock_ms` is the wall clock, which may be set at any time; records, retention and znodes use it. Timeouts
     use a clock that is never set back. `on_fatal` is called if the broker cannot go on, `on_loaded` for each
     log that has been loaded, `on_state` when the broker's state changes. `is_stopping` ends a wait for
-    ZooKeeper (`WaitCancelledError`). Raises `KlogError` if the broker cannot start, with nothing left open.
+    ZooKeeper or the controller (`WaitCancelledError`). Raises `KlogError` if the broker cannot start, with
+    nothing left open.
     """
 
     def __init__(
@@ -156,7 +157,9 @@ class Broker:
         self.cache.set_initial_brokers(live_brokers(self.store))
         self.network.start()
         self.controller.start()
-        await_first_metadata(self.cache, self.store, self.replicas, self.identity.broker_id)
+        await_first_metadata(
+            self.cache, self.store, self.replicas, self.identity.broker_id, self._is_stopping
+        )
         self.network.open()
         self._on_state(BrokerState.RUNNING)
 

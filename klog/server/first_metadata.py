@@ -13,6 +13,7 @@ from typing import Final
 
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import ClusterSnapshot, MetadataCache
+from klog.metadata.errors import WaitCancelledError
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import topic_names, topics_to_delete
 from klog.metadata.values import NO_LEADER
@@ -23,7 +24,9 @@ from klog.replication.partition import Replicas
 logger = logging.getLogger(__name__)
 
 # The controller may be another broker, and busy or gone.
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 10
+_LOOK_EVERY_S: Final = 0.5
+_LOOKS: Final = int(_TIMEOUT_S / _LOOK_EVERY_S)
 # What the controller and other brokers send, and the question which APIs there are.
 SERVED_BEFORE = frozenset(
     {
@@ -63,17 +66,28 @@ def is_complete(
 
 
 def await_first_metadata(
-    cache: MetadataCache, store: MetadataStore, replicas: Replicas, broker_id: int
+    cache: MetadataCache,
+    store: MetadataStore,
+    replicas: Replicas,
+    broker_id: int,
+    is_stopping: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Waits until the controller has sent the metadata of all topics, 10 s at most. Raises `StoreError`."""
+    """Waits until the controller has sent the metadata of all topics, 10 s at most.
+
+    Raises `StoreError`; `WaitCancelledError` if `is_stopping` becomes true meanwhile.
+    """
     topics = set(topic_names(store)).difference(topics_to_delete(store))
 
     def leads(partition: TopicPartition) -> bool:
         found = replicas.partitions.get(partition)
         return found is not None and found.state.is_leader
 
-    if not cache.wait_for(lambda snapshot: is_complete(snapshot, broker_id, topics, leads), _TIMEOUT_S):
-        logger.warning(
-            "the controller has not sent the metadata of all topics in %d s: clients are served without",
-            _TIMEOUT_S,
-        )
+    for _ in range(_LOOKS):
+        if cache.wait_for(lambda snapshot: is_complete(snapshot, broker_id, topics, leads), _LOOK_EVERY_S):
+            return
+        if is_stopping():
+            raise WaitCancelledError("stopped before the controller had sent the metadata of all topics")
+    logger.warning(
+        "the controller has not sent the metadata of all topics in %d s: clients are served without",
+        _TIMEOUT_S,
+    )

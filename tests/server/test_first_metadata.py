@@ -12,6 +12,7 @@ from klog.controller.runner import Controller
 from klog.formats.batch_builder import RecordData, build_batch
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import ClusterSnapshot
+from klog.metadata.errors import WaitCancelledError
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.update_metadata import UpdateMetadataPartitionState
@@ -106,6 +107,18 @@ def test_clients_that_connect_during_a_restart_find_their_topics(
         join([opening])
         for broker in brokers:
             broker.stop()
+
+
+def test_a_broker_that_is_stopped_while_it_waits_for_the_controller_stops_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = Broker(config(tmp_path / "a"))
+    make_topic(first, "t")
+    first.stop()
+    monkeypatch.setattr(Controller, "start", lambda controller: None)
+    with pytest.raises(WaitCancelledError, match="before the controller had sent the metadata"):
+        Broker(config(tmp_path / "a"), is_stopping=lambda: True)
+    assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()
 
 
 def snapshot(**states: UpdateMetadataPartitionState) -> ClusterSnapshot:
