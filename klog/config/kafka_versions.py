@@ -66,6 +66,21 @@ def is_before(text: str, release: str) -> bool:
     return found is not None and order.index(found) < order.index(release)
 
 
+def is_before_internal(text: str, internal: str) -> bool:
+    """Whether a version is older than an internal one (`2.1-IV1`); false if the text is not a version."""
+    found, bound = _order_of(text), _order_of(internal)
+    return found is not None and bound is not None and found < bound
+
+
+def _order_of(text: str) -> tuple[int, int] | None:
+    """A release stands for the last of its internal versions."""
+    release = release_of(text)
+    if release is None:
+        return None
+    _, dash, internal = text.partition("-IV")
+    return list(_RELEASES).index(release), int(internal) if dash else _RELEASES[release]
+
+
 def magic_of(release: str) -> int:
     """The newest record format (magic) of a release."""
     at = list(_RELEASES).index(release)

@@ -9,6 +9,7 @@ from klog.config.broker import BrokerConfig
 from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
 from klog.coordinator.group.group_partition import Append, GroupServices, OnAppended
 from klog.coordinator.group.rebalance import GroupLimits
+from klog.coordinator.group.record_versions import record_versions
 from klog.coordinator.group.values import Now
 from klog.coordinator.group.writing import Writer
 from klog.formats.names import TopicPartition
@@ -30,11 +31,12 @@ def open_groups(
     timer: Timer,
 ) -> GroupCoordinator:
     """The group coordinator of a broker; it hears of changed roles from now on."""
+    versions = record_versions(config.text("inter.broker.protocol.version") or "")
     services = GroupServices(
         append=_append(appends, config.number("offsets.commit.timeout.ms")),
         timer=timer,
         clock=lambda: Now(appends.clock_ms(), appends.timer_ms()),
-        writer=Writer(config.number("offsets.topic.compression.codec")),
+        writer=Writer(config.number("offsets.topic.compression.codec"), versions),
         limits=GroupLimits(
             config.number("group.initial.rebalance.delay.ms"), config.number("group.max.size")
         ),
@@ -48,6 +50,7 @@ def open_groups(
         load_buffer_bytes=config.number("offsets.load.buffer.size"),
         retention_ms=config.number("offsets.retention.minutes") * _MS_IN_MINUTE,
         retention_check_interval_ms=config.number("offsets.retention.check.interval.ms"),
+        has_static_members=versions.has_static_members,
     )
     coordinator = GroupCoordinator(settings, services, _log_of(replicas))
     replicas.add_listener(coordinator.roles_changed)

@@ -15,9 +15,11 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from tests.peers.broker import SINGLE_BROKER, ZooKeeperBroker
 from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin
+from tests.swap.klog_process import KlogBroker
 from tests.swap.world import World
 from tests.waiting import eventually
 
@@ -98,6 +100,14 @@ class Groups:
         described = self._admin.describe_consumer_groups([group])[group].result()
         return {each.group_instance_id: each.member_id for each in described.members}
 
+    def described(self, group: str) -> list[tuple[str, ...]]:
+        """The group's state, and its members with what they are assigned."""
+        found = self._admin.describe_consumer_groups([group])[group].result()
+        members = [
+            (each.member_id, each.host, *map(str, each.assignment.topic_partitions)) for each in found.members
+        ]
+        return [(found.state.name, found.partition_assignor), *members]
+
     def delete(self, group: str) -> None:
         self._admin.delete_consumer_groups([group])[group].result()
 
@@ -144,3 +154,25 @@ def test_groups_go_on_where_the_other_broker_stopped(world: World) -> None:
     with world.klog() as klog:
         take_over(klog.bootstrap, 40, held)
         assert klog.complaints == []
+
+
+@pytest.mark.parametrize("protocol", ["1.1", "2.1-IV0"])
+def test_kafka_reads_the_records_of_an_older_protocol(tmp_path: Path, kafka3: KafkaPeer, protocol) -> None:
+    config = {**SINGLE_BROKER, "inter.broker.protocol.version": protocol}
+    with KlogBroker(tmp_path / "klog", config) as klog:
+        klog.start()
+        Admin(klog.bootstrap).create({TOPIC: (1, {})})
+        write(klog.bootstrap)
+        read_and_commit(klog.bootstrap, "plain", 10)
+        commit_without_members(klog.bootstrap, "simple", 7)
+        member = consumer_of(klog.bootstrap, "held")
+        member.subscribe([TOPIC])
+        eventually(lambda: [each.value() for each in member.consume(1, 0.1)] == [b"0"])
+        before = Groups(klog.bootstrap).described("held")
+        klog.kill()
+        with ZooKeeperBroker.on_log_directory(klog.log_directories()[0], tmp_path / "kafka") as kafka:
+            groups = Groups(kafka.bootstrap)
+            eventually(lambda: {"plain", "simple", "held"} <= groups.states().keys())
+            assert (groups.offset("plain"), groups.offset("simple")) == (10, 7)
+            assert groups.described("held") == before
+        member.close()

@@ -31,7 +31,7 @@ class GroupSettings:
     """Broker configs of groups.
 
     `partitions` is how many `__consumer_offsets` has, read once: if the topic grows, groups would be looked
-    for in other partitions.
+    for in other partitions. `has_static_members` is whether all brokers of the cluster keep instance ids.
     """
 
     partitions: int
@@ -41,6 +41,7 @@ class GroupSettings:
     load_buffer_bytes: int
     retention_ms: int
     retention_check_interval_ms: int
+    has_static_members: bool = True
 
 
 class GroupCoordinator:

@@ -12,6 +12,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from klog.coordinator.group.record_versions import NEWEST_VALUE_VERSION
 from klog.coordinator.group.values import NO_LEADER_EPOCH, NO_TIMESTAMP, CommittedOffset, Key
 from klog.formats.errors import FormatError
 from klog.formats.packed import INT16, INT32, INT64
@@ -19,8 +20,11 @@ from klog.formats.packed import INT16, INT32, INT64
 _GROUP_KEY_TYPE: Final = 2
 _COMMIT_KEY_TYPE: Final = 1
 _LAST_COMMIT_KEY_TYPE: Final = 1  # 0 and 1 are commits
-_VALUE_VERSION: Final = 3
 _EXPIRING_VERSION: Final = 1
+_LEADER_EPOCH_FROM: Final = 3
+_REBALANCE_TIMEOUT_FROM: Final = 1
+_STATE_TIME_FROM: Final = 2
+_INSTANCE_ID_FROM: Final = 3
 _FIRST_DEFINED_VERSION: Final = 4
 _LONGEST_STRING_BYTES: Final = 0x7FFF
 
@@ -90,44 +94,53 @@ def offset_key(group_id: str, partition: Key) -> bytes:
     return INT16.pack(_COMMIT_KEY_TYPE) + _string(group_id) + _string(topic) + INT32.pack(number)
 
 
-def offset_value(commit: CommittedOffset) -> bytes:
-    """The value of a committed offset; an older version if it expires at a time of its own.
+def offset_value(commit: CommittedOffset, version: int = NEWEST_VALUE_VERSION) -> bytes:
+    """The value of a committed offset, in version 1, 2 or 3; in 1 if it expires at a time of its own.
 
     Raises `FormatError` if the metadata is too long.
     """
     metadata = _string(commit.metadata)
-    if commit.expire_timestamp_ms != NO_TIMESTAMP:
+    if version == _EXPIRING_VERSION or commit.expire_timestamp_ms != NO_TIMESTAMP:
         return (
             _OLD_COMMIT_HEAD.pack(_EXPIRING_VERSION, commit.offset)
             + metadata
             + _TIMESTAMPS.pack(commit.commit_timestamp_ms, commit.expire_timestamp_ms)
         )
-    head = _COMMIT_HEAD.pack(_VALUE_VERSION, commit.offset, commit.leader_epoch)
+    if version < _LEADER_EPOCH_FROM:
+        head = _OLD_COMMIT_HEAD.pack(version, commit.offset)
+    else:
+        head = _COMMIT_HEAD.pack(version, commit.offset, commit.leader_epoch)
     return head + metadata + INT64.pack(commit.commit_timestamp_ms)
 
 
-def group_value(group: GroupMetadata) -> bytes:
-    """The value of a group's record. Raises `FormatError` if a string is too long."""
+def group_value(group: GroupMetadata, version: int = NEWEST_VALUE_VERSION) -> bytes:
+    """The value of a group's record, in version 0 to 3. Raises `FormatError` if a string is too long."""
     parts = [
-        INT16.pack(_VALUE_VERSION),
+        INT16.pack(version),
         _string(group.protocol_type),
         INT32.pack(group.generation_id),
         _string(group.protocol_name),
         _string(group.leader_id),
-        INT64.pack(group.state_timestamp_ms),
+        INT64.pack(group.state_timestamp_ms) if version >= _STATE_TIME_FROM else b"",
         INT32.pack(len(group.members)),
     ]
     for member in group.members:
         parts += (
             _string(member.member_id),
-            _string(member.instance_id),
+            _string(member.instance_id) if version >= _INSTANCE_ID_FROM else b"",
             _string(member.client_id),
             _string(member.client_host),
-            _TIMEOUTS.pack(member.rebalance_timeout_ms, member.session_timeout_ms),
+            _timeouts(member, version),
             _bytes(member.subscription),
             _bytes(member.assignment),
         )
     return b"".join(parts)
+
+
+def _timeouts(member: MemberMetadata, version: int) -> bytes:
+    if version < _REBALANCE_TIMEOUT_FROM:
+        return INT32.pack(member.session_timeout_ms)
+    return _TIMEOUTS.pack(member.rebalance_timeout_ms, member.session_timeout_ms)
 
 
 # -- reading -------------------------------------------------------------------------------------------------
@@ -199,7 +212,7 @@ def read_offset_value(value: bytes) -> CommittedOffset:
     if not 0 <= version < _FIRST_DEFINED_VERSION:
         return _defined_offset(value)
     offset = reader.number(INT64)
-    leader_epoch = reader.number(INT32) if version == _VALUE_VERSION else NO_LEADER_EPOCH
+    leader_epoch = reader.number(INT32) if version >= _LEADER_EPOCH_FROM else NO_LEADER_EPOCH
     metadata = reader.string()
     committed_ms = reader.number(INT64)
     expires_ms = reader.number(INT64) if version == _EXPIRING_VERSION else NO_TIMESTAMP
@@ -215,7 +228,7 @@ def read_group_value(value: bytes) -> GroupMetadata:
     protocol_type = reader.string()
     generation_id = reader.number(INT32)
     protocol_name, leader_id = reader.nullable_string(), reader.nullable_string()
-    state_ms = reader.number(INT64) if version >= 2 else NO_TIMESTAMP
+    state_ms = reader.number(INT64) if version >= _STATE_TIME_FROM else NO_TIMESTAMP
     count = reader.number(INT32)
     members = tuple(_read_member(reader, version) for _ in range(count))
     return GroupMetadata(protocol_type, generation_id, protocol_name, leader_id, state_ms, members)
@@ -223,11 +236,11 @@ def read_group_value(value: bytes) -> GroupMetadata:
 
 def _read_member(reader: _Reader, version: int) -> MemberMetadata:
     member_id = reader.string()
-    instance_id = reader.nullable_string() if version >= _VALUE_VERSION else None
+    instance_id = reader.nullable_string() if version >= _INSTANCE_ID_FROM else None
     client_id, client_host = reader.string(), reader.string()
     first_timeout_ms = reader.number(INT32)
     # The oldest version has no rebalance timeout: the session timeout serves for both.
-    session_timeout_ms = reader.number(INT32) if version >= 1 else first_timeout_ms
+    session_timeout_ms = reader.number(INT32) if version >= _REBALANCE_TIMEOUT_FROM else first_timeout_ms
     return MemberMetadata(
         member_id,
         instance_id,

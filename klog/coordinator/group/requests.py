@@ -16,6 +16,7 @@ from klog.coordinator.group.group_partition import GroupEntry, GroupPartition
 from klog.coordinator.group.rebalance import JoinReply, SyncReply
 from klog.coordinator.group.values import (
     CONSUMER_PROTOCOL,
+    NO_MEMBER,
     CommittedOffset,
     DescribedGroup,
     FetchedOffset,
@@ -47,11 +48,18 @@ class GroupRequests:
             return ErrorCode.INVALID_GROUP_ID
         return self.coordinator.owner_of(group_id)
 
+    def _refuses(self, instance_id: str | None) -> bool:
+        """Whether the cluster's older brokers would lose a static member's instance id."""
+        return instance_id is not None and not self.coordinator.settings.has_static_members
+
     # -- members ---------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, asked: JoinRequest, reply: JoinReply) -> None:
         """JoinGroup: `reply` is called when the group's members are together."""
         settings = self.coordinator.settings
+        if self._refuses(asked.instance_id):
+            reply(JoinResult(ErrorCode.UNSUPPORTED_VERSION, NO_MEMBER))
+            return
         owner = self._owner(group_id)
         if isinstance(owner, ErrorCode):
             reply(JoinResult(owner, asked.member_id))
@@ -73,6 +81,9 @@ class GroupRequests:
 
     def sync(self, group_id: str, asked: SyncRequest, reply: SyncReply) -> None:
         """SyncGroup: `reply` is called when the leader's assignments are written."""
+        if self._refuses(asked.identity.instance_id):
+            reply(SyncResult(ErrorCode.UNSUPPORTED_VERSION))
+            return
         owner = self._owner(group_id)
         if isinstance(owner, ErrorCode):
             loading = owner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -89,6 +100,8 @@ class GroupRequests:
 
     def heartbeat(self, group_id: str, identity: Identity) -> ErrorCode:
         """Heartbeat: the member is alive."""
+        if self._refuses(identity.instance_id):
+            return ErrorCode.UNSUPPORTED_VERSION
         owner = self._owner(group_id)
         if isinstance(owner, ErrorCode):
             # Sessions start when the group is loaded.
@@ -125,6 +138,9 @@ class GroupRequests:
         reply: Callable[[CommitErrors], None],
     ) -> None:
         """OffsetCommit: `reply` gets the error of each partition when the offsets are replicated."""
+        if self._refuses(identity.instance_id):
+            reply(dict.fromkeys(commits, ErrorCode.UNSUPPORTED_VERSION))
+            return
         owner = self._owner(group_id, may_be_empty=True)
         if isinstance(owner, ErrorCode):
             reply(dict.fromkeys(commits, owner))

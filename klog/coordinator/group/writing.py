@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from klog.coordinator.group.offsets import Commits
+from klog.coordinator.group.record_versions import NEWEST, RecordVersions
 from klog.coordinator.group.records import (
     GroupMetadata,
     group_key,
@@ -58,21 +59,22 @@ def commit_error(error: ErrorCode) -> ErrorCode:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Builds batches with `codec` (`offsets.topic.compression.codec`)."""
+    """Builds batches with `codec` (`offsets.topic.compression.codec`) and these versions of the values."""
 
     codec: int
+    versions: RecordVersions = NEWEST
 
     def commits(self, group_id: str, commits: Commits, now_ms: int) -> bytearray:
         """Committed offsets. Raises `FormatError` if a string is too long."""
         records = [
-            RecordData(number, now_ms, offset_key(group_id, key), offset_value(commit))
+            RecordData(number, now_ms, offset_key(group_id, key), offset_value(commit, self.versions.offset))
             for number, (key, commit) in enumerate(commits.items())
         ]
         return build_batch(records, BatchFields(codec=self.codec, base_sequence=_COMMIT_SEQUENCE))
 
     def group(self, group_id: str, metadata: GroupMetadata, now_ms: int) -> bytearray:
         """A group's record. Raises `FormatError` if a string is too long."""
-        return self._batch([(group_key(group_id), group_value(metadata))], now_ms)
+        return self._batch([(group_key(group_id), group_value(metadata, self.versions.group))], now_ms)
 
     def removals(
         self, group_id: str, keys: Iterable[Key], now_ms: int, *, with_group: bool

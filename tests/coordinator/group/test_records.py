@@ -79,6 +79,17 @@ def test_committed_offsets_are_read_as_defined(commit: CommittedOffset, version:
     assert records.read_offset_value(defined_commit(commit, version)) == expected
 
 
+@given(COMMITS, st.integers(1, 3))
+def test_committed_offsets_are_written_in_older_versions(commit: CommittedOffset, wanted: int) -> None:
+    version = wanted if commit.expire_timestamp_ms == NO_TIMESTAMP else 1
+    assert records.offset_value(commit, wanted) == defined_commit(commit, version)
+
+
+@given(GROUPS, st.integers(0, 3))
+def test_groups_are_written_in_older_versions(group: GroupMetadata, version: int) -> None:
+    assert records.group_value(group, version) == defined_group(group, version)
+
+
 @given(COMMITS)
 def test_committed_offsets_are_written_as_defined(commit: CommittedOffset) -> None:
     version = 3 if commit.expire_timestamp_ms == NO_TIMESTAMP else 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
-from klog.coordinator.group.records import offset_key, offset_value, read_group_value, read_key
+from klog.coordinator.group.records import group_key, offset_key, offset_value, read_group_value, read_key
 from klog.coordinator.group.values import CommittedOffset
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.apis import SERVED, ApiKey
@@ -124,7 +124,7 @@ def commit(broker: GroupBroker, version: int = 9, member=None, topics=((TOPIC, 0
         group_id=values.get("group_id", GROUP),
         generation_id_or_member_epoch=-1 if member is None else member.generation_id,
         member_id="" if member is None else member.member_id,
-        group_instance_id=None,
+        group_instance_id=values.get("instance"),
         retention_time=values.get("retention", timedelta(milliseconds=-1)),
         topics=entities,
     )
@@ -512,3 +512,21 @@ def test_the_groups_record_is_kafkas(broker) -> None:
     assert read_key(raw[at : at + len(key)]).group_id == GROUP
     value = raw.index(b"\0\3\0\x08consumer", at)
     assert read_group_value(raw[value:-1]).generation_id == 1
+
+
+def test_an_older_protocol_has_older_records_and_no_static_members(tmp_path: Path) -> None:
+    old = GroupBroker(tmp_path, {"inter.broker.protocol.version": "2.0"})
+    refused = ErrorCode.UNSUPPORTED_VERSION
+    assert answer_of(join(old, group_instance_id="one")).error_code == refused
+    member = joined(old)
+    assert sync(old, member).error_code == NONE
+    assert errors_of(commit(old, member=member)) == {(TOPIC, 0): NONE}
+    assert errors_of(commit(old, member=member, instance="one")) == {(TOPIC, 0): refused}
+    raw = Path(log_of(old).segments.active.file.path).read_bytes()
+    written = CommittedOffset(5, -1, "note", old.clock())
+    assert offset_value(written, 1) in raw
+    value = raw.index(b"\0\1\0\x08consumer", raw.index(group_key(GROUP)))
+    assert read_group_value(raw[value:]).members[0].session_timeout_ms == 10_000
+    restarted(old)
+    assert offset_of(fetch(old)) == (5, "note", NONE)
+    assert heartbeat(old, member) == NONE
