@@ -89,6 +89,10 @@ class GroupPartition:
         self._lock = threading.Lock()
         self._tasks = TaskQueue()
 
+    def __len__(self) -> int:
+        """How many groups it has."""
+        return len(self.entries)
+
     # -- events ----------------------------------------------------------------------------------------------
 
     @contextmanager

@@ -1,14 +1,12 @@
 """Reads the groups of one partition of `__consumer_offsets` from its log.
 
-Rules: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`. The log is read in chunks of whole batches, from
-its start to the end that it has when the reading begins. A record that cannot be read is logged with its
+Rules: Kafka's `GroupMetadataManager.doLoadGroupsAndOffsets`. A record that cannot be read is logged with its
 offset, and the rest is loaded.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,11 +18,11 @@ from klog.coordinator.group.records import (
     read_key,
     read_offset_value,
 )
-from klog.formats import kernel
+from klog.coordinator.log_reading import read_log, span_of
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import CONTROL_BIT, CONTROL_COMMIT, TRANSACTIONAL_BIT
-from klog.formats.errors import FormatError, KlogError
+from klog.formats.errors import FormatError
 from klog.storage.cleaner.decoding import control_type, decode_one
 from klog.storage.log.partition_log import PartitionLog
 
@@ -72,13 +70,13 @@ class GroupReader:
 
     def _add_record(self, payload: Bytes, number: int, base_offset: int, transaction: int | None) -> None:
         records = self._records
-        key_bytes = _span(payload, records.key_start[number], records.key_size[number])
+        key_bytes = span_of(payload, records.key_start[number], records.key_size[number])
         if key_bytes is None:
             raise FormatError("the key is null")
         key = read_key(key_bytes)
         if key is None:
             return  # of another kind of group
-        value = _span(payload, records.value_start[number], records.value_size[number])
+        value = span_of(payload, records.value_start[number], records.value_size[number])
         if key.partition is not None:
             self._add_offset(key, value, base_offset, transaction)
         elif value is None:
@@ -100,48 +98,11 @@ class GroupReader:
             offsets.load(key.partition, read_offset_value(value), base_offset, transaction)
 
 
-def _span(payload: Bytes, start: int, size: int) -> bytes | None:
-    return None if size < 0 else bytes(payload[start : start + size])
-
-
 def load_groups(log: PartitionLog, buffer_bytes: int, still_leads: Callable[[], bool]) -> LoadedGroups | None:
     """All groups in a log; None if this broker leads it no longer.
 
-    `buffer_bytes` is `offsets.load.buffer.size`. If the log cannot be read to its end, that is logged, and
-    what was read until then is returned: the groups are served all the same, as in Kafka.
+    `buffer_bytes` is `offsets.load.buffer.size`. If the log cannot be read to its end, the groups that were
+    read until then are returned.
     """
     reader = GroupReader(str(log.partition))
-    with log.lock:
-        offset, end_offset = log.log_start_offset, log.log_end_offset
-    try:
-        while offset < end_offset:
-            if not still_leads():
-                return None
-            after = _load_chunk(log, reader, offset, end_offset, buffer_bytes)
-            if after == offset:
-                break
-            offset = after
-    except (KlogError, OSError) as error:
-        logger.error("%s could not be read to its end: %s", log.partition, error)
-    return reader.loaded
-
-
-def _load_chunk(
-    log: PartitionLog, reader: GroupReader, offset: int, end_offset: int, buffer_bytes: int
-) -> int:
-    """Read batches from `offset` on; the offset after the last of them."""
-    read = log.read(offset, buffer_bytes, end_offset, at_least_one=True)
-    if read.file is None:
-        return offset
-    data = memoryview(os.pread(read.file.fileno(), read.size, read.position))
-    table = BatchTable()
-    kernel.scan(data, read.position, True, table)
-    for row in range(len(table)):
-        if table.last_offset[row] < offset:
-            continue
-        try:
-            reader.add_batch(data, table, row)
-        except FormatError as error:
-            first, last = table.base_offset[row], table.last_offset[row]
-            logger.warning("%s: the records %d to %d are not loaded: %s", log.partition, first, last, error)
-    return table.last_offset[len(table) - 1] + 1 if len(table) else offset
+    return reader.loaded if read_log(log, buffer_bytes, still_leads, reader) else None

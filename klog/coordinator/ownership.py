@@ -1,0 +1,173 @@
+"""Which partitions of an internal topic a coordinator owns: those that this broker leads.
+
+Rules: Kafka's `GroupMetadataManager` and `TransactionStateManager`. A partition is loaded when its leadership
+comes and forgotten when it goes, each in the order of the leader epochs, on one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass
+from typing import Generic, Protocol, TypeVar
+
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.roles import Role, RoleChange
+
+logger = logging.getLogger(__name__)
+
+
+class OwnedPartition(Protocol):
+    """What a coordinator holds of one partition. `len` says how many groups or transactional ids."""
+
+    leader_epoch: int
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None:
+        """This broker leads the partition no longer: whoever waits is answered NOT_COORDINATOR."""
+
+
+P = TypeVar("P", bound=OwnedPartition)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedTopic(Generic[P]):
+    """How the partitions of a topic are loaded.
+
+    `read` reads a partition's log in an epoch, for as long as the function that it is given returns true. It
+    returns what makes the partition ready for requests, or None if there is nothing to own. `what` names what
+    the partitions hold, for messages. If `reloads`, a partition is loaded again when its leader epoch rises
+    although this broker has led it without a break.
+    """
+
+    topic: str
+    what: str
+    read: Callable[[int, int, Callable[[], bool]], Callable[[], P] | None]
+    _: KW_ONLY
+    reloads: bool = False
+
+
+class Ownership(Generic[P]):
+    """The partitions of one internal topic that this broker owns. Safe for threads."""
+
+    def __init__(self, owned_topic: OwnedTopic[P], thread_name: str) -> None:
+        self._topic = owned_topic
+        self._lock = threading.Lock()
+        # By number. The newest epoch of which something is known, led or not.
+        self._epochs: dict[int, int] = {}
+        self._loading: dict[int, int] = {}
+        self._owned: dict[int, P] = {}
+        self._loader = ThreadPoolExecutor(1, thread_name)
+        self._stopped = False
+
+    # -- which partitions ------------------------------------------------------------------------------------
+
+    def owner_of(self, number: int) -> P | ErrorCode:
+        """The partition, or why this broker does not own it now."""
+        owned = self._owned.get(number)
+        if owned is not None:
+            return owned
+        if self._stopped:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if number in self._loading:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return ErrorCode.NOT_COORDINATOR
+
+    def get(self, number: int) -> P | None:
+        """The partition, if it is loaded."""
+        return self._owned.get(number)
+
+    def owned(self) -> list[P]:
+        """All partitions that are loaded."""
+        with self._lock:
+            return list(self._owned.values())
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a partition is being loaded."""
+        return bool(self._loading)
+
+    # -- leadership ------------------------------------------------------------------------------------------
+
+    def roles_changed(self, changes: Sequence[RoleChange]) -> None:
+        """Take note of changed roles. A listener of the replica manager: the work is left to a thread."""
+        for change in changes:
+            if change.partition.topic == self._topic.topic:
+                self._role_changed(change)
+
+    def _role_changed(self, change: RoleChange) -> None:
+        number, epoch = change.partition.partition, change.leader_epoch
+        leads = change.new is Role.LEADER
+        replaced = None
+        with self._lock:
+            if self._stopped:
+                return
+            if leads and epoch >= self._epochs.get(number, epoch):
+                held = self._owned.get(number)
+                if held is not None and self._topic.reloads and epoch > held.leader_epoch:
+                    replaced = self._owned.pop(number)
+                if held is None or replaced is not None:
+                    self._loading[number] = epoch
+                else:
+                    held.leader_epoch = epoch
+            self._epochs[number] = max(epoch, self._epochs.get(number, epoch))
+        if replaced is not None:
+            self._loader.submit(replaced.close)
+        self._loader.submit(self._load if leads else self._unload, number, epoch)
+
+    def _load(self, number: int, epoch: int) -> None:
+        with self._lock:
+            if number in self._owned:
+                return  # led in a newer epoch without a break: the partition stays as it is
+        partition = None
+        if self._wants(number, epoch):
+            try:
+                start = self._topic.read(number, epoch, lambda: self._wants(number, epoch))
+                # Nobody knows the partition yet. Its timers may fire before, which does no harm.
+                partition = None if start is None else start()
+            except Exception:
+                logger.exception("%s-%d is not loaded", self._topic.topic, number)
+        with self._lock:
+            if self._loading.get(number) == epoch:
+                del self._loading[number]
+            wanted = self._wants(number, epoch)
+            if wanted and partition is not None:
+                self._owned[number] = partition
+        if partition is not None:
+            if wanted:
+                self._report(partition, "loaded %d %s of %s-%d in epoch %d", number, epoch)
+            else:
+                partition.close()
+
+    def _wants(self, number: int, epoch: int) -> bool:
+        """Whether nothing newer than this epoch is known of the partition."""
+        return not self._stopped and self._epochs.get(number, epoch) <= epoch
+
+    def _unload(self, number: int, epoch: int) -> None:
+        with self._lock:
+            self._loading.pop(number, None)
+            held = self._owned.get(number)
+            if held is None or -1 < epoch < held.leader_epoch:
+                return
+            del self._owned[number]
+        self._report(held, "forgot %d %s of %s-%d, which is led elsewhere", number)
+        held.close()
+
+    def _report(self, partition: P, message: str, *numbers: int) -> None:
+        # Most of the 50 partitions of a small cluster hold nothing: they are not worth a line.
+        level = logging.INFO if len(partition) else logging.DEBUG
+        logger.log(level, message, len(partition), self._topic.what, self._topic.topic, *numbers)
+
+    def stop(self) -> None:
+        """Forget all partitions; requests are answered COORDINATOR_NOT_AVAILABLE from now on."""
+        with self._lock:
+            self._stopped = True
+            held = list(self._owned.values())
+            self._owned.clear()
+            self._loading.clear()
+        self._loader.shutdown(cancel_futures=True)
+        for partition in held:
+            partition.close()

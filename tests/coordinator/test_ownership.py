@@ -1,0 +1,175 @@
+"""Which partitions a coordinator owns: what happens when leadership comes, goes and comes again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from klog.coordinator.ownership import OwnedTopic, Ownership
+from klog.formats.names import TopicPartition
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.roles import Role, RoleChange
+from tests.waiting import eventually
+
+TOPIC = "__internal"
+
+
+class Held:
+    """A partition that records what happens to it."""
+
+    def __init__(self, number: int, leader_epoch: int) -> None:
+        self.number = number
+        self.leader_epoch = leader_epoch
+        self.closed = False
+
+    def __len__(self) -> int:
+        return 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Owner:
+    """Partitions whose reading can be held up."""
+
+    def __init__(self, *, reloads: bool = False) -> None:
+        self.may_read = threading.Event()
+        self.may_read.set()
+        self.reading = threading.Event()
+        self.fails = False
+        self.started: list[Held] = []
+        self.partitions = Ownership(OwnedTopic(TOPIC, "things", self.read, reloads=reloads), "test-loader")
+
+    def read(self, number: int, epoch: int, still_leads: Callable[[], bool]) -> Callable[[], Held] | None:
+        self.reading.set()
+        assert self.may_read.wait(60)
+        if self.fails:
+            raise RuntimeError("a defect")
+        return (lambda: self.start(number, epoch)) if still_leads() else None
+
+    def start(self, number: int, epoch: int) -> Held:
+        self.started.append(Held(number, epoch))
+        return self.started[-1]
+
+    def change(self, epoch: int, role: Role = Role.LEADER, topic: str = TOPIC) -> None:
+        change = RoleChange(TopicPartition(topic, 0), Role.ABSENT, role, epoch)
+        self.partitions.roles_changed([change])
+
+    def epoch(self) -> int | ErrorCode:
+        owner = self.partitions.owner_of(0)
+        return owner if isinstance(owner, ErrorCode) else owner.leader_epoch
+
+
+@pytest.fixture(params=[False, True], ids=["keeps", "reloads"])
+def owner(request: pytest.FixtureRequest) -> Iterator[Owner]:
+    made = Owner(reloads=request.param)
+    yield made
+    made.may_read.set()
+    made.partitions.stop()
+
+
+def test_a_partition_is_owned_when_it_is_loaded(owner: Owner) -> None:
+    assert owner.epoch() is ErrorCode.NOT_COORDINATOR
+    owner.may_read.clear()
+    owner.change(3)
+    assert owner.epoch() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert owner.partitions.is_loading
+    owner.may_read.set()
+    eventually(lambda: owner.epoch() == 3)
+    assert owner.partitions.owned() == owner.started
+    assert not owner.partitions.is_loading
+
+
+def test_a_partition_that_is_led_elsewhere_is_closed(owner: Owner) -> None:
+    owner.change(3)
+    eventually(lambda: owner.epoch() == 3)
+    owner.change(4, Role.FOLLOWER)
+    eventually(lambda: owner.epoch() is ErrorCode.NOT_COORDINATOR)
+    eventually(lambda: owner.started[0].closed)
+
+
+def test_other_topics_are_of_no_interest(owner: Owner) -> None:
+    owner.change(3, topic="other")
+    assert owner.epoch() is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_partition_that_goes_while_it_is_read_is_not_owned(owner: Owner) -> None:
+    owner.may_read.clear()
+    owner.change(3)
+    assert owner.reading.wait(60)
+    owner.change(4, Role.FOLLOWER)
+    owner.may_read.set()
+    eventually(lambda: owner.epoch() is ErrorCode.NOT_COORDINATOR)
+    assert not owner.started
+
+
+def test_a_newer_epoch_while_a_partition_is_read_loads_it_again(owner: Owner) -> None:
+    owner.may_read.clear()
+    owner.change(3)
+    assert owner.reading.wait(60)
+    owner.change(4)
+    assert owner.epoch() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    owner.may_read.set()
+    eventually(lambda: owner.epoch() == 4)
+    assert not owner.partitions.is_loading
+
+
+def test_a_newer_epoch_without_a_break_keeps_the_partition() -> None:
+    owner = Owner()
+    owner.change(3)
+    eventually(lambda: owner.epoch() == 3)
+    owner.change(4)
+    assert owner.epoch() == 4
+    owner.partitions.stop()
+    assert len(owner.started) == 1
+
+
+def test_a_newer_epoch_loads_the_partition_again_if_the_coordinator_says_so() -> None:
+    owner = Owner(reloads=True)
+    owner.change(3)
+    eventually(lambda: owner.epoch() == 3)
+    owner.may_read.clear()
+    owner.change(4)
+    assert owner.epoch() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    owner.may_read.set()
+    eventually(lambda: owner.epoch() == 4)
+    owner.partitions.stop()
+    assert [held.leader_epoch for held in owner.started] == [3, 4]
+    assert owner.started[0].closed
+
+
+def test_an_older_epoch_changes_nothing(owner: Owner) -> None:
+    owner.change(5)
+    eventually(lambda: owner.epoch() == 5)
+    owner.change(4)
+    owner.change(4, Role.FOLLOWER)
+    owner.change(6, Role.FOLLOWER)
+    eventually(lambda: owner.epoch() is ErrorCode.NOT_COORDINATOR)
+    owner.change(5)
+    owner.change(7)
+    eventually(lambda: owner.epoch() == 7)
+    assert [held.leader_epoch for held in owner.started] == [5, 7]
+
+
+def test_a_failure_to_load_does_not_end_the_loading_of_others(
+    owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    owner.fails = True
+    owner.change(3)
+    eventually(lambda: owner.epoch() is ErrorCode.NOT_COORDINATOR)
+    assert "__internal-0 is not loaded" in caplog.text
+    owner.fails = False
+    owner.change(4)
+    eventually(lambda: owner.epoch() == 4)
+
+
+def test_nothing_is_owned_after_the_stop(owner: Owner) -> None:
+    owner.change(3)
+    eventually(lambda: owner.epoch() == 3)
+    owner.partitions.stop()
+    assert owner.epoch() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert owner.started[0].closed
+    owner.change(4)
+    assert owner.epoch() is ErrorCode.COORDINATOR_NOT_AVAILABLE
