@@ -80,6 +80,21 @@ class Ownership(Generic[P]):
         """The partition, if it is loaded."""
         return self._owned.get(number)
 
+    def when_loaded(self, number: int, act: Callable[[P], object]) -> None:
+        """Act on the partition: now, or if it is being loaded after that. Does nothing if it is not owned."""
+        owned = self._owned.get(number)
+        if owned is not None:
+            act(owned)
+            return
+        with self._lock:
+            if not self._stopped:
+                self._loader.submit(self._act, number, act)
+
+    def _act(self, number: int, act: Callable[[P], object]) -> None:
+        owned = self._owned.get(number)
+        if owned is not None:
+            act(owned)
+
     def owned(self) -> list[P]:
         """All partitions that are loaded."""
         with self._lock:

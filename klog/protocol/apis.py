@@ -183,9 +183,15 @@ SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
         **SERVED,
         int(ApiKey.SASL_HANDSHAKE): _kio(ApiKey.SASL_HANDSHAKE, 1, 1, _NEVER),
         int(ApiKey.SASL_AUTHENTICATE): _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
+        int(ApiKey.ADD_PARTITIONS_TO_TXN): _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
+        int(ApiKey.ADD_OFFSETS_TO_TXN): _kio(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
+        int(ApiKey.END_TXN): _kio(ApiKey.END_TXN, 0, 4, 3),
+        int(ApiKey.TXN_OFFSET_COMMIT): _kio(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
+        int(ApiKey.DESCRIBE_TRANSACTIONS): _kio(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
+        int(ApiKey.LIST_TRANSACTIONS): _kio(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
     }
 )
-"""What klog's client can ask: also for authentication, which the broker does not serve yet."""
+"""What klog's client can ask: also what the broker does not serve yet."""
 
 
 def api_name(key: int) -> str:

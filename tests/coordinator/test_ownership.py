@@ -173,3 +173,20 @@ def test_nothing_is_owned_after_the_stop(owner: Owner) -> None:
     assert owner.started[0].closed
     owner.change(4)
     assert owner.epoch() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_what_concerns_a_partition_that_is_being_loaded_is_done_after_the_load(owner: Owner) -> None:
+    seen: list[int] = []
+    owner.partitions.when_loaded(0, lambda held: seen.append(-1))
+    owner.may_read.clear()
+    owner.change(3)
+    assert owner.reading.wait(60)
+    owner.partitions.when_loaded(0, lambda held: seen.append(held.leader_epoch))
+    assert seen == []
+    owner.may_read.set()
+    eventually(lambda: seen == [3])
+    owner.partitions.when_loaded(0, lambda held: seen.append(0))
+    assert seen == [3, 0]
+    owner.partitions.stop()
+    owner.partitions.when_loaded(0, lambda held: seen.append(-2))
+    assert seen == [3, 0]

@@ -102,7 +102,11 @@ class GroupCoordinator:
             partition.remove_offsets(gone)
 
     def transaction_ended(self, number: int, producer_id: int, *, committed: bool) -> None:
-        """A transaction marker was written to a partition of `__consumer_offsets`."""
-        partition = self._partitions.get(number)
-        if partition is not None:
-            partition.complete_transaction(producer_id, committed=committed)
+        """A transaction marker was written to a partition of `__consumer_offsets`.
+
+        While the partition is being loaded, the marker may be behind what has been read. So it counts
+        after the load.
+        """
+        self._partitions.when_loaded(
+            number, lambda partition: partition.complete_transaction(producer_id, committed=committed)
+        )

@@ -280,6 +280,17 @@ class Group(Rebalance):
             return ErrorCode.REBALANCE_IN_PROGRESS
         return error
 
+    def transactional_commit_error(self, identity: Identity) -> ErrorCode:
+        """Why offsets of this sender, as part of a transaction, are not accepted now.
+
+        A producer that names no member is accepted in every state: older clients do not know their member.
+        """
+        named = identity.generation_id >= 0 or identity.member_id or identity.instance_id is not None
+        is_empty = identity.generation_id < 0 and self.state is GroupState.EMPTY
+        if self.state is not GroupState.DEAD and (is_empty or not named):
+            return ErrorCode.NONE
+        return self.error_of(identity)
+
     # -- signs of life ---------------------------------------------------------------------------------------
 
     def heartbeat(self, identity: Identity, now: Now) -> ErrorCode:

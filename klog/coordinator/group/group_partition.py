@@ -21,6 +21,7 @@ from klog.coordinator.group.rebalance import GroupLimits
 from klog.coordinator.group.values import GroupState, Key, Now
 from klog.coordinator.group.writing import Writer, commit_error, group_error
 from klog.coordinator.tasks import TaskQueue
+from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.formats.errors import FormatError
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended
@@ -196,28 +197,58 @@ class GroupPartition:
 
     def put_commits(self, entry: GroupEntry, commits: Commits, on_done: Callable[[ErrorCode], None]) -> None:
         """Let commits be written when the lock is left; `on_done` gets the error that the client sees."""
-        entry.offsets.begin(commits)
-        self._tasks.put(lambda: self._write_commits(entry, commits, on_done))
+        offsets = entry.offsets
+        offsets.begin(commits)
 
-    def _write_commits(
-        self, entry: GroupEntry, commits: Commits, on_done: Callable[[ErrorCode], None]
+        def settle(appended: Appended) -> None:
+            if appended.error:
+                offsets.failed(commits)
+            else:
+                offsets.written(commits, appended.first_offset)
+
+        self._put_batch(entry, commits, NO_PRODUCER, settle, on_done)
+
+    def put_transactional_commits(
+        self, entry: GroupEntry, producer: Producer, commits: Commits, on_done: Callable[[ErrorCode], None]
     ) -> None:
+        """As `put_commits`, for offsets that count when the producer's transaction is committed."""
+        offsets, producer_id = entry.offsets, producer.producer_id
+        offsets.begin_transactional(producer_id, commits)
+
+        def settle(appended: Appended) -> None:
+            if appended.error:
+                offsets.failed_transactional(producer_id, commits)
+            else:
+                offsets.written_transactional(producer_id, commits, appended.first_offset)
+
+        self._put_batch(entry, commits, producer, settle, on_done)
+
+    def _put_batch(
+        self,
+        entry: GroupEntry,
+        commits: Commits,
+        producer: Producer,
+        settle: Callable[[Appended], None],
+        on_done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Let a batch of commits be written; `settle` is called with the lock, `on_done` without."""
+
         def done(appended: Appended) -> None:
             with self.lock():
-                if appended.error:
-                    entry.offsets.failed(commits)
-                else:
-                    entry.offsets.written(commits, appended.first_offset)
+                settle(appended)
             on_done(commit_error(appended.error))
 
-        group_id = entry.group.group_id
-        try:
-            batch = self._services.writer.commits(group_id, commits, self.now().wall_ms)
-        except FormatError as refused:
-            logger.error("offsets of group %r cannot be written: %s", group_id, refused)
-            done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
-            return
-        self._append(batch, done, self._services.commit_acks)
+        def write() -> None:
+            group_id = entry.group.group_id
+            try:
+                batch = self._services.writer.commits(group_id, commits, self.now().wall_ms, producer)
+            except FormatError as refused:
+                logger.error("offsets of group %r cannot be written: %s", group_id, refused)
+                done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
+                return
+            self._append(batch, done, self._services.commit_acks)
+
+        self._tasks.put(write)
 
     def put_removals(self, entry: GroupEntry, keys: Iterable[Key], *, with_group: bool) -> None:
         """Let tombstones be written when the lock is left.

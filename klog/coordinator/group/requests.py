@@ -1,6 +1,6 @@
 """What clients ask of the group coordinator: each request is checked, and given to its group.
 
-Rules: Kafka's `GroupCoordinator`. The checks that all requests share are in `_owner`: the group id, and
+Rules: Kafka's `GroupCoordinator`. The checks that all requests share are in `owner`: the group id, and
 whether this broker coordinates the group now.
 """
 
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from klog.coordinator.group.coordinator import GroupCoordinator
 from klog.coordinator.group.group import Group
-from klog.coordinator.group.group_partition import GroupEntry, GroupPartition
+from klog.coordinator.group.group_partition import GroupPartition
+from klog.coordinator.group.offsets import Commits
 from klog.coordinator.group.rebalance import JoinReply, SyncReply
 from klog.coordinator.group.values import (
     CONSUMER_PROTOCOL,
@@ -43,7 +45,8 @@ class GroupRequests:
 
     coordinator: GroupCoordinator
 
-    def _owner(self, group_id: str | None, *, may_be_empty: bool = False) -> GroupPartition | ErrorCode:
+    def owner(self, group_id: str | None, *, may_be_empty: bool = False) -> GroupPartition | ErrorCode:
+        """The partition that holds the group, or the error that all its requests are answered."""
         if group_id is None or not (group_id or may_be_empty):
             return ErrorCode.INVALID_GROUP_ID
         return self.coordinator.owner_of(group_id)
@@ -60,7 +63,7 @@ class GroupRequests:
         if self._refuses(asked.instance_id):
             reply(JoinResult(ErrorCode.UNSUPPORTED_VERSION, NO_MEMBER))
             return
-        owner = self._owner(group_id)
+        owner = self.owner(group_id)
         if isinstance(owner, ErrorCode):
             reply(JoinResult(owner, asked.member_id))
             return
@@ -84,7 +87,7 @@ class GroupRequests:
         if self._refuses(asked.identity.instance_id):
             reply(SyncResult(ErrorCode.UNSUPPORTED_VERSION))
             return
-        owner = self._owner(group_id)
+        owner = self.owner(group_id)
         if isinstance(owner, ErrorCode):
             loading = owner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             # While the group is loaded nobody knows its state. The member joins again.
@@ -102,7 +105,7 @@ class GroupRequests:
         """Heartbeat: the member is alive."""
         if self._refuses(identity.instance_id):
             return ErrorCode.UNSUPPORTED_VERSION
-        owner = self._owner(group_id)
+        owner = self.owner(group_id)
         if isinstance(owner, ErrorCode):
             # Sessions start when the group is loaded.
             loading = owner is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -117,7 +120,7 @@ class GroupRequests:
 
     def leave(self, group_id: str, leaving: Sequence[LeavingMember]) -> tuple[ErrorCode, Sequence[ErrorCode]]:
         """LeaveGroup: the error of the request, and that of each member if the request has none."""
-        owner = self._owner(group_id)
+        owner = self.owner(group_id)
         if isinstance(owner, ErrorCode):
             return owner, ()
         with owner.lock():
@@ -141,7 +144,7 @@ class GroupRequests:
         if self._refuses(identity.instance_id):
             reply(dict.fromkeys(commits, ErrorCode.UNSUPPORTED_VERSION))
             return
-        owner = self._owner(group_id, may_be_empty=True)
+        owner = self.owner(group_id, may_be_empty=True)
         if isinstance(owner, ErrorCode):
             reply(dict.fromkeys(commits, owner))
             return
@@ -158,15 +161,16 @@ class GroupRequests:
                 return
             entry.group.renew_session(identity.member_id, owner.now())
             owner.put_effects(entry)
-            self._store(owner, entry, commits, reply)
+            self.store(owner, commits, reply, partial(owner.put_commits, entry))
 
-    def _store(
+    def store(
         self,
         owner: GroupPartition,
-        entry: GroupEntry,
         commits: Mapping[Key, CommittedOffset],
         reply: Callable[[CommitErrors], None],
+        put: Callable[[Commits, Callable[[ErrorCode], None]], None],
     ) -> None:
+        """Let `put` write the offsets whose metadata is not too long. The caller holds the owner's lock."""
         limit = self.coordinator.settings.max_metadata_bytes
         stored = {key: commit for key, commit in commits.items() if _utf16_units(commit.metadata) <= limit}
         errors = {
@@ -179,13 +183,13 @@ class GroupRequests:
         def done(error: ErrorCode) -> None:
             reply({key: error if key in stored else refused for key, refused in errors.items()})
 
-        owner.put_commits(entry, stored, done)
+        put(stored, done)
 
     def fetch_offsets(
         self, group_id: str, keys: Collection[Key] | None, *, require_stable: bool
     ) -> tuple[ErrorCode, Mapping[Key, FetchedOffset]]:
         """OffsetFetch: the error of the group, or its offsets for these partitions (None: for all)."""
-        owner = self._owner(group_id, may_be_empty=True)
+        owner = self.owner(group_id, may_be_empty=True)
         if isinstance(owner, ErrorCode):
             return owner, {}
         with owner.lock():
@@ -198,7 +202,7 @@ class GroupRequests:
 
     def describe(self, group_id: str) -> DescribedGroup:
         """DescribeGroups: a group that does not exist is Dead."""
-        owner = self._owner(group_id, may_be_empty=True)
+        owner = self.owner(group_id, may_be_empty=True)
         if isinstance(owner, ErrorCode):
             return DescribedGroup(owner, group_id)
         with owner.lock():
@@ -221,7 +225,7 @@ class GroupRequests:
         return {group_id: self._delete(group_id) for group_id in group_ids}
 
     def _delete(self, group_id: str) -> ErrorCode:
-        owner = self._owner(group_id, may_be_empty=True)
+        owner = self.owner(group_id, may_be_empty=True)
         if isinstance(owner, ErrorCode):
             return owner
         with owner.lock():
@@ -238,7 +242,7 @@ class GroupRequests:
         self, group_id: str, keys: Collection[Key]
     ) -> tuple[ErrorCode, Mapping[Key, ErrorCode]]:
         """OffsetDelete: the error of the group, or that of each partition."""
-        owner = self._owner(group_id)
+        owner = self.owner(group_id)
         if isinstance(owner, ErrorCode):
             return owner, {}
         with owner.lock():

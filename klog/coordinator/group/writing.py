@@ -19,6 +19,7 @@ from klog.coordinator.group.records import (
     offset_value,
 )
 from klog.coordinator.group.values import Key
+from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.error_codes import ErrorCode
 
@@ -64,13 +65,25 @@ class Writer:
     codec: int
     versions: RecordVersions = NEWEST
 
-    def commits(self, group_id: str, commits: Commits, now_ms: int) -> bytearray:
-        """Committed offsets. Raises `FormatError` if a string is too long."""
+    def commits(
+        self, group_id: str, commits: Commits, now_ms: int, producer: Producer = NO_PRODUCER
+    ) -> bytearray:
+        """Committed offsets; with a producer they are part of its transaction.
+
+        Raises `FormatError` if a string is too long.
+        """
         records = [
             RecordData(number, now_ms, offset_key(group_id, key), offset_value(commit, self.versions.offset))
             for number, (key, commit) in enumerate(commits.items())
         ]
-        return build_batch(records, BatchFields(codec=self.codec, base_sequence=_COMMIT_SEQUENCE))
+        fields = BatchFields(
+            codec=self.codec,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=_COMMIT_SEQUENCE,
+            is_transactional=producer != NO_PRODUCER,
+        )
+        return build_batch(records, fields)
 
     def group(self, group_id: str, metadata: GroupMetadata, now_ms: int) -> bytearray:
         """A group's record. Raises `FormatError` if a string is too long."""

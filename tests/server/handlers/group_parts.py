@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from klog.config.broker import BrokerConfig
 from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator
 from klog.coordinator.group.requests import GroupRequests
+from klog.coordinator.group.transactional import TransactionalCommits
+from klog.coordinator.transaction.values import Producer
 from klog.protocol.apis import ApiKey
+from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
 from klog.server.groups import open_groups
 from klog.server.handlers.groups.administration import GroupsHandler
 from klog.server.handlers.groups.members import MembersHandler
 from klog.server.handlers.groups.offsets import OffsetsHandler
+from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
 from tests.server.handlers.admin_parts import AdminCluster
 from tests.server.handlers.parts import Broker, FakeRequest, answer_of, request_of
 from tests.waiting import eventually
@@ -49,6 +54,13 @@ class GroupBroker(Broker):
         self._ids = 0
         members = MembersHandler(requests, self._member_id)
         offsets = OffsetsHandler(requests, self.lookup.known, self.clock)
+        # What the transaction coordinator says of offsets; if a list, it says so when the test asks.
+        self.verify_error = ErrorCode.NONE
+        self.verifying: list[Callable[[ErrorCode], None]] | None = None
+        self.verified: list[tuple[int, str, Producer]] = []
+        transactional = TransactionalOffsetsHandler(
+            TransactionalCommits(requests, self._verify), self.lookup.known, self.clock
+        )
         groups = GroupsHandler(requests)
         self.handlers = {
             ApiKey.JOIN_GROUP: members.join,
@@ -58,6 +70,7 @@ class GroupBroker(Broker):
             ApiKey.OFFSET_COMMIT: offsets.commit,
             ApiKey.OFFSET_FETCH: offsets.fetch,
             ApiKey.OFFSET_DELETE: offsets.delete,
+            ApiKey.TXN_OFFSET_COMMIT: transactional.commit,
             ApiKey.DESCRIBE_GROUPS: groups.describe,
             ApiKey.LIST_GROUPS: groups.list,
             ApiKey.DELETE_GROUPS: groups.delete,
@@ -69,6 +82,15 @@ class GroupBroker(Broker):
     def _member_id(self, prefix: str) -> str:
         self._ids += 1
         return f"{prefix}-{self._ids}"
+
+    def _verify(
+        self, partition: int, transactional_id: str, producer: Producer, on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        self.verified.append((partition, transactional_id, producer))
+        if self.verifying is None:
+            on_done(self.verify_error)
+        else:
+            self.verifying.append(on_done)
 
     def lead_offsets(self, *, epoch: int = 0, **values: Any) -> None:
         """Lead every partition of the internal topic, and load it."""

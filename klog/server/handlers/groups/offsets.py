@@ -48,23 +48,12 @@ class OffsetsHandler:
         retention_ms = _NO_RETENTION_MS if retention is None else milliseconds(retention)
         now_ms = self.clock_ms()
         expires_ms = NO_TIMESTAMP if retention_ms == _NO_RETENTION_MS else now_ms + retention_ms
-        # If a partition is named twice, its last offset counts.
-        wanted = {
-            (topic.name, each.partition_index): CommittedOffset(
-                each.committed_offset,
-                getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH),
-                each.committed_metadata or "",
-                now_ms,
-                expires_ms,
-            )
-            for topic in asked.topics
-            for each in topic.partitions
-        }
+        wanted = commits_of(asked, now_ms, expires_ms)
         commits = {key: commit for key, commit in wanted.items() if self.known(key)}
 
         def answer(errors: Mapping[Key, ErrorCode]) -> None:
             unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            _answer_errors(request, "OffsetCommit", {key: errors.get(key, unknown) for key in wanted})
+            answer_errors(request, "OffsetCommit", {key: errors.get(key, unknown) for key in wanted})
 
         if not commits:
             answer({})
@@ -117,7 +106,22 @@ class OffsetsHandler:
             for each in topic.partitions
         }
         error, errors = self.groups.delete_offsets(asked.group_id, [key for key in wanted if self.known(key)])
-        _answer_errors(request, "OffsetDelete", {} if error else {**wanted, **errors}, error_code=error)
+        answer_errors(request, "OffsetDelete", {} if error else {**wanted, **errors}, error_code=error)
+
+
+def commits_of(asked: Entity, now_ms: int, expires_ms: int = NO_TIMESTAMP) -> dict[Key, CommittedOffset]:
+    """The offsets that a request commits. If it names a partition twice, the last offset counts."""
+    return {
+        (topic.name, each.partition_index): CommittedOffset(
+            each.committed_offset,
+            getattr(each, "committed_leader_epoch", NO_LEADER_EPOCH),
+            each.committed_metadata or "",
+            now_ms,
+            expires_ms,
+        )
+        for topic in asked.topics
+        for each in topic.partitions
+    }
 
 
 def _keys_of(topics: Iterable[Entity] | None) -> list[Key] | None:
@@ -143,7 +147,7 @@ def _offsets(
     return _by_topic(request, topic_name, offsets, partition)
 
 
-def _answer_errors(request: Request, api: str, errors: Mapping[Key, ErrorCode], **values: Value) -> None:
+def answer_errors(request: Request, api: str, errors: Mapping[Key, ErrorCode], **values: Value) -> None:
     """Answer with the error of each partition."""
 
     def partition(number: int, error: ErrorCode) -> Entity:

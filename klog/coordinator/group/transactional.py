@@ -1,0 +1,91 @@
+"""TxnOffsetCommit: offsets of a group that count when a producer's transaction is committed.
+
+Rules: Kafka's `GroupCoordinator.handleTxnCommitOffsets`; KIP-98, KIP-447 (the member is checked), KIP-890
+(nothing is written before the transaction coordinator says that the transaction has the partition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from klog.coordinator.group.group_partition import GroupPartition
+from klog.coordinator.group.requests import CommitErrors, GroupRequests
+from klog.coordinator.group.values import CommittedOffset, Identity, Key
+from klog.coordinator.group.writing import commit_error
+from klog.coordinator.transaction.values import Producer
+from klog.protocol.error_codes import ErrorCode
+
+# The errors of the verification, as the client sees them.
+_VERIFY_ERRORS: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
+}
+
+
+class VerifyOffsets(Protocol):
+    """Asks whether a partition of `__consumer_offsets` is in a producer's open transaction."""
+
+    def __call__(
+        self, partition: int, transactional_id: str, producer: Producer, on_done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Returns at once. `on_done` is called once, from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalCommit:
+    """The offsets of one request, and who sends them."""
+
+    group_id: str
+    identity: Identity
+    transactional_id: str
+    producer: Producer
+    commits: Mapping[Key, CommittedOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionalCommits:
+    """Commits offsets within transactions. Safe for threads."""
+
+    groups: GroupRequests
+    verify: VerifyOffsets
+
+    def commit(self, asked: TransactionalCommit, reply: Callable[[CommitErrors], None]) -> None:
+        """TxnOffsetCommit: `reply` gets the error of each partition when the offsets are replicated."""
+
+        def refuse(error: ErrorCode) -> None:
+            reply(dict.fromkeys(asked.commits, error))
+
+        owner = self.groups.owner(asked.group_id)
+        if isinstance(owner, ErrorCode):
+            refuse(owner)
+            return
+
+        def verified(error: ErrorCode) -> None:
+            if error:
+                refuse(commit_error(_VERIFY_ERRORS.get(error, error)))
+            else:
+                self._store(owner, asked, reply)
+
+        self.verify(owner.number, asked.transactional_id, asked.producer, verified)
+
+    def _store(
+        self, owner: GroupPartition, asked: TransactionalCommit, reply: Callable[[CommitErrors], None]
+    ) -> None:
+        with owner.lock():
+            if owner.closed:
+                owner.put(lambda: reply(dict.fromkeys(asked.commits, ErrorCode.NOT_COORDINATOR)))
+                return
+            entry = owner.get_or_create(asked.group_id)
+            error = entry.group.transactional_commit_error(asked.identity)
+            if error:
+                owner.put(lambda: reply(dict.fromkeys(asked.commits, error)))
+                return
+            self.groups.store(
+                owner,
+                asked.commits,
+                reply,
+                lambda stored, done: owner.put_transactional_commits(entry, asked.producer, stored, done),
+            )

@@ -1,0 +1,1 @@
+"""Handlers of transactional requests. They translate messages; `klog.coordinator.transaction` decides."""

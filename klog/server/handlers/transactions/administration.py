@@ -1,0 +1,86 @@
+"""Answers DescribeTransactions and ListTransactions.
+
+Rules: Kafka's `KafkaApis`; KIP-664, KIP-994 (the duration filter).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from klog.coordinator.transaction.values import NO_TIMESTAMP, DescribedTransaction, Transactions
+from klog.formats.names import TopicPartition
+from klog.protocol.entity_fields import Entity
+from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.network.request import Request
+
+_ANY_DURATION_MS: Final = -1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionsHandler:
+    """Answers the requests of administrators about transactions."""
+
+    transactions: Transactions
+
+    def describe(self, request: Request) -> None:
+        """DescribeTransactions."""
+        ids = entity_of(request).transactional_ids
+        described = (self.transactions.describe(transactional_id) for transactional_id in ids)
+        send_answer(request, transaction_states=tuple(_described(request, each) for each in described))
+
+    def list(self, request: Request) -> None:
+        """ListTransactions: those of this broker."""
+        asked = entity_of(request)
+        listing = self.transactions.list(
+            asked.state_filters,
+            asked.producer_id_filters,
+            getattr(asked, "duration_filter", _ANY_DURATION_MS),
+        )
+        listed = tuple(
+            part(
+                request,
+                "TransactionState",
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state,
+            )
+            for each in listing.listed
+        )
+        send_answer(
+            request,
+            error_code=listing.error,
+            unknown_state_filters=tuple(listing.unknown_states),
+            transaction_states=listed,
+        )
+
+
+def _described(request: Request, transaction: DescribedTransaction) -> Entity:
+    start_ms = transaction.start_ms
+    return part(
+        request,
+        "TransactionState",
+        error_code=transaction.error,
+        transactional_id=transaction.transactional_id,
+        transaction_state=transaction.state,
+        transaction_timeout=timedelta(milliseconds=transaction.timeout_ms),
+        transaction_start_time=(
+            None if start_ms == NO_TIMESTAMP else _EPOCH + timedelta(milliseconds=start_ms)
+        ),
+        producer_id=transaction.producer.producer_id,
+        producer_epoch=transaction.producer.epoch,
+        topics=_topics(request, transaction.partitions),
+    )
+
+
+def _topics(request: Request, partitions: Collection[TopicPartition]) -> tuple[Entity, ...]:
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        by_topic.setdefault(topic, []).append(number)
+    return tuple(
+        part(request, "TopicData", topic=topic, partitions=tuple(numbers))
+        for topic, numbers in by_topic.items()
+    )
