@@ -83,11 +83,21 @@ class ReconnectingConnection:
                 raise
             return self._send(request)
 
+    def version_of(self, api_key: int) -> int:
+        """The highest version of an API that both sides support; connects if there is no connection.
+
+        Raises ChannelError, UnsupportedApiError.
+        """
+        return self._opened().version_of(api_key)
+
     def _send(self, request: Entity) -> Entity:
+        return self._opened().send(request)
+
+    def _opened(self) -> Connection:
         if self._connection is None or not self._connection.connected:
             self._connection = self._new_connection()
             self._connection.connect()
-        return self._connection.send(request)
+        return self._connection
 
     def close(self) -> None:
         """Close the connection. A `send` that waits in another thread fails."""

@@ -1,17 +1,20 @@
-"""Reads control records: their type, and the end transaction markers of coordinators.
+"""Reads control records: their type, and the end transaction markers of coordinators; builds such markers.
 
 Rules: KIP-98. `control_records` defines the formats; this is the fast reader beside the definitions.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klog.formats import kernel
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_TYPES
 from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
+
+_VERSION: Final = 0
 
 
 class Marker(NamedTuple):
@@ -69,3 +72,13 @@ def marker_of_batch(data: Bytes) -> Marker | None:
     kernel.scan(data, 0, True, table)
     kernel.decode(data, table, 0, 1, records)
     return decoded_marker(data, records)
+
+
+def build_marker(producer_id: int, producer_epoch: int, marker: Marker) -> bytearray:
+    """The control batch with the marker that ends a producer's transaction."""
+    key = CONTROL_KEY.pack(_VERSION, CONTROL_ABORT if marker.aborted else CONTROL_COMMIT)
+    value = END_TXN_MARKER.pack(_VERSION, marker.coordinator_epoch)
+    fields = BatchFields(
+        producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
+    )
+    return build_batch([RecordData(0, marker.timestamp, key, value)], fields)

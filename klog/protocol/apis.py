@@ -159,6 +159,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.DELETE_RECORDS, 0, 2, 2),
             _kio(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             _kio(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
+            _kio(ApiKey.WRITE_TXN_MARKERS, 0, 1, 1, kio_from=1),
             _kio(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4, kio_from=1),
             _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
             _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
@@ -181,6 +182,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
 SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
     {
         **SERVED,
+        int(ApiKey.ADD_PARTITIONS_TO_TXN): _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
         int(ApiKey.SASL_HANDSHAKE): _kio(ApiKey.SASL_HANDSHAKE, 1, 1, _NEVER),
         int(ApiKey.SASL_AUTHENTICATE): _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
         int(ApiKey.ADD_PARTITIONS_TO_TXN): _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),

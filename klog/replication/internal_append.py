@@ -60,8 +60,12 @@ class InternalAppends:
         acks: int,
         timeout_ms: int,
         leader_epoch: int = ANY_EPOCH,
+        guard: object | None = None,
     ) -> None:
         """Append batches; `records` must be writable and is changed. `on_done` is called exactly once.
+
+        Records of a transaction need the `guard` of their verification (`Partition.begin_verification`),
+        unless the transaction is open in the partition.
 
         With acks 0 or 1 that is after the local write, with acks -1 when the high watermark has passed the
         records, when leadership is lost, or after `timeout_ms`. It may be called before this returns, and
@@ -81,7 +85,7 @@ class InternalAppends:
         if partition is None:
             on_done(Appended(self._missing(key)))
             return
-        written = self._append(partition, records, acks, leader_epoch)
+        written = self._append(partition, records, acks, leader_epoch, guard)
         required_offset = written.last_offset + 1
         if written.error or acks != ALL_IN_SYNC or partition.log.high_watermark >= required_offset:
             on_done(written)
@@ -95,12 +99,19 @@ class InternalAppends:
         operation = DelayedProduce(due_ms, self.replicas, waits, self._missing, answer)
         self.purgatory.try_complete_else_watch(operation, (key,))
 
-    def _append(self, partition: Partition, records: memoryview, acks: int, leader_epoch: int) -> Appended:
+    def _append(
+        self,
+        partition: Partition,
+        records: memoryview,
+        acks: int,
+        leader_epoch: int,
+        guard: object | None,
+    ) -> Appended:
         if not ALL_IN_SYNC <= acks <= _LARGEST_ACKS:
             return Appended(ErrorCode.INVALID_REQUIRED_ACKS)
         try:
             info, moved = partition.append(
-                records, acks, self.clock_ms(), Origin.COORDINATOR, leader_epoch=leader_epoch
+                records, acks, self.clock_ms(), Origin.COORDINATOR, leader_epoch=leader_epoch, guard=guard
             )
         except PartitionError as refused:
             return Appended(refused.error)

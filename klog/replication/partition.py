@@ -28,6 +28,7 @@ from klog.replication.partition_state import ANY_EPOCH, PartitionState, state_of
 from klog.storage.log.append_values import Origin
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
 from klog.storage.log.reading import Read
+from klog.storage.log.verification import UNCHECKED
 
 CONSUMER = -1
 ALL_IN_SYNC = -1  # as acks
@@ -182,11 +183,13 @@ class Partition:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         leader_epoch: int = ANY_EPOCH,
+        guard: object | None = UNCHECKED,
     ) -> tuple[AppendInfo, bool]:
         """Write records as the leader; what was written, and whether the high watermark moved.
 
         `now_ms` is the wall clock's. `leader_epoch` is the epoch in which the caller believes this broker to
-        lead. Raises `PartitionError`, `AppendError`, `OSError`, `StorageError`.
+        lead. `guard` is that of `begin_verification`, for records of a transaction. Raises `PartitionError`,
+        `AppendError`, `OSError`, `StorageError`.
         """
         log = self.lock_log()
         try:
@@ -201,8 +204,21 @@ class Partition:
                     f"{len(state.isr.committed)} in-sync replicas, "
                     f"at least {self.min_in_sync_replicas} are needed",
                 )
-            info = log.append_as_leader(data, state.leader_epoch, now_ms, origin)
+            info = log.append_as_leader(data, state.leader_epoch, now_ms, origin, guard)
             return info, self._advance_high_watermark(log)
+        finally:
+            log.lock.release()
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> object | None:
+        """Note that the coordinator is asked whether this partition is in a producer's transaction.
+
+        Returns the guard for the append of the batch that begins with `sequence`, None if the transaction is
+        open here already. Raises `PartitionError` if this broker does not lead.
+        """
+        log = self.lock_log()
+        try:
+            self.require_leader()
+            return log.producers.begin_verification(producer_id, epoch, sequence, now_ms)
         finally:
             log.lock.release()
 

@@ -241,7 +241,7 @@ class Broker:
             lambda topics: read_topic_ids(self.store, topics),
         )
         self.replicas = self._replicas
-        appends = InternalAppends(
+        self.appends = InternalAppends(
             self.replicas,
             self.purgatories.produce,
             lambda key: self.cache.snapshot.partition(TopicPartition(*key)) is not None,
@@ -249,7 +249,7 @@ class Broker:
             timer_ms=monotonic_ms,
         )
         self.groups = open_groups(
-            self._static, self.store, self.replicas, appends, self.purgatories.timer.timer
+            self._static, self.store, self.replicas, self.appends, self.purgatories.timer.timer
         )
         closing.callback(self.groups.stop)
 
@@ -295,6 +295,7 @@ class Broker:
             config=self.live.broker,
             check_config=self._check_config,
             replicas=self.replicas,
+            appends=self.appends,
             groups=self.groups,
             controller=self.controller,
             purgatories=self.purgatories,

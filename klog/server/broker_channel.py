@@ -1,4 +1,4 @@
-"""Sends the controller's requests to one broker."""
+"""Connections from this broker to others, on the listener between brokers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,32 @@ from klog.metadata.values import BrokerRegistration
 from klog.protocol.channel import Channel
 from klog.protocol.errors import ConnectFailedError
 
+Tls = Callable[[], ssl.SSLContext | None]
+
+
+def no_tls() -> None:
+    """No TLS context."""
+
+
+def channel_to(
+    broker: BrokerRegistration, listener: str, *, client_id: str, timeout_ms: int, tls: Tls = no_tls
+) -> Channel:
+    """A channel to a broker that is not open yet.
+
+    `listener` is the listener between brokers. `tls` gives the TLS context that is in force there. Raises
+    ConnectFailedError if the broker does not have the listener.
+    """
+    endpoint = broker.endpoint(listener)
+    if endpoint is None:
+        raise ConnectFailedError(f"broker {broker.broker_id} has no listener {listener}")
+    context = tls() if endpoint.security_protocol == "SSL" else None
+    return Channel(endpoint.host, endpoint.port, client_id=client_id, timeout_ms=timeout_ms, tls=context)
+
 
 class ControlChannel:
-    """Connects when there is something to send, and again after a failure.
+    """Sends the controller's requests. Connects when there is something to send, and again after a failure.
 
-    `listener` is the listener between brokers. `tls` gives the TLS context that is in force there when a
-    connection is made.
+    The arguments are those of `channel_to`; `tls` is asked when a connection is made.
     """
 
     def __init__(
@@ -26,28 +46,15 @@ class ControlChannel:
         *,
         client_id: str,
         timeout_ms: int,
-        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        tls: Tls = no_tls,
     ) -> None:
-        self._listener = listener
-        self._endpoint = broker.endpoint(listener)
-        self._client_id = client_id
-        self._timeout_ms = timeout_ms
-        self._tls = tls
-        self._name = f"broker {broker.broker_id}"
-        self._connection = ReconnectingConnection(self._new_channel)
+        self._connection = ReconnectingConnection(
+            lambda: channel_to(broker, listener, client_id=client_id, timeout_ms=timeout_ms, tls=tls)
+        )
 
     def send(self, request: ControlRequest) -> ControlResponse:
         """Send and wait for the answer. Raises ChannelError."""
         return control_response(request, self._connection.send(request))
-
-    def _new_channel(self) -> Channel:
-        endpoint = self._endpoint
-        if endpoint is None:
-            raise ConnectFailedError(f"{self._name} has no listener {self._listener}")
-        tls = self._tls() if endpoint.security_protocol == "SSL" else None
-        return Channel(
-            endpoint.host, endpoint.port, client_id=self._client_id, timeout_ms=self._timeout_ms, tls=tls
-        )
 
     def close(self) -> None:
         """Close the connection. A `send` that waits in another thread fails."""

@@ -13,6 +13,7 @@ from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import ProducerIdBlock
 from klog.protocol.apis import ApiKey
+from klog.replication.internal_append import InternalAppends
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.alter_configs import AlterConfigsHandler
 from klog.server.handlers.answers import InBackground
@@ -54,6 +55,7 @@ from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.topic_waits import TopicWaits
+from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
 from klog.server.purgatories import Purgatories
 from klog.server.request_times import RequestCounters
 from klog.server.topic_stats import BrokerTopicStats
@@ -78,6 +80,7 @@ class Collaborators:
     config: Callable[[], BrokerConfig]
     check_config: Callable[[BrokerConfig], None]
     replicas: ReplicaManager
+    appends: InternalAppends
     groups: GroupCoordinator
     controller: Controller
     purgatories: Purgatories
@@ -103,6 +106,7 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
     return {
         **_data_routes(parts),
         **_group_routes(parts, creation),
+        **_transaction_routes(parts),
         **_topic_routes(parts, creator, creation),
         **_config_routes(parts),
         **_control_routes(parts),
@@ -182,6 +186,13 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
         ApiKey.LIST_GROUPS: Route(groups.list),
         ApiKey.DELETE_GROUPS: Route(groups.delete),
     }
+
+
+def _transaction_routes(parts: Collaborators) -> dict[int, Route]:
+    markers = WriteTxnMarkersHandler(
+        parts.appends, parts.groups, timeout_ms=parts.config().number("request.timeout.ms")
+    )
+    return {ApiKey.WRITE_TXN_MARKERS: Route(markers.handle, may_block=False)}
 
 
 def _topic_routes(

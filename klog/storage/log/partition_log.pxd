@@ -19,8 +19,8 @@ cdef class PartitionLog(ReadableLog):
     cdef public long long _unflushed_records
     cdef public long long _roll_ms
 
-    cpdef append_as_leader(self, data, long long leader_epoch, long long now_ms, origin=*)
-    cdef _append_as_leader(self, data, long long leader_epoch, long long now_ms, origin)
+    cpdef append_as_leader(self, data, long long leader_epoch, long long now_ms, origin=*, guard=*)
+    cdef _append_as_leader(self, data, long long leader_epoch, long long now_ms, origin, guard)
     @cython.locals(segment=LogSegment)
     cdef _write(self, valid, long long now_ms)
     @cython.locals(records="long long")

@@ -31,6 +31,7 @@ from klog.storage.log.run_limits import RunLimits
 from klog.storage.log.segment import LogSegment
 from klog.storage.log.segments import discard, new_segment, unlink
 from klog.storage.log.validation import validate
+from klog.storage.log.verification import UNCHECKED
 
 __all__ = ["AppendInfo", "PartitionLog"]
 
@@ -94,22 +95,28 @@ class PartitionLog(ReadableLog):
     # -- appending -------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        data: memoryview,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        guard: object | None = UNCHECKED,
     ) -> AppendInfo:
         """Check records, give them offsets and write them. `data` must be writable and is changed.
 
-        The caller holds the lock. Raises `AppendError` if they may not enter.
+        `guard` is what `Producers.begin_verification` has returned for records of a transaction. The caller
+        holds the lock. Raises `AppendError` if they may not enter.
         """
         # What `on_disk` does, without the cost of a wrapper and of another entry into the lock.
         require_open(self)
         try:
-            return self._append_as_leader(data, leader_epoch, now_ms, origin)
+            return self._append_as_leader(data, leader_epoch, now_ms, origin, guard)
         except (OSError, StorageError) as error:
             self.fail(error)
             raise
 
     def _append_as_leader(
-        self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin
+        self, data: memoryview, leader_epoch: int, now_ms: int, origin: Origin, guard: object | None
     ) -> AppendInfo:
         config = self.config
         valid = validate(data, config, self.log_end_offset, leader_epoch, now_ms, origin)
@@ -126,7 +133,7 @@ class PartitionLog(ReadableLog):
                 if marker is not None:
                     self.producers.check_marker(batch, marker)
             else:
-                sent = self.producers.check(batch, origin)
+                sent = self.producers.check(batch, origin, guard)
                 if sent is not None:
                     return AppendInfo(
                         sent.first_offset,

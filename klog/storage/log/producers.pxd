@@ -1,5 +1,6 @@
 cdef class Producers:
     cdef public dict by_id
+    cdef public dict verifying
     cdef public long long end_offset
     cdef public list _open
     cdef public object _unreplicated

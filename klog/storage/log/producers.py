@@ -17,6 +17,7 @@ from klog.formats.markers import Marker, marker_of_batch
 from klog.formats.wrapping import sequence_after
 from klog.protocol.produce_run import ProduceRun
 from klog.storage.log.append_values import AppendError, BatchInfo, Origin, run_batch
+from klog.storage.log.verification import UNCHECKED, Verification
 from klog.storage.producer_history import BATCHES_REMEMBERED, History, SentBatch
 from klog.storage.producer_state import AbortedTxn, ProducerEntry
 
@@ -98,6 +99,8 @@ class Producers:
     ) -> None:
         """`history` is what else the log says about the producers (None: nothing)."""
         self.by_id: dict[int, Producer] = {}
+        # By producer id. Not a part of a snapshot.
+        self.verifying: dict[int, Verification] = {}
         self.end_offset = end_offset
         self._open: list[int] = []  # first offsets of open transactions, ascending
         # Transactions that have ended, but whose markers are not below the high watermark.
@@ -130,16 +133,47 @@ class Producers:
         """The entries of a snapshot."""
         return {producer_id: producer.entry() for producer_id, producer in self.by_id.items()}
 
-    def check(self, batch: BatchInfo, origin: Origin) -> SentBatch | None:
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        """Whether the producer has begun a transaction in this epoch that no marker has ended."""
+        known = self.by_id.get(producer_id)
+        return known is not None and known.txn_first_offset >= 0 and known.epoch == epoch
+
+    def begin_verification(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> object | None:
+        """Note that the coordinator is asked about a batch; returns the guard for its append.
+
+        None if the producer's transaction is open here: then there is nothing to ask.
+        """
+        if self.has_open_transaction(producer_id, epoch):
+            return None
+        known = self.verifying.get(producer_id)
+        entry = Verification(object(), sequence, epoch, now_ms) if known is None else known
+        self.verifying[producer_id] = entry = entry.seen(sequence, epoch)
+        return entry.guard
+
+    def _require_verified(self, batch: BatchInfo, guard: object | None) -> None:
+        entry = self.verifying.get(batch.producer_id)
+        if (guard is None or entry is None or entry.guard is not guard) and not self.has_open_transaction(
+            batch.producer_id, batch.producer_epoch
+        ):
+            raise AppendError(
+                "INVALID_TXN_STATE", f"producer {batch.producer_id} has no transaction open in this partition"
+            )
+
+    def check(self, batch: BatchInfo, origin: Origin, guard: object | None = UNCHECKED) -> SentBatch | None:
         """Check a data batch before it is written; returns the batch that it repeats, None if it is new.
 
-        Raises `AppendError` for a fenced epoch, a sequence out of order, or data outside of the open
-        transaction. Coordinators keep no sequences.
+        `guard` is that of the batch's verification. Raises `AppendError` for a fenced epoch, a sequence out
+        of order, data outside of the open transaction, or the begin of a transaction that is not verified.
+        Coordinators keep no sequences.
         """
         known = self.by_id.get(batch.producer_id)
         if known is None:
             if batch.producer_epoch < _NONE:
                 raise _old_epoch(batch, Producer(batch.producer_id))
+            if guard is not UNCHECKED and batch.is_transactional:
+                self._require_verified(batch, guard)
+            if self.verifying and origin is Origin.CLIENT:
+                self._require_lowest(batch)
             return None
         if origin is Origin.CLIENT:
             duplicate = known.duplicate_of(batch, last_sequence_of(batch))
@@ -147,7 +181,11 @@ class Producers:
                 return duplicate
         if batch.producer_epoch < known.epoch:
             raise _old_epoch(batch, known)
+        if guard is not UNCHECKED and batch.is_transactional:
+            self._require_verified(batch, guard)
         if origin is Origin.CLIENT:
+            if self.verifying:
+                self._require_lowest(batch)
             self._check_sequence(known, batch)
         if known.txn_first_offset >= 0 and not batch.is_transactional:
             raise AppendError(
@@ -161,6 +199,16 @@ class Producers:
             return self.check(batch, Origin.CLIENT) is None
         except AppendError:
             return False
+
+    def _require_lowest(self, batch: BatchInfo) -> None:
+        """A batch after the lowest sequence that was seen came before its predecessor."""
+        entry = self.verifying.get(batch.producer_id)
+        if entry is not None and batch.base_sequence > entry.lowest_sequence:
+            raise AppendError(
+                "OUT_OF_ORDER_SEQUENCE_NUMBER",
+                f"sequence {batch.base_sequence} of producer {batch.producer_id}, and the partition has seen"
+                f" {entry.lowest_sequence} without writing it",
+            )
 
     def _check_sequence(self, known: Producer, batch: BatchInfo) -> None:
         if batch.producer_epoch != known.epoch:
@@ -195,7 +243,12 @@ class Producers:
             )
 
     def _producer_of(self, batch: BatchInfo) -> Producer:
-        """The batch's producer, in the batch's epoch. A new epoch clears the remembered batches."""
+        """The batch's producer, in the batch's epoch. A new epoch clears the remembered batches.
+
+        Its verification is over, because something of it is written.
+        """
+        if self.verifying:
+            self.verifying.pop(batch.producer_id, None)
         producer = self.by_id.get(batch.producer_id)
         if producer is None:
             producer = self.by_id[batch.producer_id] = Producer(batch.producer_id, batch.producer_epoch)
@@ -277,7 +330,10 @@ class Producers:
         self.first_unstable_offset = min([*ended, *self._open[:1]], default=None)
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for `expiration_ms` with no open transaction; returns how many."""
+        """Forget producers idle for `expiration_ms` with no open transaction; returns how many.
+
+        Verifications that began so long ago are forgotten, too.
+        """
         idle = [
             producer_id
             for producer_id, producer in self.by_id.items()
@@ -285,4 +341,7 @@ class Producers:
         ]
         for producer_id in idle:
             del self.by_id[producer_id]
+        for producer_id, entry in list(self.verifying.items()):
+            if now_ms - entry.began_ms >= expiration_ms:
+                del self.verifying[producer_id]
         return len(idle)

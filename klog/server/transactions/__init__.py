@@ -1,0 +1,1 @@
+"""What a broker does for transactions beside their coordinator: verification and markers."""

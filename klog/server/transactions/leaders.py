@@ -1,0 +1,43 @@
+"""Where to send something that concerns a partition: to its leader, later, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from klog.coordinator.partitioning import partition_of
+from klog.formats.names import TopicPartition
+from klog.metadata.cache import MetadataCache
+
+UNKNOWN: Final = -1
+"""No leader is known now, or it is not alive."""
+
+LeaderOf = Callable[[TopicPartition], int]
+"""The broker id of a partition's leader, or UNKNOWN."""
+
+TRANSACTION_STATE: Final = "__transaction_state"
+
+
+def leader_lookup(cache: MetadataCache) -> LeaderOf:
+    """Looks up leaders in the metadata cache."""
+
+    def leader_of(partition: TopicPartition) -> int:
+        snapshot = cache.snapshot
+        state = snapshot.partition(partition)
+        return UNKNOWN if state is None or state.leader not in snapshot.brokers else state.leader
+
+    return leader_of
+
+
+def coordinator_lookup(cache: MetadataCache) -> Callable[[str], int]:
+    """Looks up the broker that coordinates a transactional id; UNKNOWN if there is none now."""
+    leader_of = leader_lookup(cache)
+
+    def coordinator_of(transactional_id: str) -> int:
+        partitions = cache.snapshot.topics.get(TRANSACTION_STATE)
+        if not partitions:
+            return UNKNOWN
+        number = partition_of(transactional_id, len(partitions))
+        return leader_of(TopicPartition(TRANSACTION_STATE, number))
+
+    return coordinator_of

@@ -1,0 +1,171 @@
+"""Decides which markers go to which broker next, and what an answer means. Pure: no threads, no clock.
+
+Rules: Kafka's `TransactionMarkerChannelManager` and `TransactionMarkerRequestCompletionHandler`. A marker
+goes to the leaders of its partitions, one entry for each broker. What a leader does not accept now is looked
+up again; without a limit, because a transaction that is decided must end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from klog.coordinator.transaction.values import MarkersToWrite
+from klog.formats.names import TopicPartition
+from klog.protocol.error_codes import ErrorCode
+from klog.server.transactions.leaders import UNKNOWN, LeaderOf
+
+OnWritten = Callable[[Collection[TopicPartition]], None]
+
+# The partition has its marker, or can hold none.
+_DONE: Final = frozenset(
+    (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION)
+)
+_TRY_AGAIN: Final = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    )
+)
+
+
+@dataclass(eq=False, slots=True)
+class Transaction:
+    """One transaction whose markers are sent, and whom to tell. Compared by identity."""
+
+    wanted: MarkersToWrite
+    on_written: OnWritten
+
+
+class Entry(NamedTuple):
+    """Partitions of one transaction that have one leader, and how often in a row that has failed."""
+
+    transaction: Transaction
+    partitions: frozenset[TopicPartition]
+    failures: int = 0
+
+
+class Outcome(NamedTuple):
+    """What became of entries: partitions that are done, those to route again, those that are given up."""
+
+    done: tuple[Entry, ...] = ()
+    again: tuple[Entry, ...] = ()
+    refused: tuple[tuple[Entry, ErrorCode], ...] = ()
+
+
+def judged(entries: Iterable[Entry], answer: Mapping[tuple[int, TopicPartition], ErrorCode]) -> Outcome:
+    """What an answer means; its errors are by producer id and partition. What it leaves out is sent again."""
+    done: list[Entry] = []
+    again: list[Entry] = []
+    refused: list[tuple[Entry, ErrorCode]] = []
+    for entry in entries:
+        producer_id = entry.transaction.wanted.marker.producer.producer_id
+        by_error: dict[ErrorCode, set[TopicPartition]] = {}
+        for partition in entry.partitions:
+            error = answer.get((producer_id, partition), ErrorCode.REQUEST_TIMED_OUT)
+            by_error.setdefault(error, set()).add(partition)
+        written = {each for error in _DONE for each in by_error.get(error, ())}
+        unwritten = {each for error in _TRY_AGAIN for each in by_error.get(error, ())}
+        if written:
+            done.append(entry._replace(partitions=frozenset(written)))
+        if unwritten:
+            again.append(Entry(entry.transaction, frozenset(unwritten), entry.failures + 1))
+        refused += [
+            (entry._replace(partitions=frozenset(by_error[error])), error)
+            for error in by_error.keys() - _DONE - _TRY_AGAIN
+        ]
+    return Outcome(tuple(done), tuple(again), tuple(refused))
+
+
+@dataclass(slots=True)
+class MarkerQueues:
+    """The markers that wait, by broker. Not safe for threads."""
+
+    leader_of: LeaderOf
+    # By coordinator partition: the partitions of each transaction that have no marker yet.
+    _missing: dict[int, dict[Transaction, set[TopicPartition]]] = field(default_factory=dict)
+    _queues: dict[int, list[Entry]] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> int:
+        """How many entries wait for their turn, or for a leader to be known."""
+        return sum(len(queue) for queue in self._queues.values())
+
+    def add(self, transaction: Transaction) -> set[int]:
+        """Queue the markers of a transaction; returns the brokers for which it has some."""
+        wanted = transaction.wanted
+        self._missing.setdefault(wanted.coordinator_partition, {})[transaction] = set(wanted.partitions)
+        return self.route((Entry(transaction, wanted.partitions),))
+
+    def route(self, entries: Iterable[Entry]) -> set[int]:
+        """Queue entries for the present leaders of their partitions; returns these, UNKNOWN among them."""
+        brokers: set[int] = set()
+        for entry in self.live(entries):
+            by_leader: dict[int, set[TopicPartition]] = {}
+            for partition in entry.partitions:
+                by_leader.setdefault(self.leader_of(partition), set()).add(partition)
+            for leader, partitions in by_leader.items():
+                part = entry._replace(partitions=frozenset(partitions))
+                self._queues.setdefault(leader, []).append(part)
+                brokers.add(leader)
+        return brokers
+
+    def take(self, broker_id: int) -> list[Entry]:
+        """The entries to send to a broker in one request.
+
+        An answer names producers only, so a second marker of one producer waits for the next request.
+        """
+        producers: set[int] = set()
+        taken: list[Entry] = []
+        kept: list[Entry] = []
+        for entry in self.live(self._queues.pop(broker_id, ())):
+            producer_id = entry.transaction.wanted.marker.producer.producer_id
+            (kept if producer_id in producers else taken).append(entry)
+            producers.add(producer_id)
+        if kept:
+            self._queues[broker_id] = kept
+        return taken
+
+    def take_unknown(self) -> list[Entry]:
+        """The entries whose leader was not known; to be routed again."""
+        return self.live(self._queues.pop(UNKNOWN, ()))
+
+    def live(self, entries: Iterable[Entry]) -> list[Entry]:
+        """Those of the entries that have not been dropped or forgotten meanwhile."""
+        return [entry for entry in entries if self._missing_of(entry.transaction) is not None]
+
+    def written(self, entry: Entry) -> bool:
+        """Note that partitions have their marker; whether somebody still wants to know."""
+        missing = self._missing_of(entry.transaction)
+        if missing is None:
+            return False
+        missing -= entry.partitions
+        if not missing:
+            self.drop(entry.transaction)
+        return True
+
+    def drop(self, transaction: Transaction) -> None:
+        """Send no more markers of one transaction."""
+        number = transaction.wanted.coordinator_partition
+        transactions = self._missing.get(number, {})
+        transactions.pop(transaction, None)
+        if not transactions:
+            self._missing.pop(number, None)
+
+    def forget(self, coordinator_partition: int) -> None:
+        """Drop the transactions of a partition of `__transaction_state`, also those that are being sent."""
+        self._missing.pop(coordinator_partition, None)
+        for broker_id, queue in list(self._queues.items()):
+            kept = self.live(queue)
+            if kept:
+                self._queues[broker_id] = kept
+            else:
+                del self._queues[broker_id]
+
+    def _missing_of(self, transaction: Transaction) -> set[TopicPartition] | None:
+        return self._missing.get(transaction.wanted.coordinator_partition, {}).get(transaction)

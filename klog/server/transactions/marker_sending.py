@@ -1,0 +1,228 @@
+"""Sends transaction markers to the leaders of partitions with WriteTxnMarkers, this broker included.
+
+Rules: Kafka's `TransactionMarkerChannelManager`; KIP-98. `marker_queues` decides what goes where. There is
+one request at a time to each broker, with all that has gathered for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from klog.client.connection import ReconnectingConnection
+from klog.client.retry import RetryPolicy
+from klog.coordinator.transaction.values import MarkersToWrite
+from klog.formats.names import TopicPartition
+from klog.metadata.errors import StoreError
+from klog.protocol.apis import ApiKey
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import ChannelError
+from klog.protocol.messages import build, request_class, request_struct
+from klog.replication.purgatory import Timer
+from klog.replication.timing_wheel import TimerTask
+from klog.server.transactions.broker_messages import by_topic, known_error
+from klog.server.transactions.broker_threads import BrokerThreads, Connect, Worker
+from klog.server.transactions.leaders import UNKNOWN, LeaderOf
+from klog.server.transactions.marker_queues import Entry, MarkerQueues, OnWritten, Transaction, judged
+
+logger = logging.getLogger(__name__)
+
+# Brokers before 2.8 know version 0 only; no cluster that klog joins has one (inter.broker.protocol 3.4).
+_VERSION: Final = 1
+_PAUSES: Final = RetryPolicy(None)
+
+
+class MarkerSending:
+    """The `MarkerSender` of a broker. Safe for threads.
+
+    `topic_exists` asks the metadata store, and may raise `StoreError`. It is called for a partition whose
+    leader is not known: while a broker starts, it knows no topics, and no marker must be dropped because of
+    that. `timer_ms` is the clock of `timer`, which starts what has to be sent again after a pause.
+    """
+
+    def __init__(
+        self,
+        leader_of: LeaderOf,
+        topic_exists: Callable[[str], bool],
+        connect: Connect,
+        timer: Timer,
+        timer_ms: Callable[[], int],
+    ) -> None:
+        self._queues = MarkerQueues(leader_of)
+        self._lock = threading.Lock()
+        self._topic_exists = topic_exists
+        self._timer = timer
+        self._timer_ms = timer_ms
+        self._lookups = 0  # in a row that left a leader unknown
+        self._threads = BrokerThreads("klog-txn-markers", connect, self._send_to)
+        self._lookup = Worker("klog-txn-marker-leaders", self._look_up)
+
+    @property
+    def waiting(self) -> int:
+        """How many entries wait: for their turn, or for a leader to be known."""
+        with self._lock:
+            return self._queues.waiting
+
+    def send(self, wanted: MarkersToWrite, on_written: OnWritten) -> None:
+        """Returns at once. `on_written` is called from another thread."""
+        with self._lock:
+            brokers = self._queues.add(Transaction(wanted, on_written))
+        self._wake(brokers)
+
+    def forget(self, coordinator_partition: int) -> None:
+        """Stop sending the markers of a partition of `__transaction_state`."""
+        with self._lock:
+            self._queues.forget(coordinator_partition)
+
+    def stop(self) -> None:
+        """End the threads. After a start the coordinator sends again what has no answer yet."""
+        self._lookup.stop()
+        self._threads.stop()
+        self._lookup.join()
+
+    # -- sending ---------------------------------------------------------------------------------------------
+
+    def _wake(self, brokers: Iterable[int]) -> None:
+        for broker_id in brokers:
+            if broker_id == UNKNOWN:
+                self._lookup.wake()
+            else:
+                self._threads.wake(broker_id)
+
+    def _look_up(self) -> None:
+        """Route entries whose leader was not known, and finish those whose topic does not exist."""
+        with self._lock:
+            entries = self._queues.take_unknown()
+        gone = self._gone({each.topic for entry in entries for each in entry.partitions})
+        for entry in entries:
+            missing = frozenset(each for each in entry.partitions if each.topic in gone)
+            if missing:
+                logger.info(
+                    "transactional id %s: %s are deleted and need no marker",
+                    entry.transaction.wanted.transactional_id,
+                    _named(missing),
+                )
+                self._written((entry._replace(partitions=missing),))
+        left = [
+            entry._replace(partitions=frozenset(each for each in entry.partitions if each.topic not in gone))
+            for entry in entries
+        ]
+        with self._lock:
+            brokers = self._queues.route(left)
+            self._lookups = self._lookups + 1 if UNKNOWN in brokers else 0
+        self._wake(brokers - {UNKNOWN})
+        if UNKNOWN in brokers:
+            self._after(self._lookups, self._lookup.wake)
+
+    def _gone(self, topics: Iterable[str]) -> set[str]:
+        try:
+            return {topic for topic in topics if not self._topic_exists(topic)}
+        except StoreError as error:
+            logger.info("whether topics exist is asked again: %s", error)
+            return set()
+
+    def _after(self, failures: int, work: Callable[[], None]) -> None:
+        due_ms = self._timer_ms() + int(_PAUSES.pause_s(failures) * 1000)
+        self._timer.add(_Later(due_ms, work))
+
+    def _send_to(self, broker_id: int, connection: ReconnectingConnection) -> None:
+        while True:
+            with self._lock:
+                entries = self._queues.take(broker_id)
+            if not entries:
+                return
+            answer: Mapping[tuple[int, TopicPartition], ErrorCode] = {}
+            try:
+                answer = _answer(connection.send(_request(entries)))
+            except ChannelError as lost:
+                logger.info("markers for broker %d are sent again: %s", broker_id, lost)
+            self._answered(entries, answer)
+
+    def _answered(
+        self, entries: Sequence[Entry], answer: Mapping[tuple[int, TopicPartition], ErrorCode]
+    ) -> None:
+        outcome = judged(entries, answer)
+        for entry, error in outcome.refused:
+            wanted = entry.transaction.wanted
+            logger.error(
+                "transactional id %s: %s refused the marker %s with %s; the transaction stays undecided there"
+                " until this broker coordinates it anew. kafka-transactions describe shows its state",
+                wanted.transactional_id,
+                _named(entry.partitions),
+                wanted.marker,
+                error.name,
+            )
+            with self._lock:
+                self._queues.drop(entry.transaction)
+        self._written(outcome.done)
+        if outcome.again:
+            failures = max(entry.failures for entry in outcome.again)
+            self._after(failures, lambda: self._send_again(outcome.again))
+
+    def _send_again(self, entries: Iterable[Entry]) -> None:
+        with self._lock:
+            brokers = self._queues.route(entries)
+        self._wake(brokers)
+
+    def _written(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            with self._lock:
+                is_wanted = self._queues.written(entry)
+            if is_wanted:
+                entry.transaction.on_written(entry.partitions)
+
+
+class _Later(TimerTask):
+    """Work for the timer."""
+
+    __slots__ = ("_work",)
+
+    def __init__(self, due_ms: int, work: Callable[[], None]) -> None:
+        super().__init__(due_ms)
+        self._work = work
+
+    def run(self) -> None:
+        self._work()
+
+
+def _named(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(sorted(map(str, partitions)))
+
+
+def _request(entries: Iterable[Entry]) -> Entity:
+    marker = request_struct(ApiKey.WRITE_TXN_MARKERS, _VERSION, "WritableTxnMarker")
+    return build(
+        request_class(ApiKey.WRITE_TXN_MARKERS, _VERSION),
+        markers=tuple(
+            build(
+                marker,
+                producer_id=wanted.marker.producer.producer_id,
+                producer_epoch=wanted.marker.producer.epoch,
+                transaction_result=wanted.marker.committed,
+                topics=_topics(entry.partitions),
+                coordinator_epoch=wanted.marker.coordinator_epoch,
+            )
+            for entry in entries
+            for wanted in (entry.transaction.wanted,)
+        ),
+    )
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> tuple[Entity, ...]:
+    topic_class = request_struct(ApiKey.WRITE_TXN_MARKERS, _VERSION, "WritableTxnMarkerTopic")
+    return tuple(
+        build(topic_class, name=name, partition_indexes=numbers) for name, numbers in by_topic(partitions)
+    )
+
+
+def _answer(answer: Entity) -> dict[tuple[int, TopicPartition], ErrorCode]:
+    """The errors of a WriteTxnMarkers answer by producer id and partition."""
+    return {
+        (marker.producer_id, TopicPartition(topic.name, each.partition_index)): known_error(each.error_code)
+        for marker in answer.markers
+        for topic in marker.topics
+        for each in topic.partitions
+    }

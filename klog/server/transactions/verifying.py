@@ -1,0 +1,158 @@
+"""Asks coordinators whether partitions are in a producer's transaction, with AddPartitionsToTxn (verifyOnly).
+
+Rules: Kafka's `AddPartitionsToTxnManager`; KIP-890, part 1. There is one request at a time to each
+coordinator. If this broker coordinates the transactional id it is asked directly: a request over the wire
+would come to the same function with the same values, and nothing else could refuse a broker. That saves each
+transaction a round trip.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
+
+from klog.client.connection import ReconnectingConnection
+from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.formats.names import TopicPartition
+from klog.protocol.apis import ApiKey
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.errors import ChannelError, UnsupportedApiError
+from klog.protocol.messages import build, request_class, request_struct
+from klog.server.transactions.broker_messages import by_topic, known_error
+from klog.server.transactions.broker_threads import BrokerThreads, Connect
+from klog.server.transactions.leaders import UNKNOWN
+from klog.server.transactions.verification_queue import OnVerified, Question, VerificationQueue
+
+logger = logging.getLogger(__name__)
+
+_BATCHED_FROM: Final = 4
+
+Verify = Callable[[str, Producer, Collection[TopicPartition]], ErrorCode | VerifyErrors]
+"""`Transactions.verify_partitions` of this broker's coordinator."""
+
+# What Kafka's brokers make of a coordinator's answer; the second is an answer for the whole request.
+_TRANSLATED: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
+}
+
+
+class Verifying:
+    """The `PartitionVerifier` of a broker. Safe for threads.
+
+    `coordinator_of` gives the broker that coordinates a transactional id, or UNKNOWN.
+    """
+
+    def __init__(
+        self, broker_id: int, coordinator_of: Callable[[str], int], verify_here: Verify, connect: Connect
+    ) -> None:
+        self._broker_id = broker_id
+        self._coordinator_of = coordinator_of
+        self._verify_here = verify_here
+        self._queue = VerificationQueue()
+        self._lock = threading.Lock()
+        self._threads = BrokerThreads("klog-txn-verification", connect, self._ask)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        on_done: OnVerified,
+    ) -> None:
+        """Ask. `on_done` gets Kafka's error of each partition, once, from this thread or another one:
+
+        - TRANSACTION_ABORTABLE: the partition is not in the transaction;
+        - INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING: the producer is not that of the id any more;
+        - CONCURRENT_TRANSACTIONS, NETWORK_EXCEPTION, COORDINATOR_LOAD_IN_PROGRESS,
+          COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: it may be asked again.
+        """
+        question = Question(transactional_id, producer, frozenset(partitions), on_done)
+        coordinator = self._coordinator_of(transactional_id)
+        if coordinator == UNKNOWN:
+            question.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        elif coordinator == self._broker_id:
+            _finish(question, self._verify_here(transactional_id, producer, question.partitions))
+        else:
+            with self._lock:
+                displaced = self._queue.put(coordinator, question)
+            if displaced is not None:
+                displaced[0].answer(displaced[1])
+            self._threads.wake(coordinator)
+
+    def stop(self) -> None:
+        """End the threads; what waits is answered NETWORK_EXCEPTION or not at all."""
+        self._threads.stop()
+
+    def _ask(self, broker_id: int, connection: ReconnectingConnection) -> None:
+        while True:
+            with self._lock:
+                questions = self._queue.take(broker_id)
+            if not questions:
+                return
+            for question, answer in zip(questions, _answers(connection, questions), strict=True):
+                _finish(question, answer)
+
+
+def _finish(question: Question, answer: ErrorCode | VerifyErrors) -> None:
+    if isinstance(answer, ErrorCode):
+        question.answer(_TRANSLATED.get(answer, answer))
+        return
+    # A coordinator that leaves out a partition does not know it.
+    errors = {each: answer.get(each, ErrorCode.TRANSACTION_ABORTABLE) for each in question.partitions}
+    question.on_done({each: _TRANSLATED.get(error, error) for each, error in errors.items()})
+
+
+def _answers(
+    connection: ReconnectingConnection, questions: Sequence[Question]
+) -> Sequence[ErrorCode | VerifyErrors]:
+    try:
+        version = connection.version_of(ApiKey.ADD_PARTITIONS_TO_TXN)
+        if version < _BATCHED_FROM:
+            return [ErrorCode.NONE] * len(questions)
+        answer = connection.send(_request(version, questions))
+    except UnsupportedApiError:
+        # A coordinator before Kafka 3.5 cannot be asked. Its transactions are taken for verified.
+        return [ErrorCode.NONE] * len(questions)
+    except ChannelError as lost:
+        logger.info("a verification of transactions is not answered: %s", lost)
+        return [ErrorCode.NETWORK_EXCEPTION] * len(questions)
+    refused = known_error(answer.error_code)
+    if refused is not ErrorCode.NONE:
+        return [refused] * len(questions)
+    by_id = {result.transactional_id: _errors(result) for result in answer.results_by_transaction}
+    return [by_id.get(question.transactional_id, {}) for question in questions]
+
+
+def _errors(result: Entity) -> VerifyErrors:
+    return {
+        TopicPartition(topic.name, each.partition_index): known_error(each.partition_error_code)
+        for topic in result.topic_results
+        for each in topic.results_by_partition
+    }
+
+
+def _request(version: int, questions: Iterable[Question]) -> Entity:
+    transaction = request_struct(ApiKey.ADD_PARTITIONS_TO_TXN, version, "AddPartitionsToTxnTransaction")
+    return build(
+        request_class(ApiKey.ADD_PARTITIONS_TO_TXN, version),
+        transactions=tuple(
+            build(
+                transaction,
+                transactional_id=question.transactional_id,
+                producer_id=question.producer.producer_id,
+                producer_epoch=question.producer.epoch,
+                verify_only=True,
+                topics=_topics(version, question.partitions),
+            )
+            for question in questions
+        ),
+    )
+
+
+def _topics(version: int, partitions: Iterable[TopicPartition]) -> tuple[Entity, ...]:
+    topic_class = request_struct(ApiKey.ADD_PARTITIONS_TO_TXN, version, "AddPartitionsToTxnTopic")
+    return tuple(build(topic_class, name=name, partitions=numbers) for name, numbers in by_topic(partitions))
