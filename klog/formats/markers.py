@@ -11,6 +11,7 @@ from klog.formats import kernel
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
+from klog.formats.compression import ZSTD
 from klog.formats.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_TYPES
 from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
 
@@ -64,6 +65,49 @@ def decoded_marker(payload: Bytes, records: RecordTable) -> Marker | None:
     if value_version < 0:
         return None
     return Marker(known[1] == CONTROL_ABORT, coordinator_epoch, records.timestamp[0])
+
+
+class BadMarker(NamedTuple):
+    """Why a control batch has no end transaction marker, and what Kafka throws when it reads it."""
+
+    what: str
+    exception: str
+
+    @property
+    def is_invalid_record(self) -> bool:
+        """Whether Kafka takes the record for invalid. Its recovery of a segment knows what to do then."""
+        return self.exception == _INVALID_RECORD
+
+
+_INVALID_RECORD: Final = "InvalidRecordException"
+_ILLEGAL: Final = "IllegalArgumentException"
+_NULL: Final = "NullPointerException"
+
+
+def bad_marker(payload: Bytes, records: RecordTable, codec: int) -> BadMarker:
+    """Why `decoded_marker` has returned None for a control batch that was decoded into `records`.
+
+    Rules: Kafka's `EndTransactionMarker.deserialize` and `ControlRecordType.parse`.
+    """
+    if codec > ZSTD:
+        return BadMarker(f"control batch has the unknown codec {codec}", _ILLEGAL)
+    if not len(records):
+        exception = "KafkaException" if codec else _INVALID_RECORD
+        return BadMarker(records.problem or "control batch has no record", exception)
+    key = first_key(payload, records)
+    known = control_key(key)
+    if key is None:
+        return BadMarker("control record has no key", _NULL)
+    if known is None:
+        return BadMarker(f"control record's key has only {len(key)} bytes", _INVALID_RECORD)
+    version, kind = known
+    if version < 0:
+        return BadMarker(f"control record's key has the version {version}", _INVALID_RECORD)
+    if kind not in (CONTROL_ABORT, CONTROL_COMMIT):
+        return BadMarker(f"control record of type {kind} ends no transaction", _ILLEGAL)
+    if records.value_size[0] < 0:
+        return BadMarker("control record has no value", _NULL)
+    return BadMarker("control record's value is no end transaction marker", _INVALID_RECORD)
 
 
 def marker_of_batch(data: Bytes) -> Marker | None:

@@ -7,15 +7,19 @@ and `UnifiedLog.rebuildProducerState`. Nothing is written here; the recovery pla
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final
 
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable
 from klog.formats.constants import INT64_MAX
 from klog.formats.errors import FormatError
+from klog.formats.markers import BadMarker
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.producer_history import History
 from klog.storage.producer_state import ProducerState, pack_snapshot, unpack_snapshot
 from klog.storage.segment_split import OpenSegment
+
+_ENDS_EARLY: Final = BadMarker("batches end early", "CorruptRecordException")
 
 OnBadSnapshot = Callable[[int, FormatError], None]
 
@@ -62,7 +66,7 @@ class Snapshots:
         now_ms: int,
         expiration_ms: int,
         on_bad: OnBadSnapshot | None = None,
-        on_unreadable: Callable[[str], None] | None = None,
+        on_unreadable: Callable[[str, BadMarker], None] | None = None,
         open_segment: OpenSegment = open_for_reading,
         history: History | None = None,
     ) -> None:
@@ -158,8 +162,11 @@ class Snapshots:
             state.end_offset = start
             if base in bases[-2:]:
                 self.take(state)
-            if (
-                not replay(state, segments[base], start, self.end_bytes.get(base), self._open_segment)
-                and self._on_unreadable is not None
-            ):
-                self._on_unreadable(segments[base])
+            read = replay(state, segments[base], start, self.end_bytes.get(base), self._open_segment)
+            if self._on_unreadable is None:
+                continue
+            if not read:
+                self._on_unreadable(segments[base], _ENDS_EARLY)
+            for bad in state.bad_markers:
+                self._on_unreadable(segments[base], bad)
+            state.bad_markers.clear()

@@ -16,6 +16,7 @@ from klog.formats import kernel
 from klog.formats.checksums import Bytes, crc32c
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import (
+    CODEC_MASK,
     CONTROL_BIT,
     NO_PRODUCER_EPOCH,
     NO_SEQUENCE,
@@ -28,7 +29,7 @@ from klog.formats.constants import (
     TXN_INDEX_VERSION,
 )
 from klog.formats.errors import FormatError
-from klog.formats.markers import decoded_marker
+from klog.formats.markers import BadMarker, bad_marker, decoded_marker
 from klog.formats.packed import SNAPSHOT_ENTRY, SNAPSHOT_HEADER, TXN_INDEX_ENTRY
 from klog.formats.wrapping import last_sequence, wrap_int32
 from klog.storage.producer_history import BATCHES_REMEMBERED, History, sent_batch
@@ -67,7 +68,7 @@ class ProducerState:
 
     `aborted` collects the transactions that were aborted since it was last emptied. `history`, if given,
     collects what snapshots do not keep. `complaints` (offset and sentence) are batches that a broker would
-    have refused; Kafka does not start with them.
+    have refused; Kafka does not start with them. `bad_markers` are the control batches that do not decode.
     """
 
     def __init__(self, end_offset: int = 0, history: History | None = None) -> None:
@@ -80,6 +81,7 @@ class ProducerState:
             set()
         )  # (producer, offset) of markers that ended no open transaction
         self.complaints: list[tuple[int, str]] = []
+        self.bad_markers: list[BadMarker] = []
         self._history = history
 
     def load(self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int) -> None:
@@ -193,6 +195,8 @@ class ProducerState:
         kernel.decode(data, table, row, row + 1, records)
         marker = decoded_marker(data, records)
         if marker is None:
+            codec = table.attributes[row] & CODEC_MASK
+            self.bad_markers.append(bad_marker(data, records, codec))
             return False
         offset = table.base_offset[row]
         epoch = table.producer_epoch[row]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from klog.formats import partition_metadata
@@ -19,6 +20,7 @@ from klog.formats.checkpoints import EpochEntry
 from klog.formats.columns import BatchTable
 from klog.formats.constants import INT32_MAX, TXN_INDEX_ENTRY_BYTES
 from klog.formats.errors import FormatError, StorageError
+from klog.formats.markers import BadMarker
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.checkpoint_files import epochs_problem
@@ -72,9 +74,9 @@ def plan_recovery(path: str, settings: RecoverySettings) -> RecoveryPlan:
         name = segment_file(FileKind.PRODUCER_SNAPSHOT, offset)
         findings.append(Finding(name, error.what, "deletes it and takes the next older snapshot"))
 
-    def unreadable(segment: str) -> None:
-        what = "batches end early in a segment that Kafka reads producers from without recovering it"
-        findings.append(Finding(os.path.basename(segment), what, f"{REFUSES}: CorruptRecordException"))
+    def unreadable(segment: str, why: BadMarker) -> None:
+        what = f"{why.what}, in a segment that Kafka reads producers from without recovering it"
+        findings.append(Finding(os.path.basename(segment), what, f"{REFUSES}: {why.exception}"))
 
     parts: dict[str, Part] = {}
     snapshots = Snapshots(
@@ -271,6 +273,13 @@ def _report(work: Recovery, base: int, scan: SegmentScan, state: ProducerState) 
             f"its index would not fit the {work.settings.index.max_bytes} bytes that --index-max-bytes allows"
         )
         found.append(Finding(name, what, f"{REFUSES}: Attempt to append to a full index"))
+    for bad in state.bad_markers:
+        if not bad.is_invalid_record:
+            found.append(Finding(name, bad.what, f"{REFUSES}: {bad.exception}"))
+    ends = [aborted.last_offset for aborted in state.aborted]
+    if not scan.disordered and any(after <= before for before, after in pairwise(ends)):
+        what = "abort markers whose offsets go back"
+        found.append(Finding(name, what, f"{REFUSES}: IllegalArgumentException of the transaction index"))
     for offset, complaint in state.complaints:
         found.append(Finding(name, f"offset {offset}: {complaint}", f"{REFUSES}: InvalidTxnStateException"))
 
