@@ -38,6 +38,23 @@ class TaskQueue:
             finally:
                 self._running.release()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no task waits to be run."""
+        return not self._tasks
+
+    def hold(self) -> None:
+        """Wait until no task runs; none runs until `let_go`.
+
+        To be called without any lock that a task needs.
+        """
+        self._running.acquire()
+
+    def let_go(self) -> None:
+        """Undo `hold`, and run the tasks that were put meanwhile."""
+        self._running.release()
+        self.run()
+
     def _run(self) -> None:
         while self._tasks:
             task = self._tasks.popleft()

@@ -20,6 +20,7 @@ include "../formats/_varint.pxi"
 include "../formats/_constants.pxi"
 include "../formats/_numbers.pxi"
 include "../formats/_record_checks.pxi"
+include "_fields.pxi"
 
 cdef extern from "Python.h":
     enum:
@@ -47,18 +48,6 @@ cdef struct Batch:
     int32_t base_sequence
     int16_t producer_epoch
     bint keyless
-
-
-cdef inline void put32(uint8_t *p, uint32_t value) noexcept nogil:
-    p[0] = <uint8_t>(value >> 24)
-    p[1] = <uint8_t>(value >> 16)
-    p[2] = <uint8_t>(value >> 8)
-    p[3] = <uint8_t>value
-
-
-cdef inline void put64(uint8_t *p, uint64_t value) noexcept nogil:
-    put32(p, <uint32_t>(value >> 32))
-    put32(p + 4, <uint32_t>value)
 
 
 cdef class ProduceRun:
@@ -324,19 +313,3 @@ cdef class ProduceRun:
             first_offset += self.batches[number].records
             p += size
         return answers
-
-
-cdef inline const uint8_t *uvarint32(const uint8_t *p, const uint8_t *stop, uint32_t *out) noexcept nogil:
-    """An unsigned varint of at most 32 bits; NULL if it does not end before `stop` or is larger."""
-    cdef uint64_t value = 0
-    cdef int shift = 0
-    while p < stop and shift < 35:
-        value |= <uint64_t>(p[0] & 0x7F) << shift
-        p += 1
-        if p[-1] < 0x80:
-            if value >> 32:
-                return NULL
-            out[0] = <uint32_t>value
-            return p
-        shift += 7
-    return NULL

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from klog.formats.errors import StorageError
 from klog.formats.names import TopicPartition
+from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.partition import ALL_IN_SYNC, Partition, PartitionError
@@ -98,6 +99,25 @@ class InternalAppends:
         due_ms = self.timer_ms() + timeout_ms
         operation = DelayedProduce(due_ms, self.replicas, waits, self._missing, answer)
         self.purgatory.try_complete_else_watch(operation, (key,))
+
+    def append_run(
+        self, key: TopicPartition, run: CommitRun, acks: int, now_ms: int, leader_epoch: int
+    ) -> tuple[int, bool] | None:
+        """Write commits of usual frames, if they are replicated with that.
+
+        Returns the offset of the first record, and whether the high watermark moved; then the caller calls
+        `replicas.appended`, without any lock. None if nothing was written, because `append_records` has to do
+        it, or to say what is wrong.
+        """
+        partition = self.replicas.partitions.get(key)
+        if partition is None:
+            return None
+        run.stamp(acks, now_ms)
+        try:
+            written = partition.append_run(run, now_ms, leader_epoch)
+        except (OSError, StorageError):
+            return None
+        return None if written is None else (written[0], written[2])
 
     def _append(
         self,

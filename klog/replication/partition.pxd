@@ -16,5 +16,5 @@ cdef class Partition:
     cpdef Log lock_log(self)
     cpdef read_for_consumer(self, long long offset, long long max_bytes, current_leader_epoch, bint committed)
     cpdef append(self, data, acks, long long now_ms, origin=*, leader_epoch=*, guard=*)
-    cpdef append_run(self, object run, long long now_ms)
+    cpdef append_run(self, object run, long long now_ms, leader_epoch=*)
     cdef bint _advance_high_watermark(self, Log log)

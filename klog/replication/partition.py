@@ -21,11 +21,10 @@ from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition, decode_uuid
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
-from klog.protocol.produce_run import ProduceRun
 from klog.replication import high_watermark
 from klog.replication.follower import FollowerFetch, FollowerState, after_fetch, at_epoch_start
 from klog.replication.partition_state import ANY_EPOCH, PartitionState, state_of
-from klog.storage.log.append_values import Origin
+from klog.storage.log.append_values import BatchRun, Origin
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
 from klog.storage.log.reading import Read
 from klog.storage.log.verification import UNCHECKED
@@ -222,8 +221,10 @@ class Partition:
         finally:
             log.lock.release()
 
-    def append_run(self, run: ProduceRun, now_ms: int) -> tuple[int, int, bool] | None:
-        """Write the batches of usual Produce frames as the leader, all at once.
+    def append_run(
+        self, run: BatchRun, now_ms: int, leader_epoch: int = ANY_EPOCH
+    ) -> tuple[int, int, bool] | None:
+        """Write the batches of usual frames as the leader, all at once.
 
         Returns the offset of the first record, the log start offset, and whether the high watermark moved.
         None if any of them may need `append`: then nothing has changed, or the run was cut. With acks=-1 that
@@ -235,6 +236,8 @@ class Partition:
             if not state.is_leader or (
                 run.acks == ALL_IN_SYNC and (self.followers or not state.isr.committed)
             ):
+                return None
+            if leader_epoch not in (ANY_EPOCH, state.leader_epoch):
                 return None
             first_offset = log.log_end_offset
             if not log.append_run(run, state.leader_epoch, now_ms):

@@ -15,6 +15,7 @@ from klog.coordinator.group.writing import Writer
 from klog.formats.names import TopicPartition
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_topics
+from klog.protocol.commit_run import CommitRun
 from klog.replication.internal_append import InternalAppends
 from klog.replication.purgatory import Timer
 from klog.replication.replica_manager import ReplicaManager
@@ -34,6 +35,7 @@ def open_groups(
     versions = record_versions(config.text("inter.broker.protocol.version") or "")
     services = GroupServices(
         append=_append(appends, config.number("offsets.commit.timeout.ms")),
+        run_append=_RunAppend(appends, config.number("offsets.commit.required.acks")),
         timer=timer,
         clock=lambda: Now(appends.clock_ms(), appends.timer_ms()),
         writer=Writer(config.number("offsets.topic.compression.codec"), versions),
@@ -77,6 +79,29 @@ def _append(appends: InternalAppends, timeout_ms: int) -> Append:
         )
 
     return append
+
+
+class _RunAppend:
+    """Writes runs of commits to `__consumer_offsets` with these acks."""
+
+    def __init__(self, appends: InternalAppends, acks: int) -> None:
+        self._appends = appends
+        self._acks = acks
+        self._keys: dict[int, TopicPartition] = {}
+
+    def _key(self, partition: int) -> TopicPartition:
+        key = self._keys.get(partition)
+        if key is None:
+            key = self._keys[partition] = TopicPartition(CONSUMER_OFFSETS, partition)
+        return key
+
+    def write(
+        self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int
+    ) -> tuple[int, bool] | None:
+        return self._appends.append_run(self._key(partition), run, self._acks, now_ms, leader_epoch)
+
+    def written(self, partition: int, *, high_watermark_moved: bool) -> None:
+        self._appends.replicas.appended(self._key(partition), high_watermark_moved)
 
 
 def _log_of(replicas: ReplicaManager) -> Callable[[int], PartitionLog | None]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from klog.config.broker import BrokerConfig
 from klog.controller.runner import Controller
+from klog.coordinator.group.commit_runs import GroupCommits
 from klog.coordinator.group.coordinator import GroupCoordinator
 from klog.coordinator.group.requests import GroupRequests
 from klog.metadata.cache import MetadataCache
@@ -41,6 +42,7 @@ from klog.server.handlers.fetch_runs import FetchRuns
 from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.handlers.find_coordinator import FindCoordinatorHandler
 from klog.server.handlers.groups.administration import GroupsHandler
+from klog.server.handlers.groups.commit_runs import CommitRuns
 from klog.server.handlers.groups.members import MembersHandler
 from klog.server.handlers.groups.offsets import OffsetsHandler
 from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
@@ -172,6 +174,12 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
     )
     members = MembersHandler(requests)
     offsets = OffsetsHandler(requests, lookup.known, parts.clock_ms)
+    commit_runs = CommitRuns(
+        GroupCommits(parts.groups),
+        parts.cache,
+        parts.counters.by_api[ApiKey.OFFSET_COMMIT].direct,
+        parts.clock_ns,
+    )
     groups = GroupsHandler(requests)
     return {
         ApiKey.FIND_COORDINATOR: Route(coordinator.handle, may_block=False, failed=coordinator.failed),
@@ -179,7 +187,7 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
         ApiKey.SYNC_GROUP: Route(members.sync, may_block=False),
         ApiKey.HEARTBEAT: Route(members.heartbeat, may_block=False),
         ApiKey.LEAVE_GROUP: Route(members.leave, may_block=False),
-        ApiKey.OFFSET_COMMIT: Route(offsets.commit, may_block=False),
+        ApiKey.OFFSET_COMMIT: Route(offsets.commit, may_block=False, run=commit_runs.handle),
         ApiKey.OFFSET_FETCH: Route(offsets.fetch, may_block=False),
         ApiKey.OFFSET_DELETE: Route(offsets.delete),
         ApiKey.DESCRIBE_GROUPS: Route(groups.describe),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -18,11 +18,12 @@ from klog.coordinator.group.group import Group, load_group
 from klog.coordinator.group.loading import LoadedGroups
 from klog.coordinator.group.offsets import Commits, GroupOffsets, GroupView
 from klog.coordinator.group.rebalance import GroupLimits
-from klog.coordinator.group.values import GroupState, Key, Now
+from klog.coordinator.group.values import GroupState, Identity, Key, Now
 from klog.coordinator.group.writing import Writer, commit_error, group_error
 from klog.coordinator.tasks import TaskQueue
 from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.formats.errors import FormatError
+from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended
 from klog.replication.purgatory import Timer
@@ -42,11 +43,27 @@ class Append(Protocol):
         """Calls `on_done` exactly once, now or later, from any thread."""
 
 
+class RunAppend(Protocol):
+    """Appends a run of commits to a partition of `__consumer_offsets`, if they are replicated at once."""
+
+    def write(
+        self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int
+    ) -> tuple[int, bool] | None:
+        """The offset of the first record, and whether the high watermark moved.
+
+        None if nothing was written, because the general append has to do it, or to say what is wrong.
+        """
+
+    def written(self, partition: int, *, high_watermark_moved: bool) -> None:
+        """Try what waits for the records. To be called without a lock."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupServices:
     """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`."""
 
     append: Append
+    run_append: RunAppend
     timer: Timer
     clock: Callable[[], Now]
     writer: Writer
@@ -87,6 +104,7 @@ class GroupPartition:
         self.entries: dict[str, GroupEntry] = {}
         self.closed = False
         self._services = services
+        self._takes_runs = services.writer.is_plain
         self._lock = threading.Lock()
         self._tasks = TaskQueue()
 
@@ -249,6 +267,40 @@ class GroupPartition:
             self._append(batch, done, self._services.commit_acks)
 
         self._tasks.put(write)
+
+    def commit_run(self, run: CommitRun, group_id: str, keys: Sequence[Key]) -> bool:
+        """Take the commits of a run, if they can be written and acknowledged at once; `keys` are theirs.
+
+        False if anything else has to be done: then nothing has changed.
+        """
+        if not self._takes_runs:
+            return False
+        self._tasks.hold()
+        try:
+            with self._lock:
+                written = self._commit_run(run, group_id, keys)
+        finally:
+            self._tasks.let_go()
+        if written is None:
+            return False
+        self._services.run_append.written(self.number, high_watermark_moved=written[1])
+        return True
+
+    def _commit_run(self, run: CommitRun, group_id: str, keys: Sequence[Key]) -> tuple[int, bool] | None:
+        entry = self.entries.get(group_id)
+        # What was decided before is written before.
+        if entry is None or self.closed or not self._tasks.is_empty:
+            return None
+        group, member_id = entry.group, run.member
+        if group.commit_error(Identity(member_id, run.generation, run.instance)):
+            return None
+        now = self._services.clock()
+        written = self._services.run_append.write(self.number, run, self.leader_epoch, now.wall_ms)
+        if written is not None:
+            entry.offsets.store_all(keys, run.offsets(), now.wall_ms, written[0])
+            group.renew_session(member_id, now)
+            self.put_effects(entry)
+        return written
 
     def put_removals(self, entry: GroupEntry, keys: Iterable[Key], *, with_group: bool) -> None:
         """Let tombstones be written when the lock is left.

@@ -7,7 +7,7 @@ one with the larger offset in `__consumer_offsets` wins, whichever is acknowledg
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -83,6 +83,21 @@ class GroupOffsets:
         old = self._stored.get(key)
         if old is None or old.written_at < new.written_at:
             self._stored[key] = new
+
+    def store_all(
+        self, keys: Sequence[Key], offsets: Iterable[tuple[int, int, str]], now_ms: int, first_offset: int
+    ) -> None:
+        """Take commits whose records are replicated already, one after the other from `first_offset` on.
+
+        Each has its offset, leader epoch and metadata. None of them expires at a time of its own.
+        """
+        stored = self._stored
+        written_at = first_offset
+        for key, (offset, leader_epoch, metadata) in zip(keys, offsets, strict=True):
+            # Nothing was written after them, so they are the newest.
+            commit = CommittedOffset(offset, leader_epoch, metadata, now_ms)
+            stored[key] = _Stored(commit, written_at)
+            written_at += 1
 
     def begin_transactional(self, producer_id: int, commits: Commits) -> None:
         """The records of these commits of an open transaction are being written."""

@@ -20,6 +20,7 @@ from klog.coordinator.group.records import (
 )
 from klog.coordinator.group.values import Key
 from klog.coordinator.transaction.values import NO_PRODUCER, Producer
+from klog.formats import compression
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.error_codes import ErrorCode
 
@@ -64,6 +65,11 @@ class Writer:
 
     codec: int
     versions: RecordVersions = NEWEST
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether what it builds is not compressed, and of the newest versions."""
+        return self.codec == compression.NONE and self.versions == NEWEST
 
     def commits(
         self, group_id: str, commits: Commits, now_ms: int, producer: Producer = NO_PRODUCER

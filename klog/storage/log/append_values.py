@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from klog.formats.constants import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.errors import DecompressionLimitError, FormatError, KlogError
+from klog.protocol.commit_run import CommitRun
 from klog.protocol.produce_run import ProduceRun
+
+BatchRun: TypeAlias = ProduceRun | CommitRun
+"""Uncompressed batches that are written as they are, with one write."""
 
 
 class Origin(Enum):
@@ -88,7 +92,7 @@ class BatchInfo(NamedTuple):
         return bool(self.attributes & CONTROL_BIT)
 
 
-def run_batches(run: ProduceRun, first_offset: int, leader_epoch: int) -> list[BatchInfo]:
+def run_batches(run: BatchRun, first_offset: int, leader_epoch: int) -> list[BatchInfo]:
     """The batches of a run as they stand in the log from `first_offset` on."""
     batches: list[BatchInfo] = []
     position = 0
@@ -101,7 +105,7 @@ def run_batches(run: ProduceRun, first_offset: int, leader_epoch: int) -> list[B
 
 
 def run_batch(
-    run: ProduceRun, number: int, first_offset: int, leader_epoch: int, position: int = 0
+    run: BatchRun, number: int, first_offset: int, leader_epoch: int, position: int = 0
 ) -> BatchInfo:
     """One batch of a run as it stands in the log from `first_offset` on."""
     records, max_timestamp, producer_id, epoch, sequence, size = run.batch(number)

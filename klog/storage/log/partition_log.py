@@ -20,7 +20,7 @@ from klog.formats.errors import KlogError, StorageError
 from klog.formats.markers import marker_of_batch
 from klog.formats.names import FileKind, TopicPartition
 from klog.protocol.produce_run import ProduceRun
-from klog.storage.log.append_values import AppendError, Origin, Validated
+from klog.storage.log.append_values import AppendError, BatchRun, Origin, Validated
 from klog.storage.log.disk_guard import on_disk, require_open
 from klog.storage.log.follower_batches import follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
@@ -149,7 +149,7 @@ class PartitionLog(ReadableLog):
             valid.first_offset, valid.last_offset, valid.log_append_time_ms, self.log_start_offset, size
         )
 
-    def append_run(self, run: ProduceRun, leader_epoch: int, now_ms: int) -> bool:
+    def append_run(self, run: BatchRun, leader_epoch: int, now_ms: int) -> bool:
         """Append the batches of a run as `append_as_leader` would one after the other, with one write.
 
         False if that might have done anything but write them: then nothing has changed. The run is cut
@@ -166,7 +166,7 @@ class PartitionLog(ReadableLog):
             or not segment.takes_run(run, first_offset + records - 1, self._roll_ms)
         ):
             return False
-        if run.has_producer_ids:
+        if run.has_producer_ids and isinstance(run, ProduceRun):
             if not self.producers.follow_run(run, first_offset, leader_epoch):
                 return False
             records = run.records

@@ -6,7 +6,7 @@ The rules are those of `validation`; whatever does not keep within these limits 
 from __future__ import annotations
 
 from klog.config.topic import TopicConfig
-from klog.protocol.produce_run import ProduceRun
+from klog.storage.log.append_values import BatchRun
 from klog.storage.log.conversion import target_codec
 
 _NO_TIMESTAMP = -1
@@ -14,7 +14,7 @@ _NOT_COMPRESSED = 0
 
 
 class RunLimits:
-    """The limits of one topic. They hold for runs of uncompressed batches (`ProduceRun`)."""
+    """The limits of one topic. They hold for runs of uncompressed batches (`BatchRun`)."""
 
     __slots__ = ("_after_max_ms", "_as_is", "_before_max_ms", "_keys_needed", "_max_bytes", "flush_messages")
 
@@ -26,7 +26,7 @@ class RunLimits:
         self._after_max_ms = config.message_timestamp_after_max_ms
         self.flush_messages = config.flush_messages
 
-    def allow(self, run: ProduceRun, now_ms: int) -> bool:
+    def allow(self, run: BatchRun, now_ms: int) -> bool:
         """Whether every batch of the run may be written as it is."""
         smallest = run.smallest_timestamp
         return (

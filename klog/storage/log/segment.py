@@ -26,8 +26,7 @@ from klog.formats.constants import (
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, INT64, TXN_INDEX_ENTRY
-from klog.protocol.produce_run import ProduceRun
-from klog.storage.log.append_values import BatchInfo, run_batches
+from klog.storage.log.append_values import BatchInfo, BatchRun, run_batches
 from klog.storage.log.cold_reads import read_at
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
 from klog.storage.log.index_repair import checked_largest, checked_start
@@ -187,7 +186,7 @@ class LogSegment:
         while written < size:
             written += os.pwrite(descriptor, memoryview(data)[written:], position + written)
 
-    def takes_run(self, run: ProduceRun, last_offset: int, roll_ms: int) -> bool:
+    def takes_run(self, run: BatchRun, last_offset: int, roll_ms: int) -> bool:
         """Whether all batches of a run belong in this segment, and its indexes have space for them.
 
         It may be false although no batch would roll the segment; then each batch is checked by itself.
@@ -206,7 +205,7 @@ class LogSegment:
             and times.entries + frames < times.max_entries - 1
         )
 
-    def append_run(self, run: ProduceRun, first_offset: int, leader_epoch: int) -> None:
+    def append_run(self, run: BatchRun, first_offset: int, leader_epoch: int) -> None:
         """Write the batches of a run that `takes_run` has accepted, as `append` would one after the other."""
         data = run.data(first_offset, leader_epoch)
         size_bytes = run.size_bytes

@@ -1,0 +1,576 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Reads the usual OffsetCommit frames in one pass, compiled. `_pycommit_run` states what each method means.
+
+Every read is inside the buffer: sizes are compared with the bytes that are left, and never added to a position
+first.
+"""
+
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.unicode cimport PyUnicode_DecodeASCII
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+from klog.formats.checksums import crc32c
+
+IMPLEMENTATION = "cython"
+
+include "../formats/_varint.pxi"
+include "../formats/_constants.pxi"
+include "../formats/_numbers.pxi"
+include "_fields.pxi"
+
+cdef extern from "Python.h":
+    enum:
+        PyBUF_READ
+
+cdef enum:
+    MOST_FRAMES = 64
+    MOST_COMMITS = 1024
+    MOST_IN_ONE = 64  # topics of a frame, and partitions of a topic
+    API_KEY = 8
+    FIRST_VERSION = 2
+    LAST_VERSION = 9
+    THROTTLE_FROM = 3
+    RETENTION_TO = 4
+    EPOCH_FROM = 6
+    INSTANCE_FROM = 7
+    FLEXIBLE_FROM = 8
+    HEADER_BYTES = 14  # of a frame: size, key, version, correlation id, size of the client id
+    COMMIT_KEY_VERSION = 1
+    COMMIT_VALUE_VERSION = 3
+    KEY_BYTES = 10  # of a record's key, without its strings
+    VALUE_BYTES = 24  # of a record's value, without its metadata
+
+cdef object compute_crc = crc32c
+
+
+cdef struct Frame:
+    Py_ssize_t end
+    int32_t correlation_id
+    int32_t commits
+    int32_t topics
+    int32_t batch_bytes
+    int32_t answer_bytes
+
+
+cdef struct Commit:
+    Py_ssize_t name
+    Py_ssize_t metadata
+    int64_t offset
+    int32_t name_size
+    int32_t metadata_size
+    int32_t partition
+    int32_t leader_epoch
+    int32_t begins  # how many partitions of its topic begin here; 0 for the others
+
+
+cdef struct Span:
+    Py_ssize_t position
+    Py_ssize_t size
+
+
+cdef inline int varint_bytes(uint32_t value) noexcept nogil:
+    """How many bytes the zig-zag varint of a number that is not negative takes."""
+    cdef uint64_t left = <uint64_t>value << 1
+    cdef int count = 1
+    while left >= 0x80:
+        left >>= 7
+        count += 1
+    return count
+
+
+cdef inline uint8_t *put_varint(uint8_t *p, uint32_t value) noexcept nogil:
+    cdef uint64_t left = <uint64_t>value << 1
+    while left >= 0x80:
+        p[0] = <uint8_t>(left | 0x80)
+        p += 1
+        left >>= 7
+    p[0] = <uint8_t>left
+    return p + 1
+
+
+cdef inline bint is_ascii(const uint8_t *p, Py_ssize_t size) noexcept nogil:
+    cdef Py_ssize_t at
+    cdef uint8_t seen = 0
+    for at in range(size):
+        seen |= p[at]
+    return seen < 0x80
+
+
+cdef inline const uint8_t *string(
+    const uint8_t *p, const uint8_t *stop, bint flexible, Py_ssize_t *size
+) noexcept nogil:
+    """Where a string begins, with its size (-1: null); NULL if it does not end before `stop`."""
+    cdef uint32_t length
+    if flexible:
+        p = uvarint32(p, stop, &length)
+        if p == NULL or length > 0x8000:
+            return NULL
+        size[0] = <Py_ssize_t>length - 1
+    else:
+        if stop - p < 2:
+            return NULL
+        size[0] = <int16_t>be16(p)
+        p += 2
+        if size[0] < -1:
+            return NULL
+    return NULL if size[0] > stop - p else p
+
+
+cdef inline const uint8_t *count_of(
+    const uint8_t *p, const uint8_t *stop, bint flexible, int *count
+) noexcept nogil:
+    """Reads how many items follow; NULL unless they are 1 to `MOST_IN_ONE`."""
+    if flexible:
+        if p >= stop or p[0] < 2 or p[0] > MOST_IN_ONE + 1:
+            return NULL
+        count[0] = p[0] - 1
+        return p + 1
+    if stop - p < 4 or be32(p) < 1 or be32(p) > MOST_IN_ONE:
+        return NULL
+    count[0] = <int>be32(p)
+    return p + 4
+
+
+cdef class CommitRun:
+    cdef bytearray buffer
+    cdef bytes batches
+    cdef Frame frame[MOST_FRAMES]
+    cdef Commit commits[MOST_COMMITS]
+    cdef Span sender
+    cdef Span group_name
+    cdef Span member_name
+    cdef Span instance_name
+    cdef readonly int frames
+    cdef readonly int version
+    cdef readonly int acks
+    cdef readonly int generation
+    cdef readonly int largest_metadata_bytes
+    cdef readonly Py_ssize_t end
+    cdef readonly int64_t size_bytes
+    cdef readonly int64_t last_size_bytes
+    cdef readonly int64_t largest_size_bytes
+    cdef readonly int64_t records
+    cdef readonly int64_t smallest_timestamp
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t max_timestamp_records
+    cdef readonly bint keyless
+    cdef readonly bint has_producer_ids
+
+    def read(self, bytearray buffer not None, Py_ssize_t start, Py_ssize_t end):
+        cdef Py_buffer held
+        # While it is held nobody can resize it.
+        PyObject_GetBuffer(buffer, &held, PyBUF_SIMPLE)
+        self.buffer = buffer
+        self.frames = 0
+        self.records = 0
+        self.largest_metadata_bytes = 0
+        self.end = start
+        self.batches = b""
+        if end > held.len:
+            end = held.len
+        try:
+            while self.frames < MOST_FRAMES and 0 <= self.end < end:
+                if not self.take(<const uint8_t *>held.buf, self.end, end):
+                    break
+        finally:
+            PyBuffer_Release(&held)
+        return self.frames
+
+    cdef bint take(self, const uint8_t *data, Py_ssize_t start, Py_ssize_t end) noexcept:
+        """Read the frame at `start`; whether it is one of the run."""
+        cdef const uint8_t *p = data + start
+        cdef const uint8_t *stop
+        cdef Frame *frame = &self.frame[self.frames]
+        cdef Span sender, group, member, instance
+        cdef int32_t follows
+        cdef int version, generation
+        cdef int16_t client_size
+        cdef bint flexible
+        if end - start < HEADER_BYTES:
+            return False
+        follows = <int32_t>be32(p)
+        if follows < HEADER_BYTES - 4 or follows > end - start - 4 or be16(p + 4) != API_KEY:
+            return False
+        stop = p + 4 + follows
+        version = <int16_t>be16(p + 6)
+        if version < FIRST_VERSION or version > LAST_VERSION:
+            return False
+        flexible = version >= FLEXIBLE_FROM
+        frame.correlation_id = <int32_t>be32(p + 8)
+        client_size = <int16_t>be16(p + 12)
+        p += HEADER_BYTES
+        if client_size > 0:
+            if client_size > stop - p:
+                return False
+            p += client_size
+        if flexible:
+            if p >= stop or p[0] != 0:
+                return False
+            p += 1
+        sender.position = p - data
+        p = string(p, stop, flexible, &group.size)
+        if p == NULL or group.size <= 0 or not is_ascii(p, group.size):
+            return False
+        group.position = p - data
+        p += group.size
+        if stop - p < 4:
+            return False
+        generation = <int32_t>be32(p)
+        p = string(p + 4, stop, flexible, &member.size)
+        if p == NULL or member.size < 0 or not is_ascii(p, member.size):
+            return False
+        member.position = p - data
+        p += member.size
+        instance.size = -1
+        instance.position = p - data
+        if version >= INSTANCE_FROM:
+            p = string(p, stop, flexible, &instance.size)
+            if p == NULL or not is_ascii(p, instance.size):
+                return False
+            instance.position = p - data
+            if instance.size > 0:
+                p += instance.size
+        if version <= RETENTION_TO:
+            if stop - p < 8 or be64(p) != <uint64_t>-1:
+                return False
+            p += 8
+        sender.size = p - data - sender.position
+        if self.frames and (
+            version != self.version
+            or sender.size != self.sender.size
+            or memcmp(data + sender.position, data + self.sender.position, sender.size) != 0
+        ):
+            return False
+        if not self.take_topics(data, p, stop, version, frame, <int>group.size):
+            return False
+        frame.end = self.end = stop - data
+        self.version = version
+        self.generation = generation
+        self.sender = sender
+        self.group_name = group
+        self.member_name = member
+        self.instance_name = instance
+        self.records += frame.commits
+        self.frames += 1
+        return True
+
+    cdef bint take_topics(
+        self,
+        const uint8_t *data,
+        const uint8_t *p,
+        const uint8_t *stop,
+        int version,
+        Frame *frame,
+        int group_size,
+    ) noexcept:
+        """Read the topics of a frame, which end the frame; whether they are usual ones."""
+        cdef Commit *first = &self.commits[self.records]
+        cdef Commit *commit
+        cdef Commit *other
+        cdef bint flexible = version >= FLEXIBLE_FROM
+        cdef Py_ssize_t name, name_size, size
+        cdef int topics, partitions, topic, number, room
+        cdef int largest = self.largest_metadata_bytes
+        cdef int tags = 1 if flexible else 0
+        cdef int body
+        frame.commits = 0
+        frame.batch_bytes = BATCH_HEADER_BYTES
+        # Size, correlation id, tags of the header, throttle time, number of topics, tags.
+        frame.answer_bytes = 8 + tags + (4 if version >= THROTTLE_FROM else 0) + (1 if flexible else 4) + tags
+        room = <int>(MOST_COMMITS - self.records)
+        p = count_of(p, stop, flexible, &topics)
+        if p == NULL:
+            return False
+        frame.topics = topics
+        for topic in range(topics):
+            p = string(p, stop, flexible, &name_size)
+            if p == NULL or name_size <= 0 or name_size >= 0x7F or not is_ascii(p, name_size):
+                return False
+            name = p - data
+            p = count_of(p + name_size, stop, flexible, &partitions)
+            if p == NULL or frame.commits + partitions > room:
+                return False
+            for number in range(frame.commits):
+                other = first + number
+                if other.begins and other.name_size == name_size:
+                    if memcmp(data + other.name, data + name, name_size) == 0:
+                        return False
+            frame.answer_bytes += <int>name_size + (2 + tags if flexible else 6) + partitions * (6 + tags)
+            for number in range(partitions):
+                commit = first + frame.commits
+                if stop - p < (16 if version >= EPOCH_FROM else 12):
+                    return False
+                commit.name = name
+                commit.name_size = <int32_t>name_size
+                commit.begins = partitions if number == 0 else 0
+                commit.partition = <int32_t>be32(p)
+                commit.offset = <int64_t>be64(p + 4)
+                p += 12
+                commit.leader_epoch = -1
+                if version >= EPOCH_FROM:
+                    commit.leader_epoch = <int32_t>be32(p)
+                    p += 4
+                p = string(p, stop, flexible, &size)
+                if p == NULL:
+                    return False
+                if size < 0:
+                    size = 0
+                if not is_ascii(p, size):
+                    return False
+                commit.metadata = p - data
+                commit.metadata_size = <int32_t>size
+                p += size
+                if flexible:
+                    if p >= stop or p[0] != 0:
+                        return False
+                    p += 1
+                for other in (commit - number)[:number]:
+                    if other.partition == commit.partition:
+                        return False
+                if size > largest:
+                    largest = <int>size
+                body = record_bytes(frame.commits, group_size, commit)
+                frame.batch_bytes += varint_bytes(body) + body
+                frame.commits += 1
+            if flexible:
+                if p >= stop or p[0] != 0:
+                    return False
+                p += 1
+        if flexible:
+            if p >= stop or p[0] != 0:
+                return False
+            p += 1
+        if p != stop:
+            return False
+        self.largest_metadata_bytes = largest
+        return True
+
+    cdef const uint8_t *source(self) except NULL:
+        """The buffer, if it still has the bytes that were read."""
+        if PyByteArray_GET_SIZE(self.buffer) < self.end:
+            raise IndexError("the buffer has become smaller than what was read of it")
+        return <const uint8_t *>PyByteArray_AS_STRING(self.buffer)
+
+    cdef object text(self, Span span):
+        if not self.frames:
+            return ""
+        return PyUnicode_DecodeASCII(<const char *>self.source() + span.position, span.size, NULL)
+
+    @property
+    def group(self):
+        return self.text(self.group_name)
+
+    @property
+    def member(self):
+        return self.text(self.member_name)
+
+    @property
+    def instance(self):
+        return None if not self.frames or self.instance_name.size < 0 else self.text(self.instance_name)
+
+    def partitions(self):
+        cdef const uint8_t *source
+        cdef Commit *commit
+        cdef bytes name = b""
+        cdef list keys = []
+        cdef int number
+        if not self.frames:
+            return keys
+        source = self.source()
+        for number in range(self.records):
+            commit = &self.commits[number]
+            if commit.begins:
+                name = PyBytes_FromStringAndSize(<const char *>source + commit.name, commit.name_size)
+            keys.append((name, commit.partition))
+        return keys
+
+    def offsets(self):
+        cdef const uint8_t *source
+        cdef Commit *commit
+        cdef list offsets = []
+        cdef str metadata
+        cdef int number
+        if not self.frames:
+            return offsets
+        source = self.source()
+        for number in range(self.records):
+            commit = &self.commits[number]
+            metadata = ""
+            if commit.metadata_size:
+                metadata = PyUnicode_DecodeASCII(
+                    <const char *>source + commit.metadata, commit.metadata_size, NULL
+                )
+            offsets.append((commit.offset, commit.leader_epoch, metadata))
+        return offsets
+
+    def stamp(self, int acks, int64_t now_ms):
+        cdef const uint8_t *source
+        cdef uint8_t *p
+        cdef Commit *commit
+        cdef Frame *frame
+        cdef int number
+        self.acks = acks
+        self.smallest_timestamp = now_ms
+        self.max_timestamp = now_ms
+        self.size_bytes = 0
+        self.last_size_bytes = 0
+        self.largest_size_bytes = 0
+        self.max_timestamp_records = 0
+        if not self.frames:
+            return
+        self.max_timestamp_records = self.frame[0].commits
+        for number in range(self.frames):
+            frame = &self.frame[number]
+            self.size_bytes += frame.batch_bytes
+            self.last_size_bytes = frame.batch_bytes
+            if frame.batch_bytes > self.largest_size_bytes:
+                self.largest_size_bytes = frame.batch_bytes
+        source = self.source()
+        self.batches = PyBytes_FromStringAndSize(NULL, self.size_bytes)
+        p = <uint8_t *>PyBytes_AS_STRING(self.batches)
+        commit = &self.commits[0]
+        for number in range(self.frames):
+            frame = &self.frame[number]
+            self.put_batch(p, frame, commit, source, now_ms)
+            put32(p + 17, <uint32_t>compute_crc(
+                PyMemoryView_FromMemory(
+                    <char *>p + BATCH_CRC_FROM, frame.batch_bytes - BATCH_CRC_FROM, PyBUF_READ
+                )
+            ))
+            p += frame.batch_bytes
+            commit += frame.commits
+
+    cdef void put_batch(
+        self, uint8_t *p, const Frame *frame, const Commit *commit, const uint8_t *source, int64_t now_ms
+    ) noexcept:
+        cdef const uint8_t *group = source + self.group_name.position
+        cdef int group_size = <int>self.group_name.size
+        cdef int number
+        put64(p, 0)
+        put32(p + 8, frame.batch_bytes - ENTRY_PREFIX_BYTES)
+        put32(p + 12, <uint32_t>-1)  # the leader epoch
+        p[16] = 2  # magic
+        put16(p + 21, 0)  # attributes
+        put32(p + 23, frame.commits - 1)  # the last record's number
+        put64(p + 27, <uint64_t>now_ms)
+        put64(p + 35, <uint64_t>now_ms)
+        put64(p + 43, <uint64_t>-1)  # no producer id
+        put16(p + 51, <uint16_t>-1)  # no producer epoch
+        put32(p + 53, 0)  # the base sequence of commits
+        put32(p + 57, frame.commits)
+        p += BATCH_HEADER_BYTES
+        for number in range(frame.commits):
+            p = put_varint(p, record_bytes(number, group_size, commit))
+            p[0] = 0  # attributes
+            p[1] = 0  # as old as the batch
+            p = put_varint(p + 2, number)
+            p = put_varint(p, KEY_BYTES + group_size + commit.name_size)
+            put16(p, COMMIT_KEY_VERSION)
+            put16(p + 2, <uint16_t>group_size)
+            memcpy(p + 4, group, group_size)
+            p += 4 + group_size
+            put16(p, <uint16_t>commit.name_size)
+            memcpy(p + 2, source + commit.name, commit.name_size)
+            p += 2 + commit.name_size
+            put32(p, <uint32_t>commit.partition)
+            p = put_varint(p + 4, VALUE_BYTES + commit.metadata_size)
+            put16(p, COMMIT_VALUE_VERSION)
+            put64(p + 2, <uint64_t>commit.offset)
+            put32(p + 10, <uint32_t>commit.leader_epoch)
+            put16(p + 14, <uint16_t>commit.metadata_size)
+            memcpy(p + 16, source + commit.metadata, commit.metadata_size)
+            p += 16 + commit.metadata_size
+            put64(p, <uint64_t>now_ms)
+            p[8] = 0  # no headers
+            p += 9
+            commit += 1
+
+    def batch(self, int number):
+        if number < 0 or number >= self.frames:
+            raise IndexError(f"batch {number} of {self.frames}")
+        return (self.frame[number].commits, self.max_timestamp, -1, -1, 0, self.frame[number].batch_bytes)
+
+    def data(self, int64_t first_offset, int32_t leader_epoch):
+        cdef uint8_t *p
+        cdef int number
+        if not self.batches:
+            return b""
+        # Nobody else has seen these bytes.
+        p = <uint8_t *>PyBytes_AS_STRING(self.batches)
+        for number in range(self.frames):
+            put64(p, <uint64_t>first_offset)
+            put32(p + 12, <uint32_t>leader_epoch)
+            first_offset += self.frame[number].commits
+            p += self.frame[number].batch_bytes
+        taken, self.batches = self.batches, b""
+        return taken
+
+    def answers(self):
+        cdef const uint8_t *source
+        cdef bytes answers
+        cdef uint8_t *p
+        cdef Commit *commit = &self.commits[0]
+        cdef bint flexible = self.version >= FLEXIBLE_FROM
+        cdef Py_ssize_t size = 0
+        cdef int number, each
+        if not self.frames:
+            return b""
+        source = self.source()
+        for number in range(self.frames):
+            size += self.frame[number].answer_bytes
+        answers = PyBytes_FromStringAndSize(NULL, size)
+        p = <uint8_t *>PyBytes_AS_STRING(answers)
+        for number in range(self.frames):
+            put32(p, self.frame[number].answer_bytes - 4)
+            put32(p + 4, <uint32_t>self.frame[number].correlation_id)
+            p += 8
+            if flexible:
+                p[0] = 0
+                p += 1
+            if self.version >= THROTTLE_FROM:
+                put32(p, 0)
+                p += 4
+            p = put_count(p, self.frame[number].topics, flexible)
+            for each in range(self.frame[number].commits):
+                if commit.begins:
+                    if flexible:
+                        if each:
+                            p[0] = 0
+                            p += 1
+                        p[0] = <uint8_t>(commit.name_size + 1)
+                        p += 1
+                    else:
+                        put16(p, <uint16_t>commit.name_size)
+                        p += 2
+                    memcpy(p, source + commit.name, commit.name_size)
+                    p = put_count(p + commit.name_size, commit.begins, flexible)
+                put32(p, <uint32_t>commit.partition)
+                put16(p + 4, 0)
+                p += 6
+                if flexible:
+                    p[0] = 0
+                    p += 1
+                commit += 1
+            if flexible:
+                put16(p, 0)  # no tags: of the last topic, of the answer
+                p += 2
+        return answers
+
+
+cdef inline uint8_t *put_count(uint8_t *p, int count, bint flexible) noexcept nogil:
+    if flexible:
+        p[0] = <uint8_t>(count + 1)
+        return p + 1
+    put32(p, count)
+    return p + 4
+
+
+cdef inline int record_bytes(int number, int group_size, const Commit *commit) noexcept nogil:
+    """The size of a commit's record, without its length in front."""
+    cdef int key = KEY_BYTES + group_size + commit.name_size
+    cdef int value = VALUE_BYTES + commit.metadata_size
+    return 3 + varint_bytes(number) + varint_bytes(key) + key + varint_bytes(value) + value

@@ -1,0 +1,280 @@
+"""Runs of OffsetCommit frames leave the same log, offsets and answers as the same frames one by one."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from klog.coordinator.group.commit_runs import GroupCommits
+from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
+from klog.protocol.apis import ApiKey
+from klog.protocol.messages import decode_response
+from klog.server.handlers.dispatch import Route
+from klog.server.handlers.groups.commit_runs import CommitRuns
+from klog.server.request_times import RequestCounters
+from tests.commit_strategies import CommitFields, commit_frame, commit_reads
+from tests.server.handlers.frame_client import FrameClient
+from tests.server.handlers.group_parts import PARTITIONS, TOPIC_ID, GroupBroker
+from tests.server.handlers.parts import OTHER_BROKER, TOPIC, answer_of, part_of
+from tests.waiting import eventually
+
+OTHER_TOPIC = "others"
+SIMPLE, MEMBER, STATIC = "simple", "members", "statics"
+TEN_S = timedelta(seconds=10)
+
+
+@dataclass
+class Outbound:
+    """What is to be sent, kept."""
+
+    sent: bytearray = field(default_factory=bytearray)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.sent)
+
+    def add(self, part) -> None:
+        self.sent += part
+
+
+class Client(FrameClient):
+    """One connection to a broker that has a member in two of its groups; `runs` allows runs of frames."""
+
+    def __init__(self, root: Path, *, runs: bool, properties=None, replicas=(1,), first=()) -> None:
+        root.mkdir(exist_ok=True)
+        self.broker = GroupBroker(root, properties, lead=False)
+        self.broker.lead(OTHER_TOPIC, topic_id=None)
+        for number in range(PARTITIONS):
+            self.broker.lead(CONSUMER_OFFSETS, number, topic_id=TOPIC_ID, replicas=replicas)
+        self.broker.await_loaded()
+        counters = RequestCounters()
+        timing = counters.by_api[ApiKey.OFFSET_COMMIT].direct
+        coordinator = self.broker.coordinator
+        run = CommitRuns(GroupCommits(coordinator), self.broker.lookup.metadata, timing, lambda: 0)
+        route = Route(
+            self.broker.handlers[ApiKey.OFFSET_COMMIT],
+            may_block=False,
+            run=run.handle if runs else None,
+        )
+        super().__init__(ApiKey.OFFSET_COMMIT, route, counters, Outbound())
+        self.members = [self.join(MEMBER, None), self.join(STATIC, "instance")] if replicas == (1,) else []
+        for frame in first:
+            self.receive(frame)
+
+    def join(self, group: str, instance: str | None) -> CommitFields:
+        """A member of a stable group of one."""
+        broker = self.broker
+        protocol = part_of(ApiKey.JOIN_GROUP, 5, "JoinGroupRequestProtocol", name="range", metadata=b"")
+        values = {
+            "group_id": group,
+            "session_timeout": TEN_S,
+            "rebalance_timeout": TEN_S,
+            "group_instance_id": instance,
+            "protocol_type": "consumer",
+            "protocols": (protocol,),
+        }
+        request = broker.send(ApiKey.JOIN_GROUP, 5, member_id="", **values)
+        if instance is None:
+            request = broker.send(ApiKey.JOIN_GROUP, 5, member_id=answer_of(request).member_id, **values)
+        for _ in range(10):
+            if not request.answered:
+                broker.pass_time(1_000)
+        member = answer_of(request)
+        identity = {"generation_id": member.generation_id, "member_id": member.member_id}
+        broker.ask(
+            ApiKey.SYNC_GROUP, 3, group_id=group, group_instance_id=instance, assignments=(), **identity
+        )
+        return CommitFields(8, group, member.generation_id, member.member_id, instance)
+
+    def results(self) -> dict[str, object]:
+        """All that is to be equal."""
+        found: dict[str, object] = {
+            "answers": bytes(self.connection.outbound.sent),
+            "closing": self.connection.closing,
+            "requests": self.counters.by_api[ApiKey.OFFSET_COMMIT].requests,
+        }
+        for number in range(PARTITIONS):
+            log = self.broker.logs.logs[CONSUMER_OFFSETS, number]
+            found[f"log {number}"] = (
+                {path.name: path.read_bytes() for path in sorted(Path(log.directory).iterdir())},
+                log.high_watermark,
+            )
+        for owned in self.broker.coordinator.owned():
+            for group_id, entry in owned.entries.items():
+                deadlines = [member.deadline_ms for member in entry.group.members]
+                found[f"group {group_id}"] = entry.offsets.committed(), deadlines, list(entry.timers)
+        return found
+
+
+SENDERS = [
+    CommitFields(7, SIMPLE),
+    CommitFields(8, SIMPLE),
+    CommitFields(5, SIMPLE),
+    CommitFields(8, MEMBER, 1, "test-1"),
+    CommitFields(9, MEMBER, 1, "test-1"),
+    CommitFields(9, STATIC, 1, "instance-2", "instance"),
+]
+
+
+@settings(max_examples=30)
+@given(
+    commit_reads([TOPIC, OTHER_TOPIC], SENDERS),
+    st.sampled_from(
+        (
+            {},
+            {},
+            {"offset.metadata.max.bytes": "4"},
+            {"offsets.commit.required.acks": "1"},
+            {"offsets.topic.compression.codec": "1"},
+            {"inter.broker.protocol.version": "2.0"},
+        )
+    ),
+)
+def test_frames_are_served_alike(reads, properties) -> None:
+    with tempfile.TemporaryDirectory() as root:
+        one = Client(Path(root, "runs"), runs=True, properties=properties)
+        other = Client(Path(root, "single"), runs=False, properties=properties)
+        assert one.members == other.members
+        for data in reads:
+            for client in (one, other):
+                client.receive(data)
+        assert one.results() == other.results()
+
+
+def frame(offset: int, *, topic: str = TOPIC, version: int = 8, group: str = SIMPLE) -> bytes:
+    return commit_frame(CommitFields(version, group), {(topic, 0): (offset, "m")})
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Client:
+    """A client whose group has committed once: the first batch of a segment, and of a group, is no run."""
+    client = Client(tmp_path, runs=True, first=[frame(1), frame(1, group=MEMBER)])
+    client.connection.outbound.sent.clear()
+    client.in_runs = 0
+    return client
+
+
+def errors_of(client: Client, version: int = 8) -> list[int]:
+    answers, errors = client.connection.outbound.sent, []
+    while answers:
+        size = int.from_bytes(answers[:4], "big")
+        told = decode_response(ApiKey.OFFSET_COMMIT, version, memoryview(bytes(answers[9 : 4 + size])))
+        errors += [each.error_code for topic in told.topics for each in topic.partitions]
+        del answers[: 4 + size]
+    return errors
+
+
+def committed(client: Client, group: str = SIMPLE) -> dict:
+    owner = client.broker.coordinator.owner_of(group)
+    return {key: commit.offset for key, commit in owner.entries[group].offsets.committed().items()}
+
+
+def test_frames_of_one_read_are_written_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    pwrite = os.pwrite
+
+    def counted(descriptor, data, position):
+        written.append(len(data))
+        return pwrite(descriptor, data, position)
+
+    monkeypatch.setattr(os, "pwrite", counted)
+    data = b"".join(frame(offset) for offset in (5, 9, 7))
+    client.receive(data)
+    assert (client.in_runs, len(written)) == (len(data), 1)
+    assert errors_of(client) == [0, 0, 0]
+    assert committed(client) == {(TOPIC, 0): 7}
+
+
+def test_a_member_that_commits_is_alive(client: Client) -> None:
+    member = client.members[0]
+    owner = client.broker.coordinator.owner_of(MEMBER)
+    client.broker.pass_time(3_000)
+    client.receive(commit_frame(member, {(TOPIC, 0): (4, None)}))
+    assert client.in_runs
+    deadlines = [each.deadline_ms for each in owner.entries[MEMBER].group.members]
+    assert deadlines == [client.broker.clock() + 10_000]
+    client.broker.pass_time(8_000)
+    client.receive(commit_frame(member, {(TOPIC, 0): (5, None)}))
+    assert errors_of(client) == [0, 0]
+    client.broker.pass_time(11_000)
+    client.receive(commit_frame(member, {(TOPIC, 0): (6, None)}))
+    assert errors_of(client) == [25]  # UNKNOWN_MEMBER_ID
+    assert committed(client, MEMBER) == {(TOPIC, 0): 5}
+
+
+def test_a_partition_that_comes_later_is_known_then(client: Client) -> None:
+    client.receive(frame(3, topic="later"))
+    assert errors_of(client) == [3]  # UNKNOWN_TOPIC_OR_PARTITION
+    client.broker.lead("later", topic_id=None)
+    client.receive(frame(4, topic="later"))
+    assert client.in_runs
+    assert errors_of(client) == [0]
+    assert committed(client)["later", 0] == 4
+
+
+def test_what_was_decided_before_is_written_before(client: Client) -> None:
+    """A task that waits to be run is not overtaken."""
+    owner = client.broker.coordinator.owner_of(SIMPLE)
+    order = []
+    owner.put(lambda: order.append(errors_of(client)))
+    client.receive(frame(5))
+    assert (order, errors_of(client)) == ([[]], [0])
+
+
+def test_a_replicated_commit_waits_for_the_followers(tmp_path: Path) -> None:
+    client = Client(tmp_path, runs=True, replicas=(1, OTHER_BROKER))
+    client.receive(frame(5) + frame(6))
+    assert not client.in_runs
+    assert not client.connection.outbound.sent
+
+
+def test_a_disk_that_fails_is_answered_as_ever(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_):
+        raise OSError("no space")
+
+    monkeypatch.setattr(os, "pwrite", broken)
+    client.receive(frame(5) * 2)
+    assert not client.in_runs
+    assert errors_of(client) == [16, 16]  # NOT_COORDINATOR
+    assert committed(client) == {(TOPIC, 0): 1}
+
+
+def test_nothing_is_committed_after_the_leadership_is_gone(client: Client) -> None:
+    for number in range(PARTITIONS):
+        client.broker.lead(
+            CONSUMER_OFFSETS,
+            number,
+            epoch=1,
+            leader=OTHER_BROKER,
+            topic_id=TOPIC_ID,
+            replicas=(1, OTHER_BROKER),
+        )
+    eventually(lambda: not client.broker.coordinator.owned())
+    client.receive(frame(5))
+    assert errors_of(client) == [16]  # NOT_COORDINATOR
+
+
+def test_committed_offsets_are_read_again_after_a_restart(client: Client) -> None:
+    client.receive(b"".join(frame(offset) for offset in (5, 9, 7)))
+    before = committed(client)
+    for number in range(PARTITIONS):
+        client.broker.lead(
+            CONSUMER_OFFSETS,
+            number,
+            epoch=1,
+            leader=OTHER_BROKER,
+            topic_id=TOPIC_ID,
+            replicas=(1, OTHER_BROKER),
+        )
+    eventually(lambda: not client.broker.coordinator.owned())
+    for number in range(PARTITIONS):
+        client.broker.lead(CONSUMER_OFFSETS, number, epoch=2, topic_id=TOPIC_ID)
+    client.broker.await_loaded()
+    assert committed(client) == before == {(TOPIC, 0): 7}
