@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -32,14 +32,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def give_up(what: str, missing: PeerUnavailableError) -> NoReturn:
+    """Skips the test, loudly. Fails it where peers are required."""
+    if os.environ.get("CI") == "true" and os.environ.get("KLOG_REQUIRE_PEERS") == "1":
+        pytest.fail(f"{what} is required here (KLOG_REQUIRE_PEERS=1): {missing}", pytrace=False)
+    pytest.skip(f"{PEER_SKIP_PREFIX}: {missing}")
+
+
 def _available_peer(version: str) -> KafkaPeer:
     peer = KafkaPeer(version)
     try:
         assert peer.classpath
     except PeerUnavailableError as missing:
-        if os.environ.get("CI") == "true" and os.environ.get("KLOG_REQUIRE_PEERS") == "1":
-            pytest.fail(f"real Kafka is required here (KLOG_REQUIRE_PEERS=1): {missing}", pytrace=False)
-        pytest.skip(f"{PEER_SKIP_PREFIX}: {missing}")
+        give_up("real Kafka", missing)
     return peer
 
 

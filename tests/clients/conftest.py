@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from tests.clients.brokers import Broker, kafka_broker, klog_broker
+from tests.clients.member_programs import COMMANDS, MemberProgram
 from tests.clients.python_clients import CLIENTS, Client
+from tests.conftest import PEER_SKIP_PREFIX, give_up
+from tests.peers import PeerUnavailableError
 
 _numbers = itertools.count()
 
@@ -49,3 +53,27 @@ def client(request, broker) -> Client:
 @pytest.fixture
 def every_client(broker) -> list[Client]:
     return [make(broker.bootstrap_servers) for make in CLIENTS.values()]
+
+
+@pytest.fixture(scope="session")
+def member_program() -> Iterator[Callable[[str], MemberProgram]]:
+    """Gives the program of a client by its name, which is started once. Skips where it cannot be had."""
+    started: dict[str, MemberProgram] = {}
+    with ExitStack() as closing:
+
+        def get(kind: str) -> MemberProgram:
+            if kind not in started:
+                started[kind] = closing.enter_context(MemberProgram(kind, _command(kind)))
+            return started[kind]
+
+        yield get
+
+
+def _command(kind: str) -> list[str]:
+    try:
+        return COMMANDS[kind]()
+    except PeerUnavailableError as missing:
+        if kind.startswith("java"):
+            give_up("Kafka's Java client", missing)
+        # Few machines have Go, so it is nowhere required.
+        pytest.skip(f"{PEER_SKIP_PREFIX}: {kind}: {missing}")

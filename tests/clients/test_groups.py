@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
@@ -17,6 +17,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from tests.clients.group_clients import MEMBERS, SESSION_MS, Member
+from tests.clients.member_programs import ASSIGNORS as PROGRAM_ASSIGNORS
+from tests.clients.member_programs import COMMANDS, ProgramMember
 from tests.clients.python_clients import ConfluentKafka, Sent
 from tests.waiting import eventually
 
@@ -54,12 +56,16 @@ def group() -> str:
 
 
 @pytest.fixture
-def join(broker, topic, group) -> Iterator[Join]:
+def join(broker, topic, group, member_program) -> Iterator[Join]:
     """Lets members join; they are closed in the end."""
     with ExitStack() as closing:
 
-        def make(kind: str, **options: object) -> Member:
-            member = MEMBERS[kind](broker.bootstrap_servers, topic, group, **options)
+        def make(kind: str, **options: str) -> Member:
+            where = broker.bootstrap_servers, topic, group
+            if kind in MEMBERS:
+                member = MEMBERS[kind](*where, **options)
+            else:
+                member = ProgramMember(member_program(kind), *where, **options)
             closing.callback(member._stop.set)
             return member
 
@@ -80,7 +86,29 @@ def await_all(expected: list[bytes], *members: Member) -> None:
     assert [each.failure for each in members] == [None] * len(members)
 
 
-ASSIGNORS = [(kind, assignor) for kind, make in MEMBERS.items() for assignor in make.assignors]
+def await_shares(members: Sequence[Member], *sizes: int) -> None:
+    """Wait until each partition has one member, and the members have so many partitions."""
+
+    def shared() -> bool:
+        held = sorted(number for each in members for number in each.assigned)
+        return held == list(range(PARTITIONS)) and sorted(len(each.assigned) for each in members) == list(
+            sizes
+        )
+
+    eventually(lambda: any(each.failure for each in members) or shared())
+    assert [each.failure for each in members] == [None] * len(members)
+
+
+# Programs in Java and Go need what Kafka needs.
+KINDS = [*MEMBERS, *(pytest.param(kind, marks=pytest.mark.kafka) for kind in COMMANDS)]
+ASSIGNORS = [
+    *((kind, assignor) for kind, make in MEMBERS.items() for assignor in make.assignors),
+    *(
+        pytest.param(kind, assignor, marks=pytest.mark.kafka)
+        for kind in COMMANDS
+        for assignor in PROGRAM_ASSIGNORS
+    ),
+]
 
 
 @pytest.mark.parametrize(("kind", "assignor"), ASSIGNORS)
@@ -96,7 +124,20 @@ def test_members_share_partitions_and_hand_them_over(join: Join, kind: str, assi
     second.close()
 
 
-@pytest.mark.parametrize("kind", MEMBERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_three_members_share_and_the_others_take_over_when_one_leaves(join: Join, kind: str) -> None:
+    assignor = "sticky" if kind in ("kafka-python", "aiokafka") else "cooperative-sticky"
+    members = [join(kind, assignor=assignor) for _ in range(3)]
+    await_shares(members, 1, 1, 2)
+    members.pop(0).close()
+    await_shares(members, 2, 2)
+    members.append(join(kind, assignor=assignor))
+    await_shares(members, 1, 1, 2)
+    for member in members:
+        member.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_group_goes_on_where_it_committed(broker, join: Join, topic, kind: str) -> None:
     first = join(kind)
     await_all(written(), first)
@@ -107,8 +148,11 @@ def test_a_group_goes_on_where_it_committed(broker, join: Join, topic, kind: str
     second.close()
 
 
-def test_different_clients_share_one_group(join: Join) -> None:
-    members = [join(kind) for kind in MEMBERS]
+@pytest.mark.parametrize(
+    "kinds", [tuple(MEMBERS), pytest.param(("confluent-kafka", *COMMANDS)[:4], marks=pytest.mark.kafka)]
+)
+def test_different_clients_share_one_group(join: Join, kinds: Sequence[str]) -> None:
+    members = [join(kind) for kind in kinds]
     eventually(
         lambda: (
             sum(len(each.assigned) for each in members) == PARTITIONS
@@ -120,7 +164,7 @@ def test_different_clients_share_one_group(join: Join) -> None:
         member.close()
 
 
-@pytest.mark.parametrize("kind", ["confluent-kafka", "kafka-python"])
+@pytest.mark.parametrize("kind", [each for each in KINDS if each != "aiokafka"])
 def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     join: Join, admin, group, kind: str
 ) -> None:

@@ -13,6 +13,7 @@ from klog.config.documentation import broker_documentation, topic_documentation
 from tests.clients.brokers import klog_broker
 from tests.clients.cutting_proxy import broker_behind_proxy
 from tests.clients.python_clients import ConfluentKafka, Sent
+from tests.peers.kafka import QUICK_FLAGS
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.kafka
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.kafka
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 COUNT = 300
 TIMESTAMP_MS = 1_600_000_000_000
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+QUICK = QUICK_FLAGS
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,17 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer
+from tests.peers.golang import go_program
+from tests.peers.kafka import KAFKA_2, KAFKA_3, KAFKA_4, KafkaPeer
 from tests.peers.maven import PeerUnavailableError
 from tests.peers.spark_kafka import spark_kafka_jars
 
 PEERS: Final[Mapping[str, Callable[[], object]]] = {
+    f"Kafka's clients {KAFKA_2}": lambda: KafkaPeer(KAFKA_2).classpath,
     f"Kafka {KAFKA_3}": lambda: KafkaPeer(KAFKA_3).classpath,
     f"Kafka {KAFKA_4}": lambda: KafkaPeer(KAFKA_4).classpath,
     "Spark's Kafka source": spark_kafka_jars,
+    "franz-go": lambda: go_program("group_members"),
 }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.peers.maven import PeerUnavailableError, cache_directory, kafka_jars, locked, require_program
 
+KAFKA_2 = "2.8.2"
 KAFKA_3 = "3.9.1"
 KAFKA_4 = "4.1.1"
 
@@ -20,6 +21,7 @@ JAVA_SOURCES = Path(__file__).parent / "java"
 
 # Our own programs by Kafka's major version: most use classes of one version only.
 _SOURCES_BY_MAJOR = {
+    2: ("GroupMembers",),
     3: (
         "AssignReplicas",
         "AssignedConsumer",
@@ -29,6 +31,7 @@ _SOURCES_BY_MAJOR = {
         "Consume",
         "DescribeDocumentation",
         "DumpServer",
+        "GroupMembers",
         "Json",
         "LoadServer",
         "LogServer",
@@ -38,9 +41,20 @@ _SOURCES_BY_MAJOR = {
         "ProduceRecords",
         "RecoverSegment",
         "SetTime",
+        "ToolServer",
         "WireOracle",
     ),
-    4: ("Consume", "DescribeDocumentation", "DumpServer", "Json", "LogOracle", "MakeData", "ProduceRecords"),
+    4: (
+        "Consume",
+        "DescribeDocumentation",
+        "DumpServer",
+        "GroupMembers",
+        "Json",
+        "LogOracle",
+        "MakeData",
+        "ProduceRecords",
+        "ToolServer",
+    ),
 }
 
 # What bin/kafka-run-class.sh passes to a tool when nothing is configured: heap, collector, management agent.
@@ -58,6 +72,9 @@ STOCK_TOOL_FLAGS = (
     "-Dcom.sun.management.jmxremote.ssl=false",
 )
 
+# For programs that do little: a quick start, little heap.
+QUICK_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx256M")
+
 # The encoding of standard streams. JDK 17 reads the sun.* properties, 19 and later the others.
 UTF8_FLAGS = (
     "-Dfile.encoding=UTF-8",
@@ -73,7 +90,7 @@ DUMP_TOOL = "kafka.tools.DumpLogSegments"
 
 @dataclass(frozen=True)
 class KafkaPeer:
-    """Real Kafka of one version (`3.9.1`, `4.1.1`). Maven downloads it on first use."""
+    """Real Kafka of one version (`3.9.1`, `4.1.1`; of `2.8.2` the clients). Maven downloads it once."""
 
     version: str = KAFKA_3
 

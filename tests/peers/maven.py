@@ -7,35 +7,39 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 RESOLVE_TIMEOUT_S = 600
 
-# kafka_2.13 3.9 depends on a logging binding (slf4j-reload4j), 4.x on none. With two bindings, slf4j prints a
-# warning to stderr.
-_LOGGING_BINDING = {3: "slf4j-reload4j", 4: "slf4j-simple"}
+# kafka_2.13 3.9 depends on a logging binding (slf4j-reload4j), the others on none. With two bindings, slf4j
+# prints a warning to stderr.
+_LOGGING_BINDING = {2: "slf4j-simple", 3: "slf4j-reload4j", 4: "slf4j-simple"}
+
+# Of Kafka 2 we run the clients only.
+_ARTIFACTS = {2: ("kafka-clients",), 3: ("kafka_2.13", "kafka-tools"), 4: ("kafka_2.13", "kafka-tools")}
 
 _POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
   <groupId>klog</groupId>
   <artifactId>klog-peers</artifactId>
-  <version>{version}</version>
+  <version>1</version>
   <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{version}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{version}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId><artifactId>{binding}</artifactId><version>1.7.36</version>
-    </dependency>
-  </dependencies>
+{dependencies}  </dependencies>
 </project>
 """
+_DEPENDENCY = """\
+    <dependency>
+      <groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}
+    </dependency>
+"""
+_ALONE = """
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"""
+
+Artifact = tuple[str, str, str]
+"""Group, name and version."""
 
 
 class PeerUnavailableError(Exception):
@@ -51,11 +55,11 @@ def cache_directory() -> Path:
         raise PeerUnavailableError(f"no place for its jars: {error} KLOG_PEER_CACHE names one") from error
 
 
-def require_program(name: str) -> str:
-    """The path of a program on PATH. Raises PeerUnavailableError."""
+def require_program(name: str, needed: str = "needed: a JDK 17 and Maven") -> str:
+    """The path of a program on PATH. Raises PeerUnavailableError, whose text says what is needed."""
     found = shutil.which(name)
     if found is None:
-        raise PeerUnavailableError(f"{name} is not installed (needed: a JDK 17 and Maven)")
+        raise PeerUnavailableError(f"{name} is not installed ({needed})")
     return found
 
 
@@ -91,20 +95,34 @@ def kafka_jars(version: str) -> Path:
 
 
 def _resolve(version: str, jars: Path) -> None:
-    binding = _LOGGING_BINDING[int(version.partition(".")[0])]
-    resolve_pom(f"Kafka {version}", _POM.format(version=version, binding=binding), jars)
+    major = int(version.partition(".")[0])
+    needed = [("org.apache.kafka", name, version) for name in _ARTIFACTS[major]]
+    resolve(f"Kafka {version}", [*needed, ("org.slf4j", _LOGGING_BINDING[major], "1.7.36")], jars)
 
 
-def resolve_pom(what: str, pom_text: str, jars: Path) -> None:
-    """Copies all dependencies of a project into the new directory `jars`.
+def jars_alone(name: str, needed: Sequence[Artifact]) -> list[Path]:
+    """The jars of artifacts without their dependencies, from a cache directory of that name.
 
     Raises PeerUnavailableError if Maven is missing or cannot download them.
     """
+    jars = cache_directory() / f"{name}-alone" / "jars"
+    with locked(cache_directory() / f"{name}.lock"):
+        if not jars.is_dir():
+            resolve(name, needed, jars, alone=True)
+    return sorted(jars.iterdir())
+
+
+def resolve(what: str, needed: Sequence[Artifact], jars: Path, *, alone: bool = False) -> None:
+    """Copies artifacts and, unless they are wanted alone, their dependencies into the new directory `jars`.
+
+    Raises PeerUnavailableError if Maven is missing or cannot download them.
+    """
+    dependencies = "".join(_DEPENDENCY.format(*each, _ALONE if alone else "") for each in needed)
     maven = require_program("mvn")
     jars.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="resolve-", dir=jars.parent) as work:
         pom = Path(work) / "pom.xml"
-        pom.write_text(pom_text)
+        pom.write_text(_POM.format(dependencies=dependencies))
         command = [
             maven,
             "--batch-mode",

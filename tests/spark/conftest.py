@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.conftest import PEER_SKIP_PREFIX
+from tests.conftest import give_up
 from tests.peers.maven import PeerUnavailableError
 from tests.peers.spark_kafka import spark_kafka_jars
 from tests.spark import sessions
@@ -37,7 +36,7 @@ def spark_with_kafka(spark: SparkSession) -> SparkSession:
     try:
         spark_kafka_jars()
     except PeerUnavailableError as missing:
-        _give_up(missing)
+        give_up("Spark", missing)
     return spark
 
 
@@ -59,10 +58,4 @@ def require_spark() -> None:
     try:
         sessions.require_spark()
     except PeerUnavailableError as missing:
-        _give_up(missing)
-
-
-def _give_up(missing: PeerUnavailableError) -> NoReturn:
-    if os.environ.get("CI") == "true" and os.environ.get("KLOG_REQUIRE_PEERS") == "1":
-        pytest.fail(f"Spark is required here (KLOG_REQUIRE_PEERS=1): {missing}", pytrace=False)
-    pytest.skip(f"{PEER_SKIP_PREFIX}: {missing}")
+        give_up("Spark", missing)
