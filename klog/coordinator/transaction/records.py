@@ -56,6 +56,11 @@ def _string(text: str) -> bytes:
     return INT16.pack(len(data)) + data
 
 
+def can_be_written(transactional_id: str) -> bool:
+    """Whether a record can have this id."""
+    return len(transactional_id.encode("utf-8", "surrogatepass")) <= _LONGEST_STRING_BYTES
+
+
 def transaction_key(transactional_id: str) -> bytes:
     """The key of a transactional id. Raises `FormatError` if the id is too long."""
     return INT16.pack(_KEY_VERSION) + _string(transactional_id)

@@ -12,6 +12,7 @@ from typing import Final
 
 from klog.coordinator.transaction.coordinator import TransactionCoordinator
 from klog.coordinator.transaction.effects import Done
+from klog.coordinator.transaction.records import can_be_written
 from klog.coordinator.transaction.transaction import Transaction
 from klog.coordinator.transaction.transaction_partition import TransactionPartition
 from klog.coordinator.transaction.values import (
@@ -61,6 +62,9 @@ class TransactionRequests:
                 reply(InitResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             else:
                 reply(InitResult(ErrorCode.NONE, Producer(producer_id, _FIRST_EPOCH)))
+            return
+        if not can_be_written(transactional_id):
+            reply(InitResult(ErrorCode.INVALID_REQUEST))
             return
         if transactional_id and not 0 < timeout_ms <= self.coordinator.settings.max_timeout_ms:
             reply(InitResult(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
