@@ -37,6 +37,7 @@ from klog.metadata.errors import NoNodeError, SessionExpiredError, StoreError
 from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.values import BrokerRegistration
+from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
 from klog.replication.partition import ReplicaContext
 from klog.replication.replica_manager import ReplicaManager
@@ -64,6 +65,8 @@ from klog.server.settings import controller_settings, log_directories, network_s
 from klog.server.stores import open_store
 from klog.server.topic_reads import load_topic_config, load_topic_configs, read_topic_ids
 from klog.server.topic_stats import BrokerTopicStats
+from klog.server.transactions.opening import broker_connections, open_verifier
+from klog.server.transactions.verification import Verification
 from klog.server.unenforced_metadata import report_unenforced_metadata
 from klog.server.unowned_logs import report_unowned_logs
 from klog.storage.log.log_manager import LogManager
@@ -81,6 +84,10 @@ _LARGEST_SESSION_ID: Final = 2**31 - 1
 def wall_clock_ms() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
+
+
+def _no_coordinator(*_: object) -> ErrorCode:
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class Broker:
@@ -252,6 +259,20 @@ class Broker:
             self._static, self.store, self.replicas, self.appends, self.purgatories.timer.timer
         )
         closing.callback(self.groups.stop)
+        self._open_transactions(closing)
+
+    def _open_transactions(self, closing: ExitStack) -> None:
+        """What a leader of partitions does for transactions."""
+        broker_id, listener = self.identity.broker_id, self._listeners.inter_broker
+        connect = broker_connections(self._static, self.cache, broker_id, listener, self._tls_to_brokers)
+        verifier = open_verifier(broker_id, self.cache, _no_coordinator, connect)
+        closing.callback(verifier.stop)
+        self.verification = Verification(
+            self.replicas,
+            verifier,
+            lambda: self.live.broker().flag("transaction.partition.verification.enable"),
+            self._clock_ms,
+        )
 
     def _open_controller(self, closing: ExitStack) -> None:
         broker_id = self.identity.broker_id
@@ -297,6 +318,7 @@ class Broker:
             replicas=self.replicas,
             appends=self.appends,
             groups=self.groups,
+            verification=self.verification,
             controller=self.controller,
             purgatories=self.purgatories,
             sessions=self.sessions,

@@ -61,6 +61,7 @@ from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandl
 from klog.server.purgatories import Purgatories
 from klog.server.request_times import RequestCounters
 from klog.server.topic_stats import BrokerTopicStats
+from klog.server.transactions.verification import Verification
 from klog.storage.log.descriptors import room_for_logs
 
 
@@ -84,6 +85,7 @@ class Collaborators:
     replicas: ReplicaManager
     appends: InternalAppends
     groups: GroupCoordinator
+    verification: Verification
     controller: Controller
     purgatories: Purgatories
     sessions: FetchSessions
@@ -127,7 +129,9 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         parts.counters.by_api[ApiKey.PRODUCE].direct,
         parts.clock_ns,
     )
-    produce = ProduceHandler(lookup, purgatories.produce, parts.clock_ms, timer_ms, parts.topic_stats)
+    produce = ProduceHandler(
+        lookup, purgatories.produce, parts.clock_ms, timer_ms, parts.topic_stats, parts.verification
+    )
     fetch_max_bytes = config.number("fetch.max.bytes")
     fetch_runs = FetchRuns(
         lookup,

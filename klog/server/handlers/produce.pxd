@@ -11,6 +11,7 @@ cdef class ProduceHandler:
     cdef object _clock_ms
     cdef object _timer_ms
     cdef object _topic_stats
+    cdef object _verification
 
     @cython.locals(partition=Replica, stats=Counts, lookup=Lookup)
-    cdef _append(self, tuple key, records, acks, now_ms, internal)
+    cdef _append(self, tuple key, records, acks, now_ms, internal, guard)

@@ -6,8 +6,9 @@ and an error closes the connection, so that the producer looks up the leader aga
 follows the local write, with acks=-1 it waits until all in-sync replicas have the records. The log reports
 a disk that fails.
 
-Transactional records are refused with the error of a Kafka broker that cannot reach a transaction
-coordinator, because there is no coordinator yet that could end the transaction.
+Before transactional records open a transaction in a partition, the coordinator is asked whether the partition
+is a part of it (`transactions.verification`). If this broker does not coordinate it, the records are written
+by the thread that has the coordinator's answer.
 """
 
 from __future__ import annotations
@@ -19,18 +20,27 @@ from typing import Final
 from klog.formats.errors import StorageError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
-from klog.protocol.produce_request import ProduceRequest, Records, decode_produce_request
+from klog.protocol.produce_request import PartitionRecords, ProduceRequest, Records, decode_produce_request
 from klog.protocol.produce_response import PartitionProduced, ProduceResponse, encode_produce_response
 from klog.replication.acknowledging import DelayedProduce
 from klog.replication.partition import ALL_IN_SYNC, Partition, PartitionError
+from klog.replication.partition_state import ANY_EPOCH
 from klog.replication.purgatory import Purgatory
 from klog.replication.replica_waits import PartitionWait
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
-from klog.server.handlers.produce_screening import RefusedRequestError, is_usual, screen
+from klog.server.handlers.produce_screening import (
+    RefusedRequestError,
+    Transaction,
+    is_usual,
+    screen,
+    usual_transaction,
+)
 from klog.server.handlers.topic_metadata import INTERNAL_TOPICS
 from klog.server.network.request import Request
 from klog.server.topic_stats import BrokerTopicStats, TopicStats
-from klog.storage.log.append_values import AppendError, OwnLimitError
+from klog.server.transactions.verification import Verification, Verified, produce_refusal
+from klog.storage.log.append_values import AppendError, Origin, OwnLimitError
+from klog.storage.log.verification import UNCHECKED
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +63,8 @@ _BARE: Final = frozenset(
 
 _TOO_LARGE: Final = frozenset((ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE))
 
-Topics = list[tuple[str, list[PartitionProduced]]]
+Topics = list[tuple[str, list[PartitionRecords]]]
+Answers = list[tuple[str, list[PartitionProduced]]]
 
 
 class ProduceHandler:
@@ -66,8 +77,10 @@ class ProduceHandler:
         clock_ms: Callable[[], int],
         timer_ms: Callable[[], int],
         topic_stats: BrokerTopicStats,
+        verification: Verification,
     ) -> None:
         self._lookup = lookup
+        self._verification = verification
         self._purgatory = purgatory
         self._clock_ms = clock_ms
         self._timer_ms = timer_ms
@@ -79,14 +92,64 @@ class ProduceHandler:
         produce = decode_produce_request(version, request.body)
         asked, refused = produce.topics, _NOTHING_REFUSED
         if not is_usual(version, asked):
-            try:
-                asked, refused = screen(version, produce, self._lookup.known)
-            except RefusedRequestError as refusal:
-                self._refuse_all(request, produce, refusal)
+            transaction = usual_transaction(version, produce)
+            if transaction is None:
+                try:
+                    asked, refused, transaction = screen(version, produce, self._lookup.known)
+                except RefusedRequestError as refusal:
+                    self._refuse_all(request, produce, refusal)
+                    return
+            if transaction is not None:
+                self._verify(request, produce._replace(topics=asked), refused, transaction)
                 return
+        self._write(request, produce, asked, refused, None)
+
+    def _verify(
+        self,
+        request: Request,
+        produce: ProduceRequest,
+        refused: Mapping[Key, PartitionProduced],
+        transaction: Transaction,
+    ) -> None:
+        """Write the records to the partitions that are in their producer's transaction."""
+        version = request.api_version
+
+        def verified(found: Verified) -> None:
+            unverified: dict[Key, PartitionProduced] = {
+                key: PartitionProduced(key[1], error, error_message=what)
+                for key, verdict in found.errors.items()
+                for error, what in (produce_refusal(verdict, version),)
+            }
+            try:
+                self._write(request, produce, produce.topics, {**refused, **unverified}, found.guards)
+            except Exception:
+                # In another thread nobody else would answer.
+                if request.answered:
+                    raise
+                logger.exception("%r failed", request)
+                body = self.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
+                if body is None:
+                    request.close_connection()
+                else:
+                    request.respond(body)
+
+        # Transactional records without an id have been refused.
+        self._verification.begin(
+            produce.transactional_id or "", transaction.producer, transaction.sequences, verified
+        )
+
+    def _write(
+        self,
+        request: Request,
+        produce: ProduceRequest,
+        asked: Topics,
+        refused: Mapping[Key, PartitionProduced],
+        guards: Mapping[Key, object] | None,
+    ) -> None:
+        """Write what is not refused, and answer. `guards` is None if nothing is transactional."""
         now_ms = self._clock_ms()
         waits: dict[Key, PartitionWait] = {}
-        topics: Topics = []
+        topics: Answers = []
         failed = False
         for topic, partitions in asked:
             internal = topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID
@@ -96,7 +159,10 @@ class ProduceHandler:
                 if key in refused:
                     result, required_offset = refused[key], 0
                 else:
-                    result, required_offset = self._append(key, records, produce.acks, now_ms, internal)
+                    guard = UNCHECKED if guards is None else guards.get(key)
+                    result, required_offset = self._append(
+                        key, records, produce.acks, now_ms, internal, guard
+                    )
                 results.append(result)
                 if result.error_code != _NO_ERROR:
                     failed = True
@@ -121,7 +187,7 @@ class ProduceHandler:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def _append(
-        self, key: Key, records: Records, acks: int, now_ms: int, internal: bool
+        self, key: Key, records: Records, acks: int, now_ms: int, internal: bool, guard: object | None
     ) -> tuple[PartitionProduced, int]:
         """Write to one partition; returns the result and the high watermark to wait for (0: none)."""
         index = key[1]
@@ -138,7 +204,8 @@ class ProduceHandler:
         if partition is None:
             return _refused(index, lookup.missing(key))
         try:
-            info, moved = partition.append(_NO_RECORDS if records is None else records, acks, now_ms)
+            data = _NO_RECORDS if records is None else records
+            info, moved = partition.append(data, acks, now_ms, Origin.CLIENT, ANY_EPOCH, guard)
         except AppendError as refused:
             refusal = _refusal(index, refused, partition)
             _count_refusal(stats, refusal.error_code, records)
@@ -173,7 +240,7 @@ class ProduceHandler:
             request.respond(_error_everywhere(request, produce, refused.error, refused.what))
 
     def _wait(
-        self, request: Request, topics: Topics, waits: Mapping[Key, PartitionWait], due_ms: int
+        self, request: Request, topics: Answers, waits: Mapping[Key, PartitionWait], due_ms: int
     ) -> None:
         def answer(outcome: Mapping[Key, PartitionWait]) -> None:
             final = [
@@ -186,7 +253,7 @@ class ProduceHandler:
         operation = DelayedProduce(due_ms, lookup.replicas, waits, lookup.missing, answer)
         self._purgatory.try_complete_else_watch(operation, list(waits))
 
-    def _answer(self, request: Request, topics: Topics, *, failed: bool) -> None:
+    def _answer(self, request: Request, topics: Answers, *, failed: bool) -> None:
         nodes: dict[int, NodeEndpoint] = {}
         if failed and request.api_version >= _HINTS_FROM:
             topics = [

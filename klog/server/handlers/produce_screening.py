@@ -1,9 +1,9 @@
 """Checks what a Produce request may contain before any of it is written.
 
 Rules: Kafka's `RequestUtils.hasTransactionalRecords`, `ProduceRequest.validateRecords` and
-`ByteBufferLogInputStream`, in the order of `KafkaApis.handleProduceRequest`. Bytes that cannot
-begin a batch, and transactional records without a transactional id, refuse the whole request. All other
-checks refuse single partitions. If a request names a partition twice, the last records win.
+`ByteBufferLogInputStream`, in the order of `KafkaApis.handleProduceRequest`. Bytes that cannot begin a batch,
+transactional records without a transactional id, and those of several producers refuse the whole request. All
+other checks refuse single partitions. If a request names a partition twice, the last records win.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.formats.compression import ZSTD
 from klog.formats.constants import (
     BATCH_CRC_FROM,
@@ -21,6 +22,7 @@ from klog.formats.constants import (
     MAGIC_POSITION,
     MAGIC_V2,
     NO_PRODUCER_ID,
+    NO_SEQUENCE,
     TRANSACTIONAL_BIT,
 )
 from klog.formats.errors import KlogError
@@ -34,8 +36,11 @@ from klog.storage.log.validation import require_possible_tail
 _MAGIC_2_FROM: Final = 3
 _ZSTD_FROM: Final = 7
 _ATTRIBUTES_LOW_BYTE: Final = BATCH_CRC_FROM + 1
-_PRODUCER_ID: Final = slice(43, 51)
+_PRODUCER_FROM: Final = 43
+_PRODUCER_ID_END: Final = 51
 _SHAPE: Final = struct.Struct(">8xi4xb4xh")  # what follows the size field, magic, attributes
+_SHAPE_AND_PRODUCER: Final = struct.Struct(">8xi4xb4xh20xqhi")  # the same, producer id, epoch, first sequence
+_PRODUCER: Final = struct.Struct(">qhi")
 
 _Topics = list[tuple[str, list[PartitionRecords]]]
 
@@ -48,11 +53,22 @@ class RefusedRequestError(KlogError):
         self.error = error
 
 
+class Transaction(NamedTuple):
+    """The transactional records of a request: their producer, and the first sequence for each partition."""
+
+    producer: Producer
+    sequences: Mapping[Key, int]
+
+
 class Screened(NamedTuple):
-    """The partitions to write, each of them once, and the answers for those that are refused."""
+    """The partitions to write, each of them once, and the answers for those that are refused.
+
+    `transaction` is None if no partition gets transactional records.
+    """
 
     topics: _Topics
     refused: Mapping[Key, PartitionProduced]
+    transaction: Transaction | None = None
 
 
 class _Head(NamedTuple):
@@ -61,7 +77,8 @@ class _Head(NamedTuple):
     size_bytes: int
     magic: int
     attributes: int
-    producer_id: int
+    producer: Producer
+    sequence: int
 
 
 def is_usual(version: int, topics: _Topics) -> bool:
@@ -86,6 +103,35 @@ def is_usual(version: int, topics: _Topics) -> bool:
     return len(keys) == count
 
 
+def usual_transaction(version: int, request: ProduceRequest) -> Transaction | None:
+    """The transaction of a request for which no check can fail; None for any other request.
+
+    Each partition occurs once, with one whole transactional batch of the same producer.
+    """
+    if version < _ZSTD_FROM or request.transactional_id is None:
+        return None
+    producer = None
+    sequences: dict[Key, int] = {}
+    count = 0
+    for topic, partitions in request.topics:
+        for index, records in partitions:
+            if records is None or (size := len(records)) < BATCH_HEADER_BYTES:
+                return None
+            follows, magic, attributes, *sender, sequence = _SHAPE_AND_PRODUCER.unpack_from(records)
+            if (
+                follows + ENTRY_PREFIX_BYTES != size
+                or magic != MAGIC_V2
+                or not attributes & TRANSACTIONAL_BIT
+                or sender[0] < 0
+                or sender != (producer or sender)
+            ):
+                return None
+            producer = sender
+            sequences[topic, index] = sequence
+        count += len(partitions)
+    return Transaction(Producer(*producer), sequences) if producer and len(sequences) == count else None
+
+
 def screen(version: int, request: ProduceRequest, known: Callable[[Key], bool]) -> Screened:
     """Check a request. `known` says whether the cluster has a partition; others are not checked here.
 
@@ -97,13 +143,32 @@ def screen(version: int, request: ProduceRequest, known: Callable[[Key], bool]) 
             _require_first_batch(records, request.transactional_id)
             merged.setdefault(topic, {})[index] = records
     refused: dict[Key, PartitionProduced] = {}
+    transactional: dict[Key, _Head] = {}
     for topic, named in merged.items():
         for index, records in named.items():
             if known((topic, index)):
-                refusal = _refusal(version, index, records)
+                head, refusal = _refusal(version, index, records)
                 if refusal is not None:
                     refused[topic, index] = refusal
-    return Screened([(topic, list(named.items())) for topic, named in merged.items()], refused)
+                elif head is not None and _is_transactional(head):
+                    transactional[topic, index] = head
+    topics = [(topic, list(named.items())) for topic, named in merged.items()]
+    return Screened(topics, refused, _transaction(transactional))
+
+
+def _is_transactional(head: _Head) -> bool:
+    return bool(head.attributes & TRANSACTIONAL_BIT) and head.producer.producer_id > NO_PRODUCER_ID
+
+
+def _transaction(transactional: Mapping[Key, _Head]) -> Transaction | None:
+    """Raises `RefusedRequestError`."""
+    producers = {head.producer for head in transactional.values()}
+    if len(producers) > 1:
+        raise RefusedRequestError(
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
+        )
+    sequences = {key: head.sequence for key, head in transactional.items()}
+    return Transaction(producers.pop(), sequences) if producers else None
 
 
 def _require_first_batch(records: Records, transactional_id: str | None) -> None:
@@ -119,12 +184,16 @@ def _require_first_batch(records: Records, transactional_id: str | None) -> None
         )
 
 
-def _refusal(version: int, index: int, records: Records) -> PartitionProduced | None:
-    """The refusal of a partition's records, whose first batch has been checked; None if they may be written.
+def _refusal(version: int, index: int, records: Records) -> tuple[_Head | None, PartitionProduced | None]:
+    """The head of a partition's records, and their refusal; None if they may be written.
 
-    Raises `RefusedRequestError`.
+    Their first batch has been checked. Raises `RefusedRequestError`.
     """
     first = _head(records)
+    return first, _refusal_of(version, index, records, first)
+
+
+def _refusal_of(version: int, index: int, records: Records, first: _Head | None) -> PartitionProduced | None:
     if version >= _MAGIC_2_FROM:
         if first is None or records is None:
             what = f"Produce {version} needs a record batch for every partition"
@@ -148,16 +217,9 @@ def _refusal(version: int, index: int, records: Records) -> PartitionProduced | 
             return _refused(index, ErrorCode.INVALID_RECORD, what)
     if first is None or first.magic < MAGIC_V2:
         return None
-    if first.size_bytes < _PRODUCER_ID.stop:
+    if first.size_bytes < _PRODUCER_ID_END:
         # Kafka fails here when it reads the producer id.
         raise RefusedRequestError(ErrorCode.UNKNOWN_SERVER_ERROR, "a batch ends before its producer's id")
-    if first.attributes & TRANSACTIONAL_BIT and first.producer_id > NO_PRODUCER_ID:
-        # Kafka answers this for COORDINATOR_NOT_AVAILABLE: producers retry without new metadata.
-        return _refused(
-            index,
-            ErrorCode.NOT_ENOUGH_REPLICAS,
-            "no transaction coordinator is available to say whether the partition is in the transaction",
-        )
     return None
 
 
@@ -177,6 +239,9 @@ def _head(records: Records) -> _Head | None:
         return None
     magic = records[MAGIC_POSITION]
     if magic < MAGIC_V2:
-        return _Head(size_bytes, magic, 0, NO_PRODUCER_ID)
-    producer_id = int.from_bytes(records[_PRODUCER_ID], "big", signed=True)
-    return _Head(size_bytes, magic, records[_ATTRIBUTES_LOW_BYTE], producer_id)
+        return _Head(size_bytes, magic, 0, NO_PRODUCER, NO_SEQUENCE)
+    producer, sequence = NO_PRODUCER, NO_SEQUENCE
+    if size_bytes >= _PRODUCER_FROM + _PRODUCER.size:
+        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_FROM)
+        producer = Producer(producer_id, epoch)
+    return _Head(size_bytes, magic, records[_ATTRIBUTES_LOW_BYTE], producer, sequence)

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from klog.config.topic import default_topic_config
+from klog.coordinator.transaction.values import Producer
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.names import TopicPartition, decode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.metadata.values import BrokerRegistration, Endpoint
+from klog.protocol.error_codes import ErrorCode
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.messages import build, decode_response, encode_request, request_class, request_struct
 from klog.replication.acknowledging import DelayedProduce
@@ -26,7 +28,9 @@ from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.partition_lookup import PartitionLookup
+from klog.server.handlers.produce import ProduceHandler
 from klog.server.topic_stats import BrokerTopicStats
+from klog.server.transactions.verification import Verification
 from klog.storage.log.append_values import Origin
 from klog.storage.log.loading import LoadSettings, create_log
 from klog.storage.log.partition_log import PartitionLog
@@ -68,6 +72,42 @@ class NoBackground:
 
     def failed(self, log, error) -> None:
         self.failures.append((log.partition, error))
+
+
+class FakeVerifier:
+    """Stands for the coordinator: knows the partitions of transactions, or has an error for every question.
+
+    If it is `slow`, questions wait in `waiting` until `answer` is called.
+    """
+
+    def __init__(self) -> None:
+        self.is_enabled = True
+        self.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self.added: set[tuple[str, int]] | None = None
+        self.slow = False
+        self.waiting: list[Callable[[], None]] = []
+        self.asked: list[tuple[str, Producer, list[TopicPartition]]] = []
+
+    def verify(self, transactional_id, producer, partitions, on_done) -> None:
+        self.asked.append((transactional_id, producer, sorted(partitions)))
+
+        def answer() -> None:
+            on_done({each: self._error(each) for each in partitions})
+
+        if self.slow:
+            self.waiting.append(answer)
+        else:
+            answer()
+
+    def _error(self, key: TopicPartition) -> ErrorCode:
+        if self.added is None:
+            return self.error
+        return ErrorCode.NONE if key in self.added else ErrorCode.TRANSACTION_ABORTABLE
+
+    def answer(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for answer in waiting:
+            answer()
 
 
 @dataclass
@@ -181,6 +221,21 @@ class Broker:
         )
         self.lookup = PartitionLookup(self.replicas, self.metadata)
         self.topic_stats = BrokerTopicStats()
+        self.verifier = FakeVerifier()
+        self.verification = Verification(
+            self.replicas, self.verifier, lambda: self.verifier.is_enabled, self.clock
+        )
+
+    def produce_handler(self) -> ProduceHandler:
+        """A handler of Produce requests for these logs."""
+        return ProduceHandler(
+            self.lookup,
+            self.produce_purgatory,
+            self.clock,
+            self.clock,
+            self.topic_stats,
+            self.verification,
+        )
 
     def tell(
         self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), topic_id=TOPIC_ID

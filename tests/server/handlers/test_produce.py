@@ -39,9 +39,7 @@ def produce_request(
 
 @pytest.fixture
 def handler(broker: Broker) -> ProduceHandler:
-    return ProduceHandler(
-        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
-    )
+    return broker.produce_handler()
 
 
 def produced(request: FakeRequest) -> PartitionProduced:
@@ -171,9 +169,7 @@ def test_a_damaged_batch_is_refused_without_a_log_start_offset(
 def test_bad_records_are_named_and_the_log_start_offset_told(tmp_path) -> None:
     broker = Broker(tmp_path, {TOPIC: {"cleanup.policy": "compact"}})
     broker.lead()
-    handler = ProduceHandler(
-        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
-    )
+    handler = broker.produce_handler()
     result = produced(send(handler, memoryview(batch(key=None))))
     assert result.error_code == ErrorCode.INVALID_RECORD
     assert [index for index, _ in result.record_errors] == [0]
@@ -276,9 +272,7 @@ class TestAllInSync:
 
     def test_too_few_in_sync_replicas_refuse_before_and_after_the_append(self, tmp_path) -> None:
         broker = Broker(tmp_path, {TOPIC: {"min.insync.replicas": "2"}})
-        handler = ProduceHandler(
-            broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
-        )
+        handler = broker.produce_handler()
         partition = broker.lead(replicas=(BROKER, OTHER_BROKER))
         request = send(handler, acks=-1)
         # The follower has the record, but the ISR has shrunk when the producer's wait is looked at.

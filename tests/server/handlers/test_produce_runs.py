@@ -16,7 +16,6 @@ from klog.protocol.messages import encode_request_header
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
 from klog.server.handlers.dispatch import Route
-from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.request_times import RequestCounters
@@ -51,9 +50,7 @@ class Client(FrameClient):
             self.broker.lead(topic, replicas=replicas, topic_id=None)
         broker = self.broker
         counters = RequestCounters()
-        handler = ProduceHandler(
-            broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
-        )
+        handler = broker.produce_handler()
         run = ProduceRuns(
             broker.lookup,
             RememberedTargets(broker.lookup),

@@ -19,9 +19,7 @@ OF_A_PRODUCER = {"producer_id": 9, "producer_epoch": 0, "base_sequence": 0, "is_
 
 @pytest.fixture
 def handler(broker: Broker) -> ProduceHandler:
-    return ProduceHandler(
-        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
-    )
+    return broker.produce_handler()
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
 from klog.server.handlers.answers import send_answer
 from klog.server.handlers.dispatch import Dispatcher, Route
-from klog.server.handlers.produce import ProduceHandler
 from klog.server.request_times import RequestCounters
 from tests.server.handlers.parts import TOPIC, Broker, FakeRequest, answer_of, batch
 
@@ -64,9 +63,7 @@ def produce_request(acks: int = 1) -> FakeRequest:
 
 
 def produce_route(broker: Broker) -> Route:
-    handler = ProduceHandler(
-        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
-    )
+    handler = broker.produce_handler()
     return Route(handler.handle, may_block=False, failed=handler.failed)
 
 

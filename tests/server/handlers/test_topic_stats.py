@@ -6,7 +6,6 @@ import pytest
 
 from klog.formats.names import TopicPartition
 from klog.protocol.fetch_request import FetchPartition
-from klog.server.handlers.produce import ProduceHandler
 from klog.server.topic_stats import BrokerTopicStats, TopicStats
 from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, Broker, batch
 from tests.server.handlers.test_fetch import fetch_request, handler_of, wants
@@ -20,9 +19,7 @@ def topic(broker: Broker) -> TopicStats:
 
 
 def produce(broker: Broker, *partitions, **fields) -> None:
-    handler = ProduceHandler(
-        broker.lookup, broker.produce_purgatory, broker.clock, broker.clock, broker.topic_stats
-    )
+    handler = broker.produce_handler()
     handler.handle(produce_request(partitions, **fields))
 
 
