@@ -147,13 +147,14 @@ def test_total_time_includes_the_wait_in_the_purgatory_and_local_time_does_not(
     broker: Broker, metrics: BrokerMetrics
 ) -> None:
     make_known_topic(broker, "t")
-    fetch(broker, "t", max_wait_ms=100)
+    fetch(broker, "t", max_wait_ms=1000)
     found = values(list(metrics.text()))
     prefix = "kafka_network_requestmetrics_"
     total_ms = found[f'{prefix}totaltimems_sum{{request="Fetch"}}']
-    assert total_ms >= 90
-    assert found[f'{prefix}totaltimems{{request="Fetch",quantile="0.50"}}'] >= 70
-    assert total_ms - found[f'{prefix}localtimems_sum{{request="Fetch"}}'] >= 90
+    assert total_ms >= 900
+    assert found[f'{prefix}totaltimems{{request="Fetch",quantile="0.50"}}'] >= 700
+    # The time before and after the wait is some microseconds, or more on a busy machine.
+    assert total_ms - found[f'{prefix}localtimems_sum{{request="Fetch"}}'] >= 500
 
 
 def test_quantiles_cover_the_last_minute_and_counts_the_time_since_the_start(
