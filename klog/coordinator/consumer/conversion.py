@@ -1,0 +1,131 @@
+"""Changes a group between the classic protocol and the consumer protocol, with or without members.
+
+Rules: KIP-848, "Online migration", `group.consumer.migration.policy`. The offsets stay as they are. All records
+of a change are in one batch.
+"""
+
+from __future__ import annotations
+
+from klog.coordinator.consumer.embedded_protocol import read_assignment, read_subscription, write_assignment
+from klog.coordinator.consumer.group import ConsumerGroup
+from klog.coordinator.consumer.records import ConsumerRecord, GroupEpoch, RecordKind
+from klog.coordinator.consumer.topics import Topics
+from klog.coordinator.consumer.values import (
+    ClassicMember,
+    CurrentAssignment,
+    MemberSubscription,
+    Partitions,
+    by_topic,
+)
+from klog.coordinator.group.group import Group
+from klog.coordinator.group.members import Member
+from klog.coordinator.group.rebalance import GroupLimits
+from klog.coordinator.group.records import GroupMetadata
+from klog.coordinator.group.values import CONSUMER_PROTOCOL, Now
+from klog.formats.errors import FormatError
+
+
+def upgrade(classic: Group, new: ConsumerGroup, topics: Topics, now: Now) -> bool:
+    """Take the members of a classic group into a consumer group that has none.
+
+    Returns False, without a change, if a member's subscription or assignment cannot be read.
+    """
+    try:
+        members = [_subscription(member, classic.protocol_name) for member in classic.members]
+        assigned = {
+            member.member_id: _by_id(read_assignment(member.assignment), topics) for member in classic.members
+        }
+    except FormatError:
+        return False
+    records = new.records
+    if classic.generation_id > 0:
+        records.put(RecordKind.CLASSIC)
+    for member in members:
+        records.put(RecordKind.MEMBER, member.member_id, member)
+    if members:
+        epoch = classic.generation_id
+        records.put(RecordKind.EPOCH, value=GroupEpoch(epoch, topics.hash_of(records.subscribed)))
+        for member_id, partitions in assigned.items():
+            records.put(RecordKind.TARGET, member_id, partitions)
+        records.put(RecordKind.ASSIGNMENT_EPOCH, value=epoch)
+        for member_id, partitions in assigned.items():
+            current = CurrentAssignment(epoch, epoch, assigned=partitions)
+            records.put(RecordKind.CURRENT, member_id, current)
+    new.start_loaded(now)
+    return True
+
+
+def _subscription(member: Member, protocol_name: str | None) -> MemberSubscription:
+    protocols = member.protocols
+    metadata = member.metadata(protocol_name) or (protocols[0][1] if protocols else b"")
+    subscription = read_subscription(metadata)
+    return MemberSubscription(
+        member.member_id,
+        member.instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(set(subscription.topics))),
+        "",
+        member.rebalance_timeout_ms,
+        None,
+        ClassicMember(member.session_timeout_ms, protocols),
+    )
+
+
+def _by_id(named: frozenset[tuple[str, int]], topics: Topics) -> Partitions:
+    found = ((topics.get(name), number) for name, number in named)
+    return frozenset((topic.topic_id, number) for topic, number in found if topic is not None)
+
+
+def may_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
+    """Whether all members use the classic protocol, and the group may become classic with them."""
+    members = group.records.members.values()
+    return (
+        bool(members)
+        and group.settings.may_downgrade
+        and len(members) <= limits.max_size
+        and all(member.classic is not None for member in members)
+    )
+
+
+def downgrade(
+    group: ConsumerGroup, limits: GroupLimits, topics: Topics, now: Now
+) -> tuple[Group, list[ConsumerRecord]]:
+    """A classic group with the members of a consumer group, and the records that change the one to the other.
+
+    The members are of the present epoch as their generation. They are told to join again.
+    """
+    removed = [ConsumerRecord(kind, name) for kind, name in group.records.keys()]
+    classic = Group(group.group_id, limits, now)
+    if group.is_empty:
+        metadata = GroupMetadata("", 0, None, None, now.wall_ms)
+        return classic, [*removed, ConsumerRecord(RecordKind.CLASSIC, "", metadata)]
+    classic.protocol_type = CONSUMER_PROTOCOL
+    classic.generation_id = group.records.epoch
+    for member in group.records.members.values():
+        if member.classic is not None:
+            assigned = group.records.current_of(member.member_id).assigned
+            classic.members.add(_classic(member, member.classic, assigned, topics))
+    classic.protocol_name = classic.members.select_protocol()
+    classic.start_loaded(None, now)
+    record = ConsumerRecord(RecordKind.CLASSIC, "", classic.metadata())
+    classic.rebalance(now)
+    return classic, [*removed, record]
+
+
+def _classic(
+    member: MemberSubscription, classic: ClassicMember, assigned: Partitions, topics: Topics
+) -> Member:
+    named = {topics.name_of(topic_id): numbers for topic_id, numbers in by_topic(assigned).items()}
+    version = read_subscription(classic.protocols[0][1]).version
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.rebalance_timeout_ms,
+        classic.session_timeout_ms,
+        classic.protocols,
+        write_assignment(version, {name: numbers for name, numbers in named.items() if name}),
+    )
