@@ -7,9 +7,9 @@ from typing import Final
 
 from klog.config.broker import BrokerConfig
 from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
-from klog.coordinator.group.group_partition import Append, GroupServices, OnAppended
 from klog.coordinator.group.rebalance import GroupLimits
 from klog.coordinator.group.record_versions import record_versions
+from klog.coordinator.group.services import Append, GroupServices, OnAppended
 from klog.coordinator.group.values import Now
 from klog.coordinator.group.writing import Writer
 from klog.formats.names import TopicPartition

@@ -29,7 +29,7 @@ Assignor = Callable[[Members, Mapping[TopicId, int]], dict[str, Partitions]]
 
 
 def assign_range(members: Members, partition_counts: Mapping[TopicId, int]) -> dict[str, Partitions]:
-    """Contiguous partitions of each topic, in the order of static members by instance id, then of the others."""
+    """Contiguous partitions of each topic: static members first by instance id, then others by member id."""
     order = sorted(members, key=lambda each: _range_order(each, members[each]))
     assigned: dict[str, set[AssignedPartition]] = {member_id: set() for member_id in order}
     for topic_id, count in partition_counts.items():

@@ -116,7 +116,7 @@ class ClassicMembers(Membership):
         return updated
 
     def _owned(self, subscription: Subscription) -> Partitions:
-        topics = self._topics_now()
+        topics = self.topics()
         found = ((topics.get(name), number) for name, number in subscription.owned)
         return frozenset((topic.topic_id, number) for topic, number in found if topic is not None)
 
@@ -152,7 +152,7 @@ class ClassicMembers(Membership):
         return SyncResult(ErrorCode.NONE, assignment, asked.protocol_type, asked.protocol_name)
 
     def _assignment_of(self, classic: ClassicMember, assigned: Partitions) -> bytes:
-        topics = self._topics_now()
+        topics = self.topics()
         named = {topics.name_of(topic_id): numbers for topic_id, numbers in by_topic(assigned).items()}
         version = read_subscription(classic.protocols[0][1]).version if classic.protocols else 0
         return write_assignment(version, {name: numbers for name, numbers in named.items() if name})

@@ -1,7 +1,7 @@
 """Changes a group between the classic protocol and the consumer protocol, with or without members.
 
-Rules: KIP-848, "Online migration", `group.consumer.migration.policy`. The offsets stay as they are. All records
-of a change are in one batch.
+Rules: KIP-848, "Online migration", `group.consumer.migration.policy`. The offsets stay as they are. All
+records of a change are in one batch.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ def _by_id(named: frozenset[tuple[str, int]], topics: Topics) -> Partitions:
 
 def may_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
     """Whether all members use the classic protocol, and the group may become classic with them."""
-    members = group.records.members.values()
+    records = group.records
     return (
-        bool(members)
+        not records.consumer_members
+        and 0 < len(records.members) <= limits.max_size
         and group.settings.may_downgrade
-        and len(members) <= limits.max_size
-        and all(member.classic is not None for member in members)
+        and not group.is_dead
     )
 
 
@@ -96,7 +96,7 @@ def downgrade(
 
     The members are of the present epoch as their generation. They are told to join again.
     """
-    removed = [ConsumerRecord(kind, name) for kind, name in group.records.keys()]
+    removed = [ConsumerRecord(kind, name) for kind, name in group.records.written_keys()]
     classic = Group(group.group_id, limits, now)
     if group.is_empty:
         metadata = GroupMetadata("", 0, None, None, now.wall_ms)

@@ -1,8 +1,8 @@
-"""Subscriptions and assignments of the classic protocol, which a coordinator reads and writes for its members.
+"""Reads subscriptions and writes assignments of the classic protocol, for members that still use it.
 
-Rules: Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment, versions 0 to 3. A later version has
-the fields of the earlier ones first. Some clients state a version whose fields they leave out: those count as
-absent.
+Rules: Kafka's ConsumerProtocolSubscription and ConsumerProtocolAssignment, versions 0 to 3. A later version
+has the fields of the earlier ones first. Some clients state a version whose fields they leave out: those
+count as absent.
 """
 
 from __future__ import annotations

@@ -38,9 +38,7 @@ from klog.protocol.error_codes import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-Effect: TypeAlias = (
-    Reply[JoinResult] | Reply[SyncResult] | Reply[HeartbeatResult] | Schedule | WriteRecords
-)
+Effect: TypeAlias = Reply[JoinResult] | Reply[SyncResult] | Reply[HeartbeatResult] | Schedule | WriteRecords
 
 
 def session_timer(member_id: str) -> TimerKey:
@@ -78,7 +76,7 @@ class GroupEpochs:
     ) -> None:
         """`topics` gives the topics of the cluster as they are now."""
         self.group_id = group_id
-        self._topics_now = topics
+        self.topics = topics
         self.settings = settings
         self.records = state or GroupRecords()
         self.effects: list[Effect] = []

@@ -1,4 +1,4 @@
-"""Fields of flexible messages (KIP-482), as records of consumer groups have them: compact lengths and tags."""
+"""Fields of flexible messages (KIP-482), in records of consumer groups: compact lengths and tags."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Reader:
         return self.take(self.uvarint() - 1)
 
     def items(self, read: Callable[[Reader], T]) -> list[T]:
-        """A compact array. Every item takes a byte or more, so a count cannot exceed the bytes that are left."""
+        """A compact array. Every item takes a byte, so a count cannot exceed the bytes that are left."""
         count = self.uvarint() - 1
         if not 0 <= count <= len(self.data) - self.position:
             raise FormatError(f"an array of {count} items does not fit", position_bytes=self.position)

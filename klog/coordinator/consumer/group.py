@@ -1,7 +1,7 @@
 """A consumer group: takes the heartbeats of its members (KIP-848).
 
-Rules: Kafka's `GroupMetadataManager`. An event and a time go in. Answers, records to write and timers come out
-as effects. There is no I/O and no lock here: the caller serialises the events of a group.
+Rules: Kafka's `GroupMetadataManager`. An event and a time go in. Answers, records to write and timers
+come out as effects. There is no I/O and no lock here: the caller serialises the events of a group.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from klog.coordinator.consumer.values import (
     JOIN_EPOCH,
     NOT_GIVEN,
     STATIC_LEAVE_EPOCH,
-    ConsumerGroupState,
     CurrentAssignment,
     DescribedConsumer,
     DescribedConsumerGroup,
@@ -25,9 +24,12 @@ from klog.coordinator.consumer.values import (
     by_topic,
 )
 from klog.coordinator.group.effects import Reply
+from klog.coordinator.group.offsets import GroupView
 from klog.coordinator.group.values import (
+    CONSUMER_KIND,
     CONSUMER_PROTOCOL,
-    NO_MEMBER,
+    NO_TIMESTAMP,
+    GroupState,
     Identity,
     ListedGroup,
     Now,
@@ -149,12 +151,20 @@ class ConsumerGroup(ClassicMembers):
             return ErrorCode.UNSUPPORTED_VERSION
         return self._epoch_error(member, identity.generation_id)
 
-    def fetch_error(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Why this sender is told no offsets. One that names neither a member nor an epoch is told all."""
-        if not member_id and epoch < 0:
+    def transactional_commit_error(self, identity: Identity) -> ErrorCode:
+        """Why offsets of this sender are not accepted in a transaction. It need not name its member."""
+        if identity.generation_id < 0 and not identity.member_id and not self.is_dead:
             return ErrorCode.NONE
-        member = self.records.members.get(member_id or NO_MEMBER)
-        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else self._epoch_error(member, epoch)
+        return self.commit_error(identity)
+
+    def fetch_error(self, identity: Identity) -> ErrorCode:
+        """Why this sender is told no offsets. One that names neither a member nor an epoch is told all."""
+        if not identity.member_id and identity.generation_id < 0:
+            return ErrorCode.NONE
+        member = self.records.members.get(identity.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return self._epoch_error(member, identity.generation_id)
 
     def _epoch_error(self, member: MemberSubscription, epoch: int) -> ErrorCode:
         if self.records.current_of(member.member_id).epoch == epoch:
@@ -171,9 +181,15 @@ class ConsumerGroup(ClassicMembers):
         """Whether the group has no members."""
         return not self.records.members
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a member subscribes to a topic."""
+    protocol_type = CONSUMER_PROTOCOL
+
+    def uses(self, topic: str) -> bool:
+        """Whether members subscribe to a topic."""
         return topic in self.records.subscribed
+
+    def view(self) -> GroupView:
+        """What the expiry of offsets depends on: topics that nobody subscribes to expire."""
+        return GroupView(GroupState.STABLE, NO_TIMESTAMP, CONSUMER_PROTOCOL, self.records.subscribed)
 
     def die(self, _error: ErrorCode, _now: Now) -> None:
         """The group is deleted or moves to another coordinator. Whoever waits is answered by its write."""
@@ -182,11 +198,11 @@ class ConsumerGroup(ClassicMembers):
 
     def tombstone_keys(self) -> list[bytes]:
         """The keys of all records of the group."""
-        return [write_key(self.group_id, kind, name) for kind, name in self.records.keys()]
+        return [write_key(self.group_id, kind, name) for kind, name in self.records.written_keys()]
 
     def listed(self) -> ListedGroup:
         """The group as ListGroups shows it."""
-        return ListedGroup(self.group_id, CONSUMER_PROTOCOL, self.state.value, CONSUMER_PROTOCOL)
+        return ListedGroup(self.group_id, CONSUMER_PROTOCOL, self.state.value, CONSUMER_KIND)
 
     def described(self) -> DescribedConsumerGroup:
         """The group as ConsumerGroupDescribe shows it."""
@@ -217,9 +233,9 @@ def _check_epoch(current: CurrentAssignment, epoch: int, owned: Partitions | Non
     if epoch == current.epoch:
         return
     # The answer that told the new epoch may be lost. The member must have nothing that it should not have.
-    if epoch == current.previous_epoch and epoch < current.epoch:
-        if owned is not None and owned <= current.assigned:
-            return
+    is_previous = epoch == current.previous_epoch and epoch < current.epoch
+    if is_previous and owned is not None and owned <= current.assigned:
+        return
     side = "larger" if epoch > current.epoch else "smaller"
     message = (
         f"The consumer group member has a {side} member epoch ({epoch}) than the one known by the group "

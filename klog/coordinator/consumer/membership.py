@@ -61,7 +61,7 @@ class Membership(GroupEpochs):
 
     def _refresh(self, known: MemberSubscription | None, member: MemberSubscription, now: Now) -> None:
         """Set a new epoch if the members or the topics have changed, and assign for it."""
-        topics = self._topics_now()
+        topics = self.topics()
         changed = known is None or (known.topics, known.regex) != (member.topics, member.regex)
         if changed or topics is not self._topics:
             changed = self._topics_changed(topics, now) or changed

@@ -15,7 +15,14 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from klog.coordinator.consumer.flexible import Reader, array, compact_bytes, compact_string, partitions, tagged
+from klog.coordinator.consumer.flexible import (
+    Reader,
+    array,
+    compact_bytes,
+    compact_string,
+    partitions,
+    tagged,
+)
 from klog.coordinator.consumer.values import (
     ClassicMember,
     CurrentAssignment,
@@ -105,7 +112,10 @@ def write_key(group_id: str, kind: RecordKind, name: str = "") -> bytes:
 
 
 def read_key(key: bytes) -> ConsumerKey | None:
-    """The meaning of a record's key; None for a type that consumer groups do not have. Raises `FormatError`."""
+    """The meaning of a record's key; None for a type that consumer groups do not have.
+
+    Raises `FormatError`.
+    """
     reader = Reader(key)
     kind = _KINDS.get(reader.number(INT16))
     if kind is None:

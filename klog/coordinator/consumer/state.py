@@ -18,7 +18,6 @@ from klog.coordinator.consumer.values import (
     ResolvedRegex,
 )
 
-
 T = TypeVar("T")
 
 
@@ -34,6 +33,7 @@ class GroupRecords:
         self.regexes: dict[str, ResolvedRegex] = {}
         self.has_partition_metadata = False  # of Kafka 4.0 and older
         self._has_assignment_epoch = False
+        self.consumer_members = 0  # those that do not use the classic protocol
         self._static: dict[str, str] = {}
         self._owners: dict[AssignedPartition, str] = {}
         self._subscribed: frozenset[str] | None = None
@@ -76,8 +76,11 @@ class GroupRecords:
         old = self.members.get(member_id)
         if old is not None and old.instance_id is not None and self._static.get(old.instance_id) == member_id:
             del self._static[old.instance_id]
-        if member is not None and member.instance_id is not None:
-            self._static[member.instance_id] = member_id
+        self.consumer_members -= old is not None and old.classic is None
+        if member is not None:
+            self.consumer_members += member.classic is None
+            if member.instance_id is not None:
+                self._static[member.instance_id] = member_id
         _set(self.members, member_id, member)
         self._subscribed = None
 
@@ -150,7 +153,7 @@ class GroupRecords:
         found: Value | None = values.get(name)  # type: ignore[attr-defined]
         return found
 
-    def keys(self) -> Collection[tuple[RecordKind, str]]:
+    def written_keys(self) -> Collection[tuple[RecordKind, str]]:
         """The keys of all records that have a value, in the order in which Kafka removes them."""
         keys = [(RecordKind.CURRENT, name) for name in self.current]
         keys += ((RecordKind.TARGET, name) for name in self.targets)

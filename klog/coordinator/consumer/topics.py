@@ -83,6 +83,9 @@ class Topics:
         return _xxh3(b"".join(parts))
 
 
+NO_TOPICS: Final = Topics(ClusterSnapshot())
+
+
 def _text(text: str) -> bytes:
     data = text.encode(_UTF16, "surrogatepass")
     return data + _int32(len(data) // 2)

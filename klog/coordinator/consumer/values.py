@@ -1,7 +1,7 @@
 """Members, requests and answers of consumer groups, as plain values.
 
-Rules: KIP-848; Kafka's ConsumerGroupHeartbeat and ConsumerGroupDescribe messages, without what differs between
-their versions. Times and timeouts are milliseconds.
+Rules: KIP-848; Kafka's ConsumerGroupHeartbeat and ConsumerGroupDescribe messages, without what differs
+between their versions. Times and timeouts are milliseconds.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from klog.coordinator.group.group_partition import GroupPartition, GroupServices
+from klog.coordinator.group.group_partition import GroupPartition
 from klog.coordinator.group.loading import load_groups
+from klog.coordinator.group.services import GroupServices
 from klog.coordinator.group.values import Key
 from klog.coordinator.ownership import OwnedTopic, Ownership
 from klog.coordinator.partitioning import partition_of
@@ -52,6 +53,8 @@ class GroupCoordinator:
         log_of: Callable[[int], PartitionLog | None],
     ) -> None:
         self.settings = settings
+        self.consumer_groups = services.consumer_groups
+        self.topics = services.topics
         self._services = services
         self._log_of = log_of
         topic = OwnedTopic(CONSUMER_OFFSETS, "groups", self._read)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 from klog.coordinator.group.records import GroupMetadata
 from klog.coordinator.group.values import JoinResult, Now, SyncResult
@@ -36,13 +36,14 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
+MEMBER_TIMER_KIND: Final = "member"
 JOIN_TIMER = TimerKey("join")
 SYNC_TIMER = TimerKey("sync")
 
 
 def member_timer(member_id: str) -> TimerKey:
     """The timer of a member's session."""
-    return TimerKey("member", member_id)
+    return TimerKey(MEMBER_TIMER_KIND, member_id)
 
 
 class Schedule(NamedTuple):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from klog.coordinator.group.effects import Reply, Schedule, WriteGroup, member_timer
 from klog.coordinator.group.members import Member
+from klog.coordinator.group.offsets import GroupView
 from klog.coordinator.group.rebalance import (
     NEW_MEMBER_TIMEOUT_MS,
     GroupLimits,
@@ -18,7 +19,7 @@ from klog.coordinator.group.rebalance import (
     Rebalance,
     SyncReply,
 )
-from klog.coordinator.group.records import GroupMetadata
+from klog.coordinator.group.records import GroupMetadata, group_key
 from klog.coordinator.group.values import (
     NO_MEMBER,
     DescribedGroup,
@@ -332,6 +333,25 @@ class Group(Rebalance):
         for member in self.members:
             self._answer_join(member, JoinResult(error, member.member_id))
             self._answer_sync(member, SyncResult(error))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return self.state is GroupState.EMPTY
+
+    def uses(self, topic: str) -> bool:
+        """Whether members subscribe to a topic. If the topics are not known, they may."""
+        if self.is_empty:
+            return False
+        return self.subscribed_topics is None or topic in self.subscribed_topics
+
+    def view(self) -> GroupView:
+        """What the expiry of offsets depends on."""
+        return GroupView(self.state, self.state_since_ms, self.protocol_type, self.subscribed_topics)
+
+    def tombstone_keys(self) -> list[bytes]:
+        """The keys of the group's records. A group that never had a generation has none."""
+        return [group_key(self.group_id)] if self.generation_id > 0 else []
 
     def described(self) -> DescribedGroup:
         """The group as DescribeGroups shows it."""

@@ -10,89 +10,28 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Protocol
 
-from klog.coordinator.group.effects import Effect, Schedule, TimerKey, WriteGroup
+from klog.coordinator.consumer import epochs
+from klog.coordinator.consumer.conversion import downgrade, may_downgrade
+from klog.coordinator.consumer.group import ConsumerGroup
+from klog.coordinator.consumer.state import GroupRecords
+from klog.coordinator.consumer.writes import WriteRecords
+from klog.coordinator.group.effects import Effect, Schedule, WriteGroup
+from klog.coordinator.group.entries import AnyGroup, GroupEntry, GroupTimer
 from klog.coordinator.group.group import Group, load_group
 from klog.coordinator.group.loading import LoadedGroups
-from klog.coordinator.group.offsets import Commits, GroupOffsets, GroupView
-from klog.coordinator.group.rebalance import GroupLimits
-from klog.coordinator.group.values import GroupState, Identity, Key, Now
-from klog.coordinator.group.writing import Writer, commit_error, group_error
+from klog.coordinator.group.offsets import Commits, GroupOffsets
+from klog.coordinator.group.services import GroupServices, OnAppended
+from klog.coordinator.group.values import Identity, Key, Now
+from klog.coordinator.group.writing import commit_error, consumer_error, group_error
 from klog.coordinator.tasks import TaskQueue
 from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.formats.errors import FormatError
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended
-from klog.replication.purgatory import Timer
-from klog.replication.timing_wheel import TimerTask
 
 logger = logging.getLogger(__name__)
-
-OnAppended = Callable[[Appended], None]
-
-
-class Append(Protocol):
-    """Appends a batch to a partition of `__consumer_offsets`, in the epoch in which this broker leads it."""
-
-    def __call__(
-        self, partition: int, batch: bytearray, on_done: OnAppended, *, acks: int, leader_epoch: int
-    ) -> None:
-        """Calls `on_done` exactly once, now or later, from any thread."""
-
-
-class RunAppend(Protocol):
-    """Appends a run of commits to a partition of `__consumer_offsets`, if they are replicated at once."""
-
-    def write(
-        self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int
-    ) -> tuple[int, bool] | None:
-        """The offset of the first record, and whether the high watermark moved.
-
-        None if nothing was written, because the general append has to do it, or to say what is wrong.
-        """
-
-    def written(self, partition: int, *, high_watermark_moved: bool) -> None:
-        """Try what waits for the records. To be called without a lock."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupServices:
-    """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`."""
-
-    append: Append
-    run_append: RunAppend
-    timer: Timer
-    clock: Callable[[], Now]
-    writer: Writer
-    limits: GroupLimits
-    commit_acks: int
-
-
-class _GroupTimer(TimerTask):
-    """A timer of one group."""
-
-    __slots__ = ("_fire", "fired")
-
-    def __init__(self, due_ms: int, fire: Callable[[_GroupTimer], None]) -> None:
-        super().__init__(due_ms)
-        self._fire = fire
-        self.fired = False
-
-    def run(self) -> None:
-        self.fired = True
-        self._fire(self)
-
-
-@dataclass(slots=True)
-class GroupEntry:
-    """A group with its offsets and its timers. Timers are changed by the task queue only."""
-
-    group: Group
-    offsets: GroupOffsets = field(default_factory=GroupOffsets)
-    timers: dict[TimerKey, _GroupTimer] = field(default_factory=dict)
 
 
 class GroupPartition:
@@ -145,16 +84,44 @@ class GroupPartition:
 
     def put_effects(self, entry: GroupEntry) -> None:
         """Let the group's effects be carried out when the lock is left."""
-        for effect in entry.group.take_effects():
-            self._put_effect(entry, effect)
+        self._put_effects(entry, entry.group)
+        if isinstance(entry.group, ConsumerGroup) and may_downgrade(entry.group, self._services.limits):
+            self.make_classic(entry, entry.group)
 
-    def _put_effect(self, entry: GroupEntry, effect: Effect) -> None:
+    def _put_effects(self, entry: GroupEntry, group: AnyGroup) -> None:
+        for effect in group.take_effects():
+            self._put_effect(entry, group, effect)
+
+    def _put_effect(self, entry: GroupEntry, group: AnyGroup, effect: Effect | epochs.Effect) -> None:
         if isinstance(effect, Schedule):
             self._tasks.put(lambda: self._schedule(entry, effect))
-        elif isinstance(effect, WriteGroup):
-            self._tasks.put(lambda: self._write_group(entry, effect))
+        elif isinstance(effect, WriteGroup | WriteRecords):
+            self._tasks.put(lambda: self._write_group(entry, group, effect))
         else:
             self._tasks.put(effect.send)
+
+    # -- the kinds of groups ---------------------------------------------------------------------------------
+
+    def new_consumer_group(self, group_id: str, records: GroupRecords | None = None) -> ConsumerGroup:
+        """A consumer group, empty or with what its records say."""
+        return ConsumerGroup(group_id, self._services.consumer_groups, self._services.topics, records)
+
+    def change_kind(self, entry: GroupEntry, group: AnyGroup) -> None:
+        """Let another group take the place of one, with its offsets. The caller holds the lock."""
+        old, entry.group = entry.group, group
+        # Members of the old group join again, with the protocol that the new one has.
+        old.die(ErrorCode.REBALANCE_IN_PROGRESS, self.now())
+        self._put_effects(entry, old)
+        self._tasks.put(lambda: self._stop_timers(entry))
+
+    def make_classic(self, entry: GroupEntry, group: ConsumerGroup) -> None:
+        """Change a consumer group to a classic one with the same members. The caller holds the lock."""
+        services = self._services
+        classic, records = downgrade(group, services.limits, services.topics(), self.now())
+        self.change_kind(entry, classic)
+        written = WriteRecords(tuple(records), _logged_only)
+        self._tasks.put(lambda: self._write_group(entry, classic, written))
+        self._put_effects(entry, classic)
 
     # -- timers ----------------------------------------------------------------------------------------------
 
@@ -167,14 +134,14 @@ class GroupPartition:
         if self.closed:
             return
 
-        def fire(timer: _GroupTimer) -> None:
+        def fire(timer: GroupTimer) -> None:
             with self.lock():
                 if entry.timers.get(wanted.timer) is timer:
                     del entry.timers[wanted.timer]
                 entry.group.on_timer(wanted.timer, self.now())
                 self.put_effects(entry)
 
-        timer = entry.timers[wanted.timer] = _GroupTimer(wanted.due_ms, fire)
+        timer = entry.timers[wanted.timer] = GroupTimer(wanted.due_ms, fire)
         self._services.timer.add(timer)
 
     def _stop_timers(self, entry: GroupEntry) -> None:
@@ -184,18 +151,22 @@ class GroupPartition:
 
     # -- records ---------------------------------------------------------------------------------------------
 
-    def _write_group(self, entry: GroupEntry, wanted: WriteGroup) -> None:
+    def _write_group(self, entry: GroupEntry, group: AnyGroup, wanted: WriteGroup | WriteRecords) -> None:
         def done(appended: Appended) -> None:
-            error = group_error(appended.error)
+            is_classic = isinstance(wanted, WriteGroup)
+            error = group_error(appended.error) if is_classic else consumer_error(appended.error)
             if error:
-                self._log_failure(entry.group.group_id, appended.error)
+                self._log_failure(group_id, appended.error)
             with self.lock():
                 wanted.on_written(error, self.now())
-                self.put_effects(entry)
+                self._put_effects(entry, group)
 
-        group_id = entry.group.group_id
+        group_id, writer, now_ms = group.group_id, self._services.writer, self.now().wall_ms
         try:
-            batch = self._services.writer.group(group_id, wanted.metadata, self.now().wall_ms)
+            if isinstance(wanted, WriteGroup):
+                batch = writer.group(group_id, wanted.metadata, now_ms)
+            else:
+                batch = writer.consumer_group(group_id, wanted.records, now_ms)
         except FormatError as refused:
             logger.error("group %r cannot be written: %s", group_id, refused)
             done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
@@ -308,11 +279,8 @@ class GroupPartition:
         A failure is only logged: the offsets are forgotten here, and are back after the next load.
         """
         group = entry.group
-        # A group that never had a generation has no record.
-        with_record = with_group and group.generation_id > 0
-        batch = self._services.writer.removals(
-            group.group_id, keys, self.now().wall_ms, with_group=with_record
-        )
+        group_keys = group.tombstone_keys() if with_group else ()
+        batch = self._services.writer.removals(group.group_id, keys, self.now().wall_ms, group_keys)
         if batch is None:
             return
 
@@ -333,7 +301,7 @@ class GroupPartition:
 
     def remove_if_dead(self, entry: GroupEntry) -> bool:
         """Whether the group is empty and has no offsets; then it is dead. The caller holds the lock."""
-        if entry.group.state is not GroupState.EMPTY or not entry.offsets.is_empty:
+        if not entry.group.is_empty or not entry.offsets.is_empty:
             return False
         self.forget(entry, ErrorCode.UNKNOWN_MEMBER_ID)
         return True
@@ -343,7 +311,7 @@ class GroupPartition:
         with self.lock():
             now_ms = self.now().wall_ms
             for entry in list(self.entries.values()):
-                removed = entry.offsets.remove_expired(_view(entry.group), now_ms, retention_ms)
+                removed = entry.offsets.remove_expired(entry.group.view(), now_ms, retention_ms)
                 self._bury(entry, removed)
 
     def remove_offsets(self, keys: Iterable[Key]) -> None:
@@ -374,14 +342,21 @@ class GroupPartition:
         with self.lock():
             now = self.now()
             for group_id in loaded.group_ids():
-                metadata = loaded.groups.get(group_id)
-                if metadata is None:
-                    group = Group(group_id, self._services.limits, now)
-                else:
-                    group = load_group(group_id, self._services.limits, metadata, now)
+                group = self._loaded(group_id, loaded, now)
                 entry = GroupEntry(group, loaded.offsets.get(group_id, GroupOffsets()))
                 self.entries[group_id] = entry
                 self.put_effects(entry)
+
+    def _loaded(self, group_id: str, loaded: LoadedGroups, now: Now) -> AnyGroup:
+        limits, metadata = self._services.limits, loaded.groups.get(group_id)
+        if metadata is not None:
+            return load_group(group_id, limits, metadata, now)
+        records = loaded.consumers.get(group_id)
+        if records is None or not records.exists:
+            return Group(group_id, limits, now)
+        group = self.new_consumer_group(group_id, records)
+        group.start_loaded(now)
+        return group
 
     def close(self) -> None:
         """This broker leads the partition no longer: whoever waits is answered NOT_COORDINATOR."""
@@ -391,5 +366,5 @@ class GroupPartition:
                 self.forget(entry, ErrorCode.NOT_COORDINATOR)
 
 
-def _view(group: Group) -> GroupView:
-    return GroupView(group.state, group.state_since_ms, group.protocol_type, group.subscribed_topics)
+def _logged_only(error: ErrorCode, now: Now) -> None:
+    """The members of a changed group join again, which writes the group once more."""

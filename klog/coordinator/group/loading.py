@@ -10,6 +10,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from klog.coordinator.consumer.records import ConsumerRecord, read_value
+from klog.coordinator.consumer.records import read_key as read_consumer_key
+from klog.coordinator.consumer.state import GroupRecords
 from klog.coordinator.group.offsets import GroupOffsets
 from klog.coordinator.group.records import (
     GroupMetadata,
@@ -34,12 +37,15 @@ class LoadedGroups:
     """Groups by id with their records, and their offsets."""
 
     groups: dict[str, GroupMetadata] = field(default_factory=dict)
+    consumers: dict[str, GroupRecords] = field(default_factory=dict)
     offsets: dict[str, GroupOffsets] = field(default_factory=dict)
 
     def group_ids(self) -> set[str]:
         """All groups that have a record or offsets."""
         with_offsets = {group_id for group_id, offsets in self.offsets.items() if not offsets.is_empty}
-        return with_offsets.union(self.groups)
+        return with_offsets.union(
+            self.groups, (each for each, group in self.consumers.items() if group.exists)
+        )
 
 
 class GroupReader:
@@ -74,15 +80,31 @@ class GroupReader:
         if key_bytes is None:
             raise FormatError("the key is null")
         key = read_key(key_bytes)
-        if key is None:
-            return  # of another kind of group
         value = span_of(payload, records.value_start[number], records.value_size[number])
-        if key.partition is not None:
+        if key is None:
+            self._add_consumer_record(key_bytes, value)
+        elif key.partition is not None:
             self._add_offset(key, value, base_offset, transaction)
         elif value is None:
             self.loaded.groups.pop(key.group_id, None)
         else:
             self.loaded.groups[key.group_id] = read_group_value(value)
+            # A coordinator that knows classic groups alone has taken the id over.
+            self.loaded.consumers.pop(key.group_id, None)
+
+    def _add_consumer_record(self, key_bytes: bytes, value: bytes | None) -> None:
+        key = read_consumer_key(key_bytes)
+        if key is None:
+            return  # of a share group or a streams group
+        found = None if value is None else read_value(key, value)
+        records = self.loaded.consumers.get(key.group_id)
+        if records is None:
+            if found is None:
+                return
+            records = self.loaded.consumers[key.group_id] = GroupRecords()
+        records.apply(ConsumerRecord(key.kind, key.name, found))
+        if records.exists:
+            self.loaded.groups.pop(key.group_id, None)
 
     def _add_offset(
         self, key: RecordKey, value: bytes | None, base_offset: int, transaction: int | None

@@ -12,6 +12,7 @@ from typing import Final
 
 from klog.coordinator.group.effects import (
     JOIN_TIMER,
+    MEMBER_TIMER_KIND,
     SYNC_TIMER,
     Effect,
     Reply,
@@ -109,6 +110,10 @@ class Rebalance:
     def _rebalance_if_possible(self, now: Now) -> None:
         if self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY):
             self._prepare_rebalance(now)
+
+    def rebalance(self, now: Now) -> None:
+        """Let all members join again."""
+        self._rebalance_if_possible(now)
 
     def _prepare_rebalance(self, now: Now) -> None:
         if self.state is GroupState.COMPLETING_REBALANCE:
@@ -228,7 +233,7 @@ class Rebalance:
         elif timer == SYNC_TIMER:
             if self._sync_due_ms is not None and self._is_due(timer, self._sync_due_ms, now):
                 self._sync_phase_is_over(now)
-        else:
+        elif timer.kind == MEMBER_TIMER_KIND:
             self._session_timer(timer, now)
 
     def _is_due(self, timer: TimerKey, due_ms: int, now: Now) -> bool:

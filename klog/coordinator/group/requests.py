@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from klog.coordinator.consumer.group import ConsumerGroup
 from klog.coordinator.group.coordinator import GroupCoordinator
 from klog.coordinator.group.group import Group
 from klog.coordinator.group.group_partition import GroupPartition
@@ -35,6 +36,8 @@ from klog.coordinator.group.values import (
 from klog.protocol.error_codes import ErrorCode
 
 _UTF16: Final = "utf-16-le"
+
+NOBODY: Final = Identity()
 
 CommitErrors = Mapping[Key, ErrorCode]
 
@@ -79,6 +82,8 @@ class GroupRequests:
                     owner.put(lambda: reply(JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, asked.member_id)))
                     return
                 entry = owner.get_or_create(group_id)
+            elif isinstance(entry.group, ConsumerGroup) and entry.group.is_empty:
+                owner.make_classic(entry, entry.group)
             entry.group.join(asked, reply, owner.now())
             owner.put_effects(entry)
 
@@ -186,9 +191,17 @@ class GroupRequests:
         put(stored, done)
 
     def fetch_offsets(
-        self, group_id: str, keys: Collection[Key] | None, *, require_stable: bool
+        self,
+        group_id: str,
+        keys: Collection[Key] | None,
+        *,
+        require_stable: bool,
+        member: Identity = NOBODY,
     ) -> tuple[ErrorCode, Mapping[Key, FetchedOffset]]:
-        """OffsetFetch: the error of the group, or its offsets for these partitions (None: for all)."""
+        """OffsetFetch: the error of the group, or its offsets for these partitions (None: for all).
+
+        If a member of a consumer group says who it is, it must be up to date.
+        """
         owner = self.owner(group_id, may_be_empty=True)
         if isinstance(owner, ErrorCode):
             return owner, {}
@@ -196,6 +209,10 @@ class GroupRequests:
             entry = owner.get(group_id)
             if entry is None:
                 return ErrorCode.NONE, dict.fromkeys(keys or (), FetchedOffset())
+            if isinstance(entry.group, ConsumerGroup):
+                error = entry.group.fetch_error(member)
+                if error:
+                    return error, {}
             return ErrorCode.NONE, entry.offsets.fetch(keys, require_stable=require_stable)
 
     # -- administration --------------------------------------------------------------------------------------
@@ -207,7 +224,8 @@ class GroupRequests:
             return DescribedGroup(owner, group_id)
         with owner.lock():
             entry = owner.get(group_id)
-            if entry is None:
+            # Consumer groups have a request of their own.
+            if entry is None or not isinstance(entry.group, Group):
                 return DescribedGroup(ErrorCode.NONE, group_id, GroupState.DEAD.value)
             return entry.group.described()
 
@@ -232,7 +250,7 @@ class GroupRequests:
             entry = owner.get(group_id)
             if entry is None:
                 return ErrorCode.GROUP_ID_NOT_FOUND
-            if entry.group.state is not GroupState.EMPTY:
+            if not entry.group.is_empty:
                 return ErrorCode.NON_EMPTY_GROUP
             owner.put_removals(entry, entry.offsets.remove_all(), with_group=True)
             owner.forget(entry, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -250,19 +268,12 @@ class GroupRequests:
             if entry is None:
                 return ErrorCode.GROUP_ID_NOT_FOUND, {}
             group = entry.group
-            if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL:
+            if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL:
                 return ErrorCode.NON_EMPTY_GROUP, {}
-            removable = [key for key in keys if not _uses(group, key[0])]
+            removable = [key for key in keys if not group.uses(key[0])]
             owner.remove_committed(entry, removable)
             refused = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             return ErrorCode.NONE, {key: ErrorCode.NONE if key in removable else refused for key in keys}
-
-
-def _uses(group: Group, topic: str) -> bool:
-    """Whether members subscribe to a topic. If the topics are not known, they may."""
-    if group.state is GroupState.EMPTY:
-        return False
-    return group.subscribed_topics is None or topic in group.subscribed_topics
 
 
 def _utf16_units(text: str) -> int:

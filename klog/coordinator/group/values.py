@@ -20,6 +20,10 @@ NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 CONSUMER_PROTOCOL: Final = "consumer"
 
+# The types of groups, under the names that ListGroups answers.
+CLASSIC_KIND: Final = "classic"
+CONSUMER_KIND: Final = "consumer"
+
 Key = tuple[str, int]
 """A topic and a partition."""
 
@@ -45,11 +49,15 @@ class GroupState(Enum):
 
 
 class Identity(NamedTuple):
-    """Who sends a request: a member of a generation. A static member has an instance id (KIP-345)."""
+    """Who sends a request: a member of a generation. A static member has an instance id (KIP-345).
+
+    For a member of a consumer group the generation is its epoch, which requests of old versions do not know.
+    """
 
     member_id: str = NO_MEMBER
     generation_id: int = NO_GENERATION
     instance_id: str | None = None
+    knows_epochs: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +184,4 @@ class ListedGroup(NamedTuple):
     group_id: str
     protocol_type: str
     state: str
+    kind: str = CLASSIC_KIND

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from klog.coordinator.consumer.records import ConsumerRecord, write_key, write_value
 from klog.coordinator.group.offsets import Commits
 from klog.coordinator.group.record_versions import NEWEST, RecordVersions
 from klog.coordinator.group.records import (
@@ -59,6 +60,13 @@ def commit_error(error: ErrorCode) -> ErrorCode:
     return _COMMIT_ERRORS.get(error, error)
 
 
+def consumer_error(error: ErrorCode) -> ErrorCode:
+    """The error of ConsumerGroupHeartbeat for that of an append. A member tries again."""
+    if error is ErrorCode.REQUEST_TIMED_OUT:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return group_error(error)
+
+
 @dataclass(frozen=True, slots=True)
 class Writer:
     """Builds batches with `codec` (`offsets.topic.compression.codec`) and these versions of the values."""
@@ -95,15 +103,26 @@ class Writer:
         """A group's record. Raises `FormatError` if a string is too long."""
         return self._batch([(group_key(group_id), group_value(metadata, self.versions.group))], now_ms)
 
+    def consumer_group(self, group_id: str, records: Iterable[ConsumerRecord], now_ms: int) -> bytearray:
+        """Records of a consumer group. Raises `FormatError` if a string is too long."""
+        written = [
+            (
+                write_key(group_id, each.kind, each.name),
+                None if each.value is None else write_value(each.value),
+            )
+            for each in records
+        ]
+        return self._batch(written, now_ms, _COMMIT_SEQUENCE)
+
     def removals(
-        self, group_id: str, keys: Iterable[Key], now_ms: int, *, with_group: bool
+        self, group_id: str, keys: Iterable[Key], now_ms: int, group_keys: Iterable[bytes] = ()
     ) -> bytearray | None:
-        """Tombstones for offsets, and for the group's record; None if there is nothing to remove."""
-        removed = [offset_key(group_id, key) for key in keys]
-        if with_group:
-            removed.append(group_key(group_id))
+        """Tombstones for offsets, and for records of the group; None if there is nothing to remove."""
+        removed = [*(offset_key(group_id, key) for key in keys), *group_keys]
         return self._batch([(key, None) for key in removed], now_ms) if removed else None
 
-    def _batch(self, records: list[tuple[bytes, bytes | None]], now_ms: int) -> bytearray:
+    def _batch(
+        self, records: list[tuple[bytes, bytes | None]], now_ms: int, base_sequence: int = -1
+    ) -> bytearray:
         numbered = [RecordData(number, now_ms, key, value) for number, (key, value) in enumerate(records)]
-        return build_batch(numbered, BatchFields(codec=self.codec))
+        return build_batch(numbered, BatchFields(codec=self.codec, base_sequence=base_sequence))

@@ -1,0 +1,60 @@
+"""What the groups of all partitions of `__consumer_offsets` share: appends, timers, clocks and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from klog.coordinator.consumer.topics import NO_TOPICS, Topics
+from klog.coordinator.consumer.values import ConsumerGroupSettings
+from klog.coordinator.group.rebalance import GroupLimits
+from klog.coordinator.group.values import Now
+from klog.coordinator.group.writing import Writer
+from klog.protocol.commit_run import CommitRun
+from klog.replication.internal_append import Appended
+from klog.replication.purgatory import Timer
+
+OnAppended = Callable[[Appended], None]
+
+
+class Append(Protocol):
+    """Appends a batch to a partition of `__consumer_offsets`, in the epoch in which this broker leads it."""
+
+    def __call__(
+        self, partition: int, batch: bytearray, on_done: OnAppended, *, acks: int, leader_epoch: int
+    ) -> None:
+        """Calls `on_done` exactly once, now or later, from any thread."""
+
+
+class RunAppend(Protocol):
+    """Appends a run of commits to a partition of `__consumer_offsets`, if they are replicated at once."""
+
+    def write(
+        self, partition: int, run: CommitRun, leader_epoch: int, now_ms: int
+    ) -> tuple[int, bool] | None:
+        """The offset of the first record, and whether the high watermark moved.
+
+        None if nothing was written, because the general append has to do it, or to say what is wrong.
+        """
+
+    def written(self, partition: int, *, high_watermark_moved: bool) -> None:
+        """Try what waits for the records. To be called without a lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupServices:
+    """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`.
+
+    `topics` gives the topics of the cluster as they are now.
+    """
+
+    append: Append
+    run_append: RunAppend
+    timer: Timer
+    clock: Callable[[], Now]
+    writer: Writer
+    limits: GroupLimits
+    commit_acks: int
+    consumer_groups: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
+    topics: Callable[[], Topics] = lambda: NO_TOPICS
