@@ -22,7 +22,7 @@ from klog.coordinator.group.group import Group, load_group
 from klog.coordinator.group.loading import LoadedGroups
 from klog.coordinator.group.offsets import Commits, GroupOffsets
 from klog.coordinator.group.services import GroupServices, OnAppended
-from klog.coordinator.group.values import Identity, Key, Now
+from klog.coordinator.group.values import EPOCHS_FROM, Identity, Key, Now
 from klog.coordinator.group.writing import commit_error, consumer_error, group_error
 from klog.coordinator.tasks import TaskQueue
 from klog.coordinator.transaction.values import NO_PRODUCER, Producer
@@ -263,7 +263,7 @@ class GroupPartition:
         if entry is None or self.closed or not self._tasks.is_empty:
             return None
         group, member_id = entry.group, run.member
-        if group.commit_error(Identity(member_id, run.generation, run.instance)):
+        if group.commit_error(Identity(member_id, run.generation, run.instance, run.version >= EPOCHS_FROM)):
             return None
         now = self._services.clock()
         written = self._services.run_append.write(self.number, run, self.leader_epoch, now.wall_ms)

@@ -20,6 +20,9 @@ NO_LEADER_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 CONSUMER_PROTOCOL: Final = "consumer"
 
+# The first version of OffsetCommit and OffsetFetch in which members know their epochs (KIP-848).
+EPOCHS_FROM: Final = 9
+
 # The types of groups, under the names that ListGroups answers.
 CLASSIC_KIND: Final = "classic"
 CONSUMER_KIND: Final = "consumer"

@@ -15,7 +15,6 @@ from klog.server.handlers.answers import entity_of, part, send_answer
 from klog.server.handlers.topic_metadata import OPERATIONS_NOT_ASKED_FOR
 from klog.server.network.request import Request
 
-_CLASSIC: Final = "classic"
 # Bit fields of AclOperation codes (KIP-430): READ 3, DELETE 6, DESCRIBE 8.
 _GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8))
 
@@ -43,7 +42,7 @@ class GroupsHandler:
         wanted = (
             group
             for group in groups
-            if (not states or group.state.lower() in states) and (not types or _CLASSIC in types)
+            if (not states or group.state.lower() in states) and (not types or group.kind in types)
         )
         send_answer(request, error_code=error, groups=tuple(_listed(request, each) for each in wanted))
 
@@ -91,5 +90,5 @@ def _listed(request: Request, group: ListedGroup) -> Entity:
         group_id=group.group_id,
         protocol_type=group.protocol_type,
         group_state=group.state,
-        group_type=_CLASSIC,
+        group_type=group.kind,
     )

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from klog.coordinator.group.requests import GroupRequests
 from klog.coordinator.group.values import (
+    EPOCHS_FROM,
     NO_LEADER_EPOCH,
     NO_TIMESTAMP,
     CommittedOffset,
@@ -62,6 +63,7 @@ class OffsetsHandler:
             asked.member_id,
             asked.generation_id_or_member_epoch,
             getattr(asked, "group_instance_id", None),
+            knows_epochs=request.api_version >= EPOCHS_FROM,
         )
         self.groups.commit(asked.group_id, identity, commits, answer)
 
@@ -86,7 +88,10 @@ class OffsetsHandler:
 
     def _group(self, request: Request, asked: Entity, require_stable: bool) -> Entity:
         error, offsets = self.groups.fetch_offsets(
-            asked.group_id, _keys_of(asked.topics), require_stable=require_stable
+            asked.group_id,
+            _keys_of(asked.topics),
+            require_stable=require_stable,
+            member=Identity(getattr(asked, "member_id", None) or "", getattr(asked, "member_epoch", -1)),
         )
         names = "OffsetFetchResponseTopics", "OffsetFetchResponsePartitions"
         return part(
