@@ -25,7 +25,6 @@ from klog.server.network.request import Request
 
 logger = logging.getLogger(__name__)
 
-_MESSAGE_EMPTY_FROM: Final = 4
 _SEVERAL_KEYS_FROM: Final = 4
 _SHARE_FROM: Final = 6
 _GROUP: Final = 0
@@ -45,9 +44,16 @@ class _Coordinator(NamedTuple):
     node_id: int = -1
     host: str = ""
     port: int = -1
-    error_message: str | None = None
+    error_message: str | None = ""
 
 
+_UNKNOWN_KEY_TYPE: Final = "a coordinator has key type 0 (group) or 1 (transaction)"
+# For one key, each error has a message. For several keys Kafka leaves it empty, but for an unknown type.
+_MESSAGES: Final = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available yet",
+    ErrorCode.INVALID_REQUEST: _UNKNOWN_KEY_TYPE,
+}
 _NOT_AVAILABLE: Final = _Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
@@ -67,7 +73,9 @@ class FindCoordinatorHandler:
         # Version 0 knows groups alone.
         key_type = getattr(asked, "key_type", _GROUP)
         if request.api_version < _SEVERAL_KEYS_FROM:
-            send_answer(request, **self._find(request, asked.key, key_type)._asdict())
+            found = self._find(request, asked.key, key_type)
+            message = found.error_message or _MESSAGES.get(found.error_code)
+            send_answer(request, **found._replace(error_message=message)._asdict())
         else:
             coordinators = tuple(
                 part(request, "Coordinator", key=key, **self._find(request, key, key_type)._asdict())
@@ -94,16 +102,17 @@ class FindCoordinatorHandler:
             return _Coordinator(ErrorCode.UNSUPPORTED_VERSION, error_message="no transactions are served yet")
         if key_type == _SHARE and request.api_version >= _SHARE_FROM:
             return _NOT_AVAILABLE
-        if key_type != _GROUP:
+        if key_type == _SHARE:
             return _Coordinator(ErrorCode.INVALID_REQUEST)
+        if key_type != _GROUP:
+            return _Coordinator(ErrorCode.INVALID_REQUEST, error_message=_UNKNOWN_KEY_TYPE)
         snapshot = self.cache.snapshot
         state = snapshot.partition(TopicPartition(CONSUMER_OFFSETS, self.partition_for(key)))
         broker = None if state is None else snapshot.brokers.get(state.leader)
         endpoint = None if broker is None else broker.endpoint(request.listener)
         if broker is None or endpoint is None:
             return _NOT_AVAILABLE
-        message = "" if request.api_version >= _MESSAGE_EMPTY_FROM else "NONE"
-        return _Coordinator(ErrorCode.NONE, broker.broker_id, endpoint.host, endpoint.port, message)
+        return _Coordinator(ErrorCode.NONE, broker.broker_id, endpoint.host, endpoint.port)
 
     def _log(self, request: Request, transactional_id: str) -> None:
         """Log once for each transactional id that nobody coordinates it: some clients wait silently."""

@@ -75,6 +75,17 @@ def test_the_topic_is_created_when_it_is_first_needed(cluster, version: int) -> 
     assert getattr(found, "error_message", None) == {0: None, 4: "", 5: "", 6: ""}.get(version, "NONE")
 
 
+@pytest.mark.parametrize("version", range(1, 7))
+def test_errors_have_messages_where_kafkas_have(cluster, version: int) -> None:
+    def message(key_type: int) -> str:
+        answer = cluster.find(version, **key_of(version, "group", key_type))
+        return (answer if version < 4 else answer.coordinators[0]).error_message
+
+    assert message(9)
+    assert bool(message(GROUP)) == (version < 4)
+    assert bool(message(SHARE)) == (version < 4)
+
+
 def test_the_log_says_once_why_the_topic_cannot_be_created(cluster, caplog) -> None:
     cluster.kill(3)
     cluster.settle()
