@@ -27,6 +27,8 @@ _log = logging.getLogger(__name__)
 
 _LARGEST_ACKS: Final = 1
 _NO_OFFSET: Final = -1
+# What a producer or a coordinator that has been replaced is refused with: nothing is wrong here.
+_FENCED: Final = frozenset(("INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "TRANSACTION_COORDINATOR_FENCED"))
 
 
 class Appended(NamedTuple):
@@ -136,7 +138,10 @@ class InternalAppends:
         except PartitionError as refused:
             return Appended(refused.error)
         except AppendError as refused:
-            _log.warning("%s: records of a coordinator are refused: %s", partition.topic_partition, refused)
+            level = logging.INFO if refused.error in _FENCED else logging.WARNING
+            _log.log(
+                level, "%s: records of a coordinator are refused: %s", partition.topic_partition, refused
+            )
             return Appended(ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR))
         except (OSError, StorageError):
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -13,6 +12,7 @@ from uuid import UUID
 from klog.config.topic import default_topic_config
 from klog.coordinator.transaction.values import Producer
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.formats.markers import Marker, build_marker
 from klog.formats.names import TopicPartition, decode_uuid
 from klog.metadata.cache import MetadataCache
 from klog.metadata.values import BrokerRegistration, Endpoint
@@ -285,13 +285,9 @@ class Broker:
             written.append(bytes(data))
         return written
 
-    def end_transaction(self, *, aborted: bool, producer_id=9, topic=TOPIC, partition=0) -> None:
+    def end_transaction(self, *, aborted: bool, producer_id=9, epoch=0, topic=TOPIC, partition=0) -> None:
         """Write a transaction's marker as the coordinator does."""
-        key, value = struct.pack(">hh", 0, 0 if aborted else 1), struct.pack(">hi", 0, 0)
-        fields = BatchFields(
-            producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True
-        )
-        data = build_batch([RecordData(0, self.clock(), key, value)], fields)
+        data = build_marker(producer_id, epoch, Marker(aborted, 0, self.clock()))
         replica = self.replicas.partitions[topic, partition]
         _, moved = replica.append(memoryview(data), -1, self.clock(), Origin.COORDINATOR)
         self.replicas.appended((topic, partition), high_watermark_moved=moved)
