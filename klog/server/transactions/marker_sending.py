@@ -14,12 +14,12 @@ from typing import Final
 from klog.client.connection import ReconnectingConnection
 from klog.client.retry import RetryPolicy
 from klog.coordinator.transaction.values import MarkersToWrite
+from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.metadata.errors import StoreError
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.errors import ChannelError
 from klog.protocol.messages import build, request_class, request_struct
 from klog.replication.purgatory import Timer
 from klog.replication.timing_wheel import TimerTask
@@ -137,8 +137,11 @@ class MarkerSending:
             answer: Mapping[tuple[int, TopicPartition], ErrorCode] = {}
             try:
                 answer = _answer(connection.send(_request(entries)))
-            except ChannelError as lost:
+            except KlogError as lost:
                 logger.info("markers for broker %d are sent again: %s", broker_id, lost)
+            except Exception:
+                # A marker that is not sent again would leave its transaction undecided for ever.
+                logger.exception("markers for broker %d are sent again", broker_id)
             self._answered(entries, answer)
 
     def _answered(
@@ -157,10 +160,10 @@ class MarkerSending:
             )
             with self._lock:
                 self._queues.drop(entry.transaction)
-        self._written(outcome.done)
         if outcome.again:
             failures = max(entry.failures for entry in outcome.again)
             self._after(failures, lambda: self._send_again(outcome.again))
+        self._written(outcome.done)
 
     def _send_again(self, entries: Iterable[Entry]) -> None:
         with self._lock:
@@ -171,8 +174,13 @@ class MarkerSending:
         for entry in entries:
             with self._lock:
                 is_wanted = self._queues.written(entry)
-            if is_wanted:
+            if not is_wanted:
+                continue
+            try:
                 entry.transaction.on_written(entry.partitions)
+            except Exception:
+                # The others must be reported, too.
+                logger.exception("the report of the markers of %r failed", entry.transaction.wanted)
 
 
 class _Later(TimerTask):

@@ -15,11 +15,12 @@ from typing import Final
 
 from klog.client.connection import ReconnectingConnection
 from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
-from klog.protocol.errors import ChannelError, UnsupportedApiError
+from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, request_class, request_struct
 from klog.server.transactions.broker_messages import by_topic, known_error
 from klog.server.transactions.broker_threads import BrokerThreads, Connect
@@ -94,7 +95,11 @@ class Verifying:
             if not questions:
                 return
             for question, answer in zip(questions, _answers(connection, questions), strict=True):
-                _finish(question, answer)
+                try:
+                    _finish(question, answer)
+                except Exception:
+                    # The others must be answered, too.
+                    logger.exception("the answer to %r failed", question)
 
 
 def _finish(question: Question, answer: ErrorCode | VerifyErrors) -> None:
@@ -117,8 +122,12 @@ def _answers(
     except UnsupportedApiError:
         # A coordinator before Kafka 3.5 cannot be asked. Its transactions are taken for verified.
         return [ErrorCode.NONE] * len(questions)
-    except ChannelError as lost:
+    except KlogError as lost:
         logger.info("a verification of transactions is not answered: %s", lost)
+        return [ErrorCode.NETWORK_EXCEPTION] * len(questions)
+    except Exception:
+        # Who waits must have an answer.
+        logger.exception("a verification of transactions failed")
         return [ErrorCode.NETWORK_EXCEPTION] * len(questions)
     refused = known_error(answer.error_code)
     if refused is not ErrorCode.NONE:

@@ -1,0 +1,215 @@
+"""Markers reach the leaders of their partitions, however often that takes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from klog.metadata.errors import ConnectionLossError
+from klog.protocol.apis import ApiKey
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import build, response_class, response_struct
+from klog.server.timer_thread import TimerThread
+from klog.server.transactions.leaders import UNKNOWN
+from klog.server.transactions.marker_sending import MarkerSending
+from klog.storage.log.scheduler import monotonic_ms
+from tests.server.transactions.fake_brokers import FakeBroker, connecting
+from tests.server.transactions.markers import A0, A1, B0, Written, markers
+from tests.waiting import eventually
+
+
+def result(name: str, /, **values) -> Entity:
+    return build(response_struct(ApiKey.WRITE_TXN_MARKERS, 1, name), **values)
+
+
+class Leader(FakeBroker):
+    """Answers every marker with NONE, or what `errors` has for its partition; each error once."""
+
+    def __init__(self) -> None:
+        super().__init__(self._written)
+        self.errors: dict[object, list[ErrorCode]] = {}
+
+    def _error(self, key) -> ErrorCode:
+        waiting = self.errors.get(key)
+        return waiting.pop(0) if waiting else ErrorCode.NONE
+
+    def _written(self, request: Entity) -> Entity:
+        return build(
+            response_class(ApiKey.WRITE_TXN_MARKERS, 1),
+            markers=tuple(
+                result(
+                    "WritableTxnMarkerResult",
+                    producer_id=marker.producer_id,
+                    topics=tuple(
+                        result(
+                            "WritableTxnMarkerTopicResult",
+                            name=topic.name,
+                            partitions=tuple(
+                                result(
+                                    "WritableTxnMarkerPartitionResult",
+                                    partition_index=number,
+                                    error_code=self._error((topic.name, number)),
+                                )
+                                for number in topic.partition_indexes
+                            ),
+                        )
+                        for topic in marker.topics
+                    ),
+                )
+                for marker in request.markers
+            ),
+        )
+
+
+class Cluster:
+    """Two brokers, the leaders of partitions, and a sender."""
+
+    def __init__(self) -> None:
+        self.leaders = {A0: 1, A1: 2, B0: 1}
+        self.brokers = {1: Leader(), 2: Leader()}
+        self.topics = {"a", "b"}
+        self.store_is_away = False
+        self.timer = TimerThread(monotonic_ms)
+        self.timer.start()
+        self.sender = MarkerSending(
+            lambda partition: self.leaders.get(partition, UNKNOWN),
+            self._exists,
+            connecting(self.brokers),
+            self.timer.timer,
+            monotonic_ms,
+        )
+
+    def _exists(self, topic: str) -> bool:
+        if self.store_is_away:
+            raise ConnectionLossError("the store is away")
+        return topic in self.topics
+
+    def stop(self) -> None:
+        self.sender.stop()
+        self.timer.stop()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.stop()
+
+
+def sent(cluster: Cluster, wanted, *, awaited: bool = True) -> Written:
+    written = Written()
+    cluster.sender.send(wanted, written)
+    if awaited:
+        eventually(lambda: written.partitions == wanted.partitions)
+    return written
+
+
+def test_markers_go_to_the_leaders_and_are_reported(cluster: Cluster) -> None:
+    sent(cluster, markers(A0, A1, B0, committed=False))
+    ((marker,),) = [request.markers for request in cluster.brokers[1].requests]
+    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (9, 2, 5)
+    assert marker.transaction_result is False
+    assert [(topic.name, topic.partition_indexes) for topic in marker.topics] == [("a", (0,)), ("b", (0,))]
+    assert len(cluster.brokers[2].requests) == 1
+
+
+def test_what_gathers_while_a_request_is_on_its_way_goes_in_the_next_one(cluster: Cluster) -> None:
+    broker = cluster.brokers[1]
+    broker.may_answer.clear()
+    sent(cluster, markers(A0, producer_id=1), awaited=False)
+    eventually(lambda: broker.requests)
+    waiting = [sent(cluster, markers(A0, producer_id=each), awaited=False) for each in (2, 3, 4)]
+    broker.may_answer.set()
+    eventually(lambda: all(each.partitions for each in waiting))
+    assert [len(request.markers) for request in broker.requests] == [1, 3]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
+def test_a_marker_follows_the_leadership(cluster: Cluster, error: ErrorCode) -> None:
+    cluster.brokers[1].errors = {A0: [error] * 2}
+    sent(cluster, markers(A0, B0))
+    assert len(cluster.brokers[1].requests) == 3
+    cluster.brokers[1].errors = {A0: [error] * 1000}
+    written = sent(cluster, markers(A0, B0), awaited=False)
+    eventually(lambda: written.partitions)
+    cluster.leaders[A0] = 2
+    eventually(lambda: written.partitions == {A0, B0})
+    assert cluster.brokers[2].requests
+
+
+def test_a_broker_that_is_away_gets_its_markers_when_it_is_back(cluster: Cluster) -> None:
+    sent(cluster, markers(A0))
+    cluster.brokers[1].is_up = False
+    written = sent(cluster, markers(A0, A1), awaited=False)
+    eventually(lambda: written.partitions == {A1})
+    cluster.brokers[1].is_up = True
+    eventually(lambda: written.partitions == {A0, A1})
+
+
+def test_a_partition_without_a_leader_is_looked_up_until_it_has_one(cluster: Cluster) -> None:
+    del cluster.leaders[A0]
+    cluster.store_is_away = True
+    written = sent(cluster, markers(A0), awaited=False)
+    eventually(lambda: cluster.sender.waiting)
+    cluster.store_is_away = False
+    cluster.leaders[A0] = 2
+    eventually(lambda: written.partitions == {A0})
+
+
+def test_a_deleted_topic_needs_no_marker(cluster: Cluster) -> None:
+    del cluster.leaders[B0]
+    cluster.topics.discard("b")
+    sent(cluster, markers(A0, B0))
+    assert [topic.name for topic in cluster.brokers[1].requests[0].markers[0].topics] == ["a"]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_marker_that_is_refused_for_good_is_logged_and_not_sent_again(
+    cluster: Cluster, error: ErrorCode, caplog
+) -> None:
+    cluster.brokers[1].errors = {A0: [error]}
+    with caplog.at_level(logging.ERROR):
+        written = sent(cluster, markers(A0), awaited=False)
+        eventually(lambda: error.name in caplog.text)
+    sent(cluster, markers(B0, producer_id=10))
+    assert (written.calls, len(cluster.brokers[1].requests)) == ([], 2)
+
+
+def test_what_is_forgotten_is_not_reported(cluster: Cluster) -> None:
+    broker = cluster.brokers[1]
+    broker.may_answer.clear()
+    forgotten = sent(cluster, markers(A0, number=3), awaited=False)
+    eventually(lambda: broker.requests)
+    cluster.sender.forget(3)
+    broker.may_answer.set()
+    sent(cluster, markers(A0, producer_id=10))
+    assert forgotten.calls == []
+
+
+def test_one_broker_that_does_not_answer_holds_up_no_other(cluster: Cluster) -> None:
+    cluster.brokers[1].may_answer.clear()
+    sent(cluster, markers(A0), awaited=False)
+    sent(cluster, markers(A1))
+
+
+def test_a_defect_in_one_report_does_not_end_the_sending(cluster: Cluster, caplog) -> None:
+    failed = threading.Event()
+
+    def broken(_) -> None:
+        failed.set()
+        raise RuntimeError("a defect")
+
+    cluster.sender.send(markers(A0), broken)
+    assert failed.wait(60)
+    sent(cluster, markers(A0, producer_id=10))
+    assert "a defect" in caplog.text
+
+
+def test_after_the_stop_nothing_is_sent(cluster: Cluster) -> None:
+    cluster.sender.stop()
+    sent(cluster, markers(A0), awaited=False)
+    assert cluster.brokers[1].requests == []
