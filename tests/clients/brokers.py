@@ -16,6 +16,7 @@ CONFIG: Mapping[str, str | int] = {
     "log.retention.ms": -1,
     "message.max.bytes": 1_000_000,
     "group.initial.rebalance.delay.ms": 0,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
 }
 
 

@@ -42,6 +42,7 @@ _SOURCES_BY_MAJOR = {
         "RecoverSegment",
         "SetTime",
         "ToolServer",
+        "Transactors",
         "WireOracle",
     ),
     4: (
@@ -54,6 +55,7 @@ _SOURCES_BY_MAJOR = {
         "MakeData",
         "ProduceRecords",
         "ToolServer",
+        "Transactors",
     ),
 }
 
