@@ -5,6 +5,9 @@ Kafka's controller allocates them (AllocateProducerIds); before 2.7 each broker 
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+
 from klog.metadata import paths, znodes
 from klog.metadata.errors import BadVersionError, MetadataError
 from klog.metadata.retried_writes import write
@@ -36,3 +39,26 @@ def allocate_producer_ids(store: MetadataStore, broker_id: int, size: int = BLOC
         except BadVersionError:
             continue
         return block
+
+
+class ProducerIds:
+    """The next producer id, from the block in hand or a new one. Safe for threads.
+
+    What is left of a block is lost when the broker stops.
+    """
+
+    def __init__(self, allocate: Callable[[], ProducerIdBlock]) -> None:
+        """`allocate` writes the next block to the metadata store and may raise `MetadataError`."""
+        self._allocate = allocate
+        self._lock = threading.Lock()
+        self._next = 0
+        self._last = -1
+
+    def next_id(self) -> int:
+        """An id that nobody was given before. Raises `MetadataError`."""
+        with self._lock:
+            if self._next > self._last:
+                block = self._allocate()
+                self._next, self._last = block.first, block.last
+            self._next += 1
+            return self._next - 1

@@ -160,6 +160,10 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.INIT_PRODUCER_ID, 0, 5, 2),
             _kio(ApiKey.OFFSET_FOR_LEADER_EPOCH, 2, 4, 4),
             _kio(ApiKey.WRITE_TXN_MARKERS, 0, 1, 1, kio_from=1),
+            _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
+            _kio(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
+            _kio(ApiKey.END_TXN, 0, 4, 3),
+            _kio(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
             _kio(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4, kio_from=1),
             _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
             _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
@@ -171,6 +175,8 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.ALTER_PARTITION, 2, 3, 0),
             _kio(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
             _kio(ApiKey.DESCRIBE_PRODUCERS, 0, 0, 0),
+            _kio(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
+            _kio(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
             _kio(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
             _kio(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
@@ -182,15 +188,8 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
 SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
     {
         **SERVED,
-        int(ApiKey.ADD_PARTITIONS_TO_TXN): _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
         int(ApiKey.SASL_HANDSHAKE): _kio(ApiKey.SASL_HANDSHAKE, 1, 1, _NEVER),
         int(ApiKey.SASL_AUTHENTICATE): _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
-        int(ApiKey.ADD_PARTITIONS_TO_TXN): _kio(ApiKey.ADD_PARTITIONS_TO_TXN, 0, 5, 3),
-        int(ApiKey.ADD_OFFSETS_TO_TXN): _kio(ApiKey.ADD_OFFSETS_TO_TXN, 0, 4, 3),
-        int(ApiKey.END_TXN): _kio(ApiKey.END_TXN, 0, 4, 3),
-        int(ApiKey.TXN_OFFSET_COMMIT): _kio(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
-        int(ApiKey.DESCRIBE_TRANSACTIONS): _kio(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
-        int(ApiKey.LIST_TRANSACTIONS): _kio(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
     }
 )
 """What klog's client can ask: also what the broker does not serve yet."""

@@ -34,10 +34,8 @@ from klog.metadata.cluster import (
 )
 from klog.metadata.configs import ConfigChangeNotifications
 from klog.metadata.errors import NoNodeError, SessionExpiredError, StoreError
-from klog.metadata.producer_ids import allocate_producer_ids
 from klog.metadata.store import SessionState
 from klog.metadata.values import BrokerRegistration
-from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
 from klog.replication.partition import ReplicaContext
 from klog.replication.replica_manager import ReplicaManager
@@ -65,8 +63,8 @@ from klog.server.settings import controller_settings, log_directories, network_s
 from klog.server.stores import open_store
 from klog.server.topic_reads import load_topic_config, load_topic_configs, read_topic_ids
 from klog.server.topic_stats import BrokerTopicStats
-from klog.server.transactions.opening import broker_connections, open_verifier
-from klog.server.transactions.verification import Verification
+from klog.server.transaction_coordinator import open_transactions
+from klog.server.transactions.opening import broker_connections
 from klog.server.unenforced_metadata import report_unenforced_metadata
 from klog.server.unowned_logs import report_unowned_logs
 from klog.storage.log.log_manager import LogManager
@@ -84,10 +82,6 @@ _LARGEST_SESSION_ID: Final = 2**31 - 1
 def wall_clock_ms() -> int:
     """Milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
-
-
-def _no_coordinator(*_: object) -> ErrorCode:
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 class Broker:
@@ -159,6 +153,7 @@ class Broker:
         self.scheduler.every(
             self.groups.settings.retention_check_interval_ms, self.groups.remove_expired_offsets
         )
+        self.transactions.schedule(self.scheduler)
         Upkeep(self.logs, self._clock_ms, self.cleaner.retention_of_others).start()
         self._serving = True
         self.cache.set_initial_brokers(live_brokers(self.store))
@@ -262,17 +257,19 @@ class Broker:
         self._open_transactions(closing)
 
     def _open_transactions(self, closing: ExitStack) -> None:
-        """What a leader of partitions does for transactions."""
         broker_id, listener = self.identity.broker_id, self._listeners.inter_broker
-        connect = broker_connections(self._static, self.cache, broker_id, listener, self._tls_to_brokers)
-        verifier = open_verifier(broker_id, self.cache, _no_coordinator, connect)
-        closing.callback(verifier.stop)
-        self.verification = Verification(
-            self.replicas,
-            verifier,
+        self.transactions = open_transactions(
+            self._static,
             lambda: self.live.broker().flag("transaction.partition.verification.enable"),
-            self._clock_ms,
+            broker_id,
+            self.store,
+            self.cache,
+            self.replicas,
+            self.appends,
+            self.purgatories.timer.timer,
+            broker_connections(self._static, self.cache, broker_id, listener, self._tls_to_brokers),
         )
+        closing.callback(self.transactions.stop)
 
     def _open_controller(self, closing: ExitStack) -> None:
         broker_id = self.identity.broker_id
@@ -318,7 +315,7 @@ class Broker:
             replicas=self.replicas,
             appends=self.appends,
             groups=self.groups,
-            verification=self.verification,
+            transactions=self.transactions,
             controller=self.controller,
             purgatories=self.purgatories,
             sessions=self.sessions,
@@ -330,7 +327,6 @@ class Broker:
             hosted=lambda: hosted_directories(self.logs, self._directories),
             broker_epoch=lambda: self.broker_epoch,
             features_epoch=lambda: self._features.value,
-            allocate_producer_ids=lambda: allocate_producer_ids(self.store, broker_id),
             run_in_background=background(answers),
             create_in_background=background(self._topic_creation),
         )

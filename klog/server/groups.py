@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -10,16 +9,19 @@ from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinato
 from klog.coordinator.group.rebalance import GroupLimits
 from klog.coordinator.group.record_versions import record_versions
 from klog.coordinator.group.services import Append, GroupServices, OnAppended
+from klog.coordinator.group.transactional import OnVerified, VerifyOffsets
 from klog.coordinator.group.values import Now
-from klog.coordinator.group.writing import Writer
+from klog.coordinator.group.writing import COMMIT_SEQUENCE, Writer
+from klog.coordinator.transaction.values import Producer
 from klog.formats.names import TopicPartition
 from klog.metadata.store import MetadataStore
-from klog.metadata.topics import read_topics
 from klog.protocol.commit_run import CommitRun
+from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
 from klog.replication.purgatory import Timer
 from klog.replication.replica_manager import ReplicaManager
-from klog.storage.log.partition_log import PartitionLog
+from klog.server.internal_topics import led_logs, partition_count
+from klog.server.transactions.verification import Verification, Verified
 
 _MS_IN_MINUTE: Final = 60_000
 
@@ -45,7 +47,7 @@ def open_groups(
         commit_acks=config.number("offsets.commit.required.acks"),
     )
     settings = GroupSettings(
-        partitions=_partitions(config, store),
+        partitions=partition_count(store, CONSUMER_OFFSETS, config.number("offsets.topic.num.partitions")),
         min_session_timeout_ms=config.number("group.min.session.timeout.ms"),
         max_session_timeout_ms=config.number("group.max.session.timeout.ms"),
         max_metadata_bytes=config.number("offset.metadata.max.bytes"),
@@ -54,20 +56,20 @@ def open_groups(
         retention_check_interval_ms=config.number("offsets.retention.check.interval.ms"),
         has_static_members=versions.has_static_members,
     )
-    coordinator = GroupCoordinator(settings, services, _log_of(replicas))
+    coordinator = GroupCoordinator(settings, services, led_logs(replicas, CONSUMER_OFFSETS))
     replicas.add_listener(coordinator.roles_changed)
     return coordinator
 
 
-def _partitions(config: BrokerConfig, store: MetadataStore) -> int:
-    """How many partitions `__consumer_offsets` has, or will have."""
-    topic = read_topics(store, [CONSUMER_OFFSETS]).get(CONSUMER_OFFSETS)
-    return config.number("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
-
-
 def _append(appends: InternalAppends, timeout_ms: int) -> Append:
     def append(
-        partition: int, batch: bytearray, on_done: OnAppended, *, acks: int, leader_epoch: int
+        partition: int,
+        batch: bytearray,
+        on_done: OnAppended,
+        *,
+        acks: int,
+        leader_epoch: int,
+        guard: object | None = None,
     ) -> None:
         appends.append_records(
             TopicPartition(CONSUMER_OFFSETS, partition),
@@ -76,6 +78,7 @@ def _append(appends: InternalAppends, timeout_ms: int) -> Append:
             acks=acks,
             timeout_ms=timeout_ms,
             leader_epoch=leader_epoch,
+            guard=guard,
         )
 
     return append
@@ -104,9 +107,15 @@ class _RunAppend:
         self._appends.replicas.appended(self._key(partition), high_watermark_moved)
 
 
-def _log_of(replicas: ReplicaManager) -> Callable[[int], PartitionLog | None]:
-    def log_of(number: int) -> PartitionLog | None:
-        partition = replicas.partitions.get((CONSUMER_OFFSETS, number))
-        return partition.log if partition is not None and partition.state.is_leader else None
+def verify_offsets(verification: Verification) -> VerifyOffsets:
+    """Verifies that the partition of a group is in a producer's transaction."""
 
-    return log_of
+    def verify(partition: int, transactional_id: str, producer: Producer, on_done: OnVerified) -> None:
+        key = (CONSUMER_OFFSETS, partition)
+
+        def verified(found: Verified) -> None:
+            on_done(found.errors.get(TopicPartition(*key), ErrorCode.NONE), found.guards.get(key))
+
+        verification.begin(transactional_id, producer, {key: COMMIT_SEQUENCE}, verified)
+
+    return verify

@@ -1,15 +1,19 @@
-"""The settings with which the coordinators' topics are created.
+"""The coordinators' topics: the settings with which they are created, and what is here of them.
 
 Rules: Kafka's `GroupCoordinator.offsetsTopicConfigs` and `TransactionStateManager`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from klog.config.broker import BrokerConfig
+from klog.metadata.store import MetadataStore
+from klog.metadata.topics import read_topics
+from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
+from klog.storage.log.partition_log import PartitionLog
 
 
 class InternalTopic(NamedTuple):
@@ -38,3 +42,19 @@ def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
     return InternalTopic(
         config.number(f"{prefix}.num.partitions"), config.number(f"{prefix}.replication.factor"), configs
     )
+
+
+def partition_count(store: MetadataStore, topic: str, if_new: int) -> int:
+    """How many partitions a topic has; `if_new` if it is still to be created."""
+    found = read_topics(store, [topic]).get(topic)
+    return if_new if found is None else len(found.partitions)
+
+
+def led_logs(replicas: ReplicaManager, topic: str) -> Callable[[int], PartitionLog | None]:
+    """Finds the log of a partition of the topic that this broker leads; None if it does not lead it."""
+
+    def log_of(number: int) -> PartitionLog | None:
+        partition = replicas.partitions.get((topic, number))
+        return partition.log if partition is not None and partition.state.is_leader else None
+
+    return log_of

@@ -10,12 +10,13 @@ from klog.controller.runner import Controller
 from klog.coordinator.group.commit_runs import GroupCommits
 from klog.coordinator.group.coordinator import GroupCoordinator
 from klog.coordinator.group.requests import GroupRequests
+from klog.coordinator.group.transactional import TransactionalCommits
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
-from klog.metadata.values import ProducerIdBlock
 from klog.protocol.apis import ApiKey
 from klog.replication.internal_append import InternalAppends
 from klog.replication.replica_manager import ReplicaManager
+from klog.server.groups import verify_offsets
 from klog.server.handlers.alter_configs import AlterConfigsHandler
 from klog.server.handlers.answers import InBackground
 from klog.server.handlers.api_versions import ApiVersionsHandler
@@ -45,7 +46,7 @@ from klog.server.handlers.groups.administration import GroupsHandler
 from klog.server.handlers.groups.commit_runs import CommitRuns
 from klog.server.handlers.groups.members import MembersHandler
 from klog.server.handlers.groups.offsets import OffsetsHandler
-from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
+from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
 from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import MetadataHandler
@@ -57,11 +58,13 @@ from klog.server.handlers.produce_runs import ProduceRuns
 from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.topic_waits import TopicWaits
+from klog.server.handlers.transactions.administration import TransactionsHandler
+from klog.server.handlers.transactions.producers import ProducersHandler
 from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
 from klog.server.purgatories import Purgatories
 from klog.server.request_times import RequestCounters
 from klog.server.topic_stats import BrokerTopicStats
-from klog.server.transactions.verification import Verification
+from klog.server.transaction_coordinator import BrokerTransactions
 from klog.storage.log.descriptors import room_for_logs
 
 
@@ -85,7 +88,7 @@ class Collaborators:
     replicas: ReplicaManager
     appends: InternalAppends
     groups: GroupCoordinator
-    verification: Verification
+    transactions: BrokerTransactions
     controller: Controller
     purgatories: Purgatories
     sessions: FetchSessions
@@ -97,7 +100,6 @@ class Collaborators:
     hosted: Callable[[], Iterable[HostedDirectory]]
     broker_epoch: Callable[[], int]
     features_epoch: Callable[[], int]
-    allocate_producer_ids: Callable[[], ProducerIdBlock]
     run_in_background: InBackground
     create_in_background: InBackground
 
@@ -130,7 +132,12 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         parts.clock_ns,
     )
     produce = ProduceHandler(
-        lookup, purgatories.produce, parts.clock_ms, timer_ms, parts.topic_stats, parts.verification
+        lookup,
+        purgatories.produce,
+        parts.clock_ms,
+        timer_ms,
+        parts.topic_stats,
+        parts.transactions.verification,
     )
     fetch_max_bytes = config.number("fetch.max.bytes")
     fetch_runs = FetchRuns(
@@ -152,7 +159,6 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         parts.run_in_background,
     )
     api_versions = ApiVersionsHandler(parts.features_epoch)
-    producer_ids = InitProducerIdHandler(ProducerIds(parts.allocate_producer_ids))
     return {
         ApiKey.API_VERSIONS: Route(api_versions.handle, may_block=False),
         ApiKey.PRODUCE: Route(
@@ -166,7 +172,6 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         ),
         ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(lookup).handle),
         ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
-        ApiKey.INIT_PRODUCER_ID: Route(producer_ids.handle, failed=producer_ids.failed),
     }
 
 
@@ -174,7 +179,11 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
     lookup = PartitionLookup(parts.replicas, parts.cache)
     requests = GroupRequests(parts.groups)
     coordinator = FindCoordinatorHandler(
-        parts.cache, parts.groups.partition_for, creation, parts.create_in_background
+        parts.cache,
+        parts.groups.partition_for,
+        parts.transactions.coordinator.partition_for,
+        creation,
+        parts.create_in_background,
     )
     members = MembersHandler(requests)
     offsets = OffsetsHandler(requests, lookup.known, parts.clock_ms)
@@ -183,6 +192,11 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
         parts.cache,
         parts.counters.by_api[ApiKey.OFFSET_COMMIT].direct,
         parts.clock_ns,
+    )
+    transactional = TransactionalOffsetsHandler(
+        TransactionalCommits(requests, verify_offsets(parts.transactions.verification)),
+        lookup.known,
+        parts.clock_ms,
     )
     groups = GroupsHandler(requests)
     return {
@@ -194,6 +208,7 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
         ApiKey.OFFSET_COMMIT: Route(offsets.commit, may_block=False, run=commit_runs.handle),
         ApiKey.OFFSET_FETCH: Route(offsets.fetch, may_block=False),
         ApiKey.OFFSET_DELETE: Route(offsets.delete),
+        ApiKey.TXN_OFFSET_COMMIT: Route(transactional.commit, may_block=False),
         ApiKey.DESCRIBE_GROUPS: Route(groups.describe),
         ApiKey.LIST_GROUPS: Route(groups.list),
         ApiKey.DELETE_GROUPS: Route(groups.delete),
@@ -201,10 +216,23 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
 
 
 def _transaction_routes(parts: Collaborators) -> dict[int, Route]:
+    lookup = PartitionLookup(parts.replicas, parts.cache)
+    requests = parts.transactions.requests
+    producers = ProducersHandler(requests, lookup.known, parts.groups.partition_for)
+    administration = TransactionsHandler(requests)
     markers = WriteTxnMarkersHandler(
         parts.appends, parts.groups, timeout_ms=parts.config().number("request.timeout.ms")
     )
-    return {ApiKey.WRITE_TXN_MARKERS: Route(markers.handle, may_block=False)}
+    return {
+        # A new block of producer ids may have to be written first.
+        ApiKey.INIT_PRODUCER_ID: Route(producers.init_producer, failed=producers.init_failed),
+        ApiKey.ADD_PARTITIONS_TO_TXN: Route(producers.add_partitions, may_block=False),
+        ApiKey.ADD_OFFSETS_TO_TXN: Route(producers.add_offsets, may_block=False),
+        ApiKey.END_TXN: Route(producers.end, may_block=False),
+        ApiKey.WRITE_TXN_MARKERS: Route(markers.handle, may_block=False),
+        ApiKey.DESCRIBE_TRANSACTIONS: Route(administration.describe),
+        ApiKey.LIST_TRANSACTIONS: Route(administration.list),
+    }
 
 
 def _topic_routes(

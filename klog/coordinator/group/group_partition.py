@@ -21,11 +21,10 @@ from klog.coordinator.group.entries import AnyGroup, GroupEntry, GroupTimer
 from klog.coordinator.group.group import Group, load_group
 from klog.coordinator.group.loading import LoadedGroups
 from klog.coordinator.group.offsets import Commits, GroupOffsets
-from klog.coordinator.group.services import GroupServices, OnAppended
+from klog.coordinator.group.services import PLAIN, GroupServices, OnAppended, Transactional
 from klog.coordinator.group.values import EPOCHS_FROM, Identity, Key, Now
 from klog.coordinator.group.writing import commit_error, consumer_error, group_error
 from klog.coordinator.tasks import TaskQueue
-from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.formats.errors import FormatError
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
@@ -173,8 +172,10 @@ class GroupPartition:
             return
         self._append(batch, done, self._services.commit_acks)
 
-    def _append(self, batch: bytearray, on_done: OnAppended, acks: int) -> None:
-        self._services.append(self.number, batch, on_done, acks=acks, leader_epoch=self.leader_epoch)
+    def _append(self, batch: bytearray, on_done: OnAppended, acks: int, guard: object | None = None) -> None:
+        self._services.append(
+            self.number, batch, on_done, acks=acks, leader_epoch=self.leader_epoch, guard=guard
+        )
 
     def _log_failure(self, group_id: str, error: ErrorCode) -> None:
         logger.warning(
@@ -195,13 +196,17 @@ class GroupPartition:
             else:
                 offsets.written(commits, appended.first_offset)
 
-        self._put_batch(entry, commits, NO_PRODUCER, settle, on_done)
+        self._put_batch(entry, commits, PLAIN, settle, on_done)
 
     def put_transactional_commits(
-        self, entry: GroupEntry, producer: Producer, commits: Commits, on_done: Callable[[ErrorCode], None]
+        self,
+        entry: GroupEntry,
+        within: Transactional,
+        commits: Commits,
+        on_done: Callable[[ErrorCode], None],
     ) -> None:
         """As `put_commits`, for offsets that count when the producer's transaction is committed."""
-        offsets, producer_id = entry.offsets, producer.producer_id
+        offsets, producer_id = entry.offsets, within.producer.producer_id
         offsets.begin_transactional(producer_id, commits)
 
         def settle(appended: Appended) -> None:
@@ -210,13 +215,13 @@ class GroupPartition:
             else:
                 offsets.written_transactional(producer_id, commits, appended.first_offset)
 
-        self._put_batch(entry, commits, producer, settle, on_done)
+        self._put_batch(entry, commits, within, settle, on_done)
 
     def _put_batch(
         self,
         entry: GroupEntry,
         commits: Commits,
-        producer: Producer,
+        within: Transactional,
         settle: Callable[[Appended], None],
         on_done: Callable[[ErrorCode], None],
     ) -> None:
@@ -230,12 +235,13 @@ class GroupPartition:
         def write() -> None:
             group_id = entry.group.group_id
             try:
-                batch = self._services.writer.commits(group_id, commits, self.now().wall_ms, producer)
+                now_ms = self.now().wall_ms
+                batch = self._services.writer.commits(group_id, commits, now_ms, within.producer)
             except FormatError as refused:
                 logger.error("offsets of group %r cannot be written: %s", group_id, refused)
                 done(Appended(ErrorCode.UNKNOWN_SERVER_ERROR))
                 return
-            self._append(batch, done, self._services.commit_acks)
+            self._append(batch, done, self._services.commit_acks, within.guard)
 
         self._tasks.put(write)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 from klog.coordinator.consumer.topics import NO_TOPICS, Topics
 from klog.coordinator.consumer.values import ConsumerGroupSettings
 from klog.coordinator.group.rebalance import GroupLimits
 from klog.coordinator.group.values import Now
 from klog.coordinator.group.writing import Writer
+from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.protocol.commit_run import CommitRun
 from klog.replication.internal_append import Appended
 from klog.replication.purgatory import Timer
@@ -22,9 +23,16 @@ class Append(Protocol):
     """Appends a batch to a partition of `__consumer_offsets`, in the epoch in which this broker leads it."""
 
     def __call__(
-        self, partition: int, batch: bytearray, on_done: OnAppended, *, acks: int, leader_epoch: int
+        self,
+        partition: int,
+        batch: bytearray,
+        on_done: OnAppended,
+        *,
+        acks: int,
+        leader_epoch: int,
+        guard: object | None = None,
     ) -> None:
-        """Calls `on_done` exactly once, now or later, from any thread."""
+        """Calls `on_done` exactly once, now or later, from any thread. A transaction needs a `guard`."""
 
 
 class RunAppend(Protocol):
@@ -58,3 +66,14 @@ class GroupServices:
     commit_acks: int
     consumer_groups: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     topics: Callable[[], Topics] = lambda: NO_TOPICS
+
+
+class Transactional(NamedTuple):
+    """The producer in whose transaction offsets are committed, and the guard that its verification gave."""
+
+    producer: Producer = NO_PRODUCER
+    guard: object | None = None
+
+
+PLAIN: Final = Transactional()
+"""Offsets that are not part of a transaction."""

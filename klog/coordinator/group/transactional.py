@@ -8,30 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from klog.coordinator.group.group_partition import GroupPartition
 from klog.coordinator.group.requests import CommitErrors, GroupRequests
+from klog.coordinator.group.services import Transactional
 from klog.coordinator.group.values import CommittedOffset, Identity, Key
 from klog.coordinator.group.writing import commit_error
 from klog.coordinator.transaction.values import Producer
 from klog.protocol.error_codes import ErrorCode
 
-# The errors of the verification, as the client sees them.
-_VERIFY_ERRORS: Final = {
-    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
-}
+OnVerified = Callable[[ErrorCode, object | None], None]
+"""Takes the error of a verification, and the guard that lets the append pass."""
 
 
 class VerifyOffsets(Protocol):
     """Asks whether a partition of `__consumer_offsets` is in a producer's open transaction."""
 
     def __call__(
-        self, partition: int, transactional_id: str, producer: Producer, on_done: Callable[[ErrorCode], None]
+        self, partition: int, transactional_id: str, producer: Producer, on_done: OnVerified
     ) -> None:
-        """Returns at once. `on_done` is called once, from any thread."""
+        """`on_done` is called once, from any thread, maybe before this returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +60,26 @@ class TransactionalCommits:
             refuse(owner)
             return
 
-        def verified(error: ErrorCode) -> None:
+        def verified(error: ErrorCode, guard: object | None) -> None:
             if error:
-                refuse(commit_error(_VERIFY_ERRORS.get(error, error)))
+                refuse(commit_error(error))
             else:
-                self._store(owner, asked, reply)
+                self._store(owner, asked, guard, reply)
 
         self.verify(owner.number, asked.transactional_id, asked.producer, verified)
 
     def _store(
-        self, owner: GroupPartition, asked: TransactionalCommit, reply: Callable[[CommitErrors], None]
+        self,
+        owner: GroupPartition,
+        asked: TransactionalCommit,
+        guard: object | None,
+        reply: Callable[[CommitErrors], None],
     ) -> None:
         with owner.lock():
             if owner.closed:
                 owner.put(lambda: reply(dict.fromkeys(asked.commits, ErrorCode.NOT_COORDINATOR)))
                 return
-            entry = owner.get_or_create(asked.group_id)
+            entry, writer = owner.get_or_create(asked.group_id), Transactional(asked.producer, guard)
             error = entry.group.transactional_commit_error(asked.identity)
             if error:
                 owner.put(lambda: reply(dict.fromkeys(asked.commits, error)))
@@ -87,5 +88,5 @@ class TransactionalCommits:
                 owner,
                 asked.commits,
                 reply,
-                lambda stored, done: owner.put_transactional_commits(entry, asked.producer, stored, done),
+                lambda stored, done: owner.put_transactional_commits(entry, writer, stored, done),
             )

@@ -25,7 +25,7 @@ from klog.formats import compression
 from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.protocol.error_codes import ErrorCode
 
-_COMMIT_SEQUENCE: Final = 0
+COMMIT_SEQUENCE: Final = 0
 
 # The errors of an append, as members see them when the group's record could not be written.
 _GROUP_ERRORS: Final = {
@@ -94,7 +94,7 @@ class Writer:
             codec=self.codec,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
-            base_sequence=_COMMIT_SEQUENCE,
+            base_sequence=COMMIT_SEQUENCE,
             is_transactional=producer != NO_PRODUCER,
         )
         return build_batch(records, fields)
@@ -112,7 +112,7 @@ class Writer:
             )
             for each in records
         ]
-        return self._batch(written, now_ms, _COMMIT_SEQUENCE)
+        return self._batch(written, now_ms, COMMIT_SEQUENCE)
 
     def removals(
         self, group_id: str, keys: Iterable[Key], now_ms: int, group_keys: Iterable[bytes] = ()

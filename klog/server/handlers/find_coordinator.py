@@ -2,15 +2,12 @@
 
 Rules: Kafka's `KafkaApis.handleFindCoordinatorRequest`; KIP-98, KIP-699 (several keys from version 4 on). If
 the internal topic does not exist it is created, and the client asks again until the partition has a leader.
-
-There is no transaction coordinator yet. A client that asks for one is told at once that transactions are not
-served.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -20,7 +17,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_response
 from klog.server.handlers.answers import InBackground, answer_of, entity_of, part, send_answer
 from klog.server.handlers.auto_creation import AutoTopicCreation
-from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS
+from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.server.network.request import Request
 
 logger = logging.getLogger(__name__)
@@ -30,7 +27,11 @@ _SHARE_FROM: Final = 6
 _GROUP: Final = 0
 _TRANSACTION: Final = 1
 _SHARE: Final = 2
-_LOGGED_MAX: Final = 1_000  # clients choose the ids, so their number needs a limit
+# The internal topic of each kind of key, and the config that most often keeps it from being created.
+_TOPICS: Final[Mapping[int, tuple[str, str]]] = {
+    _GROUP: (CONSUMER_OFFSETS, "offsets.topic.replication.factor"),
+    _TRANSACTION: (TRANSACTION_STATE, "transaction.state.log.replication.factor"),
+}
 
 
 # Creation has begun, here or elsewhere.
@@ -59,13 +60,18 @@ _NOT_AVAILABLE: Final = _Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorHandler:
-    """Answers FindCoordinator requests. `partition_for` gives the partition of a group."""
+    """Answers FindCoordinator requests.
+
+    `partition_of_group` and `partition_of_transaction` give the partition of the internal topic that an id
+    belongs to.
+    """
 
     cache: MetadataCache
-    partition_for: Callable[[str], int]
+    partition_of_group: Callable[[str], int]
+    partition_of_transaction: Callable[[str], int]
     creation: AutoTopicCreation
     create_in_background: InBackground
-    _logged: set[str] = field(default_factory=set, compare=False, repr=False)
+    _logged: set[tuple[str, ErrorCode]] = field(default_factory=set, compare=False, repr=False)
 
     def handle(self, request: Request) -> None:
         """Answer at once. A missing topic is created after the answer."""
@@ -82,50 +88,37 @@ class FindCoordinatorHandler:
                 for key in asked.coordinator_keys
             )
             send_answer(request, coordinators=coordinators)
-        if key_type == _GROUP and CONSUMER_OFFSETS not in self.cache.snapshot.topics:
-            self.create_in_background(request, self._create)
+        topic, config = _TOPICS.get(key_type, (None, ""))
+        if topic is not None and topic not in self.cache.snapshot.topics:
+            self.create_in_background(request, lambda _: self._create(topic, config))
 
-    def _create(self, request: Request) -> None:  # noqa: ARG002 (has been answered)
-        (error,) = self.creation.create((CONSUMER_OFFSETS,)).values()
-        if error not in _CREATED and error.name not in self._logged:
+    def _create(self, topic: str, config: str) -> None:
+        (error,) = self.creation.create((topic,)).values()
+        if error not in _CREATED and (topic, error) not in self._logged:
             # Clients are only told that there is no coordinator, and ask again and again.
-            self._logged.add(error.name)
+            self._logged.add((topic, error))
             logger.warning(
-                "%s cannot be created: %s (offsets.topic.replication.factor must not exceed the brokers)",
-                CONSUMER_OFFSETS,
-                error.name,
+                "%s cannot be created: %s (%s must not exceed the brokers)", topic, error.name, config
             )
 
     def _find(self, request: Request, key: str, key_type: int) -> _Coordinator:
-        if key_type == _TRANSACTION:
-            self._log(request, key)
-            return _Coordinator(ErrorCode.UNSUPPORTED_VERSION, error_message="no transactions are served yet")
-        if key_type == _SHARE and request.api_version >= _SHARE_FROM:
+        if key_type == _GROUP:
+            partition = TopicPartition(CONSUMER_OFFSETS, self.partition_of_group(key))
+        elif key_type == _TRANSACTION:
+            partition = TopicPartition(TRANSACTION_STATE, self.partition_of_transaction(key))
+        elif key_type == _SHARE and request.api_version >= _SHARE_FROM:
             return _NOT_AVAILABLE
-        if key_type == _SHARE:
+        elif key_type == _SHARE:
             return _Coordinator(ErrorCode.INVALID_REQUEST)
-        if key_type != _GROUP:
+        else:
             return _Coordinator(ErrorCode.INVALID_REQUEST, error_message=_UNKNOWN_KEY_TYPE)
         snapshot = self.cache.snapshot
-        state = snapshot.partition(TopicPartition(CONSUMER_OFFSETS, self.partition_for(key)))
+        state = snapshot.partition(partition)
         broker = None if state is None else snapshot.brokers.get(state.leader)
         endpoint = None if broker is None else broker.endpoint(request.listener)
         if broker is None or endpoint is None:
             return _NOT_AVAILABLE
         return _Coordinator(ErrorCode.NONE, broker.broker_id, endpoint.host, endpoint.port)
-
-    def _log(self, request: Request, transactional_id: str) -> None:
-        """Log once for each transactional id that nobody coordinates it: some clients wait silently."""
-        if transactional_id in self._logged or len(self._logged) >= _LOGGED_MAX:
-            return
-        self._logged.add(transactional_id)
-        client = f"{request.client_id or 'a client'} at {request.peer_address}"
-        logger.info(
-            "%s asks for the coordinator of transactional id %s: transactions are not served yet, and a "
-            "producer with a transactional.id cannot start",
-            client,
-            transactional_id,
-        )
 
     def failed(self, request: Request, error: ErrorCode) -> list[bytes] | None:
         """The answer to a request whose handling failed; None if its keys are not known."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from klog.config.broker import BrokerConfig
 from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator
 from klog.coordinator.group.requests import GroupRequests
-from klog.coordinator.group.transactional import TransactionalCommits
+from klog.coordinator.group.transactional import OnVerified, TransactionalCommits
 from klog.coordinator.transaction.values import Producer
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
@@ -19,6 +18,7 @@ from klog.server.handlers.groups.administration import GroupsHandler
 from klog.server.handlers.groups.members import MembersHandler
 from klog.server.handlers.groups.offsets import OffsetsHandler
 from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
+from klog.storage.log.verification import UNCHECKED
 from tests.server.handlers.admin_parts import AdminCluster
 from tests.server.handlers.parts import Broker, FakeRequest, answer_of, request_of
 from tests.waiting import eventually
@@ -56,7 +56,7 @@ class GroupBroker(Broker):
         offsets = OffsetsHandler(requests, self.lookup.known, self.clock)
         # What the transaction coordinator says of offsets; if a list, it says so when the test asks.
         self.verify_error = ErrorCode.NONE
-        self.verifying: list[Callable[[ErrorCode], None]] | None = None
+        self.verifying: list[OnVerified] | None = None
         self.verified: list[tuple[int, str, Producer]] = []
         transactional = TransactionalOffsetsHandler(
             TransactionalCommits(requests, self._verify), self.lookup.known, self.clock
@@ -83,12 +83,10 @@ class GroupBroker(Broker):
         self._ids += 1
         return f"{prefix}-{self._ids}"
 
-    def _verify(
-        self, partition: int, transactional_id: str, producer: Producer, on_done: Callable[[ErrorCode], None]
-    ) -> None:
+    def _verify(self, partition: int, transactional_id: str, producer: Producer, on_done: OnVerified) -> None:
         self.verified.append((partition, transactional_id, producer))
         if self.verifying is None:
-            on_done(self.verify_error)
+            on_done(self.verify_error, UNCHECKED)
         else:
             self.verifying.append(on_done)
 

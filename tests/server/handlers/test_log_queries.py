@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 
 from klog.metadata.errors import MetadataError
 from klog.metadata.values import ProducerIdBlock
@@ -18,7 +19,6 @@ from klog.server.handlers.describe_log_dirs import (
     hosted_directories,
 )
 from klog.server.handlers.describe_producers import DescribeProducersHandler
-from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.storage.log.log_map import HeldLog
 from tests.server.handlers.parts import (

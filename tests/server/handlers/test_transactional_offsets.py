@@ -12,6 +12,7 @@ from klog.coordinator.transaction.values import Producer
 from klog.formats.record_batch import parse
 from klog.protocol.apis import SPOKEN, ApiKey
 from klog.protocol.error_codes import ErrorCode
+from klog.storage.log.verification import UNCHECKED
 from tests.server.handlers.group_parts import GroupBroker
 from tests.server.handlers.parts import TOPIC, answer_of, part_of
 from tests.server.handlers.test_groups import (
@@ -148,14 +149,13 @@ def test_what_is_not_in_the_transaction_is_not_written(broker, version: int) -> 
 @pytest.mark.parametrize(
     ("verified", "told"),
     [
-        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
         (ErrorCode.NETWORK_EXCEPTION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_TXN_STATE),
     ],
 )
 def test_the_transaction_coordinators_errors_are_translated(broker, verified, told) -> None:
@@ -168,7 +168,7 @@ def test_nothing_is_written_before_the_verification(broker) -> None:
     request = commit(broker)
     assert not request.answered
     assert log_of(broker).log_end_offset == 0
-    broker.verifying.pop()(NONE)
+    broker.verifying.pop()(NONE, UNCHECKED)
     assert errors_of(request) == {HERE: NONE}
 
 
@@ -176,7 +176,7 @@ def test_a_partition_may_be_lost_during_the_verification(broker) -> None:
     broker.verifying = []
     request = commit(broker)
     restarted(broker)
-    broker.verifying.pop()(NONE)
+    broker.verifying.pop()(NONE, UNCHECKED)
     assert errors_of(request) == {HERE: ErrorCode.NOT_COORDINATOR}
     assert offset_of(fetch(broker, stable=True)) == (-1, "", NONE)
 

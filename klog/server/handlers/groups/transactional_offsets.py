@@ -17,10 +17,10 @@ from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.answers import entity_of
 from klog.server.handlers.groups.offsets import answer_errors, commits_of
 from klog.server.network.request import Request
+from klog.server.transactions.verification import offset_commit_refusal
 
-# The first versions whose clients know an error.
+# The first version whose clients know COORDINATOR_LOAD_IN_PROGRESS here.
 _LOADING_FROM: Final = 2
-_ABORTABLE_FROM: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,7 @@ class TransactionalOffsetsHandler:
 
 def _known_to(version: int, error: ErrorCode) -> ErrorCode:
     """An error as clients of a version know it."""
-    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_FROM:
+    known = offset_commit_refusal(error, version)
+    if known is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_FROM:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
-        return ErrorCode.INVALID_TXN_STATE
-    return error
+    return known
