@@ -89,6 +89,9 @@ _SERVED: Final = (
     "ssl.key.password",
     "ssl.keystore.*",
     "ssl.truststore.*",
+    "transaction.partition.verification.enable",
+    "transaction.state.log.min.isr",
+    "transaction.state.log.replication.factor",
     "unclean.leader.election.enable",
 )
 _NO_EFFECT: Final = (
@@ -105,8 +108,6 @@ _NO_EFFECT: Final = (
     "ssl.protocol",
     "ssl.secure.random.implementation",
     "super.users",
-    "transaction.state.log.min.isr",
-    "transaction.state.log.replication.factor",
     "zookeeper.clientCnxnSocket",
     "zookeeper.ssl.*",
 )

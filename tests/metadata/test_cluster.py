@@ -32,7 +32,7 @@ from klog.metadata.fenced_writes import (
     write_topic,
 )
 from klog.metadata.local import SharedTree, TreeSession
-from klog.metadata.producer_ids import ProducerIdsExhaustedError, allocate_producer_ids
+from klog.metadata.producer_ids import ProducerIds, ProducerIdsExhaustedError, allocate_producer_ids
 from klog.metadata.retried_writes import write
 from klog.metadata.store import Create, Delete, MultiResult, Operation, SetData
 from klog.metadata.values import (
@@ -408,6 +408,12 @@ def test_blocks_of_producer_ids_follow_each_other(store: Lossy, other: Lossy, lo
     store.plan = losses
     assert allocate_producer_ids(store, 1) == ProducerIdBlock(1, 0, 999)
     assert allocate_producer_ids(other, 2) == ProducerIdBlock(2, 1000, 1999)
+
+
+def test_ids_are_new_and_go_on_in_the_next_block() -> None:
+    blocks = iter([ProducerIdBlock(1, 1000, 1001), ProducerIdBlock(1, 5000, 5999)])
+    ids = ProducerIds(lambda: next(blocks))
+    assert [ids.next_id() for _ in range(4)] == [1000, 1001, 5000, 5001]
 
 
 def test_no_block_is_allocated_after_the_last_producer_id(store: Lossy) -> None:

@@ -72,7 +72,26 @@ def test_produce_is_announced_from_version_0():
     assert ANNOUNCED[ApiKey.PRODUCE] == (0, 11)
 
 
-def test_groups_are_announced_and_transactions_are_not_yet():
+def test_groups_and_transactions_are_announced_and_quotas_are_not():
     assert ANNOUNCED[ApiKey.OFFSET_COMMIT] == (2, 9)
     assert ANNOUNCED[ApiKey.JOIN_GROUP] == (0, 9)
-    assert ApiKey.END_TXN not in ANNOUNCED
+    assert ApiKey.DESCRIBE_CLIENT_QUOTAS not in ANNOUNCED
+
+
+def test_transactions_are_announced_as_by_kafka_3_9():
+    # Clients that see newer versions do not add partitions to a transaction (KIP-890 part 2).
+    assert {each: ANNOUNCED[each] for each in TRANSACTIONAL} == TRANSACTIONAL
+
+
+TRANSACTIONAL = {
+    ApiKey.INIT_PRODUCER_ID: (0, 5),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: (0, 4),
+    ApiKey.END_TXN: (0, 4),
+    ApiKey.WRITE_TXN_MARKERS: (0, 1),
+    ApiKey.TXN_OFFSET_COMMIT: (0, 4),
+    ApiKey.DESCRIBE_PRODUCERS: (0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: (0, 0),
+    ApiKey.LIST_TRANSACTIONS: (0, 1),
+    ApiKey.FIND_COORDINATOR: (0, 6),
+}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from klog.coordinator.partitioning import partition_of
+from klog.metadata.configs import read_config
 from klog.metadata.topics import read_topics
 from klog.protocol.apis import SERVED, ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.auto_creation import AutoTopicCreation
 from klog.server.handlers.find_coordinator import FindCoordinatorHandler
-from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS
+from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
 from tests.server.handlers.admin_parts import AdminCluster
 from tests.server.handlers.parts import answer_of, request_of
 
@@ -27,10 +26,16 @@ class Cluster(AdminCluster):
     """A cluster whose brokers find coordinators."""
 
     def __init__(self) -> None:
-        super().__init__({"offsets.topic.num.partitions": str(PARTITIONS)})
+        super().__init__(
+            {
+                "offsets.topic.num.partitions": str(PARTITIONS),
+                "transaction.state.log.num.partitions": str(PARTITIONS),
+            }
+        )
         self.finder = FindCoordinatorHandler(
             self.cache,
             lambda group_id: partition_of(group_id, PARTITIONS),
+            lambda transactional_id: partition_of(transactional_id, PARTITIONS),
             AutoTopicCreation(self.creator, lambda: self.config),
             lambda request, work: work(request),
         )
@@ -60,17 +65,26 @@ def test_version_0_is_announced_because_librdkafka_compresses_with_lz4_only_then
     assert SERVED[API].min_version == 0
 
 
-@pytest.mark.parametrize("version", range(7))
-def test_the_topic_is_created_when_it_is_first_needed(cluster, version: int) -> None:
-    answer = cluster.find(version, **key_of(version))
+@pytest.mark.parametrize(
+    ("version", "key_type", "name"),
+    [
+        *((version, GROUP, CONSUMER_OFFSETS) for version in range(7)),
+        *((version, TRANSACTION, TRANSACTION_STATE) for version in range(1, 7)),
+    ],
+)
+def test_the_topic_is_created_when_it_is_first_needed(
+    cluster, version: int, key_type: int, name: str
+) -> None:
+    wanted = key_of(version, "id", key_type)
+    answer = cluster.find(version, **wanted)
     found = answer if version < 4 else answer.coordinators[0]
     assert (found.error_code, node(found)) == (UNAVAILABLE, NOBODY)
     cluster.settle()
-    topic = read_topics(cluster.store, [CONSUMER_OFFSETS])[CONSUMER_OFFSETS]
+    topic = read_topics(cluster.store, [name])[name]
     assert len(topic.partitions) == PARTITIONS
-    answer = cluster.find(version, **key_of(version))
+    answer = cluster.find(version, **wanted)
     found = answer if version < 4 else answer.coordinators[0]
-    leader = cluster.cache.snapshot.topics[CONSUMER_OFFSETS][partition_of("group", PARTITIONS)].leader
+    leader = cluster.cache.snapshot.topics[name][partition_of("id", PARTITIONS)].leader
     assert (found.error_code, found.node_id) == (ErrorCode.NONE, leader)
     assert getattr(found, "error_message", None) == {0: None, 4: "", 5: "", 6: ""}.get(version, "NONE")
 
@@ -86,14 +100,37 @@ def test_errors_have_messages_where_kafkas_have(cluster, version: int) -> None:
     assert bool(message(SHARE)) == (version < 4)
 
 
-def test_the_log_says_once_why_the_topic_cannot_be_created(cluster, caplog) -> None:
+def test_the_topic_of_transactions_has_kafkas_configs(cluster) -> None:
+    cluster.find(4, **key_of(4, "id", TRANSACTION))
+    cluster.settle()
+    assert read_config(cluster.store, f"topics/{TRANSACTION_STATE}") == {
+        "unclean.leader.election.enable": "false",
+        "compression.type": "uncompressed",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": "2",
+        "segment.bytes": "104857600",
+    }
+
+
+@pytest.mark.parametrize(
+    ("key_type", "name", "config"),
+    [
+        (GROUP, CONSUMER_OFFSETS, "offsets.topic.replication.factor"),
+        (TRANSACTION, TRANSACTION_STATE, "transaction.state.log.replication.factor"),
+    ],
+)
+def test_the_log_says_once_why_the_topic_cannot_be_created(
+    cluster, caplog, key_type: int, name: str, config: str
+) -> None:
     cluster.kill(3)
     cluster.settle()
     for _ in range(3):
-        answer = cluster.find(3, key="group", key_type=GROUP)
+        answer = cluster.find(3, key="id", key_type=key_type)
         assert answer.error_code == UNAVAILABLE
-    (line,) = [each.getMessage() for each in caplog.records if CONSUMER_OFFSETS in each.getMessage()]
-    assert "cannot be created: INVALID_REPLICATION_FACTOR" in line
+    (line,) = [each.getMessage() for each in caplog.records if name in each.getMessage()]
+    assert (
+        line == f"{name} cannot be created: INVALID_REPLICATION_FACTOR ({config} must not exceed the brokers)"
+    )
 
 
 def test_every_group_has_its_own_coordinator(cluster) -> None:
@@ -112,13 +149,6 @@ def test_a_partition_whose_leader_is_gone_has_no_coordinator(cluster) -> None:
     cluster.settle()
     answer = cluster.find(3, key="group", key_type=GROUP)
     assert (answer.error_code, node(answer)) == (UNAVAILABLE, NOBODY)
-
-
-@pytest.mark.parametrize("version", range(1, 4))
-def test_a_transactional_id_is_refused_for_good(cluster, version: int) -> None:
-    answer = cluster.find(version, **key_of(version, "t", TRANSACTION))
-    assert (answer.error_code, node(answer)) == (ErrorCode.UNSUPPORTED_VERSION, NOBODY)
-    assert answer.error_message == "no transactions are served yet"
 
 
 @pytest.mark.parametrize(
@@ -145,22 +175,3 @@ def test_a_broken_handler_is_answered_for_where_there_is_one_key(cluster, versio
 def test_a_broken_handler_closes_the_connection_where_keys_are_not_known(cluster) -> None:
     request = request_of(API, 4, **key_of(4))
     assert cluster.finder.failed(request, ErrorCode.UNKNOWN_SERVER_ERROR) is None
-
-
-@pytest.mark.parametrize("version", [3, 4])
-def test_the_log_says_once_for_each_id_that_transactions_are_not_served(
-    cluster, caplog, version: int
-) -> None:
-    caplog.set_level(logging.INFO, "klog.server.handlers.find_coordinator")
-    for name in ("payments", "payments", "orders"):
-        cluster.find(version, **key_of(version, name, TRANSACTION))
-    first, second = (record.getMessage() for record in caplog.records)
-    assert "transactional id payments: transactions are not served yet" in first
-    assert "transactional id orders" in second
-
-
-def test_the_log_names_a_limited_number_of_ids(cluster, caplog) -> None:
-    caplog.set_level(logging.INFO, "klog.server.handlers.find_coordinator")
-    for number in range(1_100):
-        cluster.find(3, **key_of(3, f"id-{number}", TRANSACTION))
-    assert len(caplog.records) == 1_000

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
-from klog.server.handlers.init_producer_id import InitProducerIdHandler, ProducerIds
 
-from klog.metadata.errors import MetadataError
-from klog.metadata.values import ProducerIdBlock
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.describe_log_dirs import (
@@ -210,62 +205,3 @@ class TestDescribeLogDirs:
     def test_the_space_of_a_real_disk(self, tmp_path) -> None:
         space = disk_space(str(tmp_path))
         assert 0 < space.usable_bytes <= space.total_bytes
-
-
-class TestInitProducerId:
-    API = ApiKey.INIT_PRODUCER_ID
-
-    def ask(self, producer_ids: ProducerIds, *, version=5, transactional_id=None, producer_id=-1, epoch=-1):
-        request = request_of(
-            self.API,
-            version,
-            transactional_id=transactional_id,
-            transaction_timeout=timedelta(seconds=60),
-            producer_id=producer_id,
-            producer_epoch=epoch,
-        )
-        InitProducerIdHandler(producer_ids).handle(request)
-        found = answer_of(request)
-        return found.error_code, found.producer_id, found.producer_epoch
-
-    @pytest.fixture
-    def producer_ids(self) -> ProducerIds:
-        blocks = iter([ProducerIdBlock(BROKER, 1000, 1001), ProducerIdBlock(BROKER, 5000, 5999)])
-        return ProducerIds(lambda: next(blocks))
-
-    @pytest.mark.parametrize("version", range(6))
-    def test_ids_are_new_and_go_on_in_the_next_block(self, producer_ids, version) -> None:
-        answers = [self.ask(producer_ids, version=version) for _ in range(3)]
-        assert answers == [(ErrorCode.NONE, number, 0) for number in (1000, 1001, 5000)]
-
-    def test_a_known_id_gets_a_new_one_too(self, producer_ids) -> None:
-        assert self.ask(producer_ids, producer_id=1, epoch=3) == (ErrorCode.NONE, 1000, 0)
-
-    @pytest.mark.parametrize(("producer_id", "epoch"), [(5, -1), (-1, 0)])
-    def test_an_id_without_an_epoch_is_an_invalid_request(self, producer_ids, producer_id, epoch) -> None:
-        answer = self.ask(producer_ids, producer_id=producer_id, epoch=epoch)
-        assert answer == (ErrorCode.INVALID_REQUEST, -1, -1)
-
-    def test_there_is_no_transaction_coordinator(self, producer_ids) -> None:
-        assert self.ask(producer_ids, transactional_id="t") == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
-        assert self.ask(producer_ids, transactional_id="") == (ErrorCode.INVALID_REQUEST, -1, -1)
-
-    def test_a_store_that_does_not_answer_is_retried_by_the_client(self) -> None:
-        def fails():
-            raise MetadataError("connection lost")
-
-        assert self.ask(ProducerIds(fails)) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
-
-    def test_a_request_that_could_not_be_handled_is_given_no_id(self, producer_ids) -> None:
-        request = request_of(
-            self.API,
-            4,
-            transactional_id=None,
-            transaction_timeout=timedelta(),
-            producer_id=-1,
-            producer_epoch=-1,
-        )
-        body = InitProducerIdHandler(producer_ids).failed(request, ErrorCode.UNKNOWN_SERVER_ERROR)
-        request.respond(body)
-        found = answer_of(request)
-        assert (found.error_code, found.producer_id, found.producer_epoch) == (-1, -1, -1)

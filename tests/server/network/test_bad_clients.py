@@ -36,7 +36,7 @@ BAD_FRAMES = {
     "more than socket.request.max.bytes": struct.pack(">i", 1_000_001),
     "no room for a header": struct.pack(">i", 3) + b"abc",
     "an unknown API": frame(b"", api_key=999),
-    "an API that is not announced": frame(b"", api_key=26, version=0),
+    "an API that is not announced": frame(b"", api_key=48, version=0),
     "an unknown version": frame(b"", version=99),
     "a negative key": frame(b"", api_key=-1),
     "a client id that ends after the frame": struct.pack(">ihhih", 10, 0, 7, 1, 100),
