@@ -57,7 +57,7 @@ class ReadPlan:
     fetch: FetchSettings = field(default_factory=FetchSettings)
 
 
-class _Range(NamedTuple):
+class ReadRange(NamedTuple):
     """The offsets to read; `stop` is not read, None sets no end."""
 
     start: int
@@ -65,6 +65,7 @@ class _Range(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
+        """Whether there is nothing to read."""
         return self.stop is not None and self.start >= self.stop
 
 
@@ -83,12 +84,12 @@ def read(
     ranges = _ranges(cluster, tuple(TopicPartition(*partition) for partition in partitions), plan)
     positions = {partition: wanted.start for partition, wanted in ranges.items() if not wanted.is_empty}
     fetcher = Fetcher(cluster, positions, plan.fetch)
-    readers: dict[TopicPartition, _PartitionReader] = {}
+    readers: dict[TopicPartition, PartitionReader] = {}
     for partition in fetcher.positions:
-        readers[partition] = _PartitionReader(partition, ranges[partition], plan, on_problem)
+        readers[partition] = PartitionReader(partition, ranges[partition], plan, on_problem)
     idle_since_s = cluster.clock.monotonic_s()
     while fetcher.positions:
-        for run in _poll_once(fetcher, readers, ranges, on_jump):
+        for run in poll_once(fetcher, readers, ranges, on_jump):
             yield run
             idle_since_s = cluster.clock.monotonic_s()
         idle_ms = (cluster.clock.monotonic_s() - idle_since_s) * 1000
@@ -98,7 +99,7 @@ def read(
 
 def _ranges(
     cluster: Cluster, partitions: tuple[TopicPartition, ...], plan: ReadPlan
-) -> dict[TopicPartition, _Range]:
+) -> dict[TopicPartition, ReadRange]:
     """The offsets to read of each partition."""
     bounds = plan.bounds
     earliest = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
@@ -121,7 +122,7 @@ def _ranges(
         stopped = first_stopped.get(partition, NOT_FOUND)
         if stopped != NOT_FOUND:
             stop = stopped if stop is None else min(stop, stopped)
-        found[partition] = _Range(start, stop)
+        found[partition] = ReadRange(start, stop)
     return found
 
 
@@ -134,12 +135,13 @@ def _first_at(
     return list_offsets(cluster, dict.fromkeys(partitions, max(time_ms, 0)), plan.fetch.isolation)
 
 
-def _poll_once(
+def poll_once(
     fetcher: Fetcher,
-    readers: dict[TopicPartition, _PartitionReader],
-    ranges: Mapping[TopicPartition, _Range],
+    readers: dict[TopicPartition, PartitionReader],
+    ranges: Mapping[TopicPartition, ReadRange],
     on_jump: OnJump,
 ) -> Iterator[Run]:
+    """What the leaders give now. Partitions that have been read to their end are dropped from the fetcher."""
     idle: list[Fetched] = []
     for result in fetcher.poll():
         partition = result.partition
@@ -160,7 +162,7 @@ def _poll_once(
 
 
 def _drop_finished(
-    fetcher: Fetcher, ranges: Mapping[TopicPartition, _Range], idle: Iterable[Fetched]
+    fetcher: Fetcher, ranges: Mapping[TopicPartition, ReadRange], idle: Iterable[Fetched]
 ) -> None:
     """Stop reading partitions that are idle before their known end: the last records were compacted away."""
     for fetched in idle:
@@ -169,11 +171,11 @@ def _drop_finished(
             fetcher.drop(fetched.partition)
 
 
-class _PartitionReader:
+class PartitionReader:
     """Turns what one partition gave into runs of visible records; `next_offset` is the next to ask for."""
 
     def __init__(
-        self, partition: TopicPartition, wanted: _Range, plan: ReadPlan, on_problem: OnProblem
+        self, partition: TopicPartition, wanted: ReadRange, plan: ReadPlan, on_problem: OnProblem
     ) -> None:
         self._partition = partition
         self._range = wanted
@@ -186,9 +188,9 @@ class _PartitionReader:
         self._reader = SegmentReader(io.BytesIO(), self._name, bounds=bounds, on_problem=self._report)
         self.next_offset = wanted.start
 
-    def restarted(self, start: int) -> _PartitionReader:
+    def restarted(self, start: int) -> PartitionReader:
         """A reader of the same partition that goes on at another offset."""
-        return _PartitionReader(
+        return PartitionReader(
             self._partition, self._range._replace(start=start), self._plan, self._on_problem
         )
 

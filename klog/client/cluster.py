@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, Self
 
 from klog.client.connection import Connect, Connection, HostPort
@@ -104,6 +105,14 @@ class Cluster:
             raise
         return connection
 
+    def add_broker(self, broker_id: int, address: HostPort) -> None:
+        """Take note of a broker that an answer names, as FindCoordinator's does."""
+        self._addresses[broker_id] = address
+
+    def address_of(self, broker_id: int) -> HostPort | None:
+        """The address of a broker as last reported, None for an unknown one."""
+        return self._addresses.get(broker_id)
+
     def leader_connection(self, leader_id: int, partitions: Sequence[TopicPartition]) -> Connection:
         """The open connection to the leader of partitions, as `by_leader` gives them.
 
@@ -123,6 +132,12 @@ class Cluster:
         """
         for topic in self.metadata(topics, may_create=may_create).topics:
             self._update_topic(topic)
+
+    def refresh_existing(self, topics: Iterable[str]) -> None:
+        """As `refresh`, but topics that do not exist are left out."""
+        for topic in self.metadata(topics).topics:
+            with suppress(UnknownTopicError):
+                self._update_topic(topic)
 
     def metadata(self, topics: Iterable[str] | None, *, may_create: bool = False) -> Entity:
         """A broker's answer about these topics, or about all for None. Learns the brokers' addresses from it.

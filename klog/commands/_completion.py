@@ -1,4 +1,4 @@
-"""What a shell completes: formats, topics, brokers and configs, beside options and choices.
+"""What a shell completes: formats, topics, groups, brokers and configs, beside options and choices.
 
 Only the process that a shell starts for a completion imports this. It asks a cluster for two seconds at
 most, and says nothing if there is none.
@@ -17,7 +17,8 @@ _TIMEOUT_MS: Final = 2000
 _TOPIC_OPTIONS: Final = {"--topic", "--entity-name"}
 _CONFIG_OPTIONS: Final = {"--config", "--set", "--add-config", "--append", "--subtract"}
 _CONFIG_NAME_OPTIONS: Final = {"--delete", "--delete-config"}
-_ON_CLUSTERS: Final = {"topics", "configs", "produce", "consume"}
+_ON_CLUSTERS: Final = {"topics", "configs", "produce", "consume", "groups", "transactions"}
+_GROUP_COMMANDS: Final = {"groups", "consume"}
 _OF_BROKERS: Final = {"serve", "adopt"}
 
 Names = Callable[[Any], Iterable[str]]
@@ -69,6 +70,8 @@ def _names_for(command: str, subcommand: str | None, parameter: Any) -> Names | 
         return lambda context: [f"{name}=" for name in _configs(context)]
     if options & _CONFIG_NAME_OPTIONS and command == "configs":
         return _configs
+    if command in _GROUP_COMMANDS and ("--group" in options or (is_argument and _is_group(parameter))):
+        return _groups
     takes_topics = bool(options & _TOPIC_OPTIONS) or (is_argument and "TOPIC" in str(parameter.metavar))
     return _topics if command in _ON_CLUSTERS and takes_topics and subcommand != "create" else None
 
@@ -99,6 +102,17 @@ def _topics(context: Any) -> Iterable[str]:  # noqa: ANN401
 
     with _cluster(context) as cluster:
         return [topic.name for topic in find_topics(cluster) if not topic.is_internal]
+
+
+def _is_group(parameter: Any) -> bool:  # noqa: ANN401
+    return "GROUP" in str(parameter.metavar)
+
+
+def _groups(context: Any) -> Iterable[str]:  # noqa: ANN401
+    from klog.admin.groups import list_groups
+
+    with _cluster(context) as cluster:
+        return [group.group_id for group in list_groups(cluster)]
 
 
 def _brokers(context: Any) -> Iterable[str]:  # noqa: ANN401

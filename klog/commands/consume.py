@@ -1,6 +1,7 @@
-"""`klog consume`: prints records of topics of any Kafka, without a consumer group.
+"""`klog consume`: prints records of topics of any Kafka, alone or as a member of a consumer group.
 
-Options become a `ReadPlan` and a rendering; `klog.admin.consuming` does the rest.
+Options become a `ReadPlan` and a rendering; `klog.admin.consuming` and `klog.admin.group_consuming` do
+the rest.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from klog.commands.option_groups import expand_options
 from klog.commands.wire import consume_options as options
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.console_consumer import ConsoleOptions
+from klog.commands.wire.consume_groups import GroupOptions, require_shared, reset_of
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
-    from klog.admin.consuming import ReadPlan, Run
+    from klog.admin.consuming import ReadPlan
     from klog.client.cluster import Cluster
     from klog.client.fetcher import Jumped
     from klog.client.offsets import Isolation
-    from klog.commands.dump.output_buffer import OutputBuffer
     from klog.commands.dump.problems import Problems
-    from klog.commands.wire.rendering import Rendering
+    from klog.commands.wire.record_copying import Copying
     from klog.formats.names import TopicPartition
 
 
@@ -41,10 +42,11 @@ def consume(
     select: SelectionOptions,
     printing: options.PrintOptions,
     console: ConsoleOptions,
+    group: GroupOptions,
     decoding: DecodingOptions,
     connection: ConnectionOptions,
 ) -> None:
-    """Print records of topics of any Kafka, without a consumer group.
+    """Print records of topics of any Kafka, alone or as a member of a consumer group.
 
     Examples:
 
@@ -58,16 +60,22 @@ def consume(
 
         klog consume orders --partition 0 --offsets 100..199
 
+        klog consume orders --group billing --follow
+
+        klog consume orders --isolation read_committed
+
         klog consume --topic orders --from-beginning --timeout-ms 1000 --property print.key=true
 
         klog consume -t orders -o -10 -e
     """
     from klog.admin import connect
+    from klog.admin.consuming import read
     from klog.commands._terminal import stdout_bytes
     from klog.commands._visible_output import visible_output
     from klog.commands.decoding.failures import Failures
     from klog.commands.dump.problems import Problems
     from klog.commands.wire.choose_rendering import decoded_rendering
+    from klog.commands.wire.record_copying import Copying
 
     named = console.topics(topics or ())
     properties = console.consumer_properties()
@@ -76,21 +84,59 @@ def consume(
         idle_timeout_ms, connection = connection.timeout_ms, replace(connection, timeout_ms=None)
     settings = connection.settings(properties)
     plan, limit = _plan(reading, select, console, properties, idle_timeout_ms)
+    group_id = group.group_id(properties)
+    if group_id is None and "stored" in (console.offset or ()):
+        raise UsageError("only a group has stored offsets", cure="--group GROUP")
+    if group_id is not None:
+        require_shared(reading, select)
     problems, failures = Problems(), Failures()
     decoder = decoding.decoder(console.formatter_properties().get("schema.registry.url"))
     out = visible_output(stdout_bytes())
     rendering, buffer = decoded_rendering(out, printing, console, problems, decoder, failures)
     with connect.cluster(settings) as cluster:
-        names = named or _included(cluster, console.include or "")
-        copying = _Copying(rendering, buffer, limit)
+        copying = Copying(rendering, buffer, limit, plan)
         try:
-            copying.run(cluster, _partitions(cluster, names, reading.partition or ()), plan, problems)
+            if group_id is not None:
+                _copy_in_group(cluster, copying, plan, group, group_id, console, named, properties, problems)
+            else:
+                names = named or _included(cluster, console.include or "")
+                partitions = _partitions(cluster, names, reading.partition or ())
+                copying.run(read(cluster, partitions, plan, problems, _report_jump))
         finally:
             if console.as_kafka:
                 print_report(f"Processed a total of {copying.count} messages")
     if (error := failures.error()) is not None:
         problems(error)
     raise typer.Exit(problems.exit_code)
+
+
+def _copy_in_group(
+    cluster: Cluster,
+    copying: Copying,
+    plan: ReadPlan,
+    group: GroupOptions,
+    group_id: str,
+    console: ConsoleOptions,
+    named: Sequence[str],
+    properties: Mapping[str, str],
+    problems: Problems,
+) -> None:
+    from klog.admin.group_consuming import GroupPlan
+    from klog.commands.wire.record_copying import copy_in_group, note_lost
+
+    start = console.start(properties.get("auto.offset.reset"), datetime.now(UTC))
+    wanted = GroupPlan(
+        group_id,
+        reset_of(start, properties, console),
+        group.commit_interval_ms(properties),
+        copying.flush,
+        lambda: note_lost(group_id),
+    )
+    cluster.refresh(named)
+    topics = (lambda: named) if named else (lambda: _included(cluster, console.include or ""))
+    shared = replace(plan, last=None, start_ms=None, stop_ms=None)
+    member = group.member(group_id, properties)
+    copy_in_group(cluster, topics, copying, shared, wanted, member, problems, _report_jump)
 
 
 def _plan(
@@ -171,47 +217,6 @@ def _partitions(cluster: Cluster, topics: Sequence[str], wanted: Sequence[int]) 
                 )
         found += [TopicPartition(topic, number) for number in sorted(wanted or known)]
     return found
-
-
-class _Copying:
-    """Prints the records of a plan; `count` is how many were printed, at most `limit`."""
-
-    def __init__(self, rendering: Rendering, buffer: OutputBuffer, limit: int | None) -> None:
-        self._rendering = rendering
-        self._buffer = buffer
-        self._limit = limit
-        self.count = 0
-
-    def run(
-        self, cluster: Cluster, partitions: Sequence[TopicPartition], plan: ReadPlan, problems: Problems
-    ) -> None:
-        """Read and print. Raises ClientError, ChannelError."""
-        from klog.admin.consuming import read
-
-        try:
-            if self._limit == 0:
-                return
-            for run in read(cluster, partitions, plan, problems, _report_jump):
-                self._show(run, plan)
-                if self.count == self._limit:
-                    break
-        finally:
-            self._buffer.flush()
-
-    def _show(self, run: Run, plan: ReadPlan) -> None:
-        from klog.commands.dump.plan import Selection
-        from klog.commands.dump.rows import keep_matching
-
-        if isinstance(plan.bounds, Selection) and plan.bounds.by_content:
-            keep_matching(plan.bounds, run.payload, run.records)
-        found = len(run.records)
-        shown = found if self._limit is None else min(self._limit - self.count, found)
-        self._rendering.write(run, shown)
-        self.count += shown
-        if plan.follow:
-            self._buffer.flush()
-        else:
-            self._buffer.flush_if_full()
 
 
 def _report_jump(jump: Jumped) -> None:

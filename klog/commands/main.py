@@ -73,11 +73,17 @@ COMMANDS: Final = {
         "topics", "List, describe, create and delete topics of any Kafka, and add partitions."
     ),
     "configs": _Command("configs", "Show and change configs of topics and brokers of any Kafka."),
+    "groups": _Command(
+        "groups",
+        "List and describe consumer groups of any Kafka with their lag, reset their offsets, delete them.",
+    ),
     "produce": _Command(
         "produce",
         "Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.",
     ),
-    "consume": _Command("consume", "Print records of topics of any Kafka, without a consumer group."),
+    "consume": _Command(
+        "consume", "Print records of topics of any Kafka, alone or as a member of a consumer group."
+    ),
 }
 """Maps a subcommand to its module of `klog.commands`.
 

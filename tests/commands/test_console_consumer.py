@@ -122,12 +122,14 @@ def test_properties_of_the_consumer_say_where_to_start(klog: Run, filled: str, t
     assert klog(*start, "--consumer-property", "isolation.level=none").code == 2
 
 
-def test_a_group_is_refused_with_what_to_do_instead(klog: Run, filled: str) -> None:
-    for words in (("--group", "g"), ("--consumer-property", "group.id=g")):
-        refused = klog("consume", "--topic", filled, *words)
-        assert refused.code == 2
-        assert "does not join groups yet" in refused.err
-        assert "without a group" in refused.err
+def test_a_group_is_joined_as_by_kafkas_consumer(klog: Run, filled: str) -> None:
+    start = ("consume", "--topic", filled, *IDLE)
+    group = ("--consumer-property", f"group.id=of-{filled}")
+    assert klog(*start, *group, "--from-beginning").out.count("\n") == 5
+    assert klog(*start, "--group", f"of-{filled}", "--from-beginning").out == ""
+    assert klog(*start, "--group", f"from-the-end-of-{filled}").out == ""
+    different = klog(*start, *group, "--group", "other")
+    assert (different.code, different.out) == (2, "")
 
 
 def test_a_record_that_a_deserializer_rejects_stops_unless_it_is_skipped(klog: Run, filled: str) -> None:

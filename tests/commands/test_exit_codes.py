@@ -36,6 +36,11 @@ ON_CLUSTERS = {
     "delete": ["topics", "delete", "t", "--yes"],
     "configs-describe": ["configs", "describe", "--topic", "t"],
     "configs-alter": ["configs", "alter", "--topic", "t", "--delete", "retention.ms"],
+    "groups-list": ["groups", "list"],
+    "groups-describe": ["groups", "describe", "g"],
+    "groups-reset-offsets": ["groups", "reset-offsets", "g", "--all-topics", "--to-latest"],
+    "groups-delete": ["groups", "delete", "g", "--yes"],
+    "groups-delete-offsets": ["groups", "delete-offsets", "g", "--topic", "t"],
     "produce": ["produce", "t", "value"],
     "consume": ["consume", "t"],
 }
@@ -140,11 +145,14 @@ def test_a_broker_config_that_cannot_be_read_is_code_1(klog: Run, command: str, 
         ["export", "x-0", "-o", "y", "--columns", "colour"],
         ["topics", "create", "t", "--replica-assignment", "a:b"],
         ["configs", "alter", "--topic", "t", "--set", "retention.ms"],
+        ["groups", "list", "--state", "Sleeping"],
+        ["groups", "reset-offsets", "g", "--all-topics"],
+        ["groups", "reset-offsets", "g", "--all-topics", "--by-duration", "1h"],
         ["produce", "t", "--key-delimiter", ""],
         ["formats", "no-such-format"],
         ["recover", "--index-max-bytes", "1", "x-0"],
     ],
-    ids=lambda arguments: arguments[0],
+    ids=" ".join,
 )
 def test_an_argument_that_can_never_be_right_is_code_2(klog: Run, arguments: list[str]) -> None:
     done = klog(*arguments)
@@ -159,6 +167,7 @@ def test_a_question_without_a_yes_is_code_1_and_changes_nothing(klog: Run, tmp_p
         ["recover", "damaged"],
         ["clean", "--policy", "delete", "--retention-ms", "1", "dirty"],
         ["topics", "delete", "t"],
+        ["groups", "delete", "g"],
     ):
         done = klog(*arguments)
         assert done.code == 1, arguments

@@ -20,8 +20,6 @@ from klog.formats.errors import UsageError
 
 _KAFKA: Final = "As kafka-console-consumer (with --topic or --include it reads from the end, on and on)"
 _KCAT: Final = "As kcat (with -t it reads from the beginning, on and on)"
-_GROUPS: Final = "klog consume does not join groups yet"
-_GROUPS_CURE: Final = "leave it out: klog consume reads all partitions without a group"
 _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 
 
@@ -29,6 +27,7 @@ class Start(NamedTuple):
     """Where to start and to stop; without a start, the way of reading decides."""
 
     beginning: bool = False
+    stored: bool = False
     last: int | None = None
     offset: int | None = None
     start_ms: int | None = None
@@ -37,7 +36,7 @@ class Start(NamedTuple):
     @property
     def is_given(self) -> bool:
         """Whether it says where to start."""
-        return self._replace(stop_ms=None) != Start()
+        return self._replace(stop_ms=None, stored=False) != Start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,8 @@ class ConsoleOptions:
         list[str] | None,
         option(
             _KAFKA,
-            "A property of Kafka's consumer: isolation.level, auto.offset.reset, and as in --command-config.",
+            "A property of Kafka's consumer: isolation.level, auto.offset.reset, those of groups, and as in "
+            "--command-config.",
             "--consumer-property",
             metavar="KEY=VALUE",
             show_default=False,
@@ -108,7 +108,6 @@ class ConsoleOptions:
     consumer_config: Annotated[
         Path | None, option(_KAFKA, "A file of such properties.", "--consumer.config", metavar="FILE")
     ] = None
-    group: Annotated[str | None, option(None, "", "--group", "-G", metavar="GROUP", hidden=True)] = None
     enable_systest_events: Annotated[bool, option(None, "", "--enable-systest-events", hidden=True)] = False
     kcat_topic: Annotated[
         list[str] | None, option(_KCAT, "The topic to read.", "-t", metavar="TOPIC", show_default=False)
@@ -150,14 +149,9 @@ class ConsoleOptions:
         return [] if self.include else list(dict.fromkeys(str(topic) for topic in given[0]))
 
     def consumer_properties(self) -> dict[str, str]:
-        """The properties of Kafka's consumer. Raises UsageError for groups, which klog does not have yet."""
+        """The properties of Kafka's consumer. Raises UsageError."""
         found = properties_file(self.consumer_config)
-        found |= given_properties("--consumer-property", self.consumer_property)
-        if self.group is not None:
-            raise UsageError(f"--group {self.group}: {_GROUPS}", cure=_GROUPS_CURE)
-        if "group.id" in given_properties("", self.consumer_property):
-            raise UsageError(f"group.id={found['group.id']}: {_GROUPS}", cure=_GROUPS_CURE)
-        return found
+        return found | given_properties("--consumer-property", self.consumer_property)
 
     def formatter_properties(self) -> dict[str, str]:
         """The properties that say what to print."""
@@ -194,7 +188,7 @@ def _with_offset(start: Start, text: str, now: datetime) -> Start:
     if word in ("end", "latest"):
         return start._replace(last=0)
     if word == "stored":
-        raise UsageError(f"--offset {text}: {_GROUPS}", cure="beginning, end, or an offset")
+        return start._replace(stored=True)
     if word.startswith("s@"):
         return start._replace(start_ms=parse_time("--offset s@", text[2:], now))
     if word.startswith("e@"):

@@ -46,6 +46,7 @@ class ReadingOptions:
         option(
             SELECT,
             "Show all records, or only committed ones. [default: read_uncommitted]",
+            *("--isolation-level", "--isolation"),
             show_default=False,
         ),
     ] = None
