@@ -71,10 +71,19 @@ class Markers:
 
     sent: list[tuple[MarkersToWrite, OnWritten]] = field(default_factory=list)
     all_sent: list[MarkersToWrite] = field(default_factory=list)
+    # Each with all its partitions that were reported as written so far.
+    reported: list[tuple[MarkersToWrite, set[TopicPartition]]] = field(default_factory=list)
 
     def send(self, wanted: MarkersToWrite, on_written: OnWritten) -> None:
-        self.sent.append((wanted, on_written))
+        done: set[TopicPartition] = set()
+
+        def report(partitions: Collection[TopicPartition]) -> None:
+            done.update(partitions)
+            on_written(partitions)
+
+        self.sent.append((wanted, report))
         self.all_sent.append(wanted)
+        self.reported.append((wanted, done))
 
     def forget(self, coordinator_partition: int) -> None:
         self.sent = [item for item in self.sent if item[0].coordinator_partition != coordinator_partition]
