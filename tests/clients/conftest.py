@@ -14,6 +14,8 @@ from tests.clients.member_programs import COMMANDS, MemberProgram
 from tests.clients.python_clients import CLIENTS, Client
 from tests.conftest import PEER_SKIP_PREFIX, give_up
 from tests.peers import PeerUnavailableError
+from tests.peers.kafka import KafkaPeer
+from tests.peers.tool_server import ToolServer
 
 _numbers = itertools.count()
 
@@ -77,3 +79,11 @@ def _command(kind: str) -> list[str]:
             give_up("Kafka's Java client", missing)
         # Few machines have Go, so it is nowhere required.
         pytest.skip(f"{PEER_SKIP_PREFIX}: {kind}: {missing}")
+
+
+@pytest.fixture(scope="session", params=["kafka3", "kafka4"])
+def tools(request) -> Iterator[ToolServer]:
+    """The tools of one version."""
+    peer: KafkaPeer = request.getfixturevalue(request.param)
+    with ToolServer(peer) as server:
+        yield server

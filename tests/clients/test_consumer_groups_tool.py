@@ -12,7 +12,6 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.clients.group_clients import ConfluentMember
 from tests.clients.python_clients import ConfluentKafka, Sent
-from tests.peers.kafka import KafkaPeer
 from tests.peers.tool_server import ToolServer
 from tests.waiting import eventually
 
@@ -24,14 +23,6 @@ COUNT = 10
 START_MS = 1_600_000_000_000  # 2020-09-13T12:26:40Z
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="session", params=["kafka3", "kafka4"])
-def tools(request) -> Iterator[ToolServer]:
-    """The tools of one version."""
-    peer: KafkaPeer = request.getfixturevalue(request.param)
-    with ToolServer(peer) as server:
-        yield server
 
 
 class Groups:

@@ -32,9 +32,8 @@ def java_of(request) -> Iterator[Callable[[str], JavaTransactors]]:
 
         @functools.cache
         def start(name: str) -> JavaTransactors:
-            started = JavaTransactors(request.getfixturevalue(name.replace("java-", "kafka")))
-            closing.callback(started.close)
-            return started
+            peer = request.getfixturevalue(name.replace("java-", "kafka"))
+            return closing.enter_context(JavaTransactors(peer))
 
         yield start
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,10 +16,10 @@ import aiokafka
 import confluent_kafka
 import kafka
 
-from tests.peers import KafkaPeer
+from tests.peers.java_server import JavaServer
+from tests.peers.kafka import QUICK_FLAGS, KafkaPeer
 
 TIMEOUT_S = 60
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 Offsets = Mapping[tuple[str, int], int]
 
 
@@ -165,64 +164,50 @@ class JavaRefusedError(Exception):
     """What a Java producer has thrown."""
 
 
-class JavaTransactors:
-    """A Java process whose producers do what they are told. `make` makes one."""
+class JavaTransactors(JavaServer):
+    """A JVM whose producers do what they are told. `make` makes one."""
 
     def __init__(self, peer: KafkaPeer) -> None:
+        super().__init__(peer.command("Transactors", jvm_flags=QUICK_FLAGS))
         self._names = itertools.count()
-        self._process = subprocess.Popen(
-            peer.command("Transactors", jvm_flags=_QUICK),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
 
-    def ask(self, *words: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write("\t".join(map(str, words)) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline().strip()
+    def tell(self, *words: object) -> None:
+        (answer,) = self.ask(*words)
         if answer != "ok":
             raise JavaRefusedError(answer)
 
     def make(self, servers: str, transactional_id: str, timeout_ms: int = 60_000) -> Transactor:
         name = str(next(self._names))
-        self.ask("new", name, servers, transactional_id, timeout_ms)
-        return JavaTransactor(self.ask, name)
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+        self.tell("new", name, servers, transactional_id, timeout_ms)
+        return JavaTransactor(self.tell, name)
 
 
 @dataclass(frozen=True)
 class JavaTransactor:
     """Kafka's own producer."""
 
-    ask: Callable[..., None]
+    tell: Callable[..., None]
     name: str
     refused: type[Exception] = JavaRefusedError
 
     def begin(self) -> None:
-        self.ask("begin", self.name)
+        self.tell("begin", self.name)
 
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
-        self.ask("send", self.name, topic, partition, value.decode())
+        self.tell("send", self.name, topic, partition, value.decode())
 
     def send_offsets(self, offsets: Offsets, group: str) -> None:
         for (topic, partition), offset in offsets.items():
-            self.ask("offsets", self.name, group, topic, partition, offset)
+            self.tell("offsets", self.name, group, topic, partition, offset)
 
     def commit(self) -> None:
-        self.ask("commit", self.name)
+        self.tell("commit", self.name)
 
     def abort(self) -> None:
-        self.ask("abort", self.name)
+        self.tell("abort", self.name)
 
     def close(self) -> None:
-        self.ask("close", self.name)
+        self.tell("close", self.name)
 
 
 TRANSACTORS: dict[str, Callable[..., Transactor]] = {

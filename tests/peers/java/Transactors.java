@@ -52,7 +52,7 @@ public final class Transactors {
     }
 
     private static String named(Throwable failed) {
-        return failed.getClass().getSimpleName() + " " + String.valueOf(failed.getMessage()).replace('\n', ' ');
+        return failed.getClass().getSimpleName() + " " + String.valueOf(failed.getMessage()).replaceAll("\\s", " ");
     }
 
     private static void obey(String[] words) throws Exception {
