@@ -118,7 +118,6 @@ def test_every_record_is_counted_when_the_broker_is_killed(broker, tmp_path: Pat
             words.await_counts()
 
 
-@pytest.mark.parametrize("broker", ["kafka3"], indirect=True)
 def test_counts_are_exactly_once_when_program_and_broker_are_killed(broker, tmp_path: Path) -> None:
     with WordCount(broker, tmp_path, "exactly_once_v2") as words:
         for _ in rounds():
