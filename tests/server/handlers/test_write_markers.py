@@ -207,3 +207,10 @@ def test_a_waiting_read_committed_fetch_is_woken(broker: Broker, sender: Sender,
     monkeypatch.setattr(broker.fetch_purgatory, "check_and_complete", woken.append)
     sender.send({"topics": [(TOPIC, [0])]})
     assert woken == [(TOPIC, 0)]
+
+
+@pytest.mark.parametrize("nobody", [{"producer_id": -1}, {"producer_epoch": -1}])
+def test_a_marker_of_nobody_refuses_the_whole_request(broker: Broker, sender: Sender, nobody) -> None:
+    sent = sender.send({"topics": [(TOPIC, [0])]}, {"topics": [(TOPIC, [0])], "producer_id": 8} | nobody)
+    assert set(errors(sent).values()) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert log_of(broker).log_end_offset == 0

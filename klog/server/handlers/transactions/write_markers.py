@@ -16,6 +16,7 @@ from functools import partial
 from typing import Protocol
 
 from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
+from klog.formats.constants import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from klog.formats.markers import Marker, build_marker
 from klog.formats.names import TopicPartition
 from klog.protocol.entity_fields import Entity
@@ -45,12 +46,23 @@ class WriteTxnMarkersHandler:
     timeout_ms: int
 
     def handle(self, request: Request) -> None:
-        """Write all markers; answer when they are replicated."""
+        """Write all markers; answer when they are replicated.
+
+        Like Kafka, fail the whole request if a marker has no producer id or epoch: it cannot be a batch.
+        """
         markers = entity_of(request).markers
+        impossible = any(
+            marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH
+            for marker in markers
+        )
         answer = _Answer(request, [(marker, list(_partitions(marker))) for marker in markers])
         for marker in markers:
             for key in _partitions(marker):
-                self._append(key, marker, partial(answer.written, marker.producer_id, key))
+                done = partial(answer.written, marker.producer_id, key)
+                if impossible:
+                    done(ErrorCode.UNKNOWN_SERVER_ERROR)
+                else:
+                    self._append(key, marker, done)
         answer.all_started()
 
     def _append(self, key: TopicPartition, marker: Entity, done: partial[None]) -> None:

@@ -1,0 +1,146 @@
+"""What klog's brokers ask of other brokers in transactions: klog and Kafka answer alike."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+import pytest
+
+from klog.client.connection import ReconnectingConnection
+from klog.coordinator.transaction.values import Marker, MarkersToWrite, Producer, VerifyErrors
+from klog.formats.names import TopicPartition
+from klog.protocol.apis import ApiKey
+from klog.protocol.channel import Channel
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.protocol.messages import build, request_class, request_struct
+from klog.server.timer_thread import TimerThread
+from klog.server.transactions.marker_sending import MarkerSending
+from klog.server.transactions.verifying import Verifying
+from klog.storage.log.scheduler import monotonic_ms
+from tests.clients.python_clients import ConfluentKafka
+from tests.clients.transactors import ConfluentTransactor
+from tests.waiting import eventually
+
+THERE = 1  # whatever the broker's own id is
+COORDINATOR_EPOCH = 0  # a higher one would fence the coordinator, whose transaction then never ends
+_numbers = itertools.count()
+
+
+class Open(NamedTuple):
+    """A transaction that is open in partition 0 of a topic."""
+
+    transactional_id: str
+    producer: Producer
+    topic: str
+
+    def partition(self, number: int = 0) -> TopicPartition:
+        return TopicPartition(self.topic, number)
+
+
+def connecting(broker) -> ReconnectingConnection:
+    host, _, port = broker.bootstrap_servers.rpartition(":")
+    return ReconnectingConnection(lambda: Channel(host, int(port)))
+
+
+def open_producers(broker, topic: str) -> list[Entity]:
+    """The producers that have a transaction open in partition 0."""
+    topic_class = request_struct(ApiKey.DESCRIBE_PRODUCERS, 0, "TopicRequest")
+    asked = (build(topic_class, name=topic, partition_indexes=(0,)),)
+    connection = connecting(broker)
+    answer = connection.send(build(request_class(ApiKey.DESCRIBE_PRODUCERS, 0), topics=asked))
+    connection.close()
+    ((partition,),) = [each.partitions for each in answer.topics]
+    return [each for each in partition.active_producers if each.current_txn_start_offset >= 0]
+
+
+@pytest.fixture
+def transaction(broker, new_topic) -> Iterator[Open]:
+    """A transaction that a client has begun, with one record."""
+    transactional_id, topic = f"asked-about-{next(_numbers)}", new_topic(2)
+    ConfluentTransactor(broker.bootstrap_servers, transactional_id).close()  # so that there is an older epoch
+    client = ConfluentTransactor(broker.bootstrap_servers, transactional_id)
+    client.begin()
+    client.send(topic, b"v")
+    (found,) = open_producers(broker, topic)
+    yield Open(transactional_id, Producer(found.producer_id, found.producer_epoch), topic)
+    with suppress(client.refused):
+        client.close()
+
+
+@contextmanager
+def verifying(broker) -> Iterator[Verifying]:
+    verifier = Verifying(
+        THERE + 1,
+        lambda _: THERE,
+        lambda *_: ErrorCode.UNKNOWN_SERVER_ERROR,
+        lambda _: connecting(broker),
+    )
+    try:
+        yield verifier
+    finally:
+        verifier.stop()
+
+
+def test_a_coordinator_says_which_partitions_are_in_a_transaction(broker, transaction: Open) -> None:
+    inside, outside = transaction.partition(0), transaction.partition(1)
+    with verifying(broker) as verifier:
+
+        def ask(transactional_id: str, producer: Producer, *partitions: TopicPartition) -> VerifyErrors:
+            answers: list[VerifyErrors] = []
+            verifier.verify(transactional_id, producer, partitions, answers.append)
+            eventually(lambda: answers)
+            return answers[0]
+
+        name, (producer_id, epoch) = transaction.transactional_id, transaction.producer
+        assert ask(name, transaction.producer, inside, outside) == {
+            inside: ErrorCode.NONE,
+            outside: ErrorCode.TRANSACTION_ABORTABLE,
+        }
+        assert ask(name, Producer(producer_id, epoch + 1), inside) == {
+            inside: ErrorCode.INVALID_PRODUCER_EPOCH
+        }
+        unmapped = {inside: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+        assert ask(name, Producer(producer_id + 1, epoch), inside) == unmapped
+        assert ask(name + "?", transaction.producer, inside) == unmapped
+
+
+@contextmanager
+def marking(broker) -> Iterator[MarkerSending]:
+    timer = TimerThread(monotonic_ms)
+    timer.start()
+    sender = MarkerSending(
+        lambda _: THERE, lambda _: True, lambda _: connecting(broker), timer.timer, monotonic_ms
+    )
+    try:
+        yield sender
+    finally:
+        sender.stop()
+        timer.stop()
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_leader_writes_markers(broker, transaction: Open, committed: bool) -> None:
+    written: list[Collection[TopicPartition]] = []
+    partitions = frozenset((transaction.partition(0), transaction.partition(1)))
+    marker = Marker(transaction.producer, COORDINATOR_EPOCH, committed)
+    with marking(broker) as sender:
+        sender.send(MarkersToWrite(transaction.transactional_id, 0, marker, partitions), written.append)
+        eventually(lambda: frozenset().union(*written) == partitions)
+    assert open_producers(broker, transaction.topic) == []
+    reader = ConfluentKafka(broker.bootstrap_servers)
+    found = [each.value for each in reader.read(transaction.topic, isolation="read_committed")]
+    assert found == ([b"v"] if committed else [])
+
+
+def test_a_leader_refuses_the_marker_of_an_older_epoch(broker, transaction: Open, caplog) -> None:
+    producer_id, epoch = transaction.producer
+    marker = Marker(Producer(producer_id, epoch - 1), COORDINATOR_EPOCH, False)
+    wanted = MarkersToWrite(transaction.transactional_id, 0, marker, frozenset((transaction.partition(),)))
+    with marking(broker) as sender:
+        sender.send(wanted, lambda _: pytest.fail("it is not written"))
+        eventually(lambda: ErrorCode.INVALID_PRODUCER_EPOCH.name in caplog.text)
+    assert len(open_producers(broker, transaction.topic)) == 1
