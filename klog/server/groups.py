@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -24,6 +25,8 @@ from klog.server.internal_topics import led_logs, partition_count
 from klog.server.transactions.verification import Verification, Verified
 
 _MS_IN_MINUTE: Final = 60_000
+# While groups are loaded: as short as a sleep can be. Other threads get the interpreter meanwhile.
+_PAUSE_S: Final = 0.00001
 
 
 def open_groups(
@@ -45,6 +48,7 @@ def open_groups(
             config.number("group.initial.rebalance.delay.ms"), config.number("group.max.size")
         ),
         commit_acks=config.number("offsets.commit.required.acks"),
+        pause=lambda: time.sleep(_PAUSE_S),
     )
     settings = GroupSettings(
         partitions=partition_count(store, CONSUMER_OFFSETS, config.number("offsets.topic.num.partitions")),

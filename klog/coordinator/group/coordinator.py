@@ -80,7 +80,11 @@ class GroupCoordinator:
         self, number: int, epoch: int, still_leads: Callable[[], bool]
     ) -> Callable[[], GroupPartition] | None:
         log = self._log_of(number)
-        loaded = None if log is None else load_groups(log, self.settings.load_buffer_bytes, still_leads)
+        loaded = (
+            None
+            if log is None
+            else load_groups(log, self.settings.load_buffer_bytes, still_leads, self._services.pause)
+        )
         if loaded is None:
             return None
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from klog.coordinator.group.offset_loading import StoredOffset
 from klog.coordinator.group.values import (
     CONSUMER_PROTOCOL,
     NO_TIMESTAMP,
@@ -28,8 +29,8 @@ _NOT_WRITTEN: Final = -1
 Commits = Mapping[Key, CommittedOffset]
 
 
-class _Stored(NamedTuple):
-    """A committed offset, and the offset of its record's batch (-1: not written yet)."""
+class _Pending(NamedTuple):
+    """An offset of an open transaction, and the offset of its record's batch (-1: not written yet)."""
 
     commit: CommittedOffset
     written_at: int
@@ -49,11 +50,11 @@ class GroupOffsets:
     """The offsets of one group. Not safe for threads."""
 
     def __init__(self) -> None:
-        self._stored: dict[Key, _Stored] = {}
+        self._stored: dict[Key, StoredOffset] = {}
         # The newest commit of each partition that is being written.
         self._in_flight: dict[Key, CommittedOffset] = {}
         # By producer id, until its transaction ends.
-        self._transactional: dict[int, dict[Key, _Stored]] = {}
+        self._transactional: dict[int, dict[Key, _Pending]] = {}
 
     @property
     def is_empty(self) -> bool:
@@ -70,7 +71,7 @@ class GroupOffsets:
         """The records are replicated; their batch is at `batch_offset`."""
         for key, commit in commits.items():
             if key in self._in_flight:
-                self._store(key, _Stored(commit, batch_offset))
+                self._store(key, StoredOffset(*commit, batch_offset))
         self.failed(commits)
 
     def failed(self, commits: Commits) -> None:
@@ -79,7 +80,7 @@ class GroupOffsets:
             if self._in_flight.get(key) is commit:
                 del self._in_flight[key]
 
-    def _store(self, key: Key, new: _Stored) -> None:
+    def _store(self, key: Key, new: StoredOffset) -> None:
         old = self._stored.get(key)
         if old is None or old.written_at < new.written_at:
             self._stored[key] = new
@@ -95,15 +96,14 @@ class GroupOffsets:
         written_at = first_offset
         for key, (offset, leader_epoch, metadata) in zip(keys, offsets, strict=True):
             # Nothing was written after them, so they are the newest.
-            commit = CommittedOffset(offset, leader_epoch, metadata, now_ms)
-            stored[key] = _Stored(commit, written_at)
+            stored[key] = StoredOffset(offset, leader_epoch, metadata, now_ms, NO_TIMESTAMP, written_at)
             written_at += 1
 
     def begin_transactional(self, producer_id: int, commits: Commits) -> None:
         """The records of these commits of an open transaction are being written."""
         pending = self._transactional.setdefault(producer_id, {})
         for key, commit in commits.items():
-            pending[key] = _Stored(commit, _NOT_WRITTEN)
+            pending[key] = _Pending(commit, _NOT_WRITTEN)
 
     def written_transactional(self, producer_id: int, commits: Commits, batch_offset: int) -> None:
         """The records are replicated. They count when the transaction is committed."""
@@ -113,7 +113,7 @@ class GroupOffsets:
         for key, commit in commits.items():
             known = pending.get(key)
             if known is not None and known.commit is commit:
-                pending[key] = _Stored(commit, batch_offset)
+                pending[key] = _Pending(commit, batch_offset)
 
     def failed_transactional(self, producer_id: int, commits: Commits) -> None:
         """The records could not be written."""
@@ -129,18 +129,22 @@ class GroupOffsets:
         """A transaction has ended: its commits count, or are dropped."""
         pending = self._transactional.pop(producer_id, {})
         if committed:
-            for key, stored in pending.items():
-                if stored.written_at != _NOT_WRITTEN:
-                    self._store(key, stored)
+            for key, (commit, written_at) in pending.items():
+                if written_at != _NOT_WRITTEN:
+                    self._store(key, StoredOffset(*commit, written_at))
 
     # -- loading ---------------------------------------------------------------------------------------------
+
+    def loaded(self) -> dict[Key, StoredOffset]:
+        """The committed offsets, for `OffsetLoader`."""
+        return self._stored
 
     def load(self, key: Key, commit: CommittedOffset, batch_offset: int, producer_id: int | None) -> None:
         """Take a commit from the log; `producer_id` is that of the transaction that it is part of."""
         if producer_id is None:
-            self._stored[key] = _Stored(commit, batch_offset)
+            self._stored[key] = StoredOffset(*commit, batch_offset)
         else:
-            self._transactional.setdefault(producer_id, {})[key] = _Stored(commit, batch_offset)
+            self._transactional.setdefault(producer_id, {})[key] = _Pending(commit, batch_offset)
 
     def load_removal(self, key: Key, producer_id: int | None) -> None:
         """Take from the log that an offset was removed."""
@@ -153,7 +157,7 @@ class GroupOffsets:
 
     def committed(self) -> dict[Key, CommittedOffset]:
         """All committed offsets."""
-        return {key: stored.commit for key, stored in self._stored.items()}
+        return {key: _commit(stored) for key, stored in self._stored.items()}
 
     def fetch(self, keys: Iterable[Key] | None, *, require_stable: bool) -> dict[Key, FetchedOffset]:
         """The answers for these partitions, or for all that have an offset."""
@@ -168,8 +172,7 @@ class GroupOffsets:
         stored = self._stored.get(key)
         if stored is None:
             return _UNKNOWN
-        commit = stored.commit
-        return FetchedOffset(commit.offset, commit.leader_epoch, commit.metadata)
+        return FetchedOffset(stored.offset, stored.leader_epoch, stored.metadata)
 
     def _is_pending(self, key: Key) -> bool:
         return key in self._in_flight or any(key in pending for pending in self._transactional.values())
@@ -201,16 +204,24 @@ class GroupOffsets:
         expired = [
             key
             for key, stored in self._stored.items()
-            if key not in self._in_flight and _has_expired(group, key[0], stored.commit, now_ms, retention_ms)
+            if key not in self._in_flight and _has_expired(group, key[0], stored, now_ms, retention_ms)
         ]
         for key in expired:
             del self._stored[key]
         return expired
 
 
-def _has_expired(
-    group: GroupView, topic: str, commit: CommittedOffset, now_ms: int, retention_ms: int
-) -> bool:
+def _commit(stored: StoredOffset) -> CommittedOffset:
+    return CommittedOffset(
+        stored.offset,
+        stored.leader_epoch,
+        stored.metadata,
+        stored.commit_timestamp_ms,
+        stored.expire_timestamp_ms,
+    )
+
+
+def _has_expired(group: GroupView, topic: str, commit: StoredOffset, now_ms: int, retention_ms: int) -> bool:
     """Whether an offset is past its retention.
 
     For a group that has become empty it counts from then, for one that was never more than its offsets from

@@ -11,6 +11,7 @@ from klog.coordinator.consumer.values import ConsumerGroupSettings
 from klog.coordinator.group.rebalance import GroupLimits
 from klog.coordinator.group.values import Now
 from klog.coordinator.group.writing import Writer
+from klog.coordinator.log_reading import no_pause
 from klog.coordinator.transaction.values import NO_PRODUCER, Producer
 from klog.protocol.commit_run import CommitRun
 from klog.replication.internal_append import Appended
@@ -54,7 +55,8 @@ class RunAppend(Protocol):
 class GroupServices:
     """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`.
 
-    `topics` gives the topics of the cluster as they are now.
+    `topics` gives the topics of the cluster as they are now. `pause` lets other threads run while groups are
+    loaded.
     """
 
     append: Append
@@ -64,6 +66,7 @@ class GroupServices:
     writer: Writer
     limits: GroupLimits
     commit_acks: int
+    pause: Callable[[], None] = no_pause
     consumer_groups: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     topics: Callable[[], Topics] = lambda: NO_TOPICS
 
