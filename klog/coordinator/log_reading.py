@@ -61,6 +61,9 @@ def read_log(
                 return False
             after = _read_chunk(log, reader, offset, end_offset, buffer_bytes, add_plain)
             if after == offset:
+                logger.error(
+                    "%s: the records from %d on are not loaded: none can be read", log.partition, offset
+                )
                 break
             offset = after
             pause()

@@ -128,7 +128,11 @@ class Ownership(Generic[P]):
                     self._loading[number] = epoch
                 else:
                     held.leader_epoch = epoch
-            self._epochs[number] = max(epoch, self._epochs.get(number, epoch))
+            if change.new is Role.DELETED:
+                # If the topic is created again, its epochs start anew.
+                self._epochs.pop(number, None)
+            else:
+                self._epochs[number] = max(epoch, self._epochs.get(number, epoch))
         if replaced is not None:
             self._loader.submit(replaced.close)
         self._loader.submit(self._load if leads else self._unload, number, epoch)

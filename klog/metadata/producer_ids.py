@@ -16,6 +16,7 @@ from klog.metadata.values import ProducerIdBlock
 
 BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
+_PATIENCE_S = 0.1
 
 
 class ProducerIdsExhaustedError(MetadataError):
@@ -44,21 +45,66 @@ def allocate_producer_ids(store: MetadataStore, broker_id: int, size: int = BLOC
 class ProducerIds:
     """The next producer id, from the block in hand or a new one. Safe for threads.
 
-    What is left of a block is lost when the broker stops.
+    A new block is allocated when a tenth of the block is left. What is left of a block is lost when the
+    broker stops.
     """
 
-    def __init__(self, allocate: Callable[[], ProducerIdBlock]) -> None:
-        """`allocate` writes the next block to the metadata store and may raise `MetadataError`."""
+    def __init__(
+        self,
+        allocate: Callable[[], ProducerIdBlock],
+        run: Callable[[Callable[[], None]], object] = lambda task: task(),
+        *,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        """`allocate` writes the next block to the metadata store and may raise `MetadataError`.
+
+        `run` runs that, at once or on another thread: while ZooKeeper cannot be reached it takes long. The
+        first who need the block wait for `patience_s` at most.
+        """
         self._allocate = allocate
-        self._lock = threading.Lock()
+        self._run = run
+        self._patience_s = patience_s
+        self._changed = threading.Condition()
         self._next = 0
         self._last = -1
+        self._low = 0
+        self._following: ProducerIdBlock | None = None
+        self._is_allocating = False
+        self._is_late = False
+        self._error: MetadataError | None = None
 
     def next_id(self) -> int:
-        """An id that nobody was given before. Raises `MetadataError`."""
-        with self._lock:
-            if self._next > self._last:
-                block = self._allocate()
-                self._next, self._last = block.first, block.last
-            self._next += 1
-            return self._next - 1
+        """An id that nobody was given before. Raises `MetadataError` if none is ready."""
+        with self._changed:
+            left = self._last + 1 - self._next
+            is_needed = self._following is None and left <= self._low and not self._is_allocating
+            self._is_allocating = self._is_allocating or is_needed
+        if is_needed:
+            self._run(self._fetch)
+        with self._changed:
+            if self._next > self._last and self._following is None and not self._is_late:
+                # If it takes longer, nobody else waits until the outcome is known.
+                self._is_late = not self._changed.wait_for(lambda: not self._is_allocating, self._patience_s)
+            return self._take()
+
+    def _take(self) -> int:
+        if self._next > self._last:
+            block, self._following = self._following, None
+            if block is None:
+                raise self._error or MetadataError("no producer id is ready yet")
+            self._next, self._last = block.first, block.last
+            self._low = (block.last + 1 - block.first) // 10
+        self._next += 1
+        return self._next - 1
+
+    def _fetch(self) -> None:
+        block = error = None
+        try:
+            block = self._allocate()
+        except MetadataError as failed:
+            error = failed
+        finally:
+            with self._changed:
+                self._following, self._error = block, error
+                self._is_allocating = self._is_late = False
+                self._changed.notify_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
 from klog.metadata.producer_ids import ProducerIds, allocate_producer_ids
 from klog.metadata.store import MetadataStore
+from klog.metadata.values import ProducerIdBlock
 from klog.replication.internal_append import InternalAppends
 from klog.replication.partition import ALL_IN_SYNC
 from klog.replication.purgatory import Timer
@@ -75,7 +77,7 @@ def open_transactions(
         clock_ms=appends.clock_ms,
         timer_ms=appends.timer_ms,
         markers=markers,
-        next_producer_id=ProducerIds(lambda: allocate_producer_ids(store, broker_id)).next_id,
+        next_producer_id=_producer_ids(config, store, broker_id).next_id,
     )
     coordinator = TransactionCoordinator(
         _settings(config, store), services, led_logs(replicas, TRANSACTION_STATE)
@@ -104,6 +106,17 @@ def _settings(config: BrokerConfig, store: MetadataStore) -> TransactionSettings
         request_timeout_ms=config.number("request.timeout.ms"),
         max_batch_bytes=config.number("message.max.bytes"),
     )
+
+
+def _producer_ids(config: BrokerConfig, store: MetadataStore, broker_id: int) -> ProducerIds:
+    def allocate() -> ProducerIdBlock:
+        return allocate_producer_ids(store, broker_id)
+
+    def run(task: Callable[[], None]) -> None:
+        threading.Thread(target=task, name="klog-producer-ids", daemon=True).start()
+
+    # The embedded store is always there. ZooKeeper may be gone, and requests of others must not wait for it.
+    return ProducerIds(allocate, run) if config.text("zookeeper.connect") else ProducerIds(allocate)
 
 
 def _append(appends: InternalAppends) -> Append:

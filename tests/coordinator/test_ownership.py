@@ -153,6 +153,19 @@ def test_an_older_epoch_changes_nothing(owner: Owner) -> None:
     assert [held.leader_epoch for held in owner.started] == [5, 7]
 
 
+def test_a_topic_that_is_deleted_and_created_again_starts_with_its_first_epoch(owner: Owner) -> None:
+    owner.change(5)
+    eventually(lambda: owner.epoch() == 5)
+    owner.change(5, Role.DELETED)
+    eventually(lambda: owner.epoch() is ErrorCode.NOT_COORDINATOR)
+    owner.change(0)
+    eventually(lambda: owner.epoch() == 0)
+    owner.change(1, Role.FOLLOWER)
+    eventually(lambda: owner.epoch() is ErrorCode.NOT_COORDINATOR)
+    owner.change(2)
+    eventually(lambda: owner.epoch() == 2)
+
+
 def test_a_failure_to_load_does_not_end_the_loading_of_others(
     owner: Owner, caplog: pytest.LogCaptureFixture
 ) -> None:

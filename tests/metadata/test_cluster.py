@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -17,6 +18,7 @@ from klog.metadata.errors import (
     ControllerMovedError,
     InvalidReplicaAssignmentError,
     InvalidTopicError,
+    MetadataError,
     NodeExistsError,
     NoNodeError,
     StoreError,
@@ -46,6 +48,7 @@ from klog.metadata.values import (
 )
 from tests.metadata.conftest import call_at_once
 from tests.metadata.memory_tree import NoJournal
+from tests.threads import join, started
 
 
 class Clock:
@@ -414,6 +417,71 @@ def test_ids_are_new_and_go_on_in_the_next_block() -> None:
     blocks = iter([ProducerIdBlock(1, 1000, 1001), ProducerIdBlock(1, 5000, 5999)])
     ids = ProducerIds(lambda: next(blocks))
     assert [ids.next_id() for _ in range(4)] == [1000, 1001, 5000, 5001]
+
+
+def test_a_block_is_allocated_before_the_last_one_is_used_up() -> None:
+    allocated: list[ProducerIdBlock] = []
+
+    def allocate() -> ProducerIdBlock:
+        allocated.append(ProducerIdBlock(1, 1000 * len(allocated), 1000 * len(allocated) + 999))
+        return allocated[-1]
+
+    ids = ProducerIds(allocate)
+    assert [ids.next_id() for _ in range(900)] == list(range(900))
+    assert len(allocated) == 1
+    assert [ids.next_id() for _ in range(1_600)] == list(range(900, 2_500))
+    assert len(allocated) == 3
+
+
+def test_while_a_block_is_allocated_ids_come_from_the_last_one_and_then_from_none() -> None:
+    blocks = iter([ProducerIdBlock(1, 0, 99), ProducerIdBlock(1, 500, 599)])
+    tasks: list[Callable[[], None]] = []
+    ids = ProducerIds(lambda: next(blocks), tasks.append, patience_s=0)
+    with pytest.raises(MetadataError, match="no producer id is ready"):
+        ids.next_id()
+    tasks.pop()()
+    assert [ids.next_id() for _ in range(100)] == list(range(100))
+    for _ in range(3):
+        with pytest.raises(MetadataError):
+            ids.next_id()
+    (allocation,) = tasks
+    allocation()
+    assert ids.next_id() == 500
+
+
+def test_a_block_that_could_not_be_allocated_is_asked_for_again() -> None:
+    outcomes: list[ProducerIdBlock | MetadataError] = [
+        ConnectionLossError("gone"),
+        ConnectionLossError("gone"),
+        ProducerIdBlock(1, 0, 9),
+    ]
+
+    def allocate() -> ProducerIdBlock:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, MetadataError):
+            raise outcome
+        return outcome
+
+    ids = ProducerIds(allocate)
+    for _ in range(2):
+        with pytest.raises(ConnectionLossError):
+            ids.next_id()
+    assert ids.next_id() == 0
+
+
+def test_whoever_waits_gets_an_id_when_the_block_is_there() -> None:
+    may_allocate = threading.Event()
+
+    def allocate() -> ProducerIdBlock:
+        assert may_allocate.wait(60)
+        return ProducerIdBlock(1, 0, 999)
+
+    ids = ProducerIds(allocate, started, patience_s=60)
+    taken: list[int] = []
+    waiting = [started(lambda: taken.append(ids.next_id())) for _ in range(5)]
+    may_allocate.set()
+    join(waiting)
+    assert sorted(taken) == list(range(5))
 
 
 def test_no_block_is_allocated_after_the_last_producer_id(store: Lossy) -> None:

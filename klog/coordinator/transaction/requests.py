@@ -18,7 +18,6 @@ from klog.coordinator.transaction.transaction_partition import TransactionPartit
 from klog.coordinator.transaction.values import (
     DescribedTransaction,
     InitResult,
-    ListedTransaction,
     Listing,
     Producer,
     TransactionState,
@@ -176,15 +175,14 @@ class TransactionRequests:
         if self.coordinator.is_loading:
             return Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         unknown = [state for state in states if state not in _STATE_NAMES]
-        listed: list[ListedTransaction] = []
-        for owner in self.coordinator.owned():
-            with owner.lock():
-                now_ms = owner.now_ms()
-                listed += (
-                    transaction.listed()
-                    for transaction in owner.transactions.values()
-                    if (not states or transaction.record.state.title in states)
-                    and (not producer_ids or transaction.record.producer.producer_id in producer_ids)
-                    and (min_duration_ms < 0 or now_ms - transaction.record.start_ms > min_duration_ms)
-                )
+
+        def wanted(transaction: Transaction, now_ms: int) -> bool:
+            record = transaction.record
+            return (
+                (not states or record.state.title in states)
+                and (not producer_ids or record.producer.producer_id in producer_ids)
+                and (min_duration_ms < 0 or now_ms - record.start_ms > min_duration_ms)
+            )
+
+        listed = [each for owner in self.coordinator.owned() for each in owner.listed(wanted)]
         return Listing(ErrorCode.NONE, unknown, listed)

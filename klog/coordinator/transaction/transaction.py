@@ -252,12 +252,16 @@ class Transaction:
         state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
         self._write(record._replace(state=state, last_update_ms=now_ms), done)
 
+    def is_timed_out(self, now_ms: int) -> bool:
+        """Whether the transaction has been open for longer than its timeout."""
+        record = self.record
+        return (
+            record.state is _ONGOING and record.start_ms + record.timeout_ms < now_ms and self.pending is None
+        )
+
     def abort_if_timed_out(self, now_ms: int) -> bool:
         """Abort the transaction if it has been open for longer than its timeout."""
-        record = self.record
-        if self.pending is not None or record.state is not _ONGOING:
-            return False
-        if record.start_ms + record.timeout_ms >= now_ms:
+        if not self.is_timed_out(now_ms):
             return False
         self._fence(lambda error: None, now_ms)  # noqa: ARG005 (the next check tries again)
         return True
@@ -327,14 +331,20 @@ class Transaction:
 
     # -- the end of the id -----------------------------------------------------------------------------------
 
-    def expire(self, now_ms: int, expiration_ms: int) -> bool:
-        """Whether the id was not used for so long that it is to be removed; then that is pending."""
+    def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether the id was not used for so long that it is to be removed."""
         record = self.record
-        if self.pending is not None or record.state not in _RESTING:
+        return (
+            record.last_update_ms <= now_ms - expiration_ms
+            and record.state in _RESTING
+            and self.pending is None
+        )
+
+    def expire(self, now_ms: int, expiration_ms: int) -> bool:
+        """Whether the id is to be removed; then that is pending."""
+        if not self.is_expired(now_ms, expiration_ms):
             return False
-        if record.last_update_ms > now_ms - expiration_ms:
-            return False
-        self.pending = record._replace(state=TransactionState.DEAD)
+        self.pending = self.record._replace(state=TransactionState.DEAD)
         return True
 
     def expiry_failed(self) -> None:

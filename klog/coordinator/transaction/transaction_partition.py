@@ -19,7 +19,13 @@ from klog.coordinator.tasks import TaskQueue
 from klog.coordinator.transaction.effects import Reply, SendMarkers, Write
 from klog.coordinator.transaction.records import TransactionRecord
 from klog.coordinator.transaction.transaction import Transaction, new_transaction
-from klog.coordinator.transaction.values import Marker, MarkerSender, MarkersToWrite, TransactionState
+from klog.coordinator.transaction.values import (
+    ListedTransaction,
+    Marker,
+    MarkerSender,
+    MarkersToWrite,
+    TransactionState,
+)
 from klog.coordinator.transaction.writing import client_error, record_batch, removal_batches
 from klog.formats.errors import FormatError
 from klog.formats.names import TopicPartition
@@ -121,6 +127,11 @@ class TransactionPartition:
         self.transactions[transactional_id] = transaction
         return transaction
 
+    def listed(self, wanted: Callable[[Transaction, int], bool]) -> list[ListedTransaction]:
+        """The ids that `wanted` chooses, given the time (ms)."""
+        now_ms = self.now_ms()
+        return [each.listed() for each in self._snapshot() if wanted(each, now_ms)]
+
     def put(self, task: Callable[[], object]) -> None:
         """Let a task run when the lock is left."""
         self._tasks.put(task)
@@ -211,11 +222,17 @@ class TransactionPartition:
 
     # -- what happens with time ------------------------------------------------------------------------------
 
+    def _snapshot(self) -> list[Transaction]:
+        """All ids. Most need nothing, and looking at them all must not hold up requests."""
+        with self._lock:
+            return list(self.transactions.values())
+
     def abort_timed_out(self) -> None:
         """Abort the transactions that have been open for longer than their timeout."""
+        now_ms = self.now_ms()
+        late = [transaction for transaction in self._snapshot() if transaction.is_timed_out(now_ms)]
         with self.lock():
-            now_ms = self.now_ms()
-            for transaction in self.transactions.values():
+            for transaction in late:
                 if transaction.abort_if_timed_out(now_ms):
                     logger.info(
                         "transactional id %r is aborted: its transaction was open for more than %d ms",
@@ -226,13 +243,10 @@ class TransactionPartition:
 
     def remove_expired(self, expiration_ms: int, max_batch_bytes: int, timeout_ms: int) -> None:
         """Remove the ids that were not used for longer than `expiration_ms`."""
+        now_ms = self.now_ms()
+        unused = [each for each in self._snapshot() if each.is_expired(now_ms, expiration_ms)]
         with self.lock():
-            now_ms = self.now_ms()
-            expired = [
-                transactional_id
-                for transactional_id, transaction in self.transactions.items()
-                if transaction.expire(now_ms, expiration_ms)
-            ]
+            expired = [each.transactional_id for each in unused if each.expire(now_ms, expiration_ms)]
             for ids, batch in removal_batches(expired, now_ms, max_batch_bytes):
                 self._tasks.put(partial(self._remove, ids, batch, timeout_ms))
 
