@@ -37,7 +37,7 @@ IDLE_CONNECTIONS = 1000
 Figures = dict[str, float]
 
 
-def _in_turns(
+def in_turns(
     brokers: Sequence[RunningBroker], rounds: int, run: Callable[[RunningBroker, int], Figures]
 ) -> list[Figures]:
     """Runs a load on the brokers in turns (A B A B); per broker the median of each figure.
@@ -118,7 +118,7 @@ def throughput(scratch: Path, rounds: int, produced_bytes: int) -> str:
                 record_bytes=record_bytes,
                 batch_bytes=batch_bytes,
             )
-            ours, peer = _in_turns(brokers, rounds, run)
+            ours, peer = in_turns(brokers, rounds, run)
             bare_s = statistics.median(
                 receive_and_write(scratch / "no-broker", produced_bytes, batch_bytes) for _ in range(rounds)
             )
@@ -176,7 +176,7 @@ def latency(scratch: Path, rounds: int) -> str:
     with both(scratch) as brokers:
         for record_bytes in (100, 1000):
             run = partial(_paced, record_bytes=record_bytes)
-            ours, peer = _in_turns(brokers, rounds, run)
+            ours, peer = in_turns(brokers, rounds, run)
             ratio = ours["p99"] / peer["p99"]
             lines.append(
                 f"  {record_bytes} bytes: p50 klog {ours['p50']:.2f} ms, Kafka {peer['p50']:.2f} ms; "
@@ -228,7 +228,7 @@ def small(scratch: Path, rounds: int) -> str:
             )
         for beside in ("", "stream", "compacted"):
             run = partial(_small_beside, beside=beside)
-            ours, peer = _in_turns(brokers, rounds, run)
+            ours, peer = in_turns(brokers, rounds, run)
             title = {"": "alone", "stream": "beside 1 MB requests", "compacted": "while the cleaner works"}[
                 beside
             ]
@@ -292,7 +292,7 @@ def partitions(scratch: Path, rounds: int) -> str:
                 create_topic(broker.bootstrap, f"spread{count}", count)
                 create_topic(broker.bootstrap, f"quiet{count}", count)
             run = partial(_spread_over, count=count)
-            for broker, found in zip(brokers, _in_turns(brokers, rounds, run), strict=True):
+            for broker, found in zip(brokers, in_turns(brokers, rounds, run), strict=True):
                 for kind, cpu_us in found.items():
                     cost.setdefault((kind, broker.name), []).append(cpu_us)
     lines = [f"CPU us a request by the number of partitions (medians of {rounds})"]

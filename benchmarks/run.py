@@ -28,7 +28,9 @@ def main() -> int:
         "--scratch", type=Path, help="keep generated files here (default: a temporary directory)"
     )
     parser.add_argument("--mib", type=int, default=256, help="size of the segment in MiB (default 256)")
-    requests = parser.add_argument_group("broker-requests (--klog-only: broker-cold too)")
+    requests = parser.add_argument_group(
+        "broker-requests (--klog-only: broker-cold and broker-transactions, too)"
+    )
     requests.add_argument(
         "--loads", nargs="+", default=(), metavar="LOAD", help="only loads whose names begin so"
     )

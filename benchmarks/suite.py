@@ -277,6 +277,20 @@ def broker_cold(bench: Bench) -> str:
     )
 
 
+def broker_transactions(bench: Bench) -> str:
+    """Transactions of librdkafka's producers on klog and Kafka."""
+    # Imported here because the process that measures the others must stay small.
+    from benchmarks.broker_transactions import transactions  # noqa: PLC0415
+
+    options = bench.request_options
+    return transactions(
+        bench.scratch,
+        bench.rounds,
+        klog_only=bool(options.get("klog_only") or options.get("checkout")),
+        checkout=bool(options.get("checkout")),
+    )
+
+
 _BROKERS = ("start", "throughput", "latency", "connections", "small", "partitions")
 
 SUITE: dict[str, Callable[[Bench], str]] = {
@@ -299,4 +313,5 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     **{f"broker-{name}": _of_brokers(name) for name in _BROKERS},
     "broker-requests": broker_requests,
     "broker-cold": broker_cold,
+    "broker-transactions": broker_transactions,
 }
