@@ -85,9 +85,8 @@ def aborted_in(
         upper = segments.end_of(file_range.number, log_end_offset)
     found: list[AbortedTxn] = []
     for number in range(file_range.number, len(segments)):
-        for txn in segments[number].aborted():
-            if txn.last_offset >= offset and txn.first_offset < upper:
-                found.append(txn)
-            if txn.last_stable_offset >= upper:
-                return tuple(found)
+        transactions, is_complete = segments[number].aborted_between(offset, upper)
+        found += transactions
+        if is_complete:
+            break
     return tuple(found)

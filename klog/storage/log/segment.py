@@ -26,6 +26,7 @@ from klog.formats.constants import (
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
 from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, INT64, TXN_INDEX_ENTRY
+from klog.storage.log.aborted_transactions import NO_ABORTED, AbortedFound, aborted_between
 from klog.storage.log.append_values import BatchInfo, BatchRun, run_batches
 from klog.storage.log.cold_reads import read_at
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
@@ -239,6 +240,16 @@ class LogSegment:
             self._has_no_aborted = True
             return []
         return unpack_aborted(data)
+
+    def aborted_between(self, offset: int, upper_offset: int) -> AbortedFound:
+        """The aborted transactions that overlap a read from `offset` up to `upper_offset`."""
+        if not self._has_no_aborted:
+            try:
+                with open(self.path(FileKind.TXN_INDEX), "rb", buffering=0) as file:
+                    return aborted_between(file.fileno(), offset, upper_offset)
+            except FileNotFoundError:
+                self._has_no_aborted = True
+        return NO_ABORTED
 
     def should_roll(
         self, incoming_bytes: int, last_offset: int, max_timestamp: int, now_ms: int, roll_ms: int
