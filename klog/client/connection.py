@@ -94,6 +94,8 @@ class ReconnectingConnection:
         return self._opened().send(request)
 
     def _opened(self) -> Connection:
+        if self._closed:
+            raise ConnectionLostError("this side has closed the connection")
         if self._connection is None or not self._connection.connected:
             self._connection = self._new_connection()
             self._connection.connect()

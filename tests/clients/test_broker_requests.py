@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
@@ -11,22 +12,26 @@ import pytest
 
 from klog.client.connection import ReconnectingConnection
 from klog.coordinator.transaction.values import Marker, MarkersToWrite, Producer, VerifyErrors
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.channel import Channel
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.produce_request import ProduceRequest, encode_produce_request
+from klog.protocol.produce_response import decode_produce_response
 from klog.server.timer_thread import TimerThread
 from klog.server.transactions.marker_sending import MarkerSending
 from klog.server.transactions.verifying import Verifying
 from klog.storage.log.scheduler import monotonic_ms
-from tests.clients.python_clients import ConfluentKafka
+from tests.clients.python_clients import ConfluentKafka, Sent
 from tests.clients.transactors import ConfluentTransactor
 from tests.waiting import eventually
 
 THERE = 1  # whatever the broker's own id is
 COORDINATOR_EPOCH = 0  # a higher one would fence the coordinator, whose transaction then never ends
+_BROKERS, _SET, _DELETE = 4, 0, 1  # numbers of the protocol: a resource type, two operations
 _numbers = itertools.count()
 
 
@@ -41,18 +46,21 @@ class Open(NamedTuple):
         return TopicPartition(self.topic, number)
 
 
-def connecting(broker) -> ReconnectingConnection:
+def channel_to(broker) -> Channel:
     host, _, port = broker.bootstrap_servers.rpartition(":")
-    return ReconnectingConnection(lambda: Channel(host, int(port)))
+    return Channel(host, int(port))
+
+
+def connecting(broker) -> ReconnectingConnection:
+    return ReconnectingConnection(lambda: channel_to(broker))
 
 
 def open_producers(broker, topic: str) -> list[Entity]:
     """The producers that have a transaction open in partition 0."""
     topic_class = request_struct(ApiKey.DESCRIBE_PRODUCERS, 0, "TopicRequest")
     asked = (build(topic_class, name=topic, partition_indexes=(0,)),)
-    connection = connecting(broker)
-    answer = connection.send(build(request_class(ApiKey.DESCRIBE_PRODUCERS, 0), topics=asked))
-    connection.close()
+    with channel_to(broker) as connection:
+        answer = connection.send(build(request_class(ApiKey.DESCRIBE_PRODUCERS, 0), topics=asked))
     ((partition,),) = [each.partitions for each in answer.topics]
     return [each for each in partition.active_producers if each.current_txn_start_offset >= 0]
 
@@ -144,3 +152,69 @@ def test_a_leader_refuses_the_marker_of_an_older_epoch(broker, transaction: Open
         sender.send(wanted, lambda _: pytest.fail("it is not written"))
         eventually(lambda: ErrorCode.INVALID_PRODUCER_EPOCH.name in caplog.text)
     assert len(open_producers(broker, transaction.topic)) == 1
+
+
+@contextmanager
+def unverified(broker) -> Iterator[None]:
+    """Transactions may begin without the coordinator's knowledge, as before KIP-890."""
+
+    def alter(operation: int) -> None:
+        key, version = ApiKey.INCREMENTAL_ALTER_CONFIGS, 1
+        switch = build(
+            request_struct(key, version, "AlterableConfig"),
+            name="transaction.partition.verification.enable",
+            config_operation=operation,
+            value="false",
+        )
+        cluster = build(
+            request_struct(key, version, "AlterConfigsResource"),
+            resource_type=_BROKERS,
+            resource_name="",
+            configs=(switch,),
+        )
+        request = build(request_class(key, version), resources=(cluster,), validate_only=False)
+        with channel_to(broker) as connection:
+            (answer,) = connection.send(request).responses
+        assert answer.error_code == ErrorCode.NONE, answer
+
+    alter(_SET)
+    try:
+        yield
+    finally:
+        alter(_DELETE)
+
+
+def test_a_hanging_transaction_is_found_and_ended_with_a_marker(broker, new_topic) -> None:
+    topic, producer = new_topic(), Producer(9_000_000, 4)
+
+    def produce() -> int:
+        fields = BatchFields(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        batch = memoryview(build_batch([RecordData(0, time.time_ns() // 1_000_000, b"k", b"v")], fields))
+        request = ProduceRequest("nobody-knows-it", -1, 30_000, [(topic, [(0, batch)])])
+        body = encode_produce_request(9, request)
+        with channel_to(broker) as connection:
+            answer = connection.request(ApiKey.PRODUCE, 9, body, decode_produce_response)
+        return answer.topics[0][1][0].error_code
+
+    # The coordinator is looked for only after somebody has asked for it.
+    ConfluentTransactor(broker.bootstrap_servers, f"first-{topic}").close()
+    eventually(lambda: produce() == ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    with unverified(broker):
+        eventually(lambda: produce() == ErrorCode.NONE)
+    (hanging,) = open_producers(broker, topic)
+    assert (hanging.producer_id, hanging.producer_epoch) == producer
+    assert (hanging.coordinator_epoch, hanging.current_txn_start_offset) == (-1, 0)
+    ConfluentKafka(broker.bootstrap_servers).write(topic, [Sent(b"later")])
+    reader = ConfluentKafka(broker.bootstrap_servers)
+    assert reader.read(topic, isolation="read_committed") == []
+    marker = MarkersToWrite("", 0, Marker(producer, 0, False), frozenset((TopicPartition(topic, 0),)))
+    written: list[Collection[TopicPartition]] = []
+    with marking(broker) as sender:
+        sender.send(marker, written.append)
+        eventually(lambda: written)
+    assert [each.value for each in reader.read(topic, isolation="read_committed")] == [b"later"]

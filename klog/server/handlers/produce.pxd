@@ -13,5 +13,6 @@ cdef class ProduceHandler:
     cdef object _topic_stats
     cdef object _verification
 
+    cdef _write(self, request, produce, asked, refused, guards)
     @cython.locals(partition=Replica, stats=Counts, lookup=Lookup)
     cdef _append(self, tuple key, records, acks, now_ms, internal, guard)

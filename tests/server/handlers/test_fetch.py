@@ -306,6 +306,16 @@ class TestIsolation:
         broker.end_transaction(aborted=False)
         assert fetched(request).last_stable_offset == 3
 
+    def test_read_committed_waits_until_the_marker_is_replicated(self, broker, handler) -> None:
+        broker.lead(replicas=(BROKER, OTHER_BROKER))
+        self.append(broker, base_sequence=0)
+        broker.follow(1)
+        broker.end_transaction(aborted=False)
+        request = fetch(handler, max_wait_ms=500, committed=True)
+        assert not request.answered
+        broker.follow(2)
+        assert fetched(request).last_stable_offset == 2
+
     def test_aborted_transactions_are_named(self, broker, handler) -> None:
         broker.lead()
         self.append(broker, base_sequence=0)
