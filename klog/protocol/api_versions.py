@@ -69,12 +69,19 @@ def decode_api_versions_request(version: int, body: Buffer) -> ClientSoftware:
 
 
 @lru_cache(maxsize=16)
-def encode_api_versions_response(version: int, features_epoch: int = UNKNOWN_FEATURES_EPOCH) -> bytes:
-    """The response to a request of any version, also of unknown ones."""
+def encode_api_versions_response(
+    version: int, features_epoch: int = UNKNOWN_FEATURES_EPOCH, hidden: frozenset[int] = frozenset()
+) -> bytes:
+    """The response to a request of any version, also of unknown ones; `hidden` APIs are not announced."""
     own = SERVED[ApiKey.API_VERSIONS]
     if not own.has(version):
         return _encode(0, ErrorCode.UNSUPPORTED_VERSION, (own,), _NO_TAGS)
-    return _encode(version, ErrorCode.NONE, tuple(SERVED.values()), _tags(features_epoch))
+    return _encode(
+        version,
+        ErrorCode.NONE,
+        tuple(api for key, api in SERVED.items() if key not in hidden),
+        _tags(features_epoch),
+    )
 
 
 def encode_api_versions_refusal(version: int, error: ErrorCode) -> bytes:

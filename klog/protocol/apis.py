@@ -12,8 +12,10 @@ Facts from the message schemas of Kafka 3.9 and 4. The announced ranges were cho
   UpdateMetadata, LeaderAndIsr, StopReplica and ControlledShutdown, which Kafka 4 dropped, have one version
   each: the one that a Kafka 3.9 controller sends since inter.broker.protocol.version 3.4. A cluster with an
   older one must be brought to 3.4 before a klog broker joins it.
-- An API is in the table if the broker serves it. OffsetCommit 0 and 1 and OffsetFetch 0 are not served: they
-  keep offsets in ZooKeeper, or come from clients before 0.9.
+- An API is in the table if the broker serves it. ConsumerGroupHeartbeat and ConsumerGroupDescribe, which are
+  Kafka 4's, are announced only where the broker accepts the consumer protocol.
+  OffsetCommit 0 and 1 and OffsetFetch 0 are not served: they keep offsets in ZooKeeper, or come from clients
+  before 0.9.
 """
 
 from __future__ import annotations
@@ -83,6 +85,8 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
@@ -178,6 +182,8 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.DESCRIBE_TRANSACTIONS, 0, 0, 0),
             _kio(ApiKey.LIST_TRANSACTIONS, 0, 1, 0),
             _kio(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
+            _kio(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
+            _kio(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
             _kio(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }

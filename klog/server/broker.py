@@ -251,7 +251,12 @@ class Broker:
             timer_ms=monotonic_ms,
         )
         self.groups = open_groups(
-            self._static, self.store, self.replicas, self.appends, self.purgatories.timer.timer
+            self._static,
+            self.store,
+            self.replicas,
+            self.appends,
+            self.purgatories.timer.timer,
+            lambda: self.cache.snapshot,
         )
         closing.callback(self.groups.stop)
         self._open_transactions(closing)

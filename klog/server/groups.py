@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -15,12 +16,18 @@ from klog.coordinator.group.values import Now
 from klog.coordinator.group.writing import COMMIT_SEQUENCE, Writer
 from klog.coordinator.transaction.values import Producer
 from klog.formats.names import TopicPartition
+from klog.metadata.cache import ClusterSnapshot
 from klog.metadata.store import MetadataStore
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
 from klog.replication.purgatory import Timer
 from klog.replication.replica_manager import ReplicaManager
+from klog.server.consumer_groups import (
+    LatestTopics,
+    accepts_consumer_protocol,
+    consumer_group_settings,
+)
 from klog.server.internal_topics import led_logs, partition_count
 from klog.server.transactions.verification import Verification, Verified
 
@@ -35,6 +42,7 @@ def open_groups(
     replicas: ReplicaManager,
     appends: InternalAppends,
     timer: Timer,
+    snapshot: Callable[[], ClusterSnapshot],
 ) -> GroupCoordinator:
     """The group coordinator of a broker; it hears of changed roles from now on."""
     versions = record_versions(config.text("inter.broker.protocol.version") or "")
@@ -49,6 +57,8 @@ def open_groups(
         ),
         commit_acks=config.number("offsets.commit.required.acks"),
         pause=lambda: time.sleep(_PAUSE_S),
+        consumer_groups=consumer_group_settings(config),
+        topics=LatestTopics(snapshot),
     )
     settings = GroupSettings(
         partitions=partition_count(store, CONSUMER_OFFSETS, config.number("offsets.topic.num.partitions")),
@@ -59,6 +69,7 @@ def open_groups(
         retention_ms=config.number("offsets.retention.minutes") * _MS_IN_MINUTE,
         retention_check_interval_ms=config.number("offsets.retention.check.interval.ms"),
         has_static_members=versions.has_static_members,
+        accepts_consumer_protocol=accepts_consumer_protocol(config),
     )
     coordinator = GroupCoordinator(settings, services, led_logs(replicas, CONSUMER_OFFSETS))
     replicas.add_listener(coordinator.roles_changed)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from klog.config.broker import BrokerConfig
 from klog.controller.runner import Controller
+from klog.coordinator.consumer.requests import ConsumerGroupRequests
 from klog.coordinator.group.commit_runs import GroupCommits
 from klog.coordinator.group.coordinator import GroupCoordinator
 from klog.coordinator.group.requests import GroupRequests
@@ -16,6 +17,7 @@ from klog.metadata.store import MetadataStore
 from klog.protocol.apis import ApiKey
 from klog.replication.internal_append import InternalAppends
 from klog.replication.replica_manager import ReplicaManager
+from klog.server import consumer_groups
 from klog.server.groups import verify_offsets
 from klog.server.handlers.alter_configs import AlterConfigsHandler
 from klog.server.handlers.answers import InBackground
@@ -44,6 +46,7 @@ from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.handlers.find_coordinator import FindCoordinatorHandler
 from klog.server.handlers.groups.administration import GroupsHandler
 from klog.server.handlers.groups.commit_runs import CommitRuns
+from klog.server.handlers.groups.consumer_groups import ConsumerGroupsHandler
 from klog.server.handlers.groups.members import MembersHandler
 from klog.server.handlers.groups.offsets import OffsetsHandler
 from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
@@ -119,6 +122,11 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
     }
 
 
+def _hidden(parts: Collaborators) -> Collection[int]:
+    """The APIs that are not announced."""
+    return () if parts.groups.settings.accepts_consumer_protocol else consumer_groups.APIS
+
+
 def _data_routes(parts: Collaborators) -> dict[int, Route]:
     config, timer_ms, purgatories = parts.config(), parts.timer_ms, parts.purgatories
     lookup = PartitionLookup(parts.replicas, parts.cache)
@@ -158,7 +166,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         parts.topic_stats,
         parts.run_in_background,
     )
-    api_versions = ApiVersionsHandler(parts.features_epoch)
+    api_versions = ApiVersionsHandler(parts.features_epoch, _hidden(parts))
     return {
         ApiKey.API_VERSIONS: Route(api_versions.handle, may_block=False),
         ApiKey.PRODUCE: Route(
@@ -199,6 +207,7 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
         parts.clock_ms,
     )
     groups = GroupsHandler(requests)
+    consumers = ConsumerGroupsHandler(ConsumerGroupRequests(requests))
     return {
         ApiKey.FIND_COORDINATOR: Route(coordinator.handle, may_block=False, failed=coordinator.failed),
         ApiKey.JOIN_GROUP: Route(members.join, may_block=False),
@@ -212,6 +221,8 @@ def _group_routes(parts: Collaborators, creation: AutoTopicCreation) -> dict[int
         ApiKey.DESCRIBE_GROUPS: Route(groups.describe),
         ApiKey.LIST_GROUPS: Route(groups.list),
         ApiKey.DELETE_GROUPS: Route(groups.delete),
+        ApiKey.CONSUMER_GROUP_HEARTBEAT: Route(consumers.heartbeat),
+        ApiKey.CONSUMER_GROUP_DESCRIBE: Route(consumers.describe),
     }
 
 

@@ -33,13 +33,9 @@ from klog.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupRequests:
-    """The requests of clients, without their bytes. Safe for threads.
-
-    `enabled` is whether `group.coordinator.rebalance.protocols` has `consumer`.
-    """
+    """The requests of clients, without their bytes. Safe for threads."""
 
     groups: GroupRequests
-    enabled: bool = True
 
     def heartbeat(self, group_id: str, asked: HeartbeatRequest, reply: HeartbeatReply) -> None:
         """ConsumerGroupHeartbeat: `reply` is called when the group's new state is replicated."""
@@ -64,7 +60,7 @@ class ConsumerGroupRequests:
 
     def _check(self, group_id: str, asked: HeartbeatRequest) -> None:
         """Raises `RefusedError` for a request that is invalid whatever the group is."""
-        if not self.enabled:
+        if not self.groups.coordinator.settings.accepts_consumer_protocol:
             raise RefusedError(ErrorCode.UNSUPPORTED_VERSION, "The consumer protocol is not enabled.")
         for name, text in (
             ("GroupId", group_id),

@@ -28,6 +28,7 @@ class GroupSettings:
 
     `partitions` is how many `__consumer_offsets` has, read once: if the topic grows, groups would be looked
     for in other partitions. `has_static_members` is whether all brokers of the cluster keep instance ids.
+    `accepts_consumer_protocol` is whether members of the consumer protocol (KIP-848) may join.
     """
 
     partitions: int
@@ -38,6 +39,7 @@ class GroupSettings:
     retention_ms: int
     retention_check_interval_ms: int
     has_static_members: bool = True
+    accepts_consumer_protocol: bool = True
 
 
 class GroupCoordinator:

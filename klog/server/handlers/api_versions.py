@@ -7,7 +7,7 @@ answered, and from version 3 on a client says its name and version, which must l
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from klog.protocol.api_versions import (
@@ -24,15 +24,19 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 class ApiVersionsHandler:
-    """Answers ApiVersions requests. `features_epoch` is that of the cluster's finalized features."""
+    """Answers ApiVersions requests.
 
-    def __init__(self, features_epoch: Callable[[], int]) -> None:
+    `features_epoch` is that of the cluster's finalized features. `hidden` APIs are not announced.
+    """
+
+    def __init__(self, features_epoch: Callable[[], int], hidden: Collection[int] = ()) -> None:
         self._features_epoch = features_epoch
+        self._hidden = frozenset(hidden)
 
     def handle(self, request: Request) -> None:
         """Answer at once."""
         version = request.api_version
-        body = encode_api_versions_response(version, self._features_epoch())
+        body = encode_api_versions_response(version, self._features_epoch(), self._hidden)
         if version >= FLEXIBLE_FROM and SERVED[ApiKey.API_VERSIONS].has(version):
             software = decode_api_versions_request(version, request.body)
             if not (_SOFTWARE.fullmatch(software.name) and _SOFTWARE.fullmatch(software.version)):

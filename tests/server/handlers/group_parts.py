@@ -48,7 +48,12 @@ class GroupBroker(Broker):
             timer_ms=self.clock,
         )
         self.coordinator: GroupCoordinator = open_groups(
-            config, AdminCluster().store, self.replicas, appends, self.timer
+            config,
+            AdminCluster().store,
+            self.replicas,
+            appends,
+            self.timer,
+            lambda: self.lookup.metadata.snapshot,
         )
         requests = GroupRequests(self.coordinator)
         self._ids = 0

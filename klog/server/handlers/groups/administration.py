@@ -16,7 +16,7 @@ from klog.server.handlers.topic_metadata import OPERATIONS_NOT_ASKED_FOR
 from klog.server.network.request import Request
 
 # Bit fields of AclOperation codes (KIP-430): READ 3, DELETE 6, DESCRIBE 8.
-_GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8))
+GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class GroupsHandler:
         """DescribeGroups."""
         asked = entity_of(request)
         wants_operations = getattr(asked, "include_authorized_operations", False)
-        operations = _GROUP_OPERATIONS if wants_operations else OPERATIONS_NOT_ASKED_FOR
+        operations = GROUP_OPERATIONS if wants_operations else OPERATIONS_NOT_ASKED_FOR
         described = (self.groups.describe(group_id) for group_id in asked.groups)
         send_answer(request, groups=tuple(_described(request, each, operations) for each in described))
 
