@@ -38,6 +38,7 @@ from klog.formats.packed import INT16, INT32, INT64
 _VERSION: Final = INT16.pack(0)
 _ONLY_TAG: Final = 0
 _NO_TAGS: Final = b"\0"
+_ABSENT: Final = b"\0"
 _PRESENT: Final = b"\1"
 _LONGEST_KEY_STRING_BYTES: Final = 0x7FFF
 _INT8: Final = struct.Struct(">b")
@@ -162,12 +163,15 @@ def _write_member(member: MemberSubscription) -> bytes:
             compact_string(member.regex),
             INT32.pack(member.rebalance_timeout_ms),
             compact_string(member.assignor),
-            _NO_TAGS if member.classic is None else tagged(_ONLY_TAG, _write_classic(member.classic)),
+            tagged(_ONLY_TAG, _write_classic(member.classic)),
         )
     )
 
 
-def _write_classic(classic: ClassicMember) -> bytes:
+def _write_classic(classic: ClassicMember | None) -> bytes:
+    if classic is None:
+        # Kafka writes the field even if it is null: its default is another value.
+        return _ABSENT
     protocols = (
         compact_string(name) + compact_bytes(metadata) + _NO_TAGS for name, metadata in classic.protocols
     )
