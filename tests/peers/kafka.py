@@ -56,6 +56,7 @@ _SOURCES_BY_MAJOR = {
         "ProduceRecords",
         "ToolServer",
         "Transactors",
+        "WireOracle",
     ),
 }
 
