@@ -8,7 +8,7 @@ import java.util.HexFormat;
 import org.apache.kafka.common.message.ApiMessageType;
 import org.apache.kafka.common.protocol.ApiMessage;
 import org.apache.kafka.common.protocol.ByteBufferAccessor;
-import org.apache.kafka.common.protocol.MessageUtil;
+import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
  * Reads messages with the Java clients' own generated parsers.
@@ -41,7 +41,10 @@ public final class WireOracle {
         if (bytes.hasRemaining()) {
             return "error\t" + bytes.remaining() + " bytes are left";
         }
-        ByteBuffer again = MessageUtil.toByteBuffer(message, version);
+        ObjectSerializationCache sizes = new ObjectSerializationCache();
+        ByteBuffer again = ByteBuffer.allocate(message.size(sizes, version));
+        message.write(new ByteBufferAccessor(again), sizes, version);
+        again.flip();
         byte[] written = new byte[again.remaining()];
         again.get(written);
         return HexFormat.of().formatHex(written) + "\t" + json(message, version);
