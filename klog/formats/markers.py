@@ -5,17 +5,34 @@ Rules: KIP-98. `control_records` defines the formats; this is the fast reader be
 
 from __future__ import annotations
 
+import struct
 from typing import Final, NamedTuple
 
 from klog.formats import kernel
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.formats.batch_builder import BatchFields, assemble
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import ZSTD
-from klog.formats.constants import CONTROL_ABORT, CONTROL_COMMIT, CONTROL_TYPES
-from klog.formats.packed import CONTROL_KEY, END_TXN_MARKER
+from klog.formats.constants import (
+    BATCH_HEADER_BYTES,
+    CODEC_MASK,
+    CONTROL_ABORT,
+    CONTROL_COMMIT,
+    CONTROL_TYPES,
+    ENTRY_PREFIX_BYTES,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_BIT,
+)
+from klog.formats.packed import BATCH_HEADER, CONTROL_KEY, END_TXN_MARKER
 
 _VERSION: Final = 0
+
+# The record of a marker as brokers write it: its size, attributes, deltas of timestamp and offset, size of
+# the key and the key, size of the value and the value, number of headers. Sizes are zigzag varints of a byte.
+_USUAL_RECORD: Final = struct.Struct(">5BhhBhiB")
+_USUAL_BEGIN: Final = [0x20, 0, 0, 0, 0x08, _VERSION]
+_USUAL_VALUE_SIZE: Final = 0x0C
+_USUAL_BATCH_BYTES: Final = BATCH_HEADER_BYTES + _USUAL_RECORD.size
 
 
 class Marker(NamedTuple):
@@ -112,6 +129,33 @@ def bad_marker(payload: Bytes, records: RecordTable, codec: int) -> BadMarker:
 
 def marker_of_batch(data: Bytes) -> Marker | None:
     """The marker in a buffer that starts with a control batch; None if the batch holds none."""
+    return _usual_marker(data) or _any_marker(data)
+
+
+def _usual_marker(data: Bytes) -> Marker | None:
+    """The marker of a batch as brokers write it; None for any other."""
+    if len(data) < _USUAL_BATCH_BYTES:
+        return None
+    _, size, _, magic, _, attributes, _, base_timestamp, max_timestamp, _, _, _, count = (
+        BATCH_HEADER.unpack_from(data)
+    )
+    *begin, kind, value_size, value_version, coordinator_epoch, headers = _USUAL_RECORD.unpack_from(
+        data, BATCH_HEADER_BYTES
+    )
+    if (
+        (size, magic, count, headers) != (_USUAL_BATCH_BYTES - ENTRY_PREFIX_BYTES, MAGIC_V2, 1, 0)
+        or attributes & CODEC_MASK
+        or begin != _USUAL_BEGIN
+        or value_size != _USUAL_VALUE_SIZE
+        or value_version != _VERSION
+        or kind not in (CONTROL_ABORT, CONTROL_COMMIT)
+    ):
+        return None
+    timestamp = max_timestamp if attributes & TIMESTAMP_TYPE_BIT else base_timestamp
+    return Marker(kind == CONTROL_ABORT, coordinator_epoch, timestamp)
+
+
+def _any_marker(data: Bytes) -> Marker | None:
     table, records = BatchTable(), RecordTable()
     kernel.scan(data, 0, True, table)
     kernel.decode(data, table, 0, 1, records)
@@ -120,9 +164,17 @@ def marker_of_batch(data: Bytes) -> Marker | None:
 
 def build_marker(producer_id: int, producer_epoch: int, marker: Marker) -> bytearray:
     """The control batch with the marker that ends a producer's transaction."""
-    key = CONTROL_KEY.pack(_VERSION, CONTROL_ABORT if marker.aborted else CONTROL_COMMIT)
-    value = END_TXN_MARKER.pack(_VERSION, marker.coordinator_epoch)
+    kind = CONTROL_ABORT if marker.aborted else CONTROL_COMMIT
+    record = _USUAL_RECORD.pack(*_USUAL_BEGIN, kind, _USUAL_VALUE_SIZE, _VERSION, marker.coordinator_epoch, 0)
     fields = BatchFields(
         producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
     )
-    return build_batch([RecordData(0, marker.timestamp, key, value)], fields)
+    return assemble(
+        record,
+        fields,
+        base_offset=0,
+        last_offset_delta=0,
+        base_timestamp=marker.timestamp,
+        max_timestamp=marker.timestamp,
+        count=1,
+    )
