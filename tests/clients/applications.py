@@ -104,21 +104,30 @@ class Application:
         return self._log_path.read_text("utf-8", "replace")[-4000:]
 
     def stop(self) -> None:
-        """Ends its stdin, sends SIGTERM, and waits."""
+        """Sends SIGTERM, and waits."""
+        process = self.running
+        process.terminate()
+        process.wait(_STOP_TIMEOUT_S)
+        self._forget(process)
+
+    def end_input(self) -> None:
+        """Ends its stdin, and waits. Fails with its log if its exit status is not 0."""
         process = self.running
         assert process.stdin is not None
         process.stdin.close()
-        process.terminate()
-        process.wait(_STOP_TIMEOUT_S)
+        assert process.wait(TIMEOUT_S) == 0, self.log_tail()
         self._process = None
 
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
             self._process.wait(_STOP_TIMEOUT_S)
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process = None
+            self._forget(self._process)
+
+    def _forget(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        process.stdin.close()
+        self._process = None
 
     def await_that(self, holds: Callable[[], object]) -> None:
         """Waits until it holds. Fails with the log if the program ends before, or if it takes too long."""

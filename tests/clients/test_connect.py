@@ -132,6 +132,7 @@ def test_lines_are_copied_exactly_when_everything_stops_cleanly(broker, standalo
     assert files.in_topic() == files.in_sink() == files.lines
 
 
+@pytest.mark.parametrize("broker", ["klog"], indirect=True)
 def test_every_line_is_copied_when_the_broker_is_killed(broker, standalone, files: Files) -> None:
     for _ in rounds():
         files.append()

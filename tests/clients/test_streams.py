@@ -99,15 +99,16 @@ def test_counts_are_exact_when_everything_stops_cleanly(broker, tmp_path: Path) 
     with WordCount(broker, tmp_path, "at_least_once") as words:
         words.write()
         words.await_counts()
-        words.program.stop()
+        words.program.end_input()
         broker.restart()
         words.write()
         words.program.start()
         words.await_counts()
-        words.program.stop()
+        words.program.end_input()
         words.assert_exact()
 
 
+@pytest.mark.parametrize("broker", ["klog"], indirect=True)
 def test_every_record_is_counted_when_the_broker_is_killed(broker, tmp_path: Path) -> None:
     with WordCount(broker, tmp_path, "at_least_once") as words:
         for _ in rounds():
@@ -130,5 +131,5 @@ def test_counts_are_exactly_once_when_program_and_broker_are_killed(broker, tmp_
             words.program.kill()
             words.program.start()
             words.await_counts()
-        words.program.stop()
+        words.program.end_input()
         words.assert_exact()

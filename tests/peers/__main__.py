@@ -14,6 +14,8 @@ from tests.peers.connect_streams import connect_streams_jars
 from tests.peers.golang import go_program
 from tests.peers.kafka import KAFKA_2, KAFKA_3, KAFKA_4, KafkaPeer
 from tests.peers.maven import PeerUnavailableError
+from tests.peers.spark import VERSION as SPARK
+from tests.peers.spark import spark_jars
 from tests.peers.spark_kafka import spark_kafka_jars
 
 PEERS: Final[Mapping[str, Callable[[], object]]] = {
@@ -21,6 +23,7 @@ PEERS: Final[Mapping[str, Callable[[], object]]] = {
     f"Kafka {KAFKA_3}": lambda: KafkaPeer(KAFKA_3).classpath,
     f"Kafka {KAFKA_4}": lambda: KafkaPeer(KAFKA_4).classpath,
     "Spark's Kafka source": spark_kafka_jars,
+    f"Spark {SPARK}": spark_jars,
     "Kafka Connect and Streams": connect_streams_jars,
     "franz-go": lambda: go_program("group_members"),
 }
