@@ -16,6 +16,7 @@ from typing import Protocol
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable
+from klog.formats.constants import MAGIC_V2
 from klog.formats.errors import FormatError, KlogError
 from klog.storage.log.partition_log import PartitionLog
 
@@ -103,6 +104,15 @@ def _read_chunk(
             logger.warning("%s: the records %d to %d are not loaded: %s", log.partition, first, last, error)
         row += 1
     return table.last_offset[len(table) - 1] + 1 if len(table) else offset
+
+
+def end_of_plain(table: BatchTable, first: int, last: int, not_plain: int) -> int:
+    """The first row, from `first` to `last`, of an old message or of a batch with one of these attributes."""
+    row = first
+    attributes, magics = table.attributes, table.magic
+    while row < last and magics[row] == MAGIC_V2 and not attributes[row] & not_plain:
+        row += 1
+    return row
 
 
 def span_of(payload: Bytes, start: int, size: int) -> bytes | None:

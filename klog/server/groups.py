@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final
 
@@ -28,12 +27,10 @@ from klog.server.consumer_groups import (
     accepts_consumer_protocol,
     consumer_group_settings,
 )
-from klog.server.internal_topics import led_logs, partition_count
+from klog.server.internal_topics import led_logs, partition_count, pause_loading
 from klog.server.transactions.verification import Verification, Verified
 
 _MS_IN_MINUTE: Final = 60_000
-# While groups are loaded: as short as a sleep can be. Other threads get the interpreter meanwhile.
-_PAUSE_S: Final = 0.00001
 
 
 def open_groups(
@@ -56,7 +53,7 @@ def open_groups(
             config.number("group.initial.rebalance.delay.ms"), config.number("group.max.size")
         ),
         commit_acks=config.number("offsets.commit.required.acks"),
-        pause=lambda: time.sleep(_PAUSE_S),
+        pause=pause_loading,
         consumer_groups=consumer_group_settings(config),
         topics=LatestTopics(snapshot),
     )

@@ -5,8 +5,9 @@ Rules: Kafka's `GroupCoordinator.offsetsTopicConfigs` and `TransactionStateManag
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
 from klog.metadata.store import MetadataStore
@@ -14,6 +15,8 @@ from klog.metadata.topics import read_topics
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.storage.log.partition_log import PartitionLog
+
+_PAUSE_S: Final = 0.00001
 
 
 class InternalTopic(NamedTuple):
@@ -58,3 +61,8 @@ def led_logs(replicas: ReplicaManager, topic: str) -> Callable[[int], PartitionL
         return partition.log if partition is not None and partition.state.is_leader else None
 
     return log_of
+
+
+def pause_loading() -> None:
+    """Let other threads have the interpreter while a partition is loaded: as short as a sleep can be."""
+    time.sleep(_PAUSE_S)

@@ -23,7 +23,7 @@ from klog.replication.internal_append import InternalAppends
 from klog.replication.partition import ALL_IN_SYNC
 from klog.replication.purgatory import Timer
 from klog.replication.replica_manager import ReplicaManager
-from klog.server.internal_topics import led_logs, partition_count
+from klog.server.internal_topics import led_logs, partition_count, pause_loading
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.marker_sending import MarkerSending
 from klog.server.transactions.opening import open_marker_sender, open_verifier
@@ -78,6 +78,7 @@ def open_transactions(
         timer_ms=appends.timer_ms,
         markers=markers,
         next_producer_id=_producer_ids(config, store, broker_id).next_id,
+        pause=pause_loading,
     )
     coordinator = TransactionCoordinator(
         _settings(config, store), services, led_logs(replicas, TRANSACTION_STATE)

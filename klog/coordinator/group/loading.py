@@ -23,10 +23,10 @@ from klog.coordinator.group.records import (
     read_key,
     read_offset_value,
 )
-from klog.coordinator.log_reading import no_pause, read_log, span_of
+from klog.coordinator.log_reading import end_of_plain, no_pause, read_log, span_of
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
-from klog.formats.constants import CODEC_MASK, CONTROL_BIT, CONTROL_COMMIT, MAGIC_V2, TRANSACTIONAL_BIT
+from klog.formats.constants import CODEC_MASK, CONTROL_BIT, CONTROL_COMMIT, TRANSACTIONAL_BIT
 from klog.formats.errors import FormatError
 from klog.storage.cleaner.decoding import control_type, decode_one, decode_plain
 from klog.storage.log.partition_log import PartitionLog
@@ -70,10 +70,7 @@ class GroupReader:
         They are not compressed, and part of no transaction. Raises `FormatError` if one of them
         cannot be decoded; then none is taken.
         """
-        row = first
-        attributes, magics = table.attributes, table.magic
-        while row < last and magics[row] == MAGIC_V2 and not attributes[row] & _NOT_PLAIN:
-            row += 1
+        row = end_of_plain(table, first, last, _NOT_PLAIN)
         if row > first:
             decode_plain(data, table, first, row, self._records)
             self._add_records(data, table.base_offset[first], None)

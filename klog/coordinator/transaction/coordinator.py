@@ -80,7 +80,8 @@ class TransactionCoordinator:
         self, number: int, epoch: int, still_leads: Callable[[], bool]
     ) -> Callable[[], TransactionPartition] | None:
         log = self._log_of(number)
-        loaded = None if log is None else load_transactions(log, self.settings.load_buffer_bytes, still_leads)
+        buffer_bytes, pause = self.settings.load_buffer_bytes, self.services.pause
+        loaded = None if log is None else load_transactions(log, buffer_bytes, still_leads, pause)
         if loaded is None:
             return None
 

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Final
 
-from klog.coordinator.log_reading import read_log, span_of
+from klog.coordinator.log_reading import end_of_plain, no_pause, read_log, span_of
 from klog.coordinator.transaction.records import (
     TransactionRecord,
     read_transaction_key,
     read_transaction_value,
 )
+from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
-from klog.formats.constants import CONTROL_BIT
+from klog.formats.constants import CODEC_MASK, CONTROL_BIT
 from klog.formats.errors import FormatError
-from klog.storage.cleaner.decoding import decode_one
+from klog.storage.cleaner.decoding import decode_one, decode_plain
 from klog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
+
+# What is loaded between two pauses. It takes less than 1 ms.
+_READ_BYTES: Final = 16 * 1024
+_NOT_PLAIN: Final = CODEC_MASK | CONTROL_BIT
 
 
 class TransactionReader:
@@ -33,11 +39,23 @@ class TransactionReader:
         self._name = name
         self._records = RecordTable()
 
+    def add_plain(self, data: memoryview, table: BatchTable, first: int, last: int) -> int:
+        """Take the plain batches from `first` on, before `last`; the row of the first one that is not plain.
+
+        Raises `FormatError` if one of them cannot be decoded; then none is taken.
+        """
+        row = end_of_plain(table, first, last, _NOT_PLAIN)
+        if row > first:
+            decode_plain(data, table, first, row, self._records)
+            self._add_records(data)
+        return row
+
     def add_batch(self, data: memoryview, table: BatchTable, row: int) -> None:
         """Take one batch. Raises `FormatError` if the batch cannot be decoded."""
-        if table.attributes[row] & CONTROL_BIT:
-            return
-        payload = decode_one(data, table, row, self._records)
+        if not table.attributes[row] & CONTROL_BIT:
+            self._add_records(decode_one(data, table, row, self._records))
+
+    def _add_records(self, payload: Bytes) -> None:
         records = self._records
         for number, offset in enumerate(records.offset):
             try:
@@ -61,12 +79,18 @@ class TransactionReader:
 
 
 def load_transactions(
-    log: PartitionLog, buffer_bytes: int, still_leads: Callable[[], bool]
+    log: PartitionLog,
+    buffer_bytes: int,
+    still_leads: Callable[[], bool],
+    pause: Callable[[], None] = no_pause,
 ) -> dict[str, TransactionRecord] | None:
     """The record of each transactional id in a log; None if this broker leads it no longer.
 
-    `buffer_bytes` is `transaction.state.log.load.buffer.size`. If the log cannot be read to its end, the ids
-    that were read until then are returned.
+    `buffer_bytes` is `transaction.state.log.load.buffer.size`. `pause` is called now and then, so that it can
+    let other threads run. If the log cannot be read to its end, the ids that were read until then are
+    returned.
     """
     reader = TransactionReader(str(log.partition))
-    return reader.loaded if read_log(log, buffer_bytes, still_leads, reader) else None
+    read_bytes = min(buffer_bytes, _READ_BYTES)
+    finished = read_log(log, read_bytes, still_leads, reader, pause, reader.add_plain)
+    return reader.loaded if finished else None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from klog.coordinator.log_reading import no_pause
 from klog.coordinator.tasks import TaskQueue
 from klog.coordinator.transaction.effects import Reply, SendMarkers, Write
 from klog.coordinator.transaction.records import TransactionRecord
@@ -60,7 +61,7 @@ class TransactionServices:
 
     `clock_ms` is the wall clock, `timer_ms` the timer's. `next_producer_id` gives an id that nobody was given
     before, or raises `MetadataError` if none is ready: the client is answered COORDINATOR_LOAD_IN_PROGRESS
-    and tries again.
+    and tries again. `pause` lets other threads run while ids are loaded.
     """
 
     append: Append
@@ -69,6 +70,7 @@ class TransactionServices:
     timer_ms: Callable[[], int]
     markers: MarkerSender
     next_producer_id: Callable[[], int]
+    pause: Callable[[], None] = no_pause
 
 
 class _Retry(TimerTask):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from klog.formats import compression, kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
-from klog.formats.constants import CODEC_MASK
+from klog.formats.constants import CODEC_MASK, MAGIC_V2
 from klog.formats.errors import CorruptRecordError
 from klog.formats.markers import control_key, first_key
 
@@ -14,7 +14,7 @@ def decode_plain(data: memoryview, table: BatchTable, first: int, last: int, rec
     """Decode uncompressed batches into `records`, which is emptied first. Raises `CorruptRecordError`."""
     records.clear()
     kernel.decode(data, table, first, last, records)
-    _require_valid(table, records)
+    _require_valid(table, records, min(table.magic[first:last], default=MAGIC_V2))
 
 
 def decode_one(data: memoryview, table: BatchTable, row: int, records: RecordTable) -> Bytes:
@@ -30,16 +30,16 @@ def decode_one(data: memoryview, table: BatchTable, row: int, records: RecordTab
         block = data[start : start + max(size, 0)]
         payload = compression.decompress(table.attributes[row] & CODEC_MASK, block, magic=table.magic[row])
         kernel.decode_payload(payload, table, row, records)
-    _require_valid(table, records)
+    _require_valid(table, records, table.magic[row])
     return payload
 
 
-def _require_valid(table: BatchTable, records: RecordTable) -> None:
+def _require_valid(table: BatchTable, records: RecordTable, oldest_magic: int) -> None:
     if records.problem is not None:
         position = table.position[records.problem_batch]
         raise CorruptRecordError(records.problem, position_bytes=position)
     # Only messages of magic 0 and 1 have their own checksums.
-    if len(records) and min(table.magic) < 2 and not min(records.valid):
+    if len(records) and oldest_magic < MAGIC_V2 and not min(records.valid):
         position = table.position[records.batch[records.valid.index(0)]]
         raise CorruptRecordError("a message fails its checksum", position_bytes=position)
 
