@@ -114,6 +114,8 @@ def usual_transaction(version: int, request: ProduceRequest) -> Transaction | No
     sequences: dict[Key, int] = {}
     count = 0
     for topic, partitions in request.topics:
+        if not partitions:
+            return None
         for index, records in partitions:
             if records is None or (size := len(records)) < BATCH_HEADER_BYTES:
                 return None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from klog.formats.checksums import crc32c
 from klog.formats.compression import GZIP, ZSTD
@@ -10,6 +12,13 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import PartitionProduced, decode_produce_response
 from klog.server.handlers.produce import ProduceHandler
+from klog.server.handlers.produce_screening import (
+    RefusedRequestError,
+    Screened,
+    is_usual,
+    screen,
+    usual_transaction,
+)
 from tests.server.handlers.parts import TOPIC, Broker, FakeRequest, batch
 
 LATEST = 11
@@ -172,3 +181,43 @@ def test_a_batch_that_ends_before_its_producers_id_refuses_the_whole_request(
     told = errors(handler, (TOPIC, [(0, batch()), (1, sized(size - 12)[:size])]), version=version)
     assert [each[2] for each in told] == [-1 if size < 51 else ErrorCode.NONE, error]
     assert log.log_end_offset == (size >= 51)
+
+
+RECORDS = st.one_of(
+    st.builds(
+        batch,
+        producer_id=st.sampled_from((-1, 8, 9)),
+        producer_epoch=st.sampled_from((0, 1)),
+        base_sequence=st.integers(0, 3),
+        is_transactional=st.booleans(),
+    ),
+    st.just(bytes(batch(**OF_A_PRODUCER))),
+    st.sampled_from((None, b"", bytes(with_magic(1)), bytes(sized(13)), bytes(batch() + batch()))),
+)
+TOPICS = st.lists(
+    st.tuples(
+        st.sampled_from((TOPIC, OTHER_TOPIC)), st.lists(st.tuples(st.integers(0, 2), RECORDS), max_size=3)
+    ),
+    max_size=3,
+    unique_by=lambda topic: topic[0],
+)
+USUAL = [(TOPIC, [(0, bytes(batch(**OF_A_PRODUCER))), (1, bytes(batch(**OF_A_PRODUCER)))])]
+
+
+@given(TOPICS, st.sampled_from((3, 7, LATEST)), st.sampled_from((None, "payments")))
+@example(USUAL, LATEST, "payments")
+def test_what_is_usual_is_screened_to_the_same(topics, version: int, transactional_id: str | None) -> None:
+    views = [
+        (topic, [(index, None if data is None else memoryview(data)) for index, data in partitions])
+        for topic, partitions in topics
+    ]
+    asked = ProduceRequest(transactional_id, -1, 1000, views)
+    usual, transaction = is_usual(version, views), usual_transaction(version, asked)
+    assert transaction is not None or topics is not USUAL
+    assert not (usual and transaction)
+    if usual or transaction is not None:
+        try:
+            found: object = screen(version, asked, lambda _: True)
+        except RefusedRequestError as refused:
+            found = refused
+        assert found == Screened(views, {}, transaction)
