@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from klog.storage.log.append_values import Origin
@@ -120,7 +120,18 @@ def write(log: PartitionLog, model: Model, action: str, producer: int, count: in
     model.batches.append(Written(info.first_offset, info.last_offset, producer, commit, values))
 
 
+# A marker is cut off, and another one decides otherwise.
+DECIDED_ANEW = [
+    ("transactional", 1, 1),
+    ("abort", 1, 0),
+    ("cut", 0, 1),
+    ("commit", 1, 0),
+    ("replicated", 0, 6),
+]
+
+
 @given(steps=STEPS, read_bytes=st.sampled_from((1, 200, 10_000)))
+@example(steps=DECIDED_ANEW, read_bytes=200)
 def test_the_last_stable_offset_and_what_is_committed_are_those_of_the_model(
     tmp_path_factory: pytest.TempPathFactory, steps: Sequence[tuple[str, int, int]], read_bytes: int
 ) -> None:
