@@ -90,11 +90,17 @@ class Player:
 
 
 class IdempotentProducer(Player):
-    """Writes numbered records to all partitions of the input; at the end it waits for the last answer."""
+    """Writes numbered records to all partitions of the input; at the end it waits for the last answer.
+
+    A killed broker remembers the last batch of each producer in its snapshot. If several were under way, a
+    repeated one that is not the last is out of order, which ends the producer: Kafka has it so, too. Another
+    one takes its place, which has a name of its own.
+    """
 
     def __init__(self, bootstrap: str, name: str, seed: int) -> None:
         self.acknowledged: list[Acknowledged] = []
         self.refused: list[str] = []
+        self.ended_by_errors = 0
         super().__init__(bootstrap, name, seed)
 
     def play(self) -> None:
@@ -102,20 +108,31 @@ class IdempotentProducer(Player):
             self._config(
                 **{"enable.idempotence": True, "linger.ms": 2, "message.timeout.ms": 0, "acks": "all"},
                 **{"batch.num.messages": self._chance.choice((1, 7, 50))},
+                **{"max.in.flight.requests.per.connection": self._chance.choice((1, 5))},
             )
         )
+        try:
+            self._write(producer, f"{self.name}.{self.ended_by_errors}")
+        except KafkaException as error:
+            if not error.args[0].fatal():
+                raise
+            self.ended_by_errors += 1
+            producer.purge()
+            producer.flush(1)
+
+    def _write(self, producer: Producer, name: str) -> None:
         number = 0
         while not self._ending.is_set():
             for _ in range(self._chance.randint(1, 20)):
                 partition = self._chance.randrange(INPUT_PARTITIONS)
-                record = RecordId(self.name, number)
-                producer.produce(INPUT, value_of(record), partition=partition, on_delivery=self._delivered)
+                value = value_of(RecordId(name, number))
+                producer.produce(INPUT, value, partition=partition, on_delivery=self._delivered)
                 number += 1
             producer.poll(self._chance.uniform(0.01, 0.1))
             while len(producer) > 1_000 and not self._ending.is_set():
                 producer.poll(0.1)
         self._timed("the last acknowledgements", lambda: producer.flush(2 * _CALL_TIMEOUT_S))
-        assert len(producer) == 0, f"{self.name}: {len(producer)} records were never acknowledged"
+        assert len(producer) == 0, f"{name}: {len(producer)} records were never acknowledged"
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -41,9 +41,10 @@ class DescribeProducersHandler:
         error, message, producers = ErrorCode.NONE, None, ()
         try:
             validate_topic_name(topic)
-            if not self.lookup.has_topic(topic):
-                raise PartitionError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            producers = _producers(request, self.lookup.partition((topic, index)))
+            if self.lookup.has_topic(topic):
+                producers = _producers(request, self.lookup.partition((topic, index)))
+            else:
+                error, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic}"
         except InvalidTopicError as invalid:
             error, message = ErrorCode.INVALID_TOPIC_EXCEPTION, str(invalid)
         except PartitionError as refused:

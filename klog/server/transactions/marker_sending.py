@@ -148,6 +148,8 @@ class MarkerSending:
         self, entries: Sequence[Entry], answer: Mapping[tuple[int, TopicPartition], ErrorCode]
     ) -> None:
         outcome = judged(entries, answer)
+        # Before anything is dropped: partitions that have their marker are not missing it.
+        self._written(outcome.done)
         for entry, error in outcome.refused:
             wanted = entry.transaction.wanted
             logger.error(
@@ -163,7 +165,6 @@ class MarkerSending:
         if outcome.again:
             failures = max(entry.failures for entry in outcome.again)
             self._after(failures, lambda: self._send_again(outcome.again))
-        self._written(outcome.done)
 
     def _send_again(self, entries: Iterable[Entry]) -> None:
         with self._lock:

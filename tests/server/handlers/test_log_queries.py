@@ -102,7 +102,9 @@ class TestDescribeProducers:
         assert self.ask(broker).error_code == ErrorCode.NONE
 
     def test_who_cannot_answer_says_why(self, broker) -> None:
-        assert self.ask(broker).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = self.ask(broker)
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert TOPIC in unknown.error_message
         broker.tell(leader=OTHER_BROKER)
         assert self.ask(broker).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         invalid = self.ask(broker, "no/topic")

@@ -274,7 +274,8 @@ class TestAdministration:
         assert [(each.topic, each.partitions) for each in pay.topics] == [("t", (0, 1)), ("u", (1,))]
         assert (idle.transaction_state, idle.transaction_start_time, idle.topics) == ("Empty", None, ())
         assert gone.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-        assert (gone.transaction_state, gone.producer_id, gone.producer_epoch) == ("", -1, -1)
+        assert (gone.transaction_state, gone.producer_id, gone.producer_epoch) == ("", 0, 0)
+        assert gone.transaction_start_time == datetime(1970, 1, 1, tzinfo=UTC)
 
     @pytest.mark.parametrize("version", versions(ApiKey.LIST_TRANSACTIONS))
     def test_transactions_are_listed(self, broker, version: int) -> None:

@@ -179,6 +179,13 @@ def test_a_marker_that_is_refused_for_good_is_logged_and_not_sent_again(
     assert (written.calls, len(cluster.brokers[1].requests)) == ([], 2)
 
 
+def test_partitions_beside_one_that_refuses_are_reported(cluster: Cluster) -> None:
+    cluster.brokers[1].errors = {A0: [ErrorCode.TRANSACTION_COORDINATOR_FENCED]}
+    written = sent(cluster, markers(A0, B0), awaited=False)
+    eventually(lambda: written.calls)
+    assert written.partitions == {B0}
+
+
 def test_what_is_forgotten_is_not_reported(cluster: Cluster) -> None:
     broker = cluster.brokers[1]
     broker.may_answer.clear()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from klog.coordinator.transaction.values import NO_TIMESTAMP, DescribedTransaction, Transactions
+from klog.coordinator.transaction.values import NO_TIMESTAMP, DescribedTransaction, Producer, Transactions
 from klog.formats.names import TopicPartition
 from klog.protocol.entity_fields import Entity
 from klog.server.handlers.answers import entity_of, part, send_answer
@@ -18,6 +18,8 @@ from klog.server.network.request import Request
 
 _ANY_DURATION_MS: Final = -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Beside an error Kafka leaves the fields as its schema has them.
+_UNKNOWN_PRODUCER: Final = Producer(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,9 @@ class TransactionsHandler:
 
 
 def _described(request: Request, transaction: DescribedTransaction) -> Entity:
-    start_ms = transaction.start_ms
+    start_ms, producer = transaction.start_ms, transaction.producer
+    if transaction.error:
+        start_ms, producer = 0, _UNKNOWN_PRODUCER
     return part(
         request,
         "TransactionState",
@@ -70,8 +74,8 @@ def _described(request: Request, transaction: DescribedTransaction) -> Entity:
         transaction_start_time=(
             None if start_ms == NO_TIMESTAMP else _EPOCH + timedelta(milliseconds=start_ms)
         ),
-        producer_id=transaction.producer.producer_id,
-        producer_epoch=transaction.producer.epoch,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
         topics=_topics(request, transaction.partitions),
     )
 
