@@ -54,9 +54,9 @@ class _Kafka:
 
 
 @contextmanager
-def klog_broker() -> Iterator[Broker]:
+def klog_broker(config: Mapping[str, str | int] | None = None) -> Iterator[Broker]:
     """klog, with two log directories."""
-    with klog.testing.broker(CONFIG, log_dir_count=2) as process:
+    with klog.testing.broker({**CONFIG, **(config or {})}, log_dir_count=2) as process:
         yield process
 
 

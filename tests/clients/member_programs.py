@@ -110,15 +110,18 @@ class ProgramMember(Member):
     def _run(self, servers, topic, group, options) -> None:
         assignor = options.get("assignor", "range")
         java = self._program.kind.startswith("java")
-        configs = {
-            "bootstrap.servers": servers,
-            "group.id": group,
-            "session.timeout.ms": str(SESSION_MS),
-            "heartbeat.interval.ms": "500",
-            "partition.assignment.strategy": (
-                f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[assignor]}" if java else assignor
-            ),
-        }
+        configs = {"bootstrap.servers": servers, "group.id": group}
+        if options.get("protocol") == "consumer":
+            # The broker has the assignors and the timeouts.
+            configs["group.protocol"] = "consumer"
+        else:
+            configs |= {
+                "session.timeout.ms": str(SESSION_MS),
+                "heartbeat.interval.ms": "500",
+                "partition.assignment.strategy": (
+                    f"org.apache.kafka.clients.consumer.{_JAVA_ASSIGNORS[assignor]}" if java else assignor
+                ),
+            }
         if java:
             configs |= {"auto.offset.reset": "earliest", "enable.auto.commit": "false"}
         if "instance" in options:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType
+from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
 from klog.testing.topics import create_topic
@@ -82,11 +82,12 @@ class ConsumerMember(Member):
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "max.poll.interval.ms": REBALANCE_MS,
+            "metadata.max.age.ms": SECOND_MS,
         }
         if options.get("protocol") == "classic":
             config |= {"session.timeout.ms": 30 * SECOND_MS, "heartbeat.interval.ms": 200}
             config["partition.assignment.strategy"] = "cooperative-sticky"
-        if "assignor" in options:
+        elif "assignor" in options:
             config["group.remote.assignor"] = options["assignor"]
         if "instance" in options:
             config["group.instance.id"] = options["instance"]
@@ -97,13 +98,144 @@ class ConsumerMember(Member):
             self.assigned = {each.partition for each in consumer.assignment()}
             if message is not None and message.error() is None:
                 self.read.append(message.value())
-                consumer.store_offsets(message=message) if False else None
                 consumer.commit(message=message, asynchronous=True)
         consumer.close()
 
 
-class JavaConsumerMember(ProgramMember):
-    """Java's consumer of Kafka 4.1 with the consumer protocol."""
+MEMBERS = ("librdkafka", "java 4.1")
+Join = Callable[..., Member]
 
-    def configs(self) -> dict[str, str]:
-        return {"group.protocol": "consumer"}
+
+@pytest.fixture
+def join(
+    servers: str, topic: str, group: str, member_program: Callable[[str], MemberProgram]
+) -> Iterator[Join]:
+    """Lets members join; they are closed in the end."""
+    with ExitStack() as closing:
+
+        def make(kind: str = "librdkafka", *, subscribe: str = topic, **options: str) -> Member:
+            options = {"protocol": "consumer", **options}
+            if kind == "librdkafka":
+                member: Member = ConsumerMember(servers, subscribe, group, **options)
+            else:
+                member = ProgramMember(member_program(kind), servers, subscribe, group, **options)
+            closing.callback(member._stop.set)
+            return member
+
+        yield make
+
+
+@pytest.fixture
+def admin(servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": servers})
+
+
+def describe(admin: AdminClient, group: str) -> ConsumerGroupDescription:
+    return admin.describe_consumer_groups([group])[group].result()
+
+
+def await_shared(*members: Member) -> None:
+    """Wait until the members share all partitions evenly."""
+
+    def shared() -> bool:
+        held = sorted(number for member in members for number in member.assigned)
+        sizes = [len(member.assigned) for member in members]
+        return held == list(range(PARTITIONS)) and max(sizes) - min(sizes) <= 1
+
+    eventually(lambda: any(each.failure for each in members) or shared())
+    assert [each.failure for each in members] == [None] * len(members)
+
+
+def await_read(*members: Member) -> None:
+    """Wait until the members have read every record once."""
+    eventually(lambda: sorted(value for member in members for value in member.read) == WRITTEN)
+
+
+def await_committed(admin: AdminClient, group: str) -> None:
+    """Wait until the group has committed every record."""
+
+    def committed() -> int:
+        asked = ConsumerGroupTopicPartitions(group)
+        found = admin.list_consumer_group_offsets([asked])[group].result().topic_partitions
+        return sum(each.offset for each in found)
+
+    eventually(lambda: committed() == len(WRITTEN))
+
+
+@pytest.mark.parametrize("kind", MEMBERS)
+def test_members_share_partitions_and_hand_them_over(
+    join: Join, admin: AdminClient, group: str, kind: str
+) -> None:
+    first = join(kind)
+    await_shared(first)
+    await_read(first)
+    if kind == "librdkafka":
+        await_committed(admin, group)
+    second = join(kind)
+    await_shared(first, second)
+    first.close()
+    await_shared(second)
+    if kind == "librdkafka":
+        assert second.read == []  # it commits every record, Java's member when it closes
+    second.close()
+
+
+def test_java_and_librdkafka_share_a_group(join: Join) -> None:
+    members = [join(kind) for kind in (*MEMBERS, *MEMBERS)]
+    await_shared(*members)
+    for member in members:
+        member.close()
+
+
+@pytest.mark.parametrize("assignor", ["range", "uniform"])
+def test_members_choose_the_assignor(join: Join, admin: AdminClient, group: str, assignor: str) -> None:
+    members = [join(assignor=assignor), join(assignor=assignor)]
+    await_shared(*members)
+    described = describe(admin, group)
+    assert (described.type, described.partition_assignor) == (ConsumerGroupType.CONSUMER, assignor)
+    eventually(lambda: describe(admin, group).state is ConsumerGroupState.STABLE)
+    for member in members:
+        member.close()
+    eventually(lambda: describe(admin, group).state is ConsumerGroupState.EMPTY)
+
+
+def test_a_static_member_comes_back_to_its_partitions(join: Join, admin: AdminClient, group: str) -> None:
+    first, second = join(instance="a"), join(instance="b")
+    await_shared(first, second)
+    held = set(second.assigned)
+    second.close()
+    again = join(instance="b")
+    again.await_partitions(*held)
+    assert first.assigned == set(range(PARTITIONS)) - held
+    assert {each.group_instance_id for each in describe(admin, group).members} == {"a", "b"}
+    first.close()
+    again.close()
+
+
+def test_a_regular_expression_finds_topics_that_are_created_later(servers: str, join: Join) -> None:
+    prefix = f"pattern-{next(_numbers)}"
+    member = join(subscribe=f"^{prefix}.*")
+    new_topic(servers, f"{prefix}-a")
+    await_read(member)
+    member.close()
+
+
+def test_a_group_changes_to_the_new_protocol_and_back_without_a_stop(
+    join: Join, admin: AdminClient, group: str
+) -> None:
+    old = join(protocol="classic")
+    await_shared(old)
+    await_read(old)
+    await_committed(admin, group)
+    new = join()
+    await_shared(old, new)
+    assert describe(admin, group).type is ConsumerGroupType.CONSUMER
+    old.close()
+    await_shared(new)
+    back = join(protocol="classic")
+    await_shared(new, back)
+    new.close()
+    await_shared(back)
+    eventually(lambda: describe(admin, group).type is ConsumerGroupType.CLASSIC)
+    assert new.read == back.read == []  # what was committed stays committed
+    back.close()
