@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-import selectors
-import socket
 import statistics
 import subprocess
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -31,12 +27,16 @@ from benchmarks.request_frames import (
     produce_frame,
 )
 from benchmarks.request_loads import Load, Prepared, Programs
+from benchmarks.steady_producer import (
+    SMALL_BATCH_BYTES,
+    SMALL_PER_S,
+    SMALL_TOPIC,
+    Latencies,
+    latencies,
+    small_requests,
+)
 
 _TOPIC = "cold"
-_SMALL_TOPIC = "small"
-_SMALL_BATCH_BYTES = 200
-_SMALL_PER_S = 2000
-_SMALL_CONNECTIONS = 8
 _ALONE_S = 2.0
 _SEGMENT_BYTES = 256 * MIB
 _BATCH_BYTES = 512 * 1024
@@ -55,20 +55,10 @@ _CASES = {
 }
 
 
-@dataclass(frozen=True)
-class _Latencies:
-    """Of small requests, in ms; and how fast the consumer beside them was."""
-
-    p50: float
-    p99: float
-    most: float
-    consumed_mib_s: float = 0.0
-
-
 def cold(scratch: Path, rounds: int, log_bytes: int, *, klog_only: bool = False) -> str:
     """The latency of small requests alone, beside a consumer of cached and of dropped pages."""
     _require_disk(scratch)
-    found: dict[str, list[list[_Latencies]]] = {}
+    found: dict[str, list[list[Latencies]]] = {}
     with klog_alone(scratch) if klog_only else both(scratch) as brokers:
         programs = Programs(scratch)
         ready = [_filled(broker, log_bytes, scratch) for broker in brokers]
@@ -80,15 +70,15 @@ def cold(scratch: Path, rounds: int, log_bytes: int, *, klog_only: bool = False)
                     latencies = _beside(case, broker, programs, fetches, log_bytes)
                     if number:
                         runs.append(latencies)
-    lines = [f"small produce requests, {_SMALL_PER_S} a second (medians of {rounds})"]
+    lines = [f"small produce requests, {SMALL_PER_S} a second (medians of {rounds})"]
     for case, title in _CASES.items():
         lines.append(f"  {title}")
         lines += _described(case, [broker.name for broker in brokers], list(map(_medians, found[case])))
     return "\n".join(lines)
 
 
-def _described(case: str, names: list[str], values: list[_Latencies]) -> list[str]:
-    def each(form: Callable[[_Latencies], str]) -> str:
+def _described(case: str, names: list[str], values: list[Latencies]) -> list[str]:
+    def each(form: Callable[[Latencies], str]) -> str:
         return ", ".join(f"{name} {form(value)}" for name, value in zip(names, values, strict=True))
 
     ratio = values[0].p99 / values[-1].p99
@@ -103,9 +93,9 @@ def _described(case: str, names: list[str], values: list[_Latencies]) -> list[st
     return lines
 
 
-def _medians(runs: list[_Latencies]) -> _Latencies:
+def _medians(runs: list[Latencies]) -> Latencies:
     names = ("p50", "p99", "most", "consumed_mib_s")
-    return _Latencies(*(statistics.median(getattr(run, name) for run in runs) for name in names))
+    return Latencies(*(statistics.median(getattr(run, name) for run in runs) for name in names))
 
 
 def _require_disk(scratch: Path) -> None:
@@ -122,11 +112,11 @@ def _filled(broker: RunningBroker, log_bytes: int, scratch: Path) -> Prepared:
     records = int.from_bytes(batch[57:61], "big")
     admin = Admin(broker.port)
     admin.create(_TOPIC, {"segment.bytes": str(_SEGMENT_BYTES)})
-    admin.create(_SMALL_TOPIC, {})
+    admin.create(SMALL_TOPIC, {})
     fill = produce_frame(_TOPIC, batch)
     for _ in range(log_bytes // len(batch)):
         admin.send(fill, produce_answer(_TOPIC))
-    admin.send(produce_frame(_SMALL_TOPIC, batch_of(_SMALL_BATCH_BYTES)), produce_answer(_SMALL_TOPIC))
+    admin.send(produce_frame(SMALL_TOPIC, batch_of(SMALL_BATCH_BYTES)), produce_answer(SMALL_TOPIC))
     admin.close()
     batches = _FETCH_BYTES // len(batch)
     firsts = range(0, log_bytes // len(batch), batches)
@@ -137,10 +127,10 @@ def _filled(broker: RunningBroker, log_bytes: int, scratch: Path) -> Prepared:
 
 def _beside(
     case: str, broker: RunningBroker, programs: Programs, ready: Prepared, log_bytes: int
-) -> _Latencies:
+) -> Latencies:
     if case == "alone":
         until_s = time.perf_counter() + _ALONE_S
-        return _latencies(_small_requests(broker.port, lambda: time.perf_counter() < until_s))
+        return latencies(small_requests(broker.port, lambda: time.perf_counter() < until_s))
     taken_ms: list[float] = []
     seconds = 0.0
     for _ in range(_PASSES):
@@ -152,7 +142,7 @@ def _beside(
             broker.port, _CONSUMER, ready, seconds=_CONSUMER_S, requests_most=requests_most
         )
         consumer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        taken_ms += _small_requests(broker.port, partial(_runs, consumer))
+        taken_ms += small_requests(broker.port, partial(_runs, consumer))
         output, error_text = consumer.communicate()
         if consumer.returncode != 0:
             raise BenchmarkError(f"the consumer of {broker.name}: {error_text.decode().strip()}")
@@ -160,17 +150,11 @@ def _beside(
         if case == "cold" and from_disk_bytes < _LEAST_SHARE_FROM_DISK * log_bytes:
             raise BenchmarkError("the log was still in the page cache")
         seconds += json.loads(output)["seconds"]
-    return _latencies(taken_ms, _PASSES * log_bytes / MIB / seconds)
+    return latencies(taken_ms, _PASSES * log_bytes / MIB / seconds)
 
 
 def _runs(process: subprocess.Popen[bytes]) -> bool:
     return process.poll() is None
-
-
-def _latencies(taken_ms: list[float], consumed_mib_s: float = 0.0) -> _Latencies:
-    taken_ms.sort()
-    p50, p99 = (taken_ms[int(len(taken_ms) * share)] for share in (0.5, 0.99))
-    return _Latencies(p50, p99, taken_ms[-1], consumed_mib_s)
 
 
 def _drop_pages(partition: Path) -> None:
@@ -188,62 +172,3 @@ def _read_from_disk_bytes(pid: int) -> int:
         if line.startswith("read_bytes:"):
             return int(line.split()[1])
     raise BenchmarkError("this system does not say what a process reads from the disk")
-
-
-@dataclass
-class _Client:
-    """A connection of small requests: when each that has no answer yet was due, and what was received."""
-
-    sock: socket.socket
-    due_s: deque[float] = field(default_factory=deque)
-    received: bytearray = field(default_factory=bytearray)
-
-    def answered(self) -> int:
-        """Reads what is there; how many answers are complete now."""
-        self.received += self.sock.recv(65536)
-        count = 0
-        while len(self.received) >= 4:
-            size = 4 + int.from_bytes(self.received[:4], "big")
-            if len(self.received) < size:
-                break
-            if any(
-                self.received[at] or self.received[at + 1] for at in produce_answer(_SMALL_TOPIC).errors_at
-            ):
-                raise BenchmarkError("a small request is answered with an error")
-            del self.received[:size]
-            count += 1
-        return count
-
-
-def _small_requests(port: int, goes_on: Callable[[], bool]) -> list[float]:
-    """Latencies in ms of requests at a steady rate, on several connections in turn.
-
-    They are sent whether earlier ones are answered or not. A latency counts from the time at which the
-    request was due, because a request that waits delays those behind it.
-    """
-    frame = produce_frame(_SMALL_TOPIC, batch_of(_SMALL_BATCH_BYTES))
-    selector = selectors.SelectSelector()  # epoll waits for whole milliseconds
-    clients = [_Client(socket.create_connection(("127.0.0.1", port))) for _ in range(_SMALL_CONNECTIONS)]
-    for client in clients:
-        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        selector.register(client.sock, selectors.EVENT_READ, client)
-    taken_ms: list[float] = []
-    start_s, sent, running = time.perf_counter(), 0, True
-    while running or any(client.due_s for client in clients):
-        next_s = start_s + sent / _SMALL_PER_S
-        now_s = time.perf_counter()
-        if running and now_s >= next_s:
-            client = clients[sent % len(clients)]
-            client.due_s.append(next_s)
-            client.sock.sendall(frame)
-            sent += 1
-            running = sent % 16 != 0 or goes_on()
-        timeout_s = max(0.0, next_s - now_s) if running else None
-        for key, _ in selector.select(timeout_s):
-            client = key.data
-            answered_s = time.perf_counter()
-            taken_ms += [(answered_s - client.due_s.popleft()) * 1000 for _ in range(client.answered())]
-    for client in clients:
-        client.sock.close()
-    selector.close()
-    return taken_ms

@@ -101,12 +101,13 @@ def find_coordinator_frame(group: str) -> bytes:
 FIND_COORDINATOR_ANSWER = Answer(errors_at=(12,))
 
 
-def commit_frame(group: str, topic: str) -> bytes:
-    """OffsetCommit version 7 of partition 0, by a client that is no member."""
+def commit_frame(group: str, topic: str, partitions: Sequence[int] = (0,)) -> bytes:
+    """OffsetCommit version 7 of these partitions, by a client that is no member."""
     head = struct.pack(">hhih", _OFFSET_COMMIT, 7, 0, -1) + _string(group)
     member = struct.pack(">ihh", -1, 0, -1)  # no generation, no member id, no instance id
     topics = struct.pack(">i", 1) + _string(topic)
-    return _framed(head + member + topics + struct.pack(">iiqih", 1, 0, 123_456, 0, 0))
+    commits = (struct.pack(">iqih", partition, 123_456, 0, 0) for partition in partitions)
+    return _framed(head + member + topics + struct.pack(">i", len(partitions)) + b"".join(commits))
 
 
 def commit_answer(topic: str) -> Answer:
@@ -140,10 +141,10 @@ class Admin:
     def __init__(self, port: int) -> None:
         self._sock = socket.create_connection(("127.0.0.1", port), _TIMEOUT_S)
 
-    def create(self, topic: str, config: dict[str, str]) -> None:
-        """A topic of one partition (CreateTopics version 2)."""
+    def create(self, topic: str, config: dict[str, str], partitions: int = 1) -> None:
+        """A topic (CreateTopics version 2)."""
         configs = b"".join(_string(key) + _string(value) for key, value in config.items())
-        head = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihii", 1, 1, 0, len(config))
+        head = struct.pack(">i", 1) + _string(topic) + struct.pack(">ihii", partitions, 1, 0, len(config))
         answer = self.ask(_CREATE_TOPICS, 2, head + configs + struct.pack(">ib", 30_000, 0))
         # Size, correlation id, throttle time, topics, name; then the error code.
         error = struct.unpack_from(">h", answer, 4 + 4 + 4 + 4 + 2 + len(topic))[0]

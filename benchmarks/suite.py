@@ -45,6 +45,12 @@ class Bench:
     large_segment_bytes: int = 1024 * MIB
     request_options: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def one_or_both(self) -> dict[str, bool]:
+        """Whether klog runs without Kafka, and whether on the modules of the checkout."""
+        checkout = bool(self.request_options.get("checkout"))
+        return {"klog_only": checkout or bool(self.request_options.get("klog_only")), "checkout": checkout}
+
     def segment(self, codec: str = "none") -> Path:
         return self._made(f"segment-{codec}", self.segment_bytes, codec)
 
@@ -282,13 +288,21 @@ def broker_transactions(bench: Bench) -> str:
     # Imported here because the process that measures the others must stay small.
     from benchmarks.broker_transactions import transactions  # noqa: PLC0415
 
-    options = bench.request_options
-    return transactions(
-        bench.scratch,
-        bench.rounds,
-        klog_only=bool(options.get("klog_only") or options.get("checkout")),
-        checkout=bool(options.get("checkout")),
-    )
+    return transactions(bench.scratch, bench.rounds, **bench.one_or_both)
+
+
+def broker_groups(bench: Bench) -> str:
+    """Members that join and stay, few and many, on klog and Kafka."""
+    from benchmarks.broker_groups import groups  # noqa: PLC0415
+
+    return groups(bench.scratch, bench.rounds, **bench.one_or_both)
+
+
+def broker_offsets(bench: Bench) -> str:
+    """Loading of committed offsets on klog and Kafka, and producers beside it."""
+    from benchmarks.broker_offsets import offsets  # noqa: PLC0415
+
+    return offsets(bench.scratch, bench.rounds, **bench.one_or_both)
 
 
 _BROKERS = ("start", "throughput", "latency", "connections", "small", "partitions")
@@ -314,4 +328,6 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "broker-requests": broker_requests,
     "broker-cold": broker_cold,
     "broker-transactions": broker_transactions,
+    "broker-groups": broker_groups,
+    "broker-offsets": broker_offsets,
 }
