@@ -16,6 +16,7 @@ from klog.client.connection import HostPort
 from klog.client.producer import Producer, ProducerSettings
 from klog.client.retry import Clock, Retry, RetryPolicy
 from klog.client.sasl import Sasl, authenticate
+from klog.client.transactions import Transaction
 from klog.client.waiting import until_accepted
 from klog.protocol.channel import Channel
 
@@ -74,6 +75,8 @@ def partitions_retry() -> Retry:
     return Retry(policy, SYSTEM_CLOCK.monotonic_s, SYSTEM_CLOCK.sleep_s)
 
 
-def producer(client: Cluster, topic: str, settings: ProducerSettings) -> Producer:
+def producer(
+    client: Cluster, topic: str, settings: ProducerSettings, transaction: Transaction | None = None
+) -> Producer:
     """A producer that spreads records without a key at random over the partitions that have a leader."""
-    return Producer(client, topic, settings, random.choice)
+    return Producer(client, topic, settings, random.choice, transaction)

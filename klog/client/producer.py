@@ -16,6 +16,7 @@ from klog.client.errors import ClientError, RefusedError, UnknownTopicError
 from klog.client.partitioner import partition_of_key
 from klog.client.produce import produce
 from klog.client.producer_id import NO_PRODUCER, ProducerId, new_producer_id
+from klog.client.transactions import Transaction
 from klog.formats import compression
 from klog.formats.batch_builder import BatchFields, Headers, RecordData, build_batch
 from klog.formats.constants import NO_SEQUENCE
@@ -81,7 +82,8 @@ class _Pending:
 class Producer:
     """Writes records to `topic`; `flush` sends what is pending. For one thread at a time.
 
-    `choose` picks the partition of the next records without a key, at random for instance.
+    `choose` picks the partition of the next records without a key, at random for instance. With a
+    `transaction`, all records belong to it until the caller ends it.
     """
 
     def __init__(
@@ -90,8 +92,10 @@ class Producer:
         topic: str,
         settings: ProducerSettings,
         choose: Callable[[Sequence[int]], int],
+        transaction: Transaction | None = None,
     ) -> None:
         self._cluster = cluster
+        self._transaction = transaction
         self._topic = topic
         self._settings = settings
         self._choose = choose
@@ -185,7 +189,11 @@ class Producer:
                 self._cluster.pause_and_refresh(error, [self._topic], retry)
 
     def _require_producer_id(self) -> None:
-        if self._settings.idempotent and self._producer == NO_PRODUCER:
+        if self._transaction is not None:
+            if self._transaction.producer == NO_PRODUCER:
+                self._transaction.open()
+            self._producer = self._transaction.producer
+        elif self._settings.idempotent and self._producer == NO_PRODUCER:
             self._producer = new_producer_id(self._cluster.any_connection())
             self._sequences.clear()
 
@@ -214,10 +222,13 @@ class Producer:
         waiting: Mapping[int, Sequence[Sequence[Record]]],
     ) -> list[PartitionProduced]:
         connection = self._cluster.leader_connection(leader_id, partitions)
+        if self._transaction is not None:
+            self._transaction.add(partitions)
         numbers = [partition.partition for partition in partitions]
         batches = [(number, memoryview(self._batch(number, waiting[number][0]))) for number in numbers]
         timeout_ms = self._cluster.timeout_ms
-        request = ProduceRequest(None, self._settings.acks, timeout_ms, [(self._topic, list(batches))])
+        name = None if self._transaction is None else self._transaction.transactional_id
+        request = ProduceRequest(name, self._settings.acks, timeout_ms, [(self._topic, list(batches))])
         topics = produce(connection, request, 2 * timeout_ms)
         return [answer for _, answers in topics for answer in answers]
 
@@ -230,6 +241,7 @@ class Producer:
             producer_id=self._producer.producer_id,
             producer_epoch=self._producer.epoch,
             base_sequence=self._sequences.get(partition, 0) if settings.idempotent else NO_SEQUENCE,
+            is_transactional=self._transaction is not None,
         )
         data = [
             RecordData(offset, now_ms if stamp is None else stamp, key, value, headers)

@@ -77,6 +77,10 @@ COMMANDS: Final = {
         "groups",
         "List and describe consumer groups of any Kafka with their lag, reset their offsets, delete them.",
     ),
+    "transactions": _Command(
+        "transactions",
+        "List and describe transactions of any Kafka, find those that hang, and abort them.",
+    ),
     "produce": _Command(
         "produce",
         "Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.",

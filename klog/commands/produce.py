@@ -26,6 +26,7 @@ from klog.commands.wire import produce_options as options
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.console_producer import ConsoleProducerOptions
 from klog.commands.wire.produce_options import Acks, Codec, InputFormat
+from klog.commands.wire.produce_transactions import Commits, TransactionOptions
 from klog.formats.errors import FormatError, KlogError, StorageError, UsageError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def produce(
     source: options.InputOptions,
     every: options.RecordOptions,
     delivery: options.DeliveryOptions,
+    transactions: TransactionOptions,
     console: ConsoleProducerOptions,
     connection: ConnectionOptions,
 ) -> None:
@@ -62,6 +64,8 @@ def produce(
         tail -n 100 app.log | klog produce logs -z zstd
 
         klog produce prices -K : --null NULL < prices.txt
+
+        klog produce orders --file orders.txt --transactional-id loader
 
         klog dump-segment -f jsonl orders-0 | klog produce orders-again -f jsonl
 
@@ -84,18 +88,23 @@ def produce(
         java_lines=source.format_ is InputFormat.LINES and console.as_kafka,
     )
     with connect.cluster(settings) as cluster:
-        producer = connect.producer(cluster, named, _producer_settings(delivery))
+        transaction = transactions.transaction(cluster, properties)
+        producer = connect.producer(
+            cluster, named, _producer_settings(delivery, transactional=transaction is not None), transaction
+        )
         producer.open()
+        commits = Commits(cluster, producer, transaction, transactions)
         copying = _Copying(
-            parser, producer, every.partition, keep=not source.ignore_partitions, sync=console.sync
+            parser, producer, commits, every.partition, keep=not source.ignore_partitions, sync=console.sync
         )
         try:
-            copying.run(records)
+            with commits.aborting():
+                copying.run(records)
         except (KlogError, KeyboardInterrupt):
             if producer.delivered_count or producer.unsettled_count or producer.failures:
-                _report(producer, named, 0, quiet=False)
+                _report(producer, named, commits, 0, quiet=False)
             raise
-    _report(producer, named, copying.skipped, quiet=delivery.quiet)
+    _report(producer, named, commits, copying.skipped, quiet=delivery.quiet)
     if producer.failures:
         raise typer.Exit(1)
 
@@ -153,12 +162,14 @@ def _header(text: str) -> tuple[bytes, bytes | None]:
     return os.fsencode(name), os.fsencode(value) if given else None
 
 
-def _producer_settings(delivery: options.DeliveryOptions) -> ProducerSettings:
+def _producer_settings(delivery: options.DeliveryOptions, *, transactional: bool) -> ProducerSettings:
     from klog.client.producer import ALL_IN_SYNC, ProducerSettings
 
     acks = {Acks.NOBODY: 0, Acks.LEADER: 1}.get(delivery.acks, ALL_IN_SYNC)
     if delivery.idempotence and acks != ALL_IN_SYNC:
         raise UsageError(f"--idempotence is not possible with --acks {delivery.acks}", cure="--acks all")
+    if transactional and (acks != ALL_IN_SYNC or delivery.idempotence is False):
+        raise UsageError("transactions need --acks all and --idempotence")
     idempotent = acks == ALL_IN_SYNC if delivery.idempotence is None else delivery.idempotence
     codec = list(Codec).index(delivery.compression_type)
     return ProducerSettings(codec=codec, acks=acks, idempotent=idempotent)
@@ -233,10 +244,18 @@ class _Copying:
     """Sends all records of a source; `skipped` counts control records of a dump."""
 
     def __init__(
-        self, parser: Parser, producer: Producer, partition: int | None, *, keep: bool, sync: bool
+        self,
+        parser: Parser,
+        producer: Producer,
+        commits: Commits,
+        partition: int | None,
+        *,
+        keep: bool,
+        sync: bool,
     ) -> None:
         self._parser = parser
         self._producer = producer
+        self._commits = commits
         self._partition = partition
         self._keep = keep  # the partitions that lines name
         self._sync = sync
@@ -258,7 +277,8 @@ class _Copying:
                     raise error.at(f"{place} {number}") from error
             if may_wait:
                 self._producer.flush()
-        self._producer.flush()
+                self._commits.waits()
+        self._commits.commit()
 
     def _send(self, line: bytes) -> None:
         found = self._parser(line)
@@ -267,11 +287,12 @@ class _Copying:
             return
         wanted = found.partition if self._keep and self._partition is None else self._partition
         self._producer.send(found.record, wanted)
+        self._commits.sent()
         if self._sync:
             self._producer.flush()
 
 
-def _report(producer: Producer, topic: str, skipped: int, *, quiet: bool) -> None:
+def _report(producer: Producer, topic: str, commits: Commits, skipped: int, *, quiet: bool) -> None:
     errors: dict[str, int] = {}
     for failure in producer.failures:
         errors[str(failure.error)] = errors.get(str(failure.error), 0) + failure.records
@@ -281,7 +302,10 @@ def _report(producer: Producer, topic: str, skipped: int, *, quiet: bool) -> Non
         print_error(f"{_records(producer.unsettled_count)} with unknown outcome")
     if not quiet:
         notes = f", {_records(skipped)} that end transactions skipped" if skipped else ""
-        print_report(f"{_records(producer.delivered_count)} delivered to {topic}{_places(producer)}{notes}")
+        done = f"{_records(producer.delivered_count)} delivered to {topic}{_places(producer)}"
+        if commits.transactions:
+            done += f", {commits.records} committed in {count_of(commits.transactions, 'transaction')}"
+        print_report(f"{done}{notes}")
 
 
 def _records(count: int) -> str:

@@ -36,4 +36,4 @@ STARTERS: dict[str, Callable] = {"klog": _klog, "kafka3": _kafka3, "kafka4": _ka
 
 KINDS = [pytest.param(kind, marks=() if kind == "klog" else pytest.mark.kafka) for kind in STARTERS]
 
-WITH_TRANSACTIONS = [pytest.param(kind, marks=pytest.mark.kafka) for kind in ("kafka3", "kafka4")]
+WITH_TRANSACTIONS = KINDS

@@ -41,6 +41,15 @@ ON_CLUSTERS = {
     "groups-reset-offsets": ["groups", "reset-offsets", "g", "--all-topics", "--to-latest"],
     "groups-delete": ["groups", "delete", "g", "--yes"],
     "groups-delete-offsets": ["groups", "delete-offsets", "g", "--topic", "t"],
+    "transactions-list": ["transactions", "list"],
+    "transactions-describe": ["transactions", "describe", "id"],
+    "transactions-producers": ["transactions", "describe-producers", "--topic", "t", "--partition", "0"],
+    "transactions-hanging": ["transactions", "find-hanging", "--topic", "t"],
+    "transactions-abort": [
+        *("transactions", "abort", "--topic", "t", "--partition", "0", "--start-offset", "1", "--yes")
+    ],
+    "produce-transaction": ["produce", "t", "value", "--transactional-id", "id"],
+    "consume-group": ["consume", "t", "--group", "g"],
     "produce": ["produce", "t", "value"],
     "consume": ["consume", "t"],
 }
@@ -148,6 +157,9 @@ def test_a_broker_config_that_cannot_be_read_is_code_1(klog: Run, command: str, 
         ["groups", "list", "--state", "Sleeping"],
         ["groups", "reset-offsets", "g", "--all-topics"],
         ["groups", "reset-offsets", "g", "--all-topics", "--by-duration", "1h"],
+        ["transactions", "abort", "--topic", "t", "--partition", "0"],
+        ["produce", "t", "v", "--transaction-records", "3"],
+        ["consume", "t", "--group", "g", "--last", "1"],
         ["produce", "t", "--key-delimiter", ""],
         ["formats", "no-such-format"],
         ["recover", "--index-max-bytes", "1", "x-0"],
@@ -168,6 +180,7 @@ def test_a_question_without_a_yes_is_code_1_and_changes_nothing(klog: Run, tmp_p
         ["clean", "--policy", "delete", "--retention-ms", "1", "dirty"],
         ["topics", "delete", "t"],
         ["groups", "delete", "g"],
+        ["transactions", "abort", "--topic", "t", "--partition", "0", "--start-offset", "1"],
     ):
         done = klog(*arguments)
         assert done.code == 1, arguments

@@ -119,15 +119,9 @@ class ConsoleProducerOptions:
         return self.kafka_topic is not None or bool(self.reader_properties()) or self.line_reader is not None
 
     def producer_properties(self) -> dict[str, str]:
-        """The properties of Kafka's producer. Raises UsageError for transactions."""
+        """The properties of Kafka's producer. Raises UsageError."""
         found = properties_file(self.producer_config)
-        found |= given_properties("--producer-property", self.producer_property)
-        if found.get("transactional.id"):
-            raise UsageError(
-                f"transactional.id={found['transactional.id']}: klog produce writes no transactions",
-                cure="leave it out",
-            )
-        return found
+        return found | given_properties("--producer-property", self.producer_property)
 
     def delivery(self, given: DeliveryOptions, properties: Mapping[str, str]) -> DeliveryOptions:
         """The delivery with what Kafka's options and properties say; klog's own options take precedence."""

@@ -7,13 +7,14 @@ Kafka's tool (`AsKafka`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 import typer
 from typer.core import TyperGroup
 
 _AS_KAFKA: Final = "--as-kafka"
+_BEFORE: Final = ("--bootstrap-server", "-b", "--command-config")
 
 AsKafka = Annotated[bool, typer.Option(_AS_KAFKA, hidden=True)]
 """Whether the action was named by a flag, as for Kafka's tool."""
@@ -30,12 +31,26 @@ class _ToolGroup(TyperGroup):
             from klog.commands.main import show_version
 
             show_version()
+        args = _subcommand_first(args, set(self.list_commands(ctx)))
         flag = next((argument for argument in args if argument in self.actions), None)
         if flag is not None:
             rest = list(args)
             rest.remove(flag)
             args = [self.actions[flag], _AS_KAFKA, *rest]
         return super().parse_args(ctx, args)
+
+
+def _subcommand_first(args: Sequence[str], subcommands: Collection[str]) -> list[str]:
+    """The arguments with the subcommand in front of the options that are before it.
+
+    kafka-transactions takes `--bootstrap-server` and `--command-config` there, each with its value.
+    """
+    place = 0
+    while place + 2 < len(args) and args[place] in _BEFORE:
+        place += 2
+    if place and args[place] in subcommands:
+        return [args[place], *args[:place], *args[place + 1 :]]
+    return list(args)
 
 
 def tool_app(name: str, summary: str, actions: Mapping[str, str], examples: Sequence[str]) -> typer.Typer:
