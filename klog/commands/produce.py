@@ -87,11 +87,11 @@ def produce(
         source.whole,
         java_lines=source.format_ is InputFormat.LINES and console.as_kafka,
     )
+    wanted = transactions.settings(properties)
+    producer_settings = _producer_settings(delivery, transactional=wanted is not None)
     with connect.cluster(settings) as cluster:
-        transaction = transactions.transaction(cluster, properties)
-        producer = connect.producer(
-            cluster, named, _producer_settings(delivery, transactional=transaction is not None), transaction
-        )
+        transaction = connect.transaction(cluster, *wanted) if wanted is not None else None
+        producer = connect.producer(cluster, named, producer_settings, transaction)
         producer.open()
         commits = Commits(cluster, producer, transaction, transactions)
         copying = _Copying(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import KW_ONLY, dataclass
@@ -50,11 +51,35 @@ class OwnedTopic(Generic[P]):
     reloads: bool = False
 
 
+@dataclass(slots=True)
+class LoadTimes:
+    """How long partitions took to load, in milliseconds. One thread adds to it."""
+
+    count: int = 0
+    sum_ms: float = 0.0
+    max_ms: float = 0.0
+
+    @property
+    def mean_ms(self) -> float:
+        """The mean, 0.0 before the first load."""
+        return self.sum_ms / self.count if self.count else 0.0
+
+    def add(self, took_ms: float) -> None:
+        """A partition was loaded."""
+        self.count += 1
+        self.sum_ms += took_ms
+        self.max_ms = max(self.max_ms, took_ms)
+
+
 class Ownership(Generic[P]):
     """The partitions of one internal topic that this broker owns. Safe for threads."""
 
-    def __init__(self, owned_topic: OwnedTopic[P], thread_name: str) -> None:
+    def __init__(
+        self, owned_topic: OwnedTopic[P], thread_name: str, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
         self._topic = owned_topic
+        self._clock_s = clock_s
+        self.load_times = LoadTimes()
         self._lock = threading.Lock()
         # By number. The newest epoch of which something is known, led or not.
         self._epochs: dict[int, int] = {}
@@ -143,10 +168,12 @@ class Ownership(Generic[P]):
                 return  # led in a newer epoch without a break: the partition stays as it is
         partition = None
         if self._wants(number, epoch):
+            begun_s = self._clock_s()
             try:
                 start = self._topic.read(number, epoch, lambda: self._wants(number, epoch))
                 # Nobody knows the partition yet. Its timers may fire before, which does no harm.
                 partition = None if start is None else start()
+                self.load_times.add((self._clock_s() - begun_s) * 1000)
             except Exception:
                 logger.exception("%s-%d is not loaded", self._topic.topic, number)
         with self._lock:

@@ -39,6 +39,10 @@ class Appended(NamedTuple):
     last_offset: int = _NO_OFFSET
 
 
+def _count_nothing(topic: str, records: int, size_bytes: int) -> None:
+    """Used if nobody counts the traffic of topics."""
+
+
 @dataclass(frozen=True, slots=True)
 class InternalAppends:
     """Appends to partitions that this broker leads.
@@ -53,6 +57,8 @@ class InternalAppends:
     _: KW_ONLY
     clock_ms: Callable[[], int]
     timer_ms: Callable[[], int]
+    count: Callable[[str, int, int], object] = _count_nothing
+    """Called with the topic, the number of records, and of bytes, for each append."""
 
     def append_records(
         self,
@@ -119,7 +125,10 @@ class InternalAppends:
             written = partition.append_run(run, now_ms, leader_epoch)
         except (OSError, StorageError):
             return None
-        return None if written is None else (written[0], written[2])
+        if written is None:
+            return None
+        self.count(key.topic, run.records, run.size_bytes)
+        return written[0], written[2]
 
     def _append(
         self,
@@ -145,6 +154,8 @@ class InternalAppends:
             return Appended(ErrorCode.__members__.get(refused.error, ErrorCode.UNKNOWN_SERVER_ERROR))
         except (OSError, StorageError):
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR)
+        topic = partition.topic_partition.topic
+        self.count(topic, info.last_offset - info.first_offset + 1, info.size_bytes)
         self.replicas.appended(partition.topic_partition, high_watermark_moved=moved)
         return Appended(ErrorCode.NONE, info.first_offset, info.last_offset)
 

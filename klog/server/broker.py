@@ -249,6 +249,7 @@ class Broker:
             lambda key: self.cache.snapshot.partition(TopicPartition(*key)) is not None,
             clock_ms=self._clock_ms,
             timer_ms=monotonic_ms,
+            count=self.topic_stats.count_append,
         )
         self.groups = open_groups(
             self._static,

@@ -1,7 +1,7 @@
 """Counts requests, records and bytes by topic, for the metrics.
 
-Rules: Kafka's `BrokerTopicStats`. The handlers of Produce and Fetch count, without a lock: each count is one
-addition without a call, and the interpreter does not switch threads inside it.
+Rules: Kafka's `BrokerTopicStats`. The handlers of Produce and Fetch and the coordinators count, without a
+lock: each count is one addition without a call, and the interpreter does not switch threads inside it.
 """
 
 from __future__ import annotations
@@ -56,6 +56,13 @@ class BrokerTopicStats:
     def __init__(self) -> None:
         self.topics: Final[dict[str, TopicStats]] = _Topics()
         self._gone = TopicStats()
+
+    def count_append(self, topic: str, records: int, size_bytes: int) -> None:
+        """A coordinator has written records; as in Kafka, they count as those of producers do."""
+        stats = self.topics[topic]
+        stats.produces += 1
+        stats.messages_in += records
+        stats.bytes_in += size_bytes
 
     def read(self, hosted: Collection[str]) -> tuple[TopicStats, Mapping[str, TopicStats]]:
         """The sum over all topics there ever were, and the counts of those that this broker hosts.

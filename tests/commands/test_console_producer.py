@@ -119,7 +119,7 @@ def test_with_a_topic_option_all_arguments_are_records(klog: Run, topic: str) ->
         ("--topic", "a", "--property", "parse.key=true", "-K", ":"),
         ("--topic", "a", "--property", "parse.key=true", "-f", "jsonl"),
         ("--topic", "a", "--line-reader", "com.example.Mine"),
-        ("--topic", "a", "--producer-property", "transactional.id=x"),
+        ("--topic", "a", "--producer-property", "transactional.id=x", "--acks", "1"),
         ("--topic", "a", "--producer-property", "acks=2"),
         ("--topic", "a", "--compression-codec", "rar"),
         (),

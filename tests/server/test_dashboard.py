@@ -86,7 +86,7 @@ def test_labels_are_spelt_as_the_keys_of_kafkas_mbeans(text: str) -> None:
     """The usual rules of the JMX exporter convert names, and only names, to lower case."""
     exported = {label for _, labels in SAMPLE.findall(text) for label, _ in LABEL.findall(labels)}
     kafkas = {"delayedOperation", "listener", "logDirectory", "partition", "request", "topic"}
-    assert exported - kafkas == {"quantile", "version", "python"}
+    assert exported - kafkas == {"quantile", "version", "python", "state"}
 
 
 def test_the_dashboard_has_the_fields_that_grafana_requires() -> None:

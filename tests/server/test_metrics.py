@@ -6,11 +6,18 @@ import re
 import socket
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from klog.admin import connect
+from klog.admin.settings import settings_of
+from klog.client.groups import CommittedOffset, commit_offsets, delete_offsets
+from klog.client.membership import GroupMember, MemberSettings
+from klog.client.transactions import Transaction
 from klog.controller.events import ListReassignments
 from klog.formats.batch_builder import RecordData, build_batch
+from klog.formats.names import TopicPartition
 from klog.metadata.store import SessionState
 from klog.protocol.fetch_request import FetchPartition, FetchRequest, FetchTopic, encode_fetch_request
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
@@ -24,7 +31,7 @@ from klog.server.metrics.session import SessionCounts
 from klog.server.metrics.times import Times, quantile_ns
 from klog.server.request_times import Timing
 from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixture)
-from tests.server.test_broker import config, make_topic
+from tests.server.test_broker import config, make_topic, started
 from tests.waiting import eventually
 
 LINE = re.compile(r'([a-z_:][a-z0-9_:]*)(\{[a-zA-Z]+="[^"]*"(?:,[a-zA-Z]+="[^"]*")*\})? (-?[0-9.e+-]+)')
@@ -292,3 +299,55 @@ def test_rates_compare_with_a_minute_ago_and_few_earlier_values_are_kept(clock: 
         assert second - before == seconds
         assert seconds == second if second < 60 else 60 <= seconds <= 65
     assert len(recent._past) <= 14
+
+
+def test_groups_transactions_and_their_loads_are_counted(tmp_path: Path, clock: Clock) -> None:
+    names = (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+    )
+    with started(tmp_path / "a", **{name.replace(".", "_"): "1" for name in names}) as broker:
+        check_coordinators(broker, clock)
+
+
+def check_coordinators(broker: Broker, clock: Clock) -> None:
+    metrics = BrokerMetrics(clock)
+    metrics.state_changed(BrokerState.RUNNING)
+    metrics.attach(broker)
+    make_known_topic(broker, "t", 2)
+    bootstrap = f"127.0.0.1:{broker.network.port('PLAINTEXT')}"
+    manager = "kafka_coordinator_group_groupmetadatamanager_"
+    rates = "kafka_server_group_coordinator_metrics_"
+    before = values(list(metrics.text()))
+    assert before[f"{manager}numgroups"] == before[f"{rates}offset_commit_count"] == 0
+    with connect.cluster(settings_of({}, bootstrap=bootstrap, timeout_ms=60_000)) as cluster:
+        partitions = [TopicPartition("t", number) for number in range(2)]
+        commit_offsets(cluster, "g", {each: CommittedOffset(0) for each in partitions})
+        member = GroupMember(cluster, lambda: ["t"], MemberSettings("members", session_timeout_ms=60_000))
+        member.join()
+        transaction = Transaction(cluster, "loader", 60_000)
+        transaction.open()
+        transaction.add(partitions)
+        clock.now_s += 10
+        found = values(list(metrics.text()))
+        assert found[f"{manager}numgroups"] == 2
+        assert found[f"{manager}numoffsets"] == 2
+        assert found[f"{manager}numgroupsempty"] == found[f"{manager}numgroupsstable"] == 1
+        assert found[f"{rates}offset_commit_count"] == 2
+        assert found[f"{rates}offset_commit_rate"] == 0.2
+        assert found[f"{rates}group_completed_rebalance_count"] == 1
+        assert found[f"{rates}partition_load_time_max"] >= found[f"{rates}partition_load_time_avg"] > 0
+        assert found['klog_coordinator_transactions{state="Ongoing"}'] == 1
+        assert found["kafka_server_transaction_coordinator_metrics_partition_load_time_max"] > 0
+        written = 'kafka_server_brokertopicmetrics_bytesin_total{topic="__transaction_state"}'
+        assert found[written] > 0
+        transaction.end(committed=True)
+        delete_offsets(cluster, "g", partitions[:1])
+        member.leave()
+        eventually(
+            lambda: values(list(metrics.text()))['klog_coordinator_transactions{state="CompleteCommit"}'] == 1
+        )
+        found = values(list(metrics.text()))
+        assert found[f"{rates}offset_deletion_count"] == found[f"{manager}numoffsets"] == 1
+        assert found[f"{manager}numgroupsempty"] == 2

@@ -55,10 +55,8 @@ class TransactionOptions:
         ),
     ] = None
 
-    def transaction(self, cluster: Cluster, properties: Mapping[str, str]) -> Transaction | None:
-        """The transaction to write in, None for none. Raises UsageError."""
-        from klog.client.transactions import Transaction
-
+    def settings(self, properties: Mapping[str, str]) -> tuple[str, int] | None:
+        """The transactional id and the timeout in ms, None for no transactions. Raises UsageError."""
         transactional_id = self.transactional_id or properties.get("transactional.id")
         if not transactional_id:
             for name, value in (
@@ -71,7 +69,7 @@ class TransactionOptions:
         text = properties.get("transaction.timeout.ms", str(_TIMEOUT_MS))
         if not text.isdecimal():
             raise UsageError(f"transaction.timeout.ms={text} is not a number of milliseconds")
-        return Transaction(cluster, transactional_id, int(text))
+        return transactional_id, int(text)
 
 
 class Commits:

@@ -60,7 +60,9 @@ class GroupCoordinator:
         self._services = services
         self._log_of = log_of
         topic = OwnedTopic(CONSUMER_OFFSETS, "groups", self._read)
+        self.counts = services.counts
         self._partitions = Ownership(topic, "klog-group-loader")
+        self.load_times = self._partitions.load_times
         self.owned = self._partitions.owned
         self.roles_changed = self._partitions.roles_changed
         self.stop = self._partitions.stop

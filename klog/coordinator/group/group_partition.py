@@ -22,7 +22,7 @@ from klog.coordinator.group.group import Group, load_group
 from klog.coordinator.group.loading import LoadedGroups
 from klog.coordinator.group.offsets import Commits, GroupOffsets
 from klog.coordinator.group.services import PLAIN, GroupServices, OnAppended, Transactional
-from klog.coordinator.group.values import EPOCHS_FROM, Identity, Key, Now
+from klog.coordinator.group.values import EPOCHS_FROM, GroupState, Identity, Key, Now
 from klog.coordinator.group.writing import commit_error, consumer_error, group_error
 from klog.coordinator.tasks import TaskQueue
 from klog.formats.errors import FormatError
@@ -157,7 +157,10 @@ class GroupPartition:
             if error:
                 self._log_failure(group_id, appended.error)
             with self.lock():
+                before = group.state
                 wanted.on_written(error, self.now())
+                if before is GroupState.COMPLETING_REBALANCE and group.state is GroupState.STABLE:
+                    self._services.counts.rebalances += 1
                 self._put_effects(entry, group)
 
         group_id, writer, now_ms = group.group_id, self._services.writer, self.now().wall_ms
@@ -230,6 +233,8 @@ class GroupPartition:
         def done(appended: Appended) -> None:
             with self.lock():
                 settle(appended)
+                if not appended.error:
+                    self._services.counts.commits += len(commits)
             on_done(commit_error(appended.error))
 
         def write() -> None:
@@ -275,6 +280,7 @@ class GroupPartition:
         written = self._services.run_append.write(self.number, run, self.leader_epoch, now.wall_ms)
         if written is not None:
             entry.offsets.store_all(keys, run.offsets(), now.wall_ms, written[0])
+            self._services.counts.commits += len(keys)
             group.renew_session(member_id, now)
             self.put_effects(entry)
         return written
@@ -317,7 +323,8 @@ class GroupPartition:
         with self.lock():
             now_ms = self.now().wall_ms
             for entry in list(self.entries.values()):
-                removed = entry.offsets.remove_expired(entry.group.view(), now_ms, retention_ms)
+                removed = list(entry.offsets.remove_expired(entry.group.view(), now_ms, retention_ms))
+                self._services.counts.expirations += len(removed)
                 self._bury(entry, removed)
 
     def remove_offsets(self, keys: Iterable[Key]) -> None:
@@ -329,7 +336,9 @@ class GroupPartition:
 
     def remove_committed(self, entry: GroupEntry, keys: Iterable[Key]) -> None:
         """Forget these offsets of one group. The caller holds the lock."""
-        self._bury(entry, entry.offsets.remove(keys))
+        removed = list(entry.offsets.remove(keys))
+        self._services.counts.deletions += len(removed)
+        self._bury(entry, removed)
 
     def _bury(self, entry: GroupEntry, removed: Iterable[Key]) -> None:
         """Write the tombstones of offsets, and of the group if it has nothing left."""

@@ -57,6 +57,11 @@ class GroupOffsets:
         self._transactional: dict[int, dict[Key, _Pending]] = {}
 
     @property
+    def count(self) -> int:
+        """How many partitions have an offset."""
+        return len(self._stored)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is committed, and nothing is about to be."""
         return not (self._stored or self._in_flight or self._transactional)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from klog.coordinator.consumer.topics import NO_TOPICS, Topics
 from klog.coordinator.consumer.values import ConsumerGroupSettings
+from klog.coordinator.group.counts import GroupCounts
 from klog.coordinator.group.rebalance import GroupLimits
 from klog.coordinator.group.values import Now
 from klog.coordinator.group.writing import Writer
@@ -67,6 +68,7 @@ class GroupServices:
     limits: GroupLimits
     commit_acks: int
     pause: Callable[[], None] = no_pause
+    counts: GroupCounts = field(default_factory=GroupCounts)
     consumer_groups: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     topics: Callable[[], Topics] = lambda: NO_TOPICS
 

@@ -59,6 +59,7 @@ class TransactionCoordinator:
         self._log_of = log_of
         topic = OwnedTopic(TRANSACTION_STATE, "transactional ids", self._read, reloads=True)
         self._partitions = Ownership(topic, "klog-transaction-loader")
+        self.load_times = self._partitions.load_times
         self.owned = self._partitions.owned
         self.roles_changed = self._partitions.roles_changed
         self.stop = self._partitions.stop

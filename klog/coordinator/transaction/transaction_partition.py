@@ -94,6 +94,8 @@ class TransactionPartition:
         self.leader_epoch = leader_epoch
         self.transactions: dict[str, Transaction] = {}
         self.closed = False
+        self.completions_waiting = 0
+        """How many transactions are complete, but for a record that is written again after an error."""
         self._services = services
         self._lock = threading.Lock()
         # Held while markers are handed over, so that none are after the sender was told to forget them.
@@ -188,9 +190,11 @@ class TransactionPartition:
             return
 
         def again() -> None:
+            self.completions_waiting -= 1
             self._tasks.put(lambda: self._write(transaction, wanted))
             self._tasks.run()
 
+        self.completions_waiting += 1
         self._services.timer.add(_Retry(self._services.timer_ms() + RETRY_MS, again))
 
     def _log_failure(self, transactional_id: str, state: TransactionState, error: ErrorCode) -> None:

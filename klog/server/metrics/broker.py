@@ -13,6 +13,7 @@ from klog.formats.constants import INT64_MAX
 from klog.replication.partition import Partition
 from klog.server.broker_state import BrokerState
 from klog.server.metrics.controller import ControllerSnapshot, controller_metrics
+from klog.server.metrics.coordinators import GroupsSnapshot, group_metrics, transaction_metrics
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
 from klog.server.metrics.process import build_info, process_metrics
@@ -33,6 +34,7 @@ class _Snapshot(NamedTuple):
     waited_s: tuple[float, float]  # of network threads and I/O threads
     times: TimesByName
     controller: ControllerSnapshot
+    groups: GroupsSnapshot
 
 
 class BrokerMetrics:
@@ -85,6 +87,8 @@ class BrokerMetrics:
         yield from controller_metrics(
             broker.controller, broker.controller_times, now.controller, before.controller
         )
+        yield from group_metrics(broker.groups, now.groups, before.groups, seconds, self._pause)
+        yield from transaction_metrics(broker.transactions, self._pause)
         if broker.uses_zookeeper:
             yield from self._session.metrics()
         yield from _waiting_metrics(broker)
@@ -121,6 +125,7 @@ def _snapshot(broker: Broker) -> _Snapshot:
         broker.network.waited_s,
         request_times(broker.counters),
         ControllerSnapshot.of(broker.controller_times),
+        GroupsSnapshot.of(broker.groups),
     )
 
 

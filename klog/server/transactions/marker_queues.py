@@ -96,6 +96,11 @@ class MarkerQueues:
         """How many entries wait for their turn, or for a leader to be known."""
         return sum(len(queue) for queue in self._queues.values())
 
+    @property
+    def waiting_for_leaders(self) -> int:
+        """How many of them wait for a leader to be known."""
+        return len(self._queues.get(UNKNOWN, ()))
+
     def add(self, transaction: Transaction) -> set[int]:
         """Queue the markers of a transaction; returns the brokers for which it has some."""
         wanted = transaction.wanted

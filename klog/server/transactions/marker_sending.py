@@ -66,6 +66,12 @@ class MarkerSending:
         with self._lock:
             return self._queues.waiting
 
+    @property
+    def waiting_for_leaders(self) -> int:
+        """How many of them wait for a leader to be known."""
+        with self._lock:
+            return self._queues.waiting_for_leaders
+
     def send(self, wanted: MarkersToWrite, on_written: OnWritten) -> None:
         """Returns at once. `on_written` is called from another thread."""
         with self._lock:

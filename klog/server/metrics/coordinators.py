@@ -1,0 +1,136 @@
+"""Metrics of the group coordinator and of the transaction coordinator.
+
+Kafka's `kafka.coordinator.group:type=GroupMetadataManager`, `kafka.server:type=group-coordinator-metrics`,
+`kafka.server:type=transaction-coordinator-metrics` and
+`kafka.coordinator.transaction:type=TransactionMarkerChannelManager`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import astuple
+from typing import Final, NamedTuple
+
+from klog.coordinator.consumer.values import ConsumerGroupState
+from klog.coordinator.group.coordinator import GroupCoordinator
+from klog.coordinator.group.group import Group
+from klog.coordinator.group.values import GroupState
+from klog.coordinator.ownership import LoadTimes
+from klog.coordinator.transaction.values import TransactionState
+from klog.server.metrics.exposition import Metric, Sample, counter, gauge
+from klog.server.transaction_coordinator import BrokerTransactions
+
+_MANAGER: Final = "kafka_coordinator_group_groupmetadatamanager_"
+_GROUPS: Final = "kafka_server_group_coordinator_metrics_"
+_TRANSACTIONS: Final = "kafka_server_transaction_coordinator_metrics_"
+_MARKERS: Final = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+_COUNTED: Final = (
+    ("offset_commit", "offsets committed"),
+    ("offset_expiration", "offsets that were past their retention"),
+    ("offset_deletion", "offsets that administrators deleted"),
+    ("group_completed_rebalance", "rebalances completed"),
+)
+"""In the order of the fields of `GroupCounts`."""
+
+_GROUPS_A_TURN: Final = 500
+
+
+class GroupsSnapshot(NamedTuple):
+    """The counts of the group coordinator at one moment."""
+
+    counts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, groups: GroupCoordinator) -> GroupsSnapshot:
+        """What has been counted so far."""
+        return cls(astuple(groups.counts))
+
+
+class _Found(NamedTuple):
+    """How many groups are in each state, and how many offsets they have."""
+
+    classic: Counter[GroupState]
+    consumer: Counter[ConsumerGroupState]
+    offsets: int
+
+
+def group_metrics(
+    groups: GroupCoordinator,
+    now: GroupsSnapshot,
+    before: GroupsSnapshot,
+    seconds: float,
+    pause: Callable[[], None],
+) -> Iterator[Metric]:
+    """The metrics of groups; `before` was taken so many seconds ago. `pause` lets other threads run."""
+    found = _found(groups, pause)
+    total = found.classic.total() + found.consumer.total()
+    yield gauge(f"{_MANAGER}numgroups", "groups that this broker coordinates", total)
+    yield gauge(f"{_MANAGER}numoffsets", "offsets that they have committed", found.offsets)
+    for state in GroupState:
+        name = state.value.lower()
+        yield gauge(f"{_MANAGER}numgroups{name}", f"classic groups in {state.value}", found.classic[state])
+    yield Metric(
+        f"{_GROUPS}consumer_group_count",
+        "gauge",
+        "groups of the protocol of Kafka 4 (KIP-848) by state",
+        [Sample({"state": state.value.lower()}, found.consumer[state]) for state in ConsumerGroupState],
+    )
+    for (name, what), count, earlier in zip(_COUNTED, now.counts, before.counts, strict=True):
+        rate = (count - earlier) / seconds if seconds > 0 else 0.0
+        yield gauge(f"{_GROUPS}{name}_rate", f"{what} a second, in the last minute", rate)
+        yield counter(f"{_GROUPS}{name}_count", what, count)
+    yield from _load_metrics(_GROUPS, groups.load_times)
+
+
+def _found(groups: GroupCoordinator, pause: Callable[[], None]) -> _Found:
+    found = _Found(Counter(), Counter(), 0)
+    seen = 0
+    for partition in groups.owned():
+        for entry in list(partition.entries.values()):
+            seen += 1
+            if seen % _GROUPS_A_TURN == 0:
+                pause()
+            group = entry.group
+            if isinstance(group, Group):
+                found.classic[group.state] += 1
+            else:
+                found.consumer[group.state] += 1
+            found = found._replace(offsets=found.offsets + entry.offsets.count)
+    return found
+
+
+def _load_metrics(prefix: str, times: LoadTimes) -> Iterator[Metric]:
+    help_text = "milliseconds to load a partition, since the start"
+    yield gauge(f"{prefix}partition_load_time_max", f"the most {help_text}", times.max_ms)
+    yield gauge(f"{prefix}partition_load_time_avg", f"mean {help_text}", times.mean_ms)
+
+
+def transaction_metrics(transactions: BrokerTransactions, pause: Callable[[], None]) -> Iterator[Metric]:
+    """The metrics of transactions. `pause` lets other threads run."""
+    found: Counter[TransactionState] = Counter()
+    seen = completing = 0
+    for partition in transactions.coordinator.owned():
+        completing += partition.completions_waiting
+        for transaction in list(partition.transactions.values()):
+            seen += 1
+            if seen % _GROUPS_A_TURN == 0:
+                pause()
+            found[transaction.record.state] += 1
+    yield Metric(
+        "klog_coordinator_transactions",
+        "gauge",
+        "transactional ids that this broker coordinates, by state; Ongoing ones are open",
+        [Sample({"state": state.title}, found[state]) for state in TransactionState],
+    )
+    yield gauge(
+        f"{_MARKERS}unknowndestinationqueuesize",
+        "markers that wait for the leader of their partition",
+        transactions.markers.waiting_for_leaders,
+    )
+    yield gauge(
+        f"{_MARKERS}logappendretryqueuesize",
+        "transactions whose completion is written again after an error",
+        completing,
+    )
+    yield from _load_metrics(_TRANSACTIONS, transactions.coordinator.load_times)
