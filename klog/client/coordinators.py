@@ -39,6 +39,12 @@ class CoordinatorType(IntEnum):
         return f"group {key}" if self is CoordinatorType.GROUP else f"transactional id {key}"
 
 
+_CURES: Final[Mapping[CoordinatorType, str]] = {
+    CoordinatorType.GROUP: "has the cluster as many brokers as offsets.topic.replication.factor says?",
+    CoordinatorType.TRANSACTION: "has the cluster as many brokers as "
+    "transaction.state.log.replication.factor says?",
+}
+
 _MOVED: Final = frozenset(
     (
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -70,7 +76,8 @@ def _located(cluster: Cluster, kind: CoordinatorType, key: str, answer: Entity) 
     code = error_code(answer.error_code)
     if code is not ErrorCode.NONE:
         message = getattr(answer, "error_message", None)
-        return RefusedError(f"coordinator of {kind.named(key)}", code, message=message or None)
+        cure = _CURES[kind] if code is ErrorCode.COORDINATOR_NOT_AVAILABLE else None
+        return RefusedError(f"coordinator of {kind.named(key)}", code, message=message or None, cure=cure)
     cluster.add_broker(answer.node_id, HostPort(answer.host, answer.port))
     return int(answer.node_id)
 

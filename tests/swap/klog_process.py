@@ -47,6 +47,8 @@ class KlogBroker:
             "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "log.dirs": f"{work / 'logs'}",
             "offsets.topic.replication.factor": 1,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
             **(config or {}),
         }
         self.log_path = work / "klog.log"
