@@ -8,7 +8,6 @@ transaction is open in a partition, nothing is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Final, NamedTuple
 
 from klog.coordinator.transaction.values import PartitionVerifier, Producer, VerifyErrors
@@ -83,11 +82,14 @@ class Verification:
         for key, sequence in sequences.items():
             partition = partitions.get(key)
             # The append says why a partition cannot be written.
-            if partition is not None:
-                with suppress(PartitionError):
-                    guard = partition.begin_verification(*producer, sequence, now_ms)
-                    if guard is not None:
-                        guards[key] = guard
+            if partition is None:
+                continue
+            try:
+                guard = partition.begin_verification(*producer, sequence, now_ms)
+            except PartitionError:
+                continue
+            if guard is not None:
+                guards[key] = guard
         if not guards:
             on_done(Verified({}, guards))
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,7 @@ from klog.coordinator.transaction.values import Producer
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.produce_response import PartitionProduced, decode_produce_response
+from klog.server.handlers.produce import ProduceHandler
 from tests.server.handlers.parts import OTHER_BROKER, TOPIC, Broker, FakeRequest, batch
 from tests.server.handlers.test_produce_screening import request
 
@@ -202,16 +204,24 @@ def test_acks_0_learns_of_a_refusal_by_losing_the_connection(broker: Broker) -> 
     assert (sent.closed, end_of(broker, 0), end_of(broker, 1)) == (True, 1, 0)
 
 
-def test_a_failure_after_the_verification_is_answered(broker: Broker, monkeypatch, caplog) -> None:
+def test_a_failure_after_the_verification_is_answered(broker: Broker, caplog) -> None:
     broker.verifier.slow = True
-    sent, silent = send(broker, (0, records())), send(broker, (0, records()), acks=0)
-
-    def broken(*_) -> None:
-        raise RuntimeError("a defect")
-
-    monkeypatch.setattr(broker.replicas, "appended", broken)
+    counts_nothing = SimpleNamespace(topics={})
+    handler = ProduceHandler(
+        broker.lookup,
+        broker.produce_purgatory,
+        broker.clock,
+        broker.clock,
+        counts_nothing,
+        broker.verification,
+    )
+    sent, silent = (
+        request((TOPIC, [(0, records())]), version=LATEST, transactional_id=ID, acks=acks) for acks in (1, 0)
+    )
+    handler.handle(sent)
+    handler.handle(silent)
     with caplog.at_level(logging.ERROR):
         broker.verifier.answer()
     assert errors(sent) == [ErrorCode.UNKNOWN_SERVER_ERROR]
-    assert silent.answered
-    assert "a defect" in caplog.text
+    assert silent.closed
+    assert "KeyError" in caplog.text
