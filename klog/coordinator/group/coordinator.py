@@ -20,6 +20,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.storage.log.partition_log import PartitionLog
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
+_MOST_REMEMBERED: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,8 @@ class GroupCoordinator:
         self.topics = services.topics
         self._services = services
         self._log_of = log_of
+        # By group id, because the hash of an id takes longer than all else of a heartbeat.
+        self._numbers: dict[str, int] = {}
         topic = OwnedTopic(CONSUMER_OFFSETS, "groups", self._read)
         self.counts = services.counts
         self._partitions = Ownership(topic, "klog-group-loader")
@@ -69,7 +72,13 @@ class GroupCoordinator:
 
     def partition_for(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that the group belongs to."""
-        return partition_of(group_id, self.settings.partitions)
+        number = self._numbers.get(group_id)
+        if number is None:
+            number = partition_of(group_id, self.settings.partitions)
+            if len(self._numbers) >= _MOST_REMEMBERED:
+                self._numbers.clear()
+            self._numbers[group_id] = number
+        return number
 
     def owner_of(self, group_id: str) -> GroupPartition | ErrorCode:
         """The partition that holds the group, or why this broker does not coordinate it now."""

@@ -62,6 +62,8 @@ class GroupReader:
         self.loaded = LoadedGroups()
         self._name = name
         self._records = RecordTable()
+        # The groups with offsets in the open transaction of a producer.
+        self._in_transaction: dict[int, set[str]] = {}
         self._loader = OffsetLoader(lambda group_id: self._offsets_of(group_id).loaded())
 
     def add_plain(self, data: memoryview, table: BatchTable, first: int, last: int) -> int:
@@ -82,8 +84,8 @@ class GroupReader:
         attributes, producer_id = table.attributes[row], table.producer_id[row]
         if attributes & CONTROL_BIT:
             committed = control_type(payload, self._records) == CONTROL_COMMIT
-            for offsets in self.loaded.offsets.values():
-                offsets.complete(producer_id, committed=committed)
+            for group_id in self._in_transaction.pop(producer_id, ()):
+                self.loaded.offsets[group_id].complete(producer_id, committed=committed)
             return
         transaction = producer_id if attributes & TRANSACTIONAL_BIT else None
         self._add_records(payload, table.base_offset[row], transaction)
@@ -148,6 +150,8 @@ class GroupReader:
         if key.partition is None:
             return
         offsets = self._offsets_of(key.group_id)
+        if transaction is not None:
+            self._in_transaction.setdefault(transaction, set()).add(key.group_id)
         if value is None:
             offsets.load_removal(key.partition, transaction)
         else:
