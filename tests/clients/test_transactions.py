@@ -173,6 +173,11 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker, new_topic, begin: 
     assert values(broker, topic) == [b"plain"]
 
 
+def test_a_timeout_beyond_the_brokers_limit_is_refused(broker) -> None:
+    with pytest.raises(KafkaException, match="INVALID_TRANSACTION_TIMEOUT"):
+        ConfluentTransactor(broker.bootstrap_servers, new_name("long"), timeout_ms=900_001)
+
+
 def test_offsets_are_committed_with_the_transaction(broker, new_topic, begin: Begin) -> None:
     topic, group = new_topic(), new_name("group")
     key = (topic, 0)

@@ -15,7 +15,7 @@ from klog.coordinator.group.requests import CommitErrors, GroupRequests
 from klog.coordinator.group.services import Transactional
 from klog.coordinator.group.values import CommittedOffset, Identity, Key
 from klog.coordinator.group.writing import commit_error
-from klog.coordinator.transaction.values import Producer
+from klog.coordinator.transaction.values import NO_PRODUCER_ID, Producer
 from klog.protocol.error_codes import ErrorCode
 
 OnVerified = Callable[[ErrorCode, object | None], None]
@@ -58,6 +58,10 @@ class TransactionalCommits:
         owner = self.groups.owner(asked.group_id)
         if isinstance(owner, ErrorCode):
             refuse(owner)
+            return
+        if asked.producer.producer_id <= NO_PRODUCER_ID:
+            # Without verification, its records would open a transaction that nobody can end.
+            refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             return
 
         def verified(error: ErrorCode, guard: object | None) -> None:

@@ -232,3 +232,11 @@ def test_a_group_that_is_loaded_is_waited_for(tmp_path, version: int) -> None:
 
 def test_no_partition_is_answered_at_once(broker) -> None:
     assert answer_of(commit(broker, keys=())).topics == ()
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, -1), (-1, 5), (-7, 0)])
+def test_a_transaction_needs_a_producer_also_if_nothing_is_verified(broker, producer_id, epoch) -> None:
+    answer = commit(broker, producer_id=producer_id, producer_epoch=epoch)
+    assert errors_of(answer) == {HERE: ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+    assert log_of(broker).log_end_offset == 0
+    assert offset_of(fetch(broker, stable=True)) == (-1, "", NONE)

@@ -5,16 +5,15 @@ Rules: Kafka's `KafkaApis`; KIP-664, KIP-994 (the duration filter).
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from klog.coordinator.transaction.values import NO_TIMESTAMP, DescribedTransaction, Producer, Transactions
-from klog.formats.names import TopicPartition
 from klog.protocol.entity_fields import Entity
 from klog.server.handlers.answers import entity_of, part, send_answer
 from klog.server.network.request import Request
+from klog.server.transactions.broker_messages import by_topic
 
 _ANY_DURATION_MS: Final = -1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -76,15 +75,8 @@ def _described(request: Request, transaction: DescribedTransaction) -> Entity:
         ),
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
-        topics=_topics(request, transaction.partitions),
-    )
-
-
-def _topics(request: Request, partitions: Collection[TopicPartition]) -> tuple[Entity, ...]:
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in sorted(partitions):
-        by_topic.setdefault(topic, []).append(number)
-    return tuple(
-        part(request, "TopicData", topic=topic, partitions=tuple(numbers))
-        for topic, numbers in by_topic.items()
+        topics=tuple(
+            part(request, "TopicData", topic=topic, partitions=numbers)
+            for topic, numbers in by_topic(transaction.partitions)
+        ),
     )
