@@ -16,6 +16,7 @@ from klog.protocol.apis import ApiKey
 PROTOCOLS: Final = "group.coordinator.rebalance.protocols"
 POLICY: Final = "group.consumer.migration.policy"
 _ASSIGNORS: Final = "group.consumer.assignors"
+CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 # What is not announced if the broker does not accept the protocol.
 APIS: Final = frozenset({ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE})
@@ -32,10 +33,13 @@ def accepts_consumer_protocol(config: BrokerConfig) -> bool:
     """Whether the broker accepts members of the consumer protocol.
 
     If nothing is configured, a broker with the embedded store does, as Kafka 4. One with ZooKeeper does not:
-    the other brokers of its cluster may be Kafka 3.9, which could not go on with such groups.
+    the other brokers of its cluster may be Kafka 3.9, which could not go on with such groups. Raises
+    `ConfigError` if the classic protocol is left out, as in Kafka.
     """
     protocols = config.explicit(PROTOCOLS)
     if isinstance(protocols, tuple):
+        if CLASSIC not in protocols:
+            raise ConfigError(PROTOCOLS, ",".join(map(str, protocols)), "it must have classic")
         return CONSUMER in protocols
     return not config.text("zookeeper.connect")
 

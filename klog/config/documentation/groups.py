@@ -11,16 +11,17 @@ group.consumer.heartbeat.interval.ms: How often members of groups of the new pro
 group.consumer.max.heartbeat.interval.ms: The longest heartbeat interval that a group may set, in ms.
 group.consumer.max.session.timeout.ms: The longest session timeout that a group may set, in ms.
 group.consumer.max.size: How many members a group of the new protocol may have.
-group.consumer.migration.policy: Whether groups may change between the classic and the new protocol:
-  disabled, upgrade, downgrade or bidirectional.
+group.consumer.migration.policy: Whether groups may change between the classic and the new protocol while they
+  have members: disabled, upgrade, downgrade or bidirectional. Without it they may where the broker accepts
+  both protocols.
 group.consumer.min.heartbeat.interval.ms: The shortest heartbeat interval that a group may set, in ms.
 group.consumer.min.session.timeout.ms: The shortest session timeout that a group may set, in ms.
 group.consumer.session.timeout.ms: After how long without a heartbeat a member of a group of the new protocol
   is removed, in ms.
 group.coordinator.append.linger.ms: How long the coordinator collects records before it writes them, in ms.
 group.coordinator.new.enable: Whether the new group coordinator is used.
-group.coordinator.rebalance.protocols: The protocols of groups that the broker accepts: classic, consumer,
-  share.
+group.coordinator.rebalance.protocols: The protocols of groups that the broker accepts: classic, consumer.
+  Without it a broker with ZooKeeper accepts classic, one with the embedded store both.
 group.coordinator.threads: The number of threads of the new group coordinator.
 group.initial.rebalance.delay.ms: How long the first rebalance of an empty group waits for more members, in
   ms.

@@ -77,3 +77,13 @@ def test_a_request_that_ends_too_early_is_malformed(body: bytes) -> None:
 def test_tags_that_nobody_knows_are_passed_over() -> None:
     for tags in (b"\x01\x07\x01z", b"\x02\x07\x00\x05\x00"):
         assert ask(4, body=b"\x02a\x021" + tags).error_code == ErrorCode.NONE
+
+
+def test_the_requests_of_kafka_4_s_groups_are_announced_only_where_they_are_accepted() -> None:
+    hidden = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
+    without = decode_api_versions_response(0, encode_api_versions_response(0, -1, frozenset(hidden)))
+    everything = decode_api_versions_response(0, encode_api_versions_response(0))
+    assert everything.apis.keys() - without.apis.keys() == hidden
+    request = FakeRequest(ApiKey.API_VERSIONS, 0, memoryview(b""))
+    ApiVersionsHandler(lambda: -1, hidden).handle(request)
+    assert decode_api_versions_response(0, request.answer) == without
