@@ -37,7 +37,11 @@ _NIL: Final = UUID(int=0)
 
 
 def _milliseconds(value: int) -> timedelta:
-    return timedelta(milliseconds=value)
+    try:
+        return timedelta(milliseconds=value)
+    except OverflowError:
+        # Millions of years: the longest duration that can be expressed means the same.
+        return timedelta.max if value > 0 else timedelta.min
 
 
 def _instant(value: int) -> datetime | None:

@@ -33,8 +33,8 @@ def test_empty_input_is_read_or_refused(name: str) -> None:
     assert targets.TARGETS[name](b"") <= 1
 
 
-def mutations(chance: random.Random, seeds: list[bytes]) -> Iterator[bytes]:
-    for _ in range(MUTATIONS):
+def mutations(chance: random.Random, seeds: list[bytes], count: int = MUTATIONS) -> Iterator[bytes]:
+    for _ in range(count):
         data = bytearray(chance.choice(seeds))
         for _ in range(chance.randint(1, 5)):
             at = chance.randrange(len(data) or 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 from contextlib import suppress
+from datetime import timedelta
 from uuid import UUID
 
 import pytest
@@ -118,6 +119,16 @@ def test_text_that_is_not_utf8_is_read_as_java_reads_it():
 def test_a_number_of_more_than_32_bits_is_malformed():
     with pytest.raises(MalformedMessageError, match="more than 32 bits"):
         read_uvarint(b"\xff\xff\xff\xff\x1f", 0)
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "expected"), [(2**63 - 1, timedelta.max), (-(2**63), timedelta.min)]
+)
+def test_a_duration_that_is_too_long_is_read_as_the_longest(milliseconds, expected):
+    group, generation, member, topics = b"\0\1g", b"\xff" * 4, b"\0\0", b"\0" * 4
+    retention = milliseconds.to_bytes(8, "big", signed=True)
+    raw = group + generation + member + retention + topics
+    assert read_entity(request_class(ApiKey.OFFSET_COMMIT, 2), raw).retention_time == expected
 
 
 def test_a_value_that_its_type_cannot_hold_is_refused():
