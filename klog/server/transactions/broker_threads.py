@@ -37,9 +37,9 @@ class Worker:
         self._stopping = True
         self._woken.set()
 
-    def join(self) -> None:
-        """Wait until the thread has ended."""
-        self._thread.join()
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until the thread has ended, or for so long."""
+        self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while True:

@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 # Brokers before 2.8 know version 0 only; no cluster that klog joins has one (inter.broker.protocol 3.4).
 _VERSION: Final = 1
 _PAUSES: Final = RetryPolicy(None)
+_LOOKUP_STOP_S: Final = 1.0
 
 
 class MarkerSending:
@@ -87,7 +88,8 @@ class MarkerSending:
         """End the threads. After a start the coordinator sends again what has no answer yet."""
         self._lookup.stop()
         self._threads.stop()
-        self._lookup.join()
+        # It may wait for a metadata store that is away.
+        self._lookup.join(_LOOKUP_STOP_S)
 
     # -- sending ---------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from klog.server.transactions.marker_sending import MarkerSending
 from klog.storage.log.scheduler import monotonic_ms
 from tests.server.transactions.fake_brokers import FakeBroker, connecting
 from tests.server.transactions.markers import A0, A1, B0, Written, markers
+from tests.threads import join, started
 from tests.waiting import eventually
 
 
@@ -220,3 +221,21 @@ def test_after_the_stop_nothing_is_sent(cluster: Cluster) -> None:
     cluster.sender.stop()
     sent(cluster, markers(A0), awaited=False)
     assert cluster.brokers[1].requests == []
+
+
+def test_the_stop_does_not_wait_for_a_store_that_is_away(cluster: Cluster) -> None:
+    asked, back = threading.Event(), threading.Event()
+
+    def exists(_) -> bool:
+        asked.set()
+        return back.wait(200)
+
+    sender = MarkerSending(
+        lambda _: UNKNOWN, exists, connecting(cluster.brokers), cluster.timer.timer, monotonic_ms
+    )
+    sender.send(markers(A0), Written())
+    assert asked.wait(60)
+    stopping = started(sender.stop)
+    join([stopping])
+    assert not back.is_set()
+    back.set()
