@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.consumer_protocol import partitions_by_topic
+from klog.client.consumer_protocol import PROTOCOL_TYPE, encode_assignment, partitions_by_topic
 from klog.client.coordinators import CoordinatorType, ask_coordinators
 from klog.client.errors import ClientError, RefusedError
 from klog.formats.errors import KlogError
@@ -19,12 +19,14 @@ from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode, error_code
+from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, request_class, request_struct
 
 NO_OFFSET: Final = -1
 _SEVERAL_GROUPS_FROM: Final = 8
 _ALL_TOPICS_FROM: Final = 2
 _LAST_CLASSIC_COMMIT: Final = 9
+_NO_CONSUMER_GROUP: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 _Answer = TypeVar("_Answer")
 
@@ -112,20 +114,69 @@ def describe_groups(
     brokers: dict[str, int] = {}
 
     def ask(connection: Connection, groups: Sequence[str]) -> dict[str, DescribedGroup | RefusedError]:
-        version = connection.version_of(ApiKey.DESCRIBE_GROUPS)
-        request = build(
-            request_class(ApiKey.DESCRIBE_GROUPS, version),
-            groups=tuple(groups),
-            include_authorized_operations=False,
-        )
-        answer = connection.send(request)
-        return {each.group_id: _described(each) for each in answer.groups}
+        found = _described_consumer_groups(connection, groups)
+        classic = [group for group in groups if group not in found]
+        return found | (_described_classic_groups(connection, classic) if classic else {})
 
     found = _ask(cluster, group_ids, ask, brokers)
     return {
         group: each if isinstance(each, KlogError) else (each, brokers[group])
         for group, each in found.items()
     }
+
+
+def _described_consumer_groups(
+    connection: Connection, groups: Sequence[str]
+) -> dict[str, DescribedGroup | RefusedError]:
+    """Those of the groups that are of the protocol of Kafka 4 (KIP-848)."""
+    try:
+        version = connection.version_of(ApiKey.CONSUMER_GROUP_DESCRIBE)
+    except UnsupportedApiError:
+        return {}
+    request = build(
+        request_class(ApiKey.CONSUMER_GROUP_DESCRIBE, version),
+        group_ids=tuple(groups),
+        include_authorized_operations=False,
+    )
+    return {
+        each.group_id: _refused(each.group_id, each.error_code) or _consumer_group(each)
+        for each in connection.send(request).groups
+        if error_code(each.error_code) not in _NO_CONSUMER_GROUP
+    }
+
+
+def _consumer_group(answer: Entity) -> DescribedGroup:
+    members = (
+        GroupMember(
+            each.member_id,
+            each.instance_id,
+            each.client_id,
+            each.client_host,
+            b"",
+            encode_assignment(
+                TopicPartition(topic.topic_name, number)
+                for topic in each.assignment.topic_partitions
+                for number in topic.partitions
+            ),
+        )
+        for each in answer.members
+    )
+    return DescribedGroup(
+        answer.group_id, answer.group_state, PROTOCOL_TYPE, answer.assignor_name, tuple(members)
+    )
+
+
+def _described_classic_groups(
+    connection: Connection, groups: Sequence[str]
+) -> dict[str, DescribedGroup | RefusedError]:
+    version = connection.version_of(ApiKey.DESCRIBE_GROUPS)
+    request = build(
+        request_class(ApiKey.DESCRIBE_GROUPS, version),
+        groups=tuple(groups),
+        include_authorized_operations=False,
+    )
+    answer = connection.send(request)
+    return {each.group_id: _described(each) for each in answer.groups}
 
 
 def _described(answer: Entity) -> DescribedGroup | RefusedError:

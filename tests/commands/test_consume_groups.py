@@ -15,7 +15,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from tests.commands.running import Run
+from tests.commands.running import Run, runner
+from tests.swap.klog_process import KlogBroker
 from tests.waiting import eventually
 
 RUN = "from klog.commands.main import main; main()"
@@ -271,3 +272,24 @@ def test_options_of_members_need_a_group(klog: Run, shared):
         done = klog("consume", shared, *words)
         assert (done.code, done.out) == (2, "")
         assert "--group GROUP" in done.err
+
+
+def test_a_member_goes_on_after_its_broker_was_killed(tmp_path, capfd, monkeypatch, group) -> None:
+    with KlogBroker(tmp_path / "broker", {"group.initial.rebalance.delay.ms": 0}) as broker:
+        broker.start()
+        monkeypatch.setenv("KLOG_BOOTSTRAP_SERVER", broker.bootstrap)
+        klog = runner(capfd, monkeypatch)
+        assert klog("topics", "create", "orders", "--partitions", 4).code == 0
+        expected = fill(klog, "orders", 0, 20)
+        member = Process(broker.bootstrap, tmp_path / "member", "orders", "--group", group)
+        try:
+            eventually(lambda: numerically(member.read) == expected)
+            broker.kill()
+            broker.start()
+            expected += fill(klog, "orders", 20, 20)
+            # What was printed before the kill and not committed may be printed again.
+            eventually(lambda: set(member.read) == set(expected))
+            assert member.end() == 130
+        finally:
+            member.kill()
+        assert committed(klog, group) == dict.fromkeys(range(4), 10)

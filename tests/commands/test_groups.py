@@ -131,6 +131,38 @@ def test_members_are_shown_with_their_partitions(klog: Run, group, orders, membe
     assert state[-3:] == ["range", "Stable", "1"]
 
 
+@pytest.mark.parametrize("cluster", ["klog", pytest.param("kafka4", marks=pytest.mark.kafka)], indirect=True)
+def test_groups_of_the_protocol_of_kafka_4_are_shown(klog: Run, cluster, group, orders):
+    consumer = Member(
+        {
+            "bootstrap.servers": cluster,
+            "group.id": group,
+            "client.id": "reader",
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([orders])
+
+    def assigned() -> bool:
+        consumer.poll(0.1)
+        return len(consumer.assignment()) == 2
+
+    try:
+        eventually(assigned)
+        eventually(lambda: described(klog, group)["state"] == "Stable")
+        found = described(klog, group)
+        assert [each["assignment"] for each in found["members"]] == [{orders: [0, 1]}]
+        assert (found["assignmentStrategy"], found["members"][0]["clientId"]) == ("uniform", "reader")
+        assert group in klog("groups", "list", "--type", "consumer").out.split()
+        assert klog("groups", "delete", group, "--yes").code == 1
+    finally:
+        consumer.close()
+    eventually(lambda: described(klog, group)["state"] == "Empty")
+    assert klog("groups", "reset-offsets", group, "--topic", orders, "--to-offset", 3, "--execute").code == 0
+    assert offsets(klog, group) == [3, 3]
+
+
 def test_a_group_with_members_is_neither_reset_nor_deleted(klog: Run, group, orders, member):
     reset = klog("groups", "reset-offsets", group, "--topic", orders, "--to-latest", "--execute")
     assert (reset.code, reset.out) == (1, "")
