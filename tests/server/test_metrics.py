@@ -326,16 +326,19 @@ def check_coordinators(broker: Broker, clock: Clock) -> None:
         commit_offsets(cluster, "g", {each: CommittedOffset(0) for each in partitions})
         member = GroupMember(cluster, lambda: ["t"], MemberSettings("members", session_timeout_ms=60_000))
         member.join()
+        produce(broker, "t", build_batch([RecordData(i, 1_700_000_000_000, b"k", b"v") for i in range(3)]))
+        assert member.commit({partitions[0]: CommittedOffset(1)})
         transaction = Transaction(cluster, "loader", 60_000)
         transaction.open()
         transaction.add(partitions)
         clock.now_s += 10
         found = values(list(metrics.text()))
         assert found[f"{manager}numgroups"] == 2
-        assert found[f"{manager}numoffsets"] == 2
+        assert found[f"{manager}numoffsets"] == 3
+        assert found["klog_coordinator_group_lag"] == found["klog_coordinator_group_lag_max"] == 2
         assert found[f"{manager}numgroupsempty"] == found[f"{manager}numgroupsstable"] == 1
-        assert found[f"{rates}offset_commit_count"] == 2
-        assert found[f"{rates}offset_commit_rate"] == 0.2
+        assert found[f"{rates}offset_commit_count"] == 3
+        assert found[f"{rates}offset_commit_rate"] == 0.3
         assert found[f"{rates}group_completed_rebalance_count"] == 1
         assert found[f"{rates}partition_load_time_max"] >= found[f"{rates}partition_load_time_avg"] > 0
         assert found['klog_coordinator_transactions{state="Ongoing"}'] == 1
@@ -349,5 +352,6 @@ def check_coordinators(broker: Broker, clock: Clock) -> None:
             lambda: values(list(metrics.text()))['klog_coordinator_transactions{state="CompleteCommit"}'] == 1
         )
         found = values(list(metrics.text()))
-        assert found[f"{rates}offset_deletion_count"] == found[f"{manager}numoffsets"] == 1
+        assert found[f"{rates}offset_deletion_count"] == 1
+        assert found[f"{manager}numoffsets"] == 2
         assert found[f"{manager}numgroupsempty"] == 2

@@ -61,6 +61,10 @@ class GroupOffsets:
         """How many partitions have an offset."""
         return len(self._stored)
 
+    def positions(self) -> list[tuple[Key, int]]:
+        """The partitions and their offsets as they are now; safe without a lock."""
+        return [(key, stored.offset) for key, stored in list(self._stored.items())]
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing is committed, and nothing is about to be."""

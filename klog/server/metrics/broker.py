@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.formats.constants import INT64_MAX
+from klog.formats.names import TopicPartition
 from klog.replication.partition import Partition
 from klog.server.broker_state import BrokerState
 from klog.server.metrics.controller import ControllerSnapshot, controller_metrics
@@ -87,7 +89,9 @@ class BrokerMetrics:
         yield from controller_metrics(
             broker.controller, broker.controller_times, now.controller, before.controller
         )
-        yield from group_metrics(broker.groups, now.groups, before.groups, seconds, self._pause)
+        yield from group_metrics(
+            broker.groups, partial(_log_end, broker), now.groups, before.groups, seconds, self._pause
+        )
         yield from transaction_metrics(broker.transactions, self._pause)
         if broker.uses_zookeeper:
             yield from self._session.metrics()
@@ -118,6 +122,13 @@ class BrokerMetrics:
         yield gauge(f"{prefix}underminisrpartitioncount", "led partitions below min.insync.replicas", below)
         yield gauge(f"{prefix}atminisrpartitioncount", "led partitions at min.insync.replicas", at_minimum)
         yield gauge(f"{prefix}offlinereplicacount", "replicas on failed disks", len(broker.replicas.offline))
+
+
+def _log_end(broker: Broker, key: tuple[str, int]) -> int | None:
+    partition = broker.replicas.partitions.get(TopicPartition(*key))
+    if partition is None or not partition.state.is_leader:
+        return None
+    return partition.log.high_watermark
 
 
 def _snapshot(broker: Broker) -> _Snapshot:

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from klog.coordinator.consumer.values import ConsumerGroupState
 from klog.coordinator.group.coordinator import GroupCoordinator
 from klog.coordinator.group.group import Group
-from klog.coordinator.group.values import GroupState
+from klog.coordinator.group.offsets import GroupOffsets
+from klog.coordinator.group.values import GroupState, Key
 from klog.coordinator.ownership import LoadTimes
 from klog.coordinator.transaction.values import TransactionState
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge
@@ -34,6 +35,15 @@ _COUNTED: Final = (
 """In the order of the fields of `GroupCounts`."""
 
 _GROUPS_A_TURN: Final = 500
+_WITHOUT_READERS: Final = (
+    GroupState.EMPTY,
+    GroupState.DEAD,
+    ConsumerGroupState.EMPTY,
+    ConsumerGroupState.DEAD,
+)
+
+LogEnd = Callable[[Key], int | None]
+"""The offset up to which consumers may read a partition; None if this broker does not lead it."""
 
 
 class GroupsSnapshot(NamedTuple):
@@ -53,17 +63,20 @@ class _Found(NamedTuple):
     classic: Counter[GroupState]
     consumer: Counter[ConsumerGroupState]
     offsets: int
+    lag: int
+    largest_lag: int
 
 
 def group_metrics(
     groups: GroupCoordinator,
+    log_end: LogEnd,
     now: GroupsSnapshot,
     before: GroupsSnapshot,
     seconds: float,
     pause: Callable[[], None],
 ) -> Iterator[Metric]:
     """The metrics of groups; `before` was taken so many seconds ago. `pause` lets other threads run."""
-    found = _found(groups, pause)
+    found = _found(groups, log_end, pause)
     total = found.classic.total() + found.consumer.total()
     yield gauge(f"{_MANAGER}numgroups", "groups that this broker coordinates", total)
     yield gauge(f"{_MANAGER}numoffsets", "offsets that they have committed", found.offsets)
@@ -76,6 +89,9 @@ def group_metrics(
         "groups of the protocol of Kafka 4 (KIP-848) by state",
         [Sample({"state": state.value.lower()}, found.consumer[state]) for state in ConsumerGroupState],
     )
+    unread = "offsets that groups with members have not read, in partitions that this broker leads"
+    yield gauge("klog_coordinator_group_lag", unread, found.lag)
+    yield gauge("klog_coordinator_group_lag_max", f"the most {unread}", found.largest_lag)
     for (name, what), count, earlier in zip(_COUNTED, now.counts, before.counts, strict=True):
         rate = (count - earlier) / seconds if seconds > 0 else 0.0
         yield gauge(f"{_GROUPS}{name}_rate", f"{what} a second, in the last minute", rate)
@@ -83,8 +99,8 @@ def group_metrics(
     yield from _load_metrics(_GROUPS, groups.load_times)
 
 
-def _found(groups: GroupCoordinator, pause: Callable[[], None]) -> _Found:
-    found = _Found(Counter(), Counter(), 0)
+def _found(groups: GroupCoordinator, log_end: LogEnd, pause: Callable[[], None]) -> _Found:
+    found = _Found(Counter(), Counter(), 0, 0, 0)
     seen = 0
     for partition in groups.owned():
         for entry in list(partition.entries.values()):
@@ -97,7 +113,19 @@ def _found(groups: GroupCoordinator, pause: Callable[[], None]) -> _Found:
             else:
                 found.consumer[group.state] += 1
             found = found._replace(offsets=found.offsets + entry.offsets.count)
+            if group.state not in _WITHOUT_READERS:
+                lags = _lags(entry.offsets, log_end)
+                seen += len(lags)
+                found = found._replace(
+                    lag=found.lag + sum(lags), largest_lag=max(found.largest_lag, *lags, 0)
+                )
     return found
+
+
+def _lags(offsets: GroupOffsets, log_end: LogEnd) -> list[int]:
+    """How much of each partition that this broker leads is not read."""
+    ends = [(log_end(key), offset) for key, offset in offsets.positions()]
+    return [max(end - offset, 0) for end, offset in ends if end is not None]
 
 
 def _load_metrics(prefix: str, times: LoadTimes) -> Iterator[Metric]:
