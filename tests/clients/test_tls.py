@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, KafkaException, NewTopic
 
 import klog.testing
@@ -16,6 +17,7 @@ from klog.server.listeners import read_listeners
 from klog.testing import BrokerProcess
 from tests.clients.python_clients import AioKafka, ConfluentKafka, KafkaPython, Sent
 from tests.server.network.servers import TLS_FILES
+from tests.waiting import eventually
 
 CERTIFICATE = TLS_FILES / "certificate.pem"
 
@@ -62,23 +64,46 @@ def test_a_plain_client_on_the_tls_listener_gets_nothing_and_disturbs_nobody(tls
     assert ConfluentKafka(tls_broker.endpoints["PLAINTEXT"]).write("unharmed", [Sent(b"v")]) == [0]
 
 
+def client_of(process: BrokerProcess) -> ConfluentKafka:
+    """A client with a certificate."""
+    return ConfluentKafka(
+        process.endpoints["SSL"],
+        **{
+            "security.protocol": "ssl",
+            "ssl.ca.location": str(CERTIFICATE),
+            "ssl.certificate.location": str(CERTIFICATE),
+            "ssl.key.location": str(TLS_FILES / "key.pem"),
+        },
+    )
+
+
 @pytest.mark.parametrize("client_auth", ["none", "required"])
 def test_a_broker_with_only_tls_listeners_gets_requests_of_its_own_controller(tmp_path, client_auth):
     config = only_tls(tmp_path, CERTIFICATE) | {"ssl.client.auth": client_auth}
     with klog.testing.broker(config) as process:
-        client = ConfluentKafka(
-            process.endpoints["SSL"],
-            **{
-                "security.protocol": "ssl",
-                "ssl.ca.location": str(CERTIFICATE),
-                "ssl.certificate.location": str(CERTIFICATE),
-                "ssl.key.location": str(TLS_FILES / "key.pem"),
-            },
-        )
+        client = client_of(process)
         admin = AdminClient(client.config)
         admin.create_topics([NewTopic("led", 1, 1)])["led"].result(30)
         assert client.write("led", [Sent(b"v")]) == [0]
         assert [record.value for record in client.read("led")] == [b"v"]
+
+
+def test_markers_of_transactions_go_over_tls_where_brokers_use_it(tmp_path):
+    config = only_tls(tmp_path, CERTIFICATE) | {"ssl.client.auth": "required"}
+    with klog.testing.broker(config) as process:
+        client = client_of(process)
+        admin = AdminClient(client.config)
+        admin.create_topics([NewTopic("led", 1, 1)])["led"].result(30)
+        producer = Producer({**client.config, "transactional.id": "payments"})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        producer.produce("led", b"v")
+        producer.commit_transaction(60)
+
+        def committed() -> list[bytes | None]:
+            return [record.value for record in client.read("led", isolation="read_committed")]
+
+        eventually(lambda: committed() == [b"v"])
 
 
 def test_a_broker_that_would_not_trust_other_brokers_does_not_start(tmp_path):
