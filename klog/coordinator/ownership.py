@@ -95,11 +95,15 @@ class Ownership(Generic[P]):
         owned = self._owned.get(number)
         if owned is not None:
             return owned
-        if self._stopped:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if number in self._loading:
-            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        return ErrorCode.NOT_COORDINATOR
+        with self._lock:
+            owned = self._owned.get(number)  # it may have been loaded just now
+            if owned is not None:
+                return owned
+            if self._stopped:
+                return ErrorCode.COORDINATOR_NOT_AVAILABLE
+            if number in self._loading:
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return ErrorCode.NOT_COORDINATOR
 
     def get(self, number: int) -> P | None:
         """The partition, if it is loaded."""
@@ -158,9 +162,10 @@ class Ownership(Generic[P]):
                 self._epochs.pop(number, None)
             else:
                 self._epochs[number] = max(epoch, self._epochs.get(number, epoch))
-        if replaced is not None:
-            self._loader.submit(replaced.close)
-        self._loader.submit(self._load if leads else self._unload, number, epoch)
+            # With the lock held: the loader is not shut down before it is free.
+            if replaced is not None:
+                self._loader.submit(replaced.close)
+            self._loader.submit(self._load if leads else self._unload, number, epoch)
 
     def _load(self, number: int, epoch: int) -> None:
         with self._lock:

@@ -178,6 +178,56 @@ def test_a_failure_to_load_does_not_end_the_loading_of_others(
     eventually(lambda: owner.epoch() == 4)
 
 
+class LoadedMeanwhile(dict[int, Held]):
+    """Partitions of which one is loaded just after it was looked for in vain."""
+
+    def __init__(self, finish: Callable[[], None]) -> None:
+        super().__init__()
+        self._finish = finish
+
+    def get(self, number: int, default: Held | None = None) -> Held | None:  # type: ignore[override]
+        found = super().get(number, default)
+        if found is None:
+            self._finish()
+        return found
+
+
+def test_a_partition_that_is_loaded_while_it_is_looked_for_is_found(owner: Owner) -> None:
+    held = Held(0, 3)
+    partitions = owner.partitions
+    partitions._loading[0] = 3
+
+    def finish() -> None:
+        partitions._owned[0] = held
+        del partitions._loading[0]
+
+    partitions._owned = LoadedMeanwhile(finish)
+    assert partitions.owner_of(0) is held
+
+
+class ThenDo:
+    """A lock that does something after it was left for the first time."""
+
+    def __init__(self, after: Callable[[], None]) -> None:
+        self._lock = threading.Lock()
+        self._after: Callable[[], None] | None = after
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        after, self._after = self._after, None
+        if after is not None:
+            after()
+
+
+def test_roles_may_change_while_the_coordinator_stops(owner: Owner) -> None:
+    owner.partitions._lock = ThenDo(owner.partitions.stop)  # type: ignore[assignment]
+    owner.change(3)
+    assert owner.epoch() is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 def test_nothing_is_owned_after_the_stop(owner: Owner) -> None:
     owner.change(3)
     eventually(lambda: owner.epoch() == 3)
