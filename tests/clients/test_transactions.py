@@ -17,6 +17,9 @@ from tests.clients.python_clients import CLIENTS, ConfluentKafka, Sent
 from tests.clients.transactors import TIMEOUT_S, TRANSACTORS, ConfluentTransactor, JavaTransactors, Transactor
 from tests.waiting import eventually
 
+# A busy machine needs many times the usual few seconds.
+COPIED_WITHIN_S = 120
+
 _numbers = itertools.count()
 
 Begin = Callable[..., Transactor]
@@ -164,7 +167,7 @@ def test_a_new_producer_fences_the_old_one_and_aborts_its_transaction(
 
 def test_a_transaction_that_takes_too_long_is_aborted(broker, new_topic, begin: Begin) -> None:
     topic = new_topic()
-    slow = begin(timeout_ms=1_000)
+    slow = begin(timeout_ms=5_000)
     slow.send(topic, b"slow")
     ConfluentKafka(broker.bootstrap_servers).write(topic, [Sent(b"plain")])
     await_values(broker, topic, b"plain")
@@ -277,7 +280,7 @@ class Copier:
 
 def test_what_is_copied_in_transactions_is_copied_exactly_once(broker, new_topic) -> None:
     source, target, group = new_topic(2), new_topic(2), new_name("copiers")
-    count = 100
+    count = 60
     writer = ConfluentKafka(broker.bootstrap_servers)
     wanted = Counter()
     for partition in range(2):
@@ -293,11 +296,13 @@ def test_what_is_copied_in_transactions_is_copied_exactly_once(broker, new_topic
         )
 
     copiers = [Copier(broker, source, target, group)]
-    eventually(lambda: copiers[0].failure or copied())
+    eventually(lambda: copiers[0].failure or copied(), COPIED_WITHIN_S)
     copiers.append(Copier(broker, source, target, group))
-    eventually(lambda: any(each.failure for each in copiers) or copied().total() >= wanted.total())
+    eventually(
+        lambda: any(each.failure for each in copiers) or copied().total() >= wanted.total(), COPIED_WITHIN_S
+    )
     for each in copiers:
         each.close()
     assert copied() == wanted
-    for partition in range(2):
-        assert offset_of(broker, group, (source, partition)) == count
+    # The marker in the offsets topic may be the last.
+    eventually(lambda: {offset_of(broker, group, (source, each)) for each in range(2)} == {count})

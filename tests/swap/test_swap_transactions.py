@@ -211,7 +211,7 @@ def test_what_one_broker_has_decided_the_other_completes(
 
 @pytest.mark.parametrize(("first", "second"), TURNS, ids=IDS)
 def test_a_transaction_that_was_left_open_times_out(world: TransactionWorld, first: str, second: str) -> None:
-    producer = RawProducer(world.bootstrap, "pay", timeout_ms=2_000)
+    producer = RawProducer(world.bootstrap, "pay", timeout_ms=15_000)
     with world.start(first) as broker:
         create_topics(world)
         producer.init()
