@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -197,6 +200,24 @@ def test_members_choose_the_assignor(join: Join, admin: AdminClient, group: str,
     for member in members:
         member.close()
     eventually(lambda: describe(admin, group).state is ConsumerGroupState.EMPTY)
+
+
+def test_klog_s_own_command_describes_the_group(servers: str, join: Join, topic: str, group: str) -> None:
+    member = join()
+    await_shared(member)
+    command = [sys.executable, "-m", "klog", "groups", "describe", group, "--json"]
+    done = subprocess.run(
+        [*command, "--bootstrap-server", servers], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["state"], told["protocolType"], told["assignmentStrategy"]) == (
+        "Stable",
+        "consumer",
+        "uniform",
+    )
+    assert [each["assignment"] for each in told["members"]] == [{topic: list(range(PARTITIONS))}]
+    member.close()
 
 
 def test_a_static_member_comes_back_to_its_partitions(join: Join, admin: AdminClient, group: str) -> None:
