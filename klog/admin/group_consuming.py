@@ -102,12 +102,13 @@ class GroupReading:
         """The caller is done with the records before this offset."""
         self._taken[partition] = next_offset
 
-    def close(self, *, interrupted: bool) -> None:
-        """Commit what was taken, and leave the group. Raises ClientError, ChannelError."""
+    def close(self, *, interrupted: bool, commit: bool) -> None:
+        """Commit what was taken, if it is to be, and leave the group. Raises ClientError, ChannelError."""
         if interrupted:
             self._cluster.close()  # an answer may still be to come on a connection; it opens again
         try:
-            self.commit()
+            if commit:
+                self.commit()
         finally:
             self._member.leave()
 

@@ -215,6 +215,21 @@ def test_a_group_is_shared_with_other_clients(klog: Run, cluster, group, shared,
         other.close()
 
 
+def test_what_nobody_read_is_not_committed(klog: Run, cluster, group, shared):
+    expected = fill(klog, shared, 0, 40_000)
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, "consume", shared, "--group", group],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "KLOG_BOOTSTRAP_SERVER": cluster},
+    )
+    process.stdout.close()  # as `| head` does
+    assert process.wait(90) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert numerically(klog("consume", shared, "--group", group).out.split()) == expected
+
+
 def test_a_terminated_member_commits_and_leaves(klog: Run, group, shared, join):
     expected = fill(klog, shared, 0, 20)
     member = join(shared, group)

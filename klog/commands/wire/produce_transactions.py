@@ -57,6 +57,8 @@ class TransactionOptions:
 
     def settings(self, properties: Mapping[str, str]) -> tuple[str, int] | None:
         """The transactional id and the timeout in ms, None for no transactions. Raises UsageError."""
+        if self.transactional_id == "":
+            raise UsageError("--transactional-id is empty")
         transactional_id = self.transactional_id or properties.get("transactional.id")
         if not transactional_id:
             for name, value in (

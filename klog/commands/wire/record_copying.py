@@ -84,23 +84,26 @@ def copy_in_group(
     Raises ClientError, ChannelError.
     """
     reading = GroupReading(cluster, GroupMember(cluster, topics, member), plan, group, on_problem, on_jump)
-    interrupted = True
+    interrupted, printed = True, True
     with Interrupts() as interrupts:
         try:
-            if not copying.is_full():
-                for run in reading.runs():
-                    with interrupts.shield():
-                        partition, after = run.partition, copying.show(run)
-                        if after is not None:
-                            reading.took(partition, after)
-                    if copying.is_full():
-                        break
-            interrupted = False
-        finally:
             try:
-                copying.flush()
+                if not copying.is_full():
+                    for run in reading.runs():
+                        with interrupts.shield():
+                            partition, after = run.partition, copying.show(run)
+                            if after is not None:
+                                reading.took(partition, after)
+                        if copying.is_full():
+                            break
+                interrupted = False
             finally:
-                reading.close(interrupted=interrupted)
+                copying.flush()
+        except OSError:
+            printed = False  # what was buffered is lost: nobody knows how much was read
+            raise
+        finally:
+            reading.close(interrupted=interrupted, commit=printed)
 
 
 def note_lost(group_id: str) -> None:
