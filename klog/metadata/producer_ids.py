@@ -5,6 +5,7 @@ Kafka's controller allocates them (AllocateProducerIds); before 2.7 each broker 
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from klog.metadata.errors import BadVersionError, MetadataError
 from klog.metadata.retried_writes import write
 from klog.metadata.store import MetadataStore, SetData
 from klog.metadata.values import ProducerIdBlock
+
+logger = logging.getLogger(__name__)
 
 BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
@@ -102,6 +105,7 @@ class ProducerIds:
         try:
             block = self._allocate()
         except MetadataError as failed:
+            logger.info("no block of producer ids could be allocated: %s", failed)
             error = failed
         finally:
             with self._changed:

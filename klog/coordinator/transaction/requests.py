@@ -107,7 +107,7 @@ class TransactionRequests:
         try:
             return self.coordinator.services.next_producer_id()
         except MetadataError as error:
-            logger.info("no producer id is ready: %s", error)
+            logger.debug("no producer id can be given: %s", error)  # clients ask often
             return None
 
     # -- transactions ----------------------------------------------------------------------------------------
