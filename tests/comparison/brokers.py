@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from klog.protocol.error_codes import ErrorCode
@@ -36,9 +37,12 @@ CONFIG: Final[Config] = {
 
 
 @contextmanager
-def both_brokers(peer: KafkaPeer, work: Path) -> Iterator[tuple[int, int]]:
-    """The ports of Kafka and klog, which have the same topics."""
-    with ZooKeeperBroker(work / "kafka", CONFIG, peer) as kafka, KlogBroker(work / "klog", CONFIG) as klog:
+def both_brokers(
+    peer: KafkaPeer, work: Path, more: Config = MappingProxyType({})
+) -> Iterator[tuple[int, int]]:
+    """The ports of Kafka and klog, which have the same topics. `more` are configs of both."""
+    config = {**CONFIG, **more}
+    with ZooKeeperBroker(work / "kafka", config, peer) as kafka, KlogBroker(work / "klog", config) as klog:
         klog.start()
         for broker in (kafka, klog):
             Admin(broker.bootstrap).create({topic: (count, {}) for topic, count in TOPICS.items()})
