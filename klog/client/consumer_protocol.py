@@ -28,6 +28,7 @@ class Subscription(NamedTuple):
     user_data: bytes = b""
     owned: tuple[TopicPartition, ...] = ()
     generation: int = NO_GENERATION
+    rack_id: str | None = None
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
@@ -44,9 +45,9 @@ def encode_subscription(subscription: Subscription) -> bytes:
     )
 
 
-def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
-    """The bytes of an assignment."""
-    return b"".join((_INT16.pack(_VERSION), _partitions(partitions), _bytes(b"")))
+def encode_assignment(partitions: Iterable[TopicPartition], version: int = _VERSION) -> bytes:
+    """The bytes of an assignment; all versions have the same fields."""
+    return b"".join((_INT16.pack(version), _partitions(partitions), _bytes(b"")))
 
 
 def _string(text: str) -> bytes:
@@ -104,6 +105,10 @@ class _Reader:
     def string(self) -> str:
         return self._take(self.int16()).decode("utf-8", "replace")
 
+    def nullable_string(self) -> str | None:
+        size = self.int16()
+        return None if size < 0 else self._take(size).decode("utf-8", "replace")
+
     def bytes(self) -> bytes:
         size = self.int32()
         return b"" if size < 0 else self._take(size)
@@ -128,6 +133,8 @@ def decode_subscription(data: bytes) -> Subscription:
         found = found._replace(owned=reader.partitions())
     if version >= 2 and reader.has_more():  # KIP-792
         found = found._replace(generation=reader.int32())
+    if version >= 3 and reader.has_more():  # KIP-881
+        found = found._replace(rack_id=reader.nullable_string())
     return found
 
 

@@ -59,3 +59,11 @@ def test_other_bytes_are_refused_or_read(data) -> None:
 def test_what_ends_too_early_is_refused() -> None:
     with pytest.raises(FormatError, match="ends too early"):
         decode_subscription(encode_subscription(Subscription(("topic",)))[:8])
+
+
+@pytest.mark.parametrize(("raw", "rack_id"), [(b"\0\1r", "r"), (b"\xff\xff", None), (b"", None)])
+def test_version_3_has_the_rack(raw: bytes, rack_id: str | None) -> None:
+    known = encode_subscription(Subscription(("t",), generation=4))
+    assert decode_subscription(b"\0\3" + known[2:] + raw) == Subscription(
+        ("t",), generation=4, rack_id=rack_id
+    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klog.coordinator.consumer.embedded_protocol import Subscription, read_subscription, write_assignment
+from klog.client.consumer_protocol import Subscription, decode_subscription
+from klog.coordinator.consumer.embedded_protocol import assignment_of, by_id
 from klog.coordinator.consumer.epochs import rejoin_timer, sync_timer
 from klog.coordinator.consumer.membership import Membership
 from klog.coordinator.consumer.records import RecordKind
@@ -20,7 +21,6 @@ from klog.coordinator.consumer.values import (
     MemberSubscription,
     Partitions,
     RefusedError,
-    by_topic,
 )
 from klog.coordinator.group.effects import Reply
 from klog.coordinator.group.rebalance import JoinReply, SyncReply
@@ -116,9 +116,7 @@ class ClassicMembers(Membership):
         return updated
 
     def _owned(self, subscription: Subscription) -> Partitions:
-        topics = self.topics()
-        found = ((topics.get(name), number) for name, number in subscription.owned)
-        return frozenset((topic.topic_id, number) for topic, number in found if topic is not None)
+        return by_id(subscription.owned, self.topics())
 
     # -- assignments -----------------------------------------------------------------------------------------
 
@@ -148,14 +146,8 @@ class ClassicMembers(Membership):
             raise RefusedError(ErrorCode.REBALANCE_IN_PROGRESS, "The group has a new epoch.")
         self._cancel(sync_timer(member.member_id))
         self._start_session(member, now)
-        assignment = self._assignment_of(classic, current.assigned)
+        assignment = assignment_of(classic, current.assigned, self.topics())
         return SyncResult(ErrorCode.NONE, assignment, asked.protocol_type, asked.protocol_name)
-
-    def _assignment_of(self, classic: ClassicMember, assigned: Partitions) -> bytes:
-        topics = self.topics()
-        named = {topics.name_of(topic_id): numbers for topic_id, numbers in by_topic(assigned).items()}
-        version = read_subscription(classic.protocols[0][1]).version if classic.protocols else 0
-        return write_assignment(version, {name: numbers for name, numbers in named.items() if name})
 
     # -- signs of life ---------------------------------------------------------------------------------------
 
@@ -227,7 +219,7 @@ class ClassicMembers(Membership):
 
 def _subscription_of(asked: JoinRequest) -> Subscription:
     try:
-        return read_subscription(asked.protocols[0][1])
+        return decode_subscription(asked.protocols[0][1])
     except FormatError as error:
         message = f"The member's subscription cannot be read: {error}"
         raise RefusedError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message) from None

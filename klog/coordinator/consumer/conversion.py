@@ -6,7 +6,8 @@ records of a change are in one batch.
 
 from __future__ import annotations
 
-from klog.coordinator.consumer.embedded_protocol import read_assignment, read_subscription, write_assignment
+from klog.client.consumer_protocol import decode_assignment, decode_subscription
+from klog.coordinator.consumer.embedded_protocol import assignment_of, by_id
 from klog.coordinator.consumer.group import ConsumerGroup
 from klog.coordinator.consumer.records import ConsumerRecord, GroupEpoch, RecordKind
 from klog.coordinator.consumer.topics import Topics
@@ -15,7 +16,6 @@ from klog.coordinator.consumer.values import (
     CurrentAssignment,
     MemberSubscription,
     Partitions,
-    by_topic,
 )
 from klog.coordinator.group.group import Group
 from klog.coordinator.group.members import Member
@@ -33,7 +33,8 @@ def upgrade(classic: Group, new: ConsumerGroup, topics: Topics, now: Now) -> boo
     try:
         members = [_subscription(member, classic.protocol_name) for member in classic.members]
         assigned = {
-            member.member_id: _by_id(read_assignment(member.assignment), topics) for member in classic.members
+            member.member_id: by_id(decode_assignment(member.assignment), topics)
+            for member in classic.members
         }
     except FormatError:
         return False
@@ -58,7 +59,7 @@ def upgrade(classic: Group, new: ConsumerGroup, topics: Topics, now: Now) -> boo
 def _subscription(member: Member, protocol_name: str | None) -> MemberSubscription:
     protocols = member.protocols
     metadata = member.metadata(protocol_name) or (protocols[0][1] if protocols else b"")
-    subscription = read_subscription(metadata)
+    subscription = decode_subscription(metadata)
     return MemberSubscription(
         member.member_id,
         member.instance_id,
@@ -71,11 +72,6 @@ def _subscription(member: Member, protocol_name: str | None) -> MemberSubscripti
         None,
         ClassicMember(member.session_timeout_ms, protocols),
     )
-
-
-def _by_id(named: frozenset[tuple[str, int]], topics: Topics) -> Partitions:
-    found = ((topics.get(name), number) for name, number in named)
-    return frozenset((topic.topic_id, number) for topic, number in found if topic is not None)
 
 
 def may_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
@@ -117,8 +113,6 @@ def downgrade(
 def _classic(
     member: MemberSubscription, classic: ClassicMember, assigned: Partitions, topics: Topics
 ) -> Member:
-    named = {topics.name_of(topic_id): numbers for topic_id, numbers in by_topic(assigned).items()}
-    version = read_subscription(classic.protocols[0][1]).version
     return Member(
         member.member_id,
         member.instance_id,
@@ -127,5 +121,5 @@ def _classic(
         member.rebalance_timeout_ms,
         classic.session_timeout_ms,
         classic.protocols,
-        write_assignment(version, {name: numbers for name, numbers in named.items() if name}),
+        assignment_of(classic, assigned, topics),
     )

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from klog.client.consumer_protocol import decode_assignment, encode_assignment
 from klog.coordinator.consumer.conversion import downgrade, may_downgrade, upgrade
-from klog.coordinator.consumer.embedded_protocol import read_assignment, read_subscription, write_assignment
 from klog.coordinator.consumer.records import RecordKind
 from klog.coordinator.consumer.state import GroupRecords
 from klog.coordinator.consumer.values import ClassicMember, ConsumerGroupState
 from klog.coordinator.group.rebalance import GroupLimits
 from klog.coordinator.group.values import GroupState, Identity, LeavingMember
-from klog.formats.errors import FormatError
+from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
-from tests.coordinator.consumer.play import REBALANCE_MS, SETTINGS, Client, Play, cluster, of, subscription
+from tests.coordinator.consumer.play import REBALANCE_MS, SETTINGS, Client, Play, of, subscription
 from tests.coordinator.group.play import Play as ClassicPlay
 
 LIMITS = GroupLimits(3_000, 10)
@@ -27,7 +27,7 @@ def play() -> Play:
 
 
 def numbers(assignment: bytes) -> set[tuple[str, int]]:
-    return set(read_assignment(assignment))
+    return set(decode_assignment(assignment))
 
 
 def test_a_classic_member_joins_and_is_told_what_it_may_read(play: Play) -> None:
@@ -119,8 +119,8 @@ def stable_classic() -> ClassicPlay:
     """A classic group whose two members share topic t."""
     classic = ClassicPlay()
     joined = classic.gather(2, protocols=(("range", subscription(("t",))),))
-    halves = iter(((0, 1), (2, 3)))
-    given = {each.member_id: write_assignment(1, {"t": next(halves)}) for each in joined}
+    halves = iter([[TopicPartition("t", n) for n in half] for half in ((0, 1), (2, 3))])
+    given = {each.member_id: encode_assignment(next(halves)) for each in joined}
     for each in joined:
         classic.sync(each, given if each.member_id == each.leader_id else None)
     return classic
@@ -187,12 +187,9 @@ def test_an_empty_consumer_group_becomes_an_empty_classic_group(play: Play) -> N
     assert [int(each.kind) for each in records] == [6, 3, 2]
 
 
-def test_subscriptions_of_all_versions_are_read() -> None:
-    for version in range(4):
-        read = read_subscription(subscription(("t", "u"), of("t", 1), version))
-        assert (read.version, read.topics) == (version, ("t", "u"))
-        assert read.owned == ({("t", 1)} if version else set())
-    with pytest.raises(FormatError):
-        read_subscription(b"\0\1\0\0\0\\9")
-    assert read_assignment(write_assignment(9, {"t": [1], "u": []})) == {("t", 1)}
-    assert cluster({}).name_of("x") is None
+@pytest.mark.parametrize("version", range(5))
+def test_assignments_are_told_in_the_version_of_the_subscription(play: Play, version: int) -> None:
+    joined = play.join_classic("a", protocols=(("range", subscription(("t",), version=version)),))
+    assignment = play.sync_classic(joined).assignment
+    assert int.from_bytes(assignment[:2], "big") == min(version, 3)
+    assert len(numbers(assignment)) == 4

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from klog.coordinator.consumer.embedded_protocol import write_assignment
+from klog.client.consumer_protocol import encode_assignment
 from klog.coordinator.consumer.requests import ConsumerGroupRequests
 from klog.coordinator.group.requests import GroupRequests
-from klog.formats.names import decode_uuid
+from klog.formats.names import TopicPartition, decode_uuid
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.server.handlers.groups.consumer_groups import ConsumerGroupsHandler
@@ -306,7 +306,7 @@ def heartbeat(broker: GroupBroker, joined: Any) -> ErrorCode:
 def classic_group(broker: GroupBroker) -> Any:
     joined = join(broker)
     assert (joined.error_code, joined.leader) == (NONE, joined.member_id)
-    assert sync(broker, joined, write_assignment(1, {TOPIC: [0]})).error_code == NONE
+    assert sync(broker, joined, encode_assignment([TopicPartition(TOPIC, 0)])).error_code == NONE
     return joined
 
 
