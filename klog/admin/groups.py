@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from klog.client import group_descriptions
 from klog.client import groups as client
 from klog.client.cluster import NO_LEADER, Cluster
 from klog.client.consumer_protocol import PROTOCOL_TYPE, decode_assignment, partitions_by_topic
 from klog.client.errors import ClientError, UnknownTopicError
-from klog.client.groups import CommittedOffset, DescribedGroup, ListedGroup
+from klog.client.group_descriptions import DescribedGroup
+from klog.client.groups import CommittedOffset, ListedGroup
 from klog.client.offsets import list_offsets
 from klog.formats.errors import FormatError, KlogError
 from klog.formats.names import TopicPartition
@@ -137,7 +139,7 @@ def describe_groups(
     cluster: Cluster, group_ids: Sequence[str], *, offsets: bool = True
 ) -> tuple[list[Group], list[GroupFailure]]:
     """The groups sorted by id, and those that could not be described. Raises ClientError, ChannelError."""
-    described = client.describe_groups(cluster, group_ids)
+    described = group_descriptions.describe_groups(cluster, group_ids)
     failures = [GroupFailure(group, each) for group, each in described.items() if isinstance(each, KlogError)]
     known = {group: each for group, each in described.items() if not isinstance(each, KlogError)}
     for group in [group for group, (each, _) in known.items() if each.state in (DEAD, "")]:

@@ -17,6 +17,7 @@ from klog.admin.groups import DEAD, EMPTY, led_partitions
 from klog.client import groups as client
 from klog.client.cluster import Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
+from klog.client.group_descriptions import DescribedGroup, describe_groups
 from klog.client.groups import CommittedOffset
 from klog.client.offsets import NOT_FOUND, list_offsets
 from klog.formats.errors import FormatError, KlogError, UsageError
@@ -131,7 +132,7 @@ def require_no_members(group_id: str, found: object) -> None:
     """Raise ClientError if a described group has members, or what is wrong with it."""
     if isinstance(found, KlogError):
         raise found
-    if isinstance(found, client.DescribedGroup) and found.state not in (EMPTY, DEAD, ""):
+    if isinstance(found, DescribedGroup) and found.state not in (EMPTY, DEAD, ""):
         raise ClientError(
             f"group {group_id} has members (state {found.state}), its offsets cannot be set",
             cure="stop them, or wait until their session times out",
@@ -148,7 +149,7 @@ def plan_reset(
 
     Raises ClientError, also if the group has members, and ChannelError.
     """
-    described = client.describe_groups(cluster, [group_id])[group_id]
+    described = describe_groups(cluster, [group_id])[group_id]
     if not _is_unknown(described):
         require_no_members(group_id, described if isinstance(described, KlogError) else described[0])
     answer = client.fetch_offsets(cluster, [group_id])[group_id]

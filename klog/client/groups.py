@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.consumer_protocol import PROTOCOL_TYPE, encode_assignment, partitions_by_topic
+from klog.client.consumer_protocol import partitions_by_topic
 from klog.client.coordinators import CoordinatorType, ask_coordinators
 from klog.client.errors import ClientError, RefusedError
 from klog.formats.errors import KlogError
@@ -19,14 +19,12 @@ from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, request_class, request_struct
 
 NO_OFFSET: Final = -1
 _SEVERAL_GROUPS_FROM: Final = 8
 _ALL_TOPICS_FROM: Final = 2
 _LAST_CLASSIC_COMMIT: Final = 9
-_NO_CONSUMER_GROUP: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 _Answer = TypeVar("_Answer")
 
@@ -38,27 +36,6 @@ class ListedGroup(NamedTuple):
     protocol_type: str
     state: str
     type: str
-
-
-class GroupMember(NamedTuple):
-    """A member of a described group; `metadata` and `assignment` are there while the group is stable."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    metadata: bytes
-    assignment: bytes
-
-
-class DescribedGroup(NamedTuple):
-    """A group as its coordinator describes it."""
-
-    group_id: str
-    state: str
-    protocol_type: str
-    protocol: str
-    members: tuple[GroupMember, ...]
 
 
 class CommittedOffset(NamedTuple):
@@ -104,114 +81,18 @@ def _listed(cluster: Cluster, broker_id: int) -> list[ListedGroup]:
         retry.failed(error)
 
 
-def describe_groups(
-    cluster: Cluster, group_ids: Iterable[str]
-) -> dict[str, tuple[DescribedGroup, int] | KlogError]:
-    """Each group with the id of its coordinator, or the error of that group.
-
-    Until version 5 an unknown group is described as Dead. Raises ChannelError if no broker can be reached.
-    """
-    brokers: dict[str, int] = {}
-
-    def ask(connection: Connection, groups: Sequence[str]) -> dict[str, DescribedGroup | RefusedError]:
-        found = _described_consumer_groups(connection, groups)
-        classic = [group for group in groups if group not in found]
-        return found | (_described_classic_groups(connection, classic) if classic else {})
-
-    found = _ask(cluster, group_ids, ask, brokers)
-    return {
-        group: each if isinstance(each, KlogError) else (each, brokers[group])
-        for group, each in found.items()
-    }
-
-
-def _described_consumer_groups(
-    connection: Connection, groups: Sequence[str]
-) -> dict[str, DescribedGroup | RefusedError]:
-    """Those of the groups that are of the protocol of Kafka 4 (KIP-848)."""
-    try:
-        version = connection.version_of(ApiKey.CONSUMER_GROUP_DESCRIBE)
-    except UnsupportedApiError:
-        return {}
-    request = build(
-        request_class(ApiKey.CONSUMER_GROUP_DESCRIBE, version),
-        group_ids=tuple(groups),
-        include_authorized_operations=False,
-    )
-    return {
-        each.group_id: _refused(each.group_id, each.error_code) or _consumer_group(each)
-        for each in connection.send(request).groups
-        if error_code(each.error_code) not in _NO_CONSUMER_GROUP
-    }
-
-
-def _consumer_group(answer: Entity) -> DescribedGroup:
-    members = (
-        GroupMember(
-            each.member_id,
-            each.instance_id,
-            each.client_id,
-            each.client_host,
-            b"",
-            encode_assignment(
-                TopicPartition(topic.topic_name, number)
-                for topic in each.assignment.topic_partitions
-                for number in topic.partitions
-            ),
-        )
-        for each in answer.members
-    )
-    return DescribedGroup(
-        answer.group_id, answer.group_state, PROTOCOL_TYPE, answer.assignor_name, tuple(members)
-    )
-
-
-def _described_classic_groups(
-    connection: Connection, groups: Sequence[str]
-) -> dict[str, DescribedGroup | RefusedError]:
-    version = connection.version_of(ApiKey.DESCRIBE_GROUPS)
-    request = build(
-        request_class(ApiKey.DESCRIBE_GROUPS, version),
-        groups=tuple(groups),
-        include_authorized_operations=False,
-    )
-    answer = connection.send(request)
-    return {each.group_id: _described(each) for each in answer.groups}
-
-
-def _described(answer: Entity) -> DescribedGroup | RefusedError:
-    if error := _refused(answer.group_id, answer.error_code):
-        return error
-    members = (
-        GroupMember(
-            each.member_id,
-            getattr(each, "group_instance_id", None),
-            each.client_id,
-            each.client_host,
-            bytes(each.member_metadata),
-            bytes(each.member_assignment),
-        )
-        for each in answer.members
-    )
-    return DescribedGroup(
-        answer.group_id,
-        answer.group_state,
-        answer.protocol_type,
-        answer.protocol_data,
-        tuple(members),
-    )
-
-
-def _ask(
+def ask_groups(
     cluster: Cluster,
     groups: Iterable[str],
     ask: Callable[[Connection, Sequence[str]], Mapping[str, _Answer | RefusedError]],
     brokers: dict[str, int] | None = None,
 ) -> dict[str, _Answer | KlogError]:
+    """What the coordinators of groups answer, as `ask_coordinators` gives it."""
     return ask_coordinators(cluster, CoordinatorType.GROUP, groups, ask, brokers)
 
 
-def _refused(group: str, code: int, what: str = "group") -> RefusedError | None:
+def refused(group: str, code: int, what: str = "group") -> RefusedError | None:
+    """The error of a group, None if there is none."""
     found = error_code(code)
     return None if found is ErrorCode.NONE else RefusedError(f"{what} {group}", found)
 
@@ -223,11 +104,11 @@ def delete_groups(cluster: Cluster, group_ids: Iterable[str]) -> dict[str, KlogE
         version = connection.version_of(ApiKey.DELETE_GROUPS)
         request = build(request_class(ApiKey.DELETE_GROUPS, version), groups_names=tuple(groups))
         return {
-            each.group_id: _refused(each.group_id, each.error_code)
+            each.group_id: refused(each.group_id, each.error_code)
             for each in connection.send(request).results
         }
 
-    return _ask(cluster, group_ids, ask)
+    return ask_groups(cluster, group_ids, ask)
 
 
 def fetch_offsets(
@@ -264,17 +145,17 @@ def fetch_offsets(
         )
         return {each.group_id: _offsets(each.group_id, each) for each in connection.send(request).groups}
 
-    return _ask(cluster, group_ids, ask)
+    return ask_groups(cluster, group_ids, ask)
 
 
 def _offsets(group: str, answer: Entity) -> dict[TopicPartition, CommittedOffset] | RefusedError:
-    if error := _refused(group, answer.error_code, "offsets of group"):
+    if error := refused(group, answer.error_code, "offsets of group"):
         return error
     found = {}
     for topic in answer.topics:
         for part in topic.partitions:
             partition = TopicPartition(topic.name, part.partition_index)
-            if error := _refused(f"{group} for {partition}", part.error_code, "offset of group"):
+            if error := refused(f"{group} for {partition}", part.error_code, "offset of group"):
                 return error
             if part.committed_offset != NO_OFFSET:
                 epoch = getattr(part, "committed_leader_epoch", NO_OFFSET)
@@ -359,7 +240,7 @@ def commit_offsets(
         (name,) = groups
         return {name: _whole(name, commit_request(connection, name, offsets))}
 
-    return _only(group, _ask(cluster, [group], ask))
+    return _only(group, ask_groups(cluster, [group], ask))
 
 
 def _whole(
@@ -401,9 +282,9 @@ def delete_offsets(
         answer = connection.send(
             build(request_class(ApiKey.OFFSET_DELETE, version), group_id=name, topics=topics)
         )
-        return {name: _refused(name, answer.error_code) or _partition_errors(answer)}
+        return {name: refused(name, answer.error_code) or _partition_errors(answer)}
 
-    return _only(group, _ask(cluster, [group], ask))
+    return _only(group, ask_groups(cluster, [group], ask))
 
 
 def _only(group: str, found: Mapping[str, _Answer | KlogError]) -> _Answer:
