@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from klog.coordinator.consumer import epochs
 from klog.coordinator.consumer.conversion import downgrade, may_downgrade
@@ -31,6 +32,8 @@ from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended
 
 logger = logging.getLogger(__name__)
+
+_INSTALLED_AT_ONCE: Final = 32
 
 
 class GroupPartition:
@@ -353,14 +356,17 @@ class GroupPartition:
                 entry.offsets.complete(producer_id, committed=committed)
 
     def install(self, loaded: LoadedGroups) -> None:
-        """Take over what was read from the log."""
-        with self.lock():
-            now = self.now()
-            for group_id in loaded.group_ids():
-                group = self._loaded(group_id, loaded, now)
-                entry = GroupEntry(group, loaded.offsets.get(group_id, GroupOffsets()))
-                self.entries[group_id] = entry
-                self.put_effects(entry)
+        """Take over what was read from the log, some groups at a time: other threads run between them."""
+        group_ids = list(loaded.group_ids())
+        for first in range(0, len(group_ids), _INSTALLED_AT_ONCE):
+            with self.lock():
+                now = self.now()
+                for group_id in group_ids[first : first + _INSTALLED_AT_ONCE]:
+                    group = self._loaded(group_id, loaded, now)
+                    entry = GroupEntry(group, loaded.offsets.get(group_id) or GroupOffsets())
+                    self.entries[group_id] = entry
+                    self.put_effects(entry)
+            self._services.pause()
 
     def _loaded(self, group_id: str, loaded: LoadedGroups, now: Now) -> AnyGroup:
         limits, metadata = self._services.limits, loaded.groups.get(group_id)
