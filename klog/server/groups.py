@@ -27,6 +27,7 @@ from klog.server.consumer_groups import (
     accepts_consumer_protocol,
     consumer_group_settings,
 )
+from klog.server.garbage import without_collections
 from klog.server.internal_topics import led_logs, partition_count, pause_loading
 from klog.server.transactions.verification import Verification, Verified
 
@@ -54,6 +55,7 @@ def open_groups(
         ),
         commit_acks=config.number("offsets.commit.required.acks"),
         pause=pause_loading,
+        loading=without_collections,
         consumer_groups=consumer_group_settings(config),
         topics=LatestTopics(snapshot),
     )

@@ -92,18 +92,18 @@ class GroupCoordinator:
     def _read(
         self, number: int, epoch: int, still_leads: Callable[[], bool]
     ) -> Callable[[], GroupPartition] | None:
-        log = self._log_of(number)
-        loaded = (
-            None
-            if log is None
-            else load_groups(log, self.settings.load_buffer_bytes, still_leads, self._services.pause)
-        )
+        log, services = self._log_of(number), self._services
+        if log is None:
+            return None
+        with services.loading():
+            loaded = load_groups(log, self.settings.load_buffer_bytes, still_leads, services.pause)
         if loaded is None:
             return None
 
         def start() -> GroupPartition:
-            partition = GroupPartition(number, epoch, self._services)
-            partition.install(loaded)
+            partition = GroupPartition(number, epoch, services)
+            with services.loading():
+                partition.install(loaded)
             return partition
 
         return start

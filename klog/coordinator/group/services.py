@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -57,7 +58,7 @@ class GroupServices:
     """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`.
 
     `topics` gives the topics of the cluster as they are now. `pause` lets other threads run while groups are
-    loaded.
+    loaded, and `loading` is entered meanwhile.
     """
 
     append: Append
@@ -68,6 +69,7 @@ class GroupServices:
     limits: GroupLimits
     commit_acks: int
     pause: Callable[[], None] = no_pause
+    loading: Callable[[], AbstractContextManager[None]] = nullcontext
     counts: GroupCounts = field(default_factory=GroupCounts)
     consumer_groups: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
     topics: Callable[[], Topics] = lambda: NO_TOPICS
