@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from benchmarks.contestants import kafka_dump, kafka_recover, klog, program
 from benchmarks.measure import (
@@ -35,6 +35,13 @@ DEEP = ("--print-data-log", "--deep-iteration")
 MEMORY_LIMIT_BYTES = 150 * MIB
 
 
+class OneOrBoth(TypedDict):
+    """Which brokers a benchmark runs on."""
+
+    klog_only: bool
+    checkout: bool
+
+
 @dataclass(frozen=True)
 class Bench:
     """Where generated files go, their size, how often everything runs, and options of single benchmarks."""
@@ -46,7 +53,7 @@ class Bench:
     request_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def one_or_both(self) -> dict[str, bool]:
+    def one_or_both(self) -> OneOrBoth:
         """Whether klog runs without Kafka, and whether on the modules of the checkout."""
         checkout = bool(self.request_options.get("checkout"))
         return {"klog_only": checkout or bool(self.request_options.get("klog_only")), "checkout": checkout}
