@@ -35,6 +35,8 @@ SESSION_MS: Final = 6_000
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 # An answer must come within this time of the broker's own, kills apart.
 _CALL_TIMEOUT_S: Final = 60
+# A proxy that cuts connections lets no large answer through.
+_SMALL_FETCHES: Final = {"max.partition.fetch.bytes": 20_000}
 _QUIET: Final = {"log_level": 0, "error_cb": lambda error: None, "reconnect.backoff.max.ms": 200}
 
 
@@ -156,6 +158,7 @@ class Reader(Player):
             self._config(
                 **{"group.id": self._group, "enable.auto.commit": False, "auto.offset.reset": "earliest"},
                 **{"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 300, "fetch.wait.max.ms": 50},
+                **_SMALL_FETCHES,
             )
         )
         consumer.subscribe([INPUT])
@@ -237,6 +240,7 @@ class Transformer(Player):
             self._config(
                 **{"group.id": self._group, "enable.auto.commit": False, "auto.offset.reset": "earliest"},
                 **{"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": 300, "fetch.wait.max.ms": 50},
+                **_SMALL_FETCHES,
                 **{"isolation.level": "read_committed"},
             )
         )
