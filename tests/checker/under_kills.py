@@ -23,7 +23,7 @@ SEED: Final = int(os.environ.get("KLOG_TEST_SEED", "11"))
 # A busy machine may need some of it.
 WAIT_LIMIT_S: Final = 60
 # How many chunks a connection transports on average before it is cut.
-CHUNKS: Final = 100
+CHUNKS: Final = 500
 INPUTS: Final = [(INPUT, number) for number in range(INPUT_PARTITIONS)]
 CONFIG: Final[Config] = {
     "offsets.topic.num.partitions": 3,
