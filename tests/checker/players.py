@@ -35,6 +35,8 @@ SESSION_MS: Final = 6_000
 TRANSACTION_TIMEOUT_MS: Final = 10_000
 # An answer must come within this time of the broker's own, kills apart.
 _CALL_TIMEOUT_S: Final = 60
+# A call that has no answer by then, broker up or not, is given up with its client.
+_HANGS_AFTER_S: Final = 15
 # A proxy that cuts connections lets no large answer through.
 _SMALL_FETCHES: Final = {"max.partition.fetch.bytes": 20_000}
 _QUIET: Final = {"log_level": 0, "error_cb": lambda error: None, "reconnect.backoff.max.ms": 200}
@@ -47,6 +49,30 @@ def value_of(record: RecordId) -> bytes:
 def record_of(value: bytes) -> RecordId:
     producer, _, number = value.decode().rpartition("/")
     return RecordId(producer, int(number))
+
+
+class HangingClientError(Exception):
+    """A client's call has not returned in time."""
+
+
+def _in_time(call: Callable[[], object]) -> None:
+    """Make a call that may never return: librdkafka waits for a coordinator that was killed without a limit
+    of time (its issues 5456 and 5511). Raises `HangingClientError`, and what the call raises.
+    """
+    raised: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = started(guarded)
+    thread.join(_HANGS_AFTER_S)
+    if thread.is_alive():
+        raise HangingClientError
+    if raised:
+        raise raised[0]
 
 
 class Player:
@@ -255,7 +281,7 @@ class Transformer(Player):
                 messages = [each for each in consumer.consume(40, 0.1) if each.error() is None]
                 if messages and not self._transform(producer, consumer, messages):
                     return
-        except KafkaException:
+        except (KafkaException, HangingClientError):
             return  # its client cannot go on; the next one fences it
         finally:
             consumer.close()
@@ -291,5 +317,6 @@ class Transformer(Player):
         self, producer: Producer, consumer: Consumer, inputs: dict[Partition, tuple[int, int]]
     ) -> None:
         offsets = [TopicPartition(*partition, end) for partition, (_, end) in inputs.items()]
-        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), _CALL_TIMEOUT_S)
+        group = consumer.consumer_group_metadata()
+        _in_time(lambda: producer.send_offsets_to_transaction(offsets, group, _HANGS_AFTER_S))
         self._timed("its commit", lambda: producer.commit_transaction(_CALL_TIMEOUT_S))
