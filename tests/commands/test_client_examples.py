@@ -46,6 +46,7 @@ def files(tmp_path_factory) -> Path:
     """A directory with the files that the examples name, and a jq."""
     files = tmp_path_factory.mktemp("files")
     (files / "app.log").write_text("started\nready\n")
+    (files / "orders.txt").write_text("one\ntwo\n")
     (files / "prices.txt").write_text("bread:2\nmilk:NULL\n")
     shutil.copytree(corpora.FIXTURES / "k39-codecs/logs/t-gzip-0", files / "orders-0")
     jq = files / "bin" / "jq"
