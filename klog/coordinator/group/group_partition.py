@@ -33,7 +33,7 @@ from klog.replication.internal_append import Appended
 
 logger = logging.getLogger(__name__)
 
-_INSTALLED_AT_ONCE: Final = 32
+_INSTALLED_AT_ONCE: Final = 8
 
 
 class GroupPartition:
