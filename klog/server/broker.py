@@ -90,8 +90,7 @@ class Broker:
     `clock_ms` is the wall clock, which may be set at any time; records, retention and znodes use it. Timeouts
     use a clock that is never set back. `on_fatal` is called if the broker cannot go on, `on_loaded` for each
     log that has been loaded, `on_state` when the broker's state changes. `is_stopping` ends a wait for
-    ZooKeeper or the controller (`WaitCancelledError`). Raises `KlogError` if the broker cannot start, with
-    nothing left open.
+    ZooKeeper or the controller (`WaitCancelledError`). Raises `KlogError` if it cannot start; all is closed.
     """
 
     def __init__(
@@ -303,7 +302,6 @@ class Broker:
         closing.callback(self.controller.stop, _RESIGNATION_TIMEOUT_MS)
 
     def _open_network(self, closing: ExitStack) -> None:
-        broker_id, cluster_id = self.identity
         answers = ThreadPoolExecutor(1, "klog-metadata-answers")
         closing.callback(answers.shutdown)
         closing.callback(self._topic_creation.shutdown, wait=False, cancel_futures=True)
@@ -312,8 +310,8 @@ class Broker:
             return lambda request, work: worker.submit(work_on, request, work, dispatcher.failed)
 
         parts = Collaborators(
-            broker_id=broker_id,
-            cluster_id=cluster_id,
+            broker_id=self.identity.broker_id,
+            cluster_id=self.identity.cluster_id,
             store=self.store,
             cache=self.cache,
             config=self.live.broker,
