@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 logger = logging.getLogger(__name__)
 
@@ -63,3 +64,24 @@ class TaskQueue:
             except Exception:
                 # The others must not wait for ever because of a defect in one.
                 logger.exception("a coordinator's task failed")
+
+
+class OrderedEffects:
+    """A lock, and what was decided under it: the tasks run in order after it is left."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tasks = TaskQueue()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Enter the lock; what was put meanwhile runs after it is left."""
+        try:
+            with self._lock:
+                yield
+        finally:
+            self._tasks.run()
+
+    def put(self, task: Task) -> None:
+        """Let a task run when the lock is left."""
+        self._tasks.put(task)

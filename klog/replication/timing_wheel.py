@@ -10,7 +10,7 @@ buckets' due times says when something is due, so an idle wheel costs nothing. N
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 TICK_MS: Final = 1
@@ -40,6 +40,19 @@ class TimerTask:
             self._previous._next = self._next
             self._next._previous = self._previous
             self._next = self._previous = self
+
+
+class TimedCall(TimerTask):
+    """A call at the time `due_ms`."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, due_ms: int, call: Callable[[], object]) -> None:
+        super().__init__(due_ms)
+        self._call = call
+
+    def run(self) -> None:
+        self._call()
 
 
 class _Bucket:

@@ -7,9 +7,7 @@ rules are in `group` and `offsets`.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from klog.coordinator.consumer import epochs
@@ -25,7 +23,7 @@ from klog.coordinator.group.offsets import Commits, GroupOffsets
 from klog.coordinator.group.services import PLAIN, GroupServices, OnAppended, Transactional
 from klog.coordinator.group.values import EPOCHS_FROM, GroupState, Identity, Key, Now
 from klog.coordinator.group.writing import commit_error, consumer_error, group_error
-from klog.coordinator.tasks import TaskQueue
+from klog.coordinator.tasks import OrderedEffects
 from klog.formats.errors import FormatError
 from klog.protocol.commit_run import CommitRun
 from klog.protocol.error_codes import ErrorCode
@@ -36,33 +34,23 @@ logger = logging.getLogger(__name__)
 _INSTALLED_AT_ONCE: Final = 8
 
 
-class GroupPartition:
+class GroupPartition(OrderedEffects):
     """All groups of one partition. Safe for threads."""
 
     def __init__(self, number: int, leader_epoch: int, services: GroupServices) -> None:
+        super().__init__()
         self.number = number
         self.leader_epoch = leader_epoch
         self.entries: dict[str, GroupEntry] = {}
         self.closed = False
         self._services = services
         self._takes_runs = services.writer.is_plain
-        self._lock = threading.Lock()
-        self._tasks = TaskQueue()
 
     def __len__(self) -> int:
         """How many groups it has."""
         return len(self.entries)
 
     # -- events ----------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Enter the lock of the partition's groups; what was put meanwhile runs after it is left."""
-        try:
-            with self._lock:
-                yield
-        finally:
-            self._tasks.run()
 
     def now(self) -> Now:
         """The time of an event."""
@@ -79,10 +67,6 @@ class GroupPartition:
             entry = GroupEntry(Group(group_id, self._services.limits, self.now()))
             self.entries[group_id] = entry
         return entry
-
-    def put(self, task: Callable[[], object]) -> None:
-        """Let a task run when the lock is left."""
-        self._tasks.put(task)
 
     def put_effects(self, entry: GroupEntry) -> None:
         """Let the group's effects be carried out when the lock is left."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
 from klog.coordinator.log_reading import no_pause
-from klog.coordinator.tasks import TaskQueue
+from klog.coordinator.tasks import OrderedEffects
 from klog.coordinator.transaction.effects import Reply, SendMarkers, Write
 from klog.coordinator.transaction.records import TransactionRecord
 from klog.coordinator.transaction.transaction import Transaction, new_transaction
@@ -33,7 +32,7 @@ from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended
 from klog.replication.purgatory import Timer
-from klog.replication.timing_wheel import TimerTask
+from klog.replication.timing_wheel import TimedCall
 
 logger = logging.getLogger(__name__)
 
@@ -73,23 +72,11 @@ class TransactionServices:
     pause: Callable[[], None] = no_pause
 
 
-class _Retry(TimerTask):
-    """Does something again, later."""
-
-    __slots__ = ("_again",)
-
-    def __init__(self, due_ms: int, again: Callable[[], object]) -> None:
-        super().__init__(due_ms)
-        self._again = again
-
-    def run(self) -> None:
-        self._again()
-
-
-class TransactionPartition:
+class TransactionPartition(OrderedEffects):
     """All transactional ids of one partition. Safe for threads."""
 
     def __init__(self, number: int, leader_epoch: int, services: TransactionServices) -> None:
+        super().__init__()
         self.number = number
         self.leader_epoch = leader_epoch
         self.transactions: dict[str, Transaction] = {}
@@ -97,25 +84,14 @@ class TransactionPartition:
         self.completions_waiting = 0
         """How many transactions are complete, but for a record that is written again after an error."""
         self._services = services
-        self._lock = threading.Lock()
         # Held while markers are handed over, so that none are after the sender was told to forget them.
         self._sending = threading.Lock()
-        self._tasks = TaskQueue()
 
     def __len__(self) -> int:
         """How many transactional ids it has."""
         return len(self.transactions)
 
     # -- events ----------------------------------------------------------------------------------------------
-
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Enter the lock of the partition's ids; what was put meanwhile runs after it is left."""
-        try:
-            with self._lock:
-                yield
-        finally:
-            self._tasks.run()
 
     def now_ms(self) -> int:
         """The time of an event."""
@@ -135,10 +111,6 @@ class TransactionPartition:
         """The ids that `wanted` chooses, given the time (ms)."""
         now_ms = self.now_ms()
         return [each.listed() for each in self._snapshot() if wanted(each, now_ms)]
-
-    def put(self, task: Callable[[], object]) -> None:
-        """Let a task run when the lock is left."""
-        self._tasks.put(task)
 
     def put_effects(self, transaction: Transaction) -> None:
         """Let the effects be carried out when the lock is left. The caller holds the lock."""
@@ -195,7 +167,7 @@ class TransactionPartition:
             self._tasks.run()
 
         self.completions_waiting += 1
-        self._services.timer.add(_Retry(self._services.timer_ms() + RETRY_MS, again))
+        self._services.timer.add(TimedCall(self._services.timer_ms() + RETRY_MS, again))
 
     def _log_failure(self, transactional_id: str, state: TransactionState, error: ErrorCode) -> None:
         logger.warning(

@@ -22,7 +22,7 @@ from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, request_class, request_struct
 from klog.replication.purgatory import Timer
-from klog.replication.timing_wheel import TimerTask
+from klog.replication.timing_wheel import TimedCall
 from klog.server.transactions.broker_messages import by_topic, known_error
 from klog.server.transactions.broker_threads import BrokerThreads, Connect, Worker
 from klog.server.transactions.leaders import UNKNOWN, LeaderOf
@@ -134,7 +134,7 @@ class MarkerSending:
 
     def _after(self, failures: int, work: Callable[[], None]) -> None:
         due_ms = self._timer_ms() + int(_PAUSES.pause_s(failures) * 1000)
-        self._timer.add(_Later(due_ms, work))
+        self._timer.add(TimedCall(due_ms, work))
 
     def _send_to(self, broker_id: int, connection: ReconnectingConnection) -> None:
         while True:
@@ -190,19 +190,6 @@ class MarkerSending:
             except Exception:
                 # The others must be reported, too.
                 logger.exception("the report of the markers of %r failed", entry.transaction.wanted)
-
-
-class _Later(TimerTask):
-    """Work for the timer."""
-
-    __slots__ = ("_work",)
-
-    def __init__(self, due_ms: int, work: Callable[[], None]) -> None:
-        super().__init__(due_ms)
-        self._work = work
-
-    def run(self) -> None:
-        self._work()
 
 
 def _named(partitions: Collection[TopicPartition]) -> str:
