@@ -227,6 +227,19 @@ def compaction(bench: Bench) -> str:
     return "\n".join(lines)
 
 
+def conversion(bench: Bench) -> str:
+    """klog converts lz4 to zstd; the libraries alone decompress and compress the same blocks."""
+    # Imported here because the process that measures the others must stay small.
+    from benchmarks.converting import compare  # noqa: PLC0415
+
+    source = bench.scratch / "to-convert"
+    if not source.exists():
+        size = str(bench.segment_bytes // MIB)
+        run_once(program("generator", "generate_keyed", str(source), size, "lz4"))
+    title = f"converting {bench.segment_bytes // MIB} MiB of lz4 to zstd"
+    return f"{title}\n{compare(source, bench.output, bench.rounds)}"
+
+
 def _of_exports(codec: str) -> Callable[[Bench], str]:
     def run(bench: Bench) -> str:
         # Imported here because the process that measures the others must stay small.
@@ -312,6 +325,41 @@ def broker_offsets(bench: Bench) -> str:
     return offsets(bench.scratch, bench.rounds, **bench.one_or_both)
 
 
+def broker_failover(bench: Bench) -> str:
+    """Creation, controlled shutdown and failover with 1,000 partitions, on clusters of klog and of Kafka.
+
+    Also how soon a producer writes again after the leader was killed.
+    """
+    from benchmarks.broker_failover import failover  # noqa: PLC0415
+    from benchmarks.leader_failure import leader_failures  # noqa: PLC0415
+
+    checkout = bool(bench.request_options.get("checkout"))
+    controllers = failover(bench.scratch, bench.rounds, checkout=checkout)
+    return f"{controllers}\n{leader_failures(bench.scratch, bench.rounds, checkout=checkout)}"
+
+
+def broker_replication(bench: Bench) -> str:
+    """Copying of partitions and acks=all over three brokers, on clusters of klog and of Kafka."""
+    from benchmarks.broker_replication import replication  # noqa: PLC0415
+
+    checkout = bool(bench.request_options.get("checkout"))
+    return replication(bench.scratch, bench.rounds, bench.segment_bytes, checkout=checkout)
+
+
+def broker_idle(bench: Bench) -> str:
+    """CPU of three brokers with 2,000 idle partitions of three replicas, of klog and of Kafka."""
+    from benchmarks.idle_cluster import idle_clusters  # noqa: PLC0415
+
+    return idle_clusters(bench.scratch, bench.rounds, checkout=bool(bench.request_options.get("checkout")))
+
+
+def admin_commands(bench: Bench) -> str:
+    """klog's commands for clusters and Kafka's scripts, as whole processes."""
+    from benchmarks.admin_commands import admin_commands as compare  # noqa: PLC0415
+
+    return compare(bench.scratch, bench.rounds)
+
+
 _BROKERS = ("start", "throughput", "latency", "connections", "small", "partitions")
 
 SUITE: dict[str, Callable[[Bench], str]] = {
@@ -326,6 +374,7 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "parquet": parquet,
     "memory": memory,
     "compaction": compaction,
+    "convert": conversion,
     "export-none": _of_exports("none"),
     "export-zstd": _of_exports("zstd"),
     "export-spark-none": _of_spark("none"),
@@ -337,4 +386,8 @@ SUITE: dict[str, Callable[[Bench], str]] = {
     "broker-transactions": broker_transactions,
     "broker-groups": broker_groups,
     "broker-offsets": broker_offsets,
+    "broker-failover": broker_failover,
+    "broker-replication": broker_replication,
+    "broker-idle": broker_idle,
+    "admin-commands": admin_commands,
 }

@@ -6,8 +6,10 @@ cannot be had, and the run says so at its end; with `CI=true` and `KLOG_REQUIRE_
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn
 
@@ -27,9 +29,28 @@ settings.register_profile("thorough", parent=settings.get_profile("quick"), max_
 settings.load_profile(os.environ.get("KLOG_HYPOTHESIS_PROFILE", "quick"))
 
 
+# The tests must not depend on the profiles of who runs them.
+os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "klog-tests-have-no-settings")
+
 # A run that a shell started in the background ignores Ctrl-C, and so would every command that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _levels_of_loggers() -> dict[logging.Logger, int]:
+    known = [made for made in logging.root.manager.loggerDict.values() if isinstance(made, logging.Logger)]
+    return {logger: logger.level for logger in (logging.root, *known)}
+
+
+@pytest.fixture(autouse=True)
+def levels_of_loggers() -> Iterator[None]:
+    """Gives every logger its level back, for a command or a request may set it for the whole process."""
+    before, disabled = _levels_of_loggers(), logging.root.manager.disable
+    yield
+    logging.disable(disabled)
+    for logger in _levels_of_loggers():
+        if logger.level != before.get(logger, logging.NOTSET):
+            logger.setLevel(before.get(logger, logging.NOTSET))
 
 
 def give_up(what: str, missing: PeerUnavailableError) -> NoReturn:

@@ -22,6 +22,12 @@ from klog.protocol.messages import encode_request_header
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 
 NOW_MS = 1_700_000_000_000
+_SELDOM_AN_ID: st.SearchStrategy[str | None] = st.sampled_from((None,) * 9 + ("id",))
+
+
+def records_of(batch: bytes | bytearray) -> int:
+    """How many records a batch says it has."""
+    return int.from_bytes(batch[57:61], "big")
 
 
 def framed(data: bytes) -> bytes:
@@ -79,9 +85,14 @@ def other_frames(draw: st.DrawFn, topics: Sequence[str]) -> bytes:
 
 @st.composite
 def _frames(
-    draw: st.DrawFn, version: int, acks: int, topic: str, partitions: Sequence[tuple[int, bytearray]]
+    draw: st.DrawFn,
+    version: int,
+    acks: int,
+    topic: str,
+    partitions: Sequence[tuple[int, bytearray]],
+    transactional_ids: st.SearchStrategy[str | None] = _SELDOM_AN_ID,
 ) -> bytes:
-    transactional_id = draw(st.sampled_from((None,) * 9 + ("id",)))
+    transactional_id = draw(transactional_ids)
     views = [(index, memoryview(data)) for index, data in partitions]
     client_id = draw(st.sampled_from(("client", None, "")))
     header = encode_request_header(0, version, draw(st.integers(-(2**31), 2**31 - 1)), client_id)
@@ -100,6 +111,62 @@ def produce_reads(draw: st.DrawFn, topics: Sequence[str]) -> list[bytes]:
         lambda kind: plain if kind < 7 else other if kind < 9 else damaged_frames(plain | other)
     )
     reads = draw(st.lists(st.lists(kinds, min_size=1, max_size=6), min_size=1, max_size=3))
+    return [b"".join(frames) for frames in reads]
+
+
+@dataclass
+class Sender:
+    """A transactional producer, and what it sends next."""
+
+    producer_id: int
+    epoch: int = 0
+    sequence: int = 0
+
+    @property
+    def transactional_id(self) -> str:
+        return f"transactions-{self.producer_id}"
+
+
+@st.composite
+def transactional_frames(
+    draw: st.DrawFn, topic: str, version: int, acks: int, senders: Sequence[Sender]
+) -> bytes:
+    """A Produce request, frame and header included, for partition 0 of the topic: mostly the batch that its
+    producer sends next in a transaction.
+    """
+    sender = draw(st.sampled_from(senders))
+    if draw(st.integers(0, 15)) == 15:
+        sender.epoch, sender.sequence = sender.epoch + 1, 0
+    sequence = draw(st.sampled_from((sender.sequence,) * 8 + (sender.sequence + 1, 0)))
+    fields = BatchFields(
+        producer_id=sender.producer_id,
+        producer_epoch=draw(st.sampled_from((sender.epoch,) * 15 + (0,))),
+        base_sequence=sequence,
+        is_transactional=draw(st.sampled_from((True,) * 15 + (False,))),
+    )
+    data = draw(_batches(fields))
+    if sequence == sender.sequence:
+        sender.sequence += records_of(data)
+    ids = st.sampled_from((sender.transactional_id,) * 12 + (None, "", "id", "i" * 130))
+    return draw(_frames(version, acks, topic, [(0, data)], ids))
+
+
+@st.composite
+def transactional_reads(draw: st.DrawFn, topics: Sequence[str]) -> list[bytes]:
+    """What several reads of one connection bring: mostly frames of two transactional producers, 6 and 7, for
+    the first topic.
+    """
+    version, acks = draw(st.sampled_from((9, 11, 10, 7, 8))), draw(st.sampled_from((1, -1)))
+    transactional = transactional_frames(topics[0], version, acks, [Sender(6), Sender(7)])
+    plain, other = plain_frames(topics[0], version, acks), other_frames(topics)
+    kinds = st.integers(0, 11).flatmap(
+        lambda kind: (
+            transactional
+            if kind < 9
+            else (plain, other, damaged_frames(transactional | plain | other))[kind - 9]
+        )
+    )
+    reads = draw(st.lists(st.lists(kinds, min_size=1, max_size=6), min_size=1, max_size=6))
     return [b"".join(frames) for frames in reads]
 
 

@@ -6,7 +6,8 @@ Batches, snapshots and directories are consistent (lengths, counts, checksums, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -14,6 +15,7 @@ import construct as c
 from hypothesis import strategies as st
 
 from klog.formats import (
+    batch_builder,
     checkpoints,
     clean_shutdown,
     frames,
@@ -316,6 +318,67 @@ def segments(
         parts.append(message_set.build(message))
         offset = message.offset + 1
     return b"".join(parts)
+
+
+# Batches of a few producers in a few leader epochs, many of which may be joined: what `log_of` takes.
+joinable_batches = st.fixed_dictionaries(
+    {
+        "gap": st.sampled_from([0, 0, 0, 0, 1, 5000]),
+        "values": st.lists(st.none() | st.binary(max_size=30), min_size=1, max_size=4),
+        "headers": st.lists(st.tuples(st.binary(max_size=3), st.none() | st.binary(max_size=3)), max_size=2),
+        "times": st.integers(-1, 2000) | st.integers(0, 2**62),
+        "codec": st.sampled_from([0, 0, 1, 2, 3, 4]),
+        "leader_epoch": st.sampled_from([3, 3, 3, 4]),
+        "producer": st.sampled_from([None, None, (7, 0), (7, 1), (8, 0)]),
+        "lost": st.sampled_from([0, 0, 0, 1]),
+        "kind": st.sampled_from(["data", "data", "data", "time", "txn", "horizon", "empty", "marker"]),
+    }
+)
+
+
+def log_of(drawn: Sequence[Mapping[str, Any]], first_offset: int = 0, *, compressed: bool = False) -> bytes:
+    """The bytes of a log of `joinable_batches`: offsets and sequences run on, except over gaps."""
+    parts, offset = [], first_offset
+    sequences: dict[Any, int] = {}
+    for one in drawn:
+        offset += one["gap"]
+        parts.append(_joinable(one, offset, sequences, one["codec"] if compressed else 0))
+        offset += len(one["values"])
+    return b"".join(parts)
+
+
+def _joinable(one: Mapping[str, Any], offset: int, sequences: dict[Any, int], codec: int) -> bytes:
+    values, kind, producer = one["values"], one["kind"], one["producer"]
+    in_transaction = kind in ("txn", "marker") and producer is not None
+    sequence = -1
+    if producer is not None and kind != "marker":
+        sequence = sequences.get(producer, 0) + one["lost"]
+        sequences[producer] = sequence + len(values)
+    fields = batch_builder.BatchFields(
+        codec=codec,
+        log_append_time_ms=1234 if kind == "time" else None,
+        leader_epoch=one["leader_epoch"],
+        producer_id=-1 if producer is None else producer[0],
+        producer_epoch=-1 if producer is None else producer[1],
+        base_sequence=sequence,
+        is_transactional=in_transaction,
+        is_control=kind == "marker" and in_transaction,
+        delete_horizon_ms=99 if kind == "horizon" else None,
+    )
+    if fields.is_control:
+        rows = [batch_builder.RecordData(offset, 5, b"\0\0\0\1", b"\0\0\0\0\0\1")]
+        return bytes(batch_builder.build_batch(rows, dataclasses.replace(fields, codec=0)))
+    if kind == "empty":
+        return bytes(
+            batch_builder.empty_batch(
+                fields, base_offset=offset, last_offset=offset + len(values) - 1, max_timestamp=5
+            )
+        )
+    rows = [
+        batch_builder.RecordData(offset + at, one["times"] + at % 2, b"k", value, one["headers"])
+        for at, value in enumerate(values)
+    ]
+    return bytes(batch_builder.build_batch(rows, fields))
 
 
 # ------------------------------------------------------------------ indexes, snapshots, text files, names

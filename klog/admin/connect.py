@@ -15,7 +15,7 @@ from klog.client.cluster import Cluster
 from klog.client.connection import HostPort
 from klog.client.producer import Producer, ProducerSettings
 from klog.client.retry import Clock, Retry, RetryPolicy
-from klog.client.sasl import Sasl, authenticate
+from klog.client.sasl import Login, authenticate
 from klog.client.transactions import Transaction
 from klog.client.waiting import until_accepted
 from klog.protocol.channel import Channel
@@ -51,7 +51,7 @@ def cluster(settings: ClientSettings) -> Iterator[Cluster]:
         yield client
 
 
-def _authenticate(sasl: Sasl, channel: Channel) -> None:
+def _authenticate(sasl: Login, channel: Channel) -> None:
     authenticate(channel, sasl, secrets.token_urlsafe(_NONCE_BYTES))
 
 

@@ -1,19 +1,20 @@
 """Reads connection settings: `host:port` lists, and Kafka's client properties.
 
 Rules: the client configuration in Kafka's documentation (`bootstrap.servers`, `security.protocol`, `ssl.*`,
-`sasl.*`). Key and trust stores must be PEM (KIP-651); Java's own store formats are not read. Other properties
-are ignored, as by Kafka's tools, so that one file can serve several programs.
+`sasl.*`). Other properties are ignored, as by Kafka's tools, so that one file can serve several programs.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from klog.client.connection import HostPort
-from klog.client.sasl import MECHANISMS, Sasl
+from klog.client.sasl import MECHANISMS, Login, Sasl
+from klog.client.sasl_oauth import OAUTHBEARER
 from klog.config.security_protocols import SECURITY_PROTOCOLS
 from klog.formats.errors import UsageError
 
@@ -28,9 +29,6 @@ _HOST_PORT: Final = re.compile(
     r"(?:[A-Z_]+://)?(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^:\[\]\s]+))(?::(?P<port>\d+))?"
 )
 _JAAS_OPTION: Final = re.compile(r'\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
-_PEM_CURE: Final = (
-    "give PEM: ssl.truststore.type=PEM, ssl.keystore.type=PEM (openssl and keytool -rfc make them)"
-)
 
 
 def _say_nothing(_: str) -> None:
@@ -46,7 +44,7 @@ class ClientSettings:
 
     bootstrap: tuple[HostPort, ...]
     tls: ssl.SSLContext | None = None
-    sasl: Sasl | None = None
+    sasl: Login | None = None
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     client_id: str = "klog"
     on_waiting: Callable[[str], object] = field(default=_say_nothing, repr=False, compare=False)
@@ -72,8 +70,12 @@ def settings_of(
     bootstrap: str | None = None,
     timeout_ms: int | None = None,
     on_waiting: Callable[[str], object] = _say_nothing,
+    now_s: Callable[[], float] = time.time,
 ) -> ClientSettings:
-    """Settings from Kafka's client properties; the keyword arguments take precedence. Raises UsageError."""
+    """Settings from Kafka's client properties; the keyword arguments take precedence. Raises UsageError.
+
+    `now_s` gives the wall time, by which tokens end.
+    """
     servers = bootstrap or properties.get("bootstrap.servers") or DEFAULT_BOOTSTRAP
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in SECURITY_PROTOCOLS:
@@ -85,7 +87,7 @@ def settings_of(
     return ClientSettings(
         parse_bootstrap(servers),
         tls=_tls(properties) if protocol.endswith("SSL") else None,
-        sasl=_sasl(properties) if protocol.startswith("SASL") else None,
+        sasl=_login(properties, timeout_ms, now_s) if protocol.startswith("SASL") else None,
         timeout_ms=timeout_ms,
         client_id=properties.get("client.id", "klog"),
         on_waiting=on_waiting,
@@ -100,36 +102,12 @@ def _number(properties: Mapping[str, str], key: str, default: int) -> int:
 
 
 def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    import ssl
+    from klog.admin import tls
 
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH)
-    if "ssl.endpoint.identification.algorithm" in properties:
-        context.check_hostname = bool(properties["ssl.endpoint.identification.algorithm"])
-    try:
-        if trusted := properties.get("ssl.truststore.certificates"):
-            context.load_verify_locations(cadata=trusted)
-        if path := _pem(properties, "ssl.truststore"):
-            context.load_verify_locations(path)
-        if path := _pem(properties, "ssl.keystore"):
-            context.load_cert_chain(path, password=properties.get("ssl.key.password"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the TLS settings do not work: {error}", cure=_PEM_CURE) from error
-    return context
+    return tls.context_of(properties)
 
 
-def _pem(properties: Mapping[str, str], store: str) -> str | None:
-    path = properties.get(f"{store}.location")
-    if path is None:
-        if f"{store}.key" in properties:
-            raise UsageError(f"{store}.key in the file itself is not read", cure=f"{store}.location=FILE.pem")
-        return None
-    kind = properties.get(f"{store}.type", "JKS").upper()
-    if kind != "PEM":
-        raise UsageError(f"{store} {path} is {kind}, a format of Java", cure=_PEM_CURE)
-    return path
-
-
-def _sasl(properties: Mapping[str, str]) -> Sasl:
+def _login(properties: Mapping[str, str], timeout_ms: int, now_s: Callable[[], float]) -> Login:
     mechanism = properties.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in MECHANISMS:
         raise UsageError(f"sasl.mechanism={mechanism} is not supported", cure=" or ".join(MECHANISMS))
@@ -137,6 +115,10 @@ def _sasl(properties: Mapping[str, str]) -> Sasl:
         name: re.sub(r"\\(.)", r"\1", quoted) or bare
         for name, quoted, bare in _JAAS_OPTION.findall(properties.get("sasl.jaas.config", ""))
     }
+    if mechanism == OAUTHBEARER:
+        from klog.admin import oauth
+
+        return oauth.login(properties, options, now_s=now_s, timeout_s=timeout_ms / 1000)
     if "username" not in options or "password" not in options:
         raise UsageError("sasl.jaas.config has no username and password")
     return Sasl(mechanism, options["username"], options["password"])

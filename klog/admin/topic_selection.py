@@ -9,6 +9,7 @@ from klog.admin.topic_patterns import include_list, matching
 from klog.admin.topics import Partition, Topic, find_topics
 from klog.client.cluster import Cluster
 from klog.client.errors import UnknownTopicError
+from klog.formats.names import is_legal_topic
 
 _CURE = "`klog topics list` shows what does"
 
@@ -32,6 +33,8 @@ def select_topics(cluster: Cluster, wanted: TopicSelection) -> list[Topic]:
     expression.
     """
     by_name = wanted.names and not (wanted.patterns or wanted.topic_id or wanted.may_miss)
+    if by_name and (illegal := next((each for each in wanted.names if not is_legal_topic(each)), None)):
+        raise UnknownTopicError(f"no topic is called {illegal}", cure=f"--topic '{illegal}' takes a pattern")
     topics = find_topics(cluster, wanted.names if by_name else None)
     if wanted.exclude_internal:
         topics = [topic for topic in topics if not topic.is_internal]

@@ -7,7 +7,7 @@ the controller, since another failure leaves open whether the change was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
@@ -15,17 +15,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
-from klog.client.errors import ClientError, RefusedError
-from klog.client.retry import Retry
+from klog.client.controller import Request, ask_controller
+from klog.client.errors import RefusedError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
 from klog.protocol.error_codes import ErrorCode, error_code
-from klog.protocol.errors import ChannelError, UnsupportedApiError
+from klog.protocol.errors import UnsupportedApiError
 from klog.protocol.messages import build, request_class, request_struct
 
 CLUSTER_DEFAULT: Final = -1
-_NO_CONTROLLER: Final = -1
 _DELETED_BY_STATE_FROM: Final = 6
 _PARTITIONS_PER_ANSWER: Final = 2000
 
@@ -156,7 +155,7 @@ def create_topics(cluster: Cluster, topics: Iterable[NewTopic], *, validate_only
             cluster, ApiKey.CREATE_TOPICS, version, topics=tuple(made), validate_only=validate_only
         )
 
-    return _ask_controller(cluster, ApiKey.CREATE_TOPICS, request, "topics")
+    return _topic_outcomes(cluster, ApiKey.CREATE_TOPICS, request, "topics")
 
 
 def create_partitions(
@@ -186,7 +185,7 @@ def create_partitions(
             cluster, ApiKey.CREATE_PARTITIONS, version, topics=topics, validate_only=validate_only
         )
 
-    return _ask_controller(cluster, ApiKey.CREATE_PARTITIONS, request, "results")
+    return _topic_outcomes(cluster, ApiKey.CREATE_PARTITIONS, request, "results")
 
 
 def delete_topics(cluster: Cluster, names: Iterable[str]) -> list[Outcome]:
@@ -200,24 +199,29 @@ def delete_topics(cluster: Cluster, names: Iterable[str]) -> list[Outcome]:
             by_name = {"topics": tuple(build(topic, name=name, topic_id=None) for name in wanted)}
         return _changing(cluster, ApiKey.DELETE_TOPICS, version, **by_name)
 
-    return _ask_controller(cluster, ApiKey.DELETE_TOPICS, request, "responses")
+    return _topic_outcomes(cluster, ApiKey.DELETE_TOPICS, request, "responses")
 
 
 def describe_configs(
-    cluster: Cluster, resources: Iterable[Resource], *, documentation: bool = False
+    cluster: Cluster,
+    resources: Iterable[Resource],
+    *,
+    documentation: bool = False,
+    names: Sequence[str] | None = None,
 ) -> list[tuple[Resource, Sequence[Entity]]]:
     """The configs of each resource with their synonyms, as the broker's DescribeConfigs answer has them.
 
-    Raises ClientError if a resource is refused, ChannelError.
+    All configs, or only those in `names`. Raises ClientError if a resource is refused, ChannelError.
     """
     found: list[tuple[Resource, Sequence[Entity]]] = []
+    keys = None if names is None else tuple(names)
     for connection, asked in _by_answering_broker(cluster, resources):
         version = connection.version_of(ApiKey.DESCRIBE_CONFIGS)
         kind = request_struct(ApiKey.DESCRIBE_CONFIGS, version, "DescribeConfigsResource")
         request = build(
             request_class(ApiKey.DESCRIBE_CONFIGS, version),
             resources=tuple(
-                build(kind, resource_type=int(each.type), resource_name=each.name, configuration_keys=None)
+                build(kind, resource_type=int(each.type), resource_name=each.name, configuration_keys=keys)
                 for each in asked
             ),
             include_synonyms=True,
@@ -287,37 +291,16 @@ def _by_answering_broker(
     ]
 
 
-def _ask_controller(
-    cluster: Cluster, api_key: ApiKey, request: Callable[[int], Entity], results: str
-) -> list[Outcome]:
-    """The outcome of each topic, from the field `results` of the controller's answer.
+def _topic_outcomes(cluster: Cluster, api_key: ApiKey, request: Request, results: str) -> list[Outcome]:
+    """The outcome of each topic, from the field `results` of the controller's answer."""
 
-    `request` makes the request of a version.
-    """
-    retry = cluster.new_retry()
-    while True:
-        connection = _controller(cluster, retry)
-        answer = connection.send(request(connection.version_of(api_key)))
-        outcomes = [
-            Outcome(each.name, error_code(each.error_code), getattr(each, "error_message", None))
-            for each in getattr(answer, results)
-        ]
-        moved = [each for each in outcomes if each.error is ErrorCode.NOT_CONTROLLER]
-        if not moved:
-            return outcomes
-        retry.failed(RefusedError(f"topic {moved[0].topic}", ErrorCode.NOT_CONTROLLER))
+    def codes(answer: Entity) -> list[int]:
+        return [each.error_code for each in getattr(answer, results)]
 
-
-def _controller(cluster: Cluster, retry: Retry) -> Connection:
-    """The open connection to the controller; waits until there is one."""
-    while True:
-        controller_id = cluster.metadata(()).controller_id
-        try:
-            if controller_id != _NO_CONTROLLER:
-                return cluster.connection(controller_id)
-            retry.failed(ClientError("the cluster has no controller", cure="is one of its brokers starting?"))
-        except ChannelError as error:
-            retry.failed(error)
+    return [
+        Outcome(each.name, error_code(each.error_code), getattr(each, "error_message", None))
+        for each in getattr(ask_controller(cluster, api_key, request, codes), results)
+    ]
 
 
 def _changing(cluster: Cluster, api_key: ApiKey, version: int, **values: Value) -> Entity:

@@ -75,13 +75,17 @@ class ReconnectingConnection:
         A broker closes connections that were idle for long, and only the next request shows it. So a request
         that loses a connection opened earlier is sent once more on a new one.
         """
-        was_open = self._connection is not None and self._connection.connected
-        try:
-            return self._send(request)
-        except ConnectionLostError:
-            if not was_open or self._closed:
-                raise
-            return self._send(request)
+        return self._on_open(lambda connection: connection.send(request))
+
+    def request(
+        self,
+        api_key: int,
+        version: int,
+        body: Sequence[Buffer],
+        decode: Callable[[int, memoryview], _Answer],
+    ) -> _Answer:
+        """As `send`, with a request that is bytes already; `decode` reads the body of the answer."""
+        return self._on_open(lambda connection: connection.request(api_key, version, body, decode))
 
     def version_of(self, api_key: int) -> int:
         """The highest version of an API that both sides support; connects if there is no connection.
@@ -90,16 +94,29 @@ class ReconnectingConnection:
         """
         return self._opened().version_of(api_key)
 
-    def _send(self, request: Entity) -> Entity:
-        return self._opened().send(request)
+    def _on_open(self, ask: Callable[[Connection], _Answer]) -> _Answer:
+        was_open = self._connection is not None and self._connection.connected
+        try:
+            return ask(self._opened())
+        except ConnectionLostError:
+            if not was_open or self._closed:
+                raise
+            return ask(self._opened())
 
     def _opened(self) -> Connection:
-        if self._closed:
-            raise ConnectionLostError("this side has closed the connection")
+        self._require_open()
         if self._connection is None or not self._connection.connected:
             self._connection = self._new_connection()
             self._connection.connect()
+            self._require_open()
         return self._connection
+
+    def _require_open(self) -> None:
+        if self._closed:
+            # While a connection is being opened, `close` cannot close it.
+            if self._connection is not None:
+                self._connection.close()
+            raise ConnectionLostError("this side has closed the connection")
 
     def close(self) -> None:
         """Close the connection. A `send` that waits in another thread fails."""

@@ -1,4 +1,4 @@
-"""Authenticates a connection by SASL: PLAIN (RFC 4616) or SCRAM (RFC 5802, RFC 7677).
+"""Authenticates a connection by SASL: PLAIN (RFC 4616), SCRAM (RFC 5802, RFC 7677) or OAUTHBEARER.
 
 Rules: KIP-43, KIP-84 (SCRAM), KIP-152: after ApiVersions a SaslHandshake names the mechanism. Its messages
 follow in SaslAuthenticate requests.
@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klog.client.connection import Connection
+from klog.client.sasl_oauth import OAUTHBEARER, OAuthBearer, oauth_bearer
 from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode, error_code
 from klog.protocol.errors import AuthenticationFailedError
 from klog.protocol.messages import build, request_class
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
+PASSWORD_MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)
+MECHANISMS: Final = (*PASSWORD_MECHANISMS, OAUTHBEARER)
 _FEWEST_ITERATIONS: Final = 4096  # Kafka's own minimum
 _MOST_ITERATIONS: Final = 1 << 24  # a server must not be able to occupy the client for hours
 
@@ -37,7 +39,11 @@ class Sasl:
     password: str = field(repr=False)
 
 
-def authenticate(connection: Connection, sasl: Sasl, nonce: str) -> None:
+Login = Sasl | OAuthBearer
+"""Who the client is."""
+
+
+def authenticate(connection: Connection, sasl: Login, nonce: str) -> None:
     """Authenticate an open connection; `nonce` is a random text of printable ASCII without commas.
 
     Raises AuthenticationFailedError, ChannelError.
@@ -50,7 +56,7 @@ def authenticate(connection: Connection, sasl: Sasl, nonce: str) -> None:
         raise AuthenticationFailedError(
             f"{connection} does not accept sasl.mechanism={sasl.mechanism}", cure=f"it offers {offered}"
         )
-    exchange = plain(sasl) if sasl.mechanism == "PLAIN" else scram(sasl, nonce)
+    exchange = _exchange(sasl, nonce)
     try:
         message = next(exchange)
         while True:
@@ -59,6 +65,12 @@ def authenticate(connection: Connection, sasl: Sasl, nonce: str) -> None:
         return
     except AuthenticationFailedError as error:
         raise error.at(str(connection)) from None
+
+
+def _exchange(sasl: Login, nonce: str) -> Exchange:
+    if isinstance(sasl, OAuthBearer):
+        return oauth_bearer(sasl)
+    return plain(sasl) if sasl.mechanism == "PLAIN" else scram(sasl, nonce)
 
 
 def _ask(connection: Connection, message: bytes) -> bytes:

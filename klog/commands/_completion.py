@@ -14,11 +14,16 @@ from typing import Any, Final, NamedTuple
 from klog.formats.errors import KlogError
 
 _TIMEOUT_MS: Final = 2000
-_TOPIC_OPTIONS: Final = {"--topic", "--entity-name"}
+_TOPIC_OPTIONS: Final = {"--topic", "--topic-list", "--entity-name"}
 _CONFIG_OPTIONS: Final = {"--config", "--set", "--add-config", "--append", "--subtract"}
 _CONFIG_NAME_OPTIONS: Final = {"--delete", "--delete-config"}
-_ON_CLUSTERS: Final = {"topics", "configs", "produce", "consume", "groups", "transactions"}
-_GROUP_COMMANDS: Final = {"groups", "consume"}
+_ON_CLUSTERS: Final = {
+    *("topics", "configs", "produce", "consume", "groups", "transactions", "reassign"),
+    *("offsets", "log-dirs", "delete-records", "elect-leader", "acls"),
+}
+_GROUP_COMMANDS: Final = {"groups", "consume", "offsets", "acls"}
+_BROKER_OPTIONS: Final = {"--broker", "--broker-list", "--broker-id", "--brokers", "--drain", "--add"}
+_BROKER_COMMANDS: Final = {"configs", "brokers", "log-dirs", "transactions", "reassign"}
 _OF_BROKERS: Final = {"serve", "adopt"}
 
 Names = Callable[[Any], Iterable[str]]
@@ -62,9 +67,13 @@ def _names_for(command: str, subcommand: str | None, parameter: Any) -> Names | 
     is_argument = parameter.param_type_name == "argument"
     if command == "formats" and is_argument:
         return _formats
+    if "--profile" in options or (command == "profile" and is_argument and subcommand != "add"):
+        return _profiles
     if command in _OF_BROKERS and "--option" in options:
         return lambda _: [f"{name}=" for name in _broker_configs()]
-    if command == "configs" and "--broker" in options:
+    if command in _BROKER_COMMANDS and options & _BROKER_OPTIONS:
+        return _brokers
+    if command == "brokers" and is_argument and parameter.metavar == "ID":
         return _brokers
     if options & _CONFIG_OPTIONS and command in {"topics", "configs", "clean"}:
         return lambda context: [f"{name}=" for name in _configs(context)]
@@ -80,6 +89,12 @@ def _formats(_: Any) -> Iterable[str]:  # noqa: ANN401
     from klog.formats import catalogue
 
     return [entry.name for entry in catalogue.FORMATS]
+
+
+def _profiles(_: Any) -> Iterable[str]:  # noqa: ANN401
+    from klog.admin.profiles import read_profiles, settings_path
+
+    return read_profiles(settings_path(os.environ)).by_name
 
 
 def _configs(context: Any) -> Iterable[str]:  # noqa: ANN401
@@ -125,9 +140,10 @@ def _brokers(context: Any) -> Iterable[str]:  # noqa: ANN401
 def _cluster(context: Any) -> Any:  # noqa: ANN401
     from klog.admin import connect
     from klog.admin.settings import settings_of
-    from klog.commands.wire.properties import properties_file
+    from klog.commands.wire.client_properties import gather
 
     given = context.params
     bootstrap = given.get("bootstrap_server") or os.environ.get("KLOG_BOOTSTRAP_SERVER")
-    properties = properties_file(given.get("command_config"))
-    return connect.cluster(settings_of(properties, bootstrap=bootstrap, timeout_ms=_TIMEOUT_MS))
+    profile = given.get("profile") or os.environ.get("KLOG_PROFILE")
+    found = gather(profile, given.get("command_config"), given.get("command_property"), bootstrap, os.environ)
+    return connect.cluster(settings_of(found.properties, bootstrap=bootstrap, timeout_ms=_TIMEOUT_MS))

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import BinaryIO, Final, Protocol
 
 from klog.commands._messages import print_note
-from klog.commands.dump.cells import human_bytes
 from klog.formats.visible import visible
 
 _LONG_BYTES: Final = 16 << 20  # the pure-Python kernel takes about a second for them
@@ -49,6 +48,8 @@ def progress(title: str, total_bytes: int, *, quiet: bool = False) -> Iterator[P
     from rich.console import Console
     from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
+
+    from klog.commands.dump.cells import human_bytes
 
     # Sizes are in the units of all other output; rich's own columns of speed have other ones.
     columns = (

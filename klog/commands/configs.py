@@ -19,8 +19,9 @@ from klog.commands.wire.assignments import parse_pairs, split_list, without_brac
 from klog.commands.wire.config_entities import EntityOptions
 from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
 from klog.commands.wire.groups import AsKafka, tool_app
+from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
 from klog.commands.wire.properties import properties_file
-from klog.commands.wire.tables import show_json, show_table
+from klog.commands.wire.tables import show_table
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
@@ -44,16 +45,17 @@ def _option(name: str, metavar: str, summary: str) -> OptionInfo:
     return option(None, summary, name, metavar=metavar, show_default=False)
 
 
-@app.command("describe")
+@app.command("describe", cls=WATCHING)
 @expand_options
 def describe_configs(
     options: EntityOptions,
     connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
     all_: Annotated[bool, typer.Option("--all", help="Also show configs that nobody has set.")] = False,
     documentation: Annotated[
         bool, typer.Option("--documentation", "--doc", help="Show what each config does.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per config.")] = False,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show the configs that are set and the values they replace; with --all every config and its source.
@@ -72,27 +74,52 @@ def describe_configs(
     """
     from klog.admin import connect
     from klog.admin.configs import describe, entities
-    from klog.commands.wire.kafka_configs import described
 
+    if as_kafka and (parts := options.quota_parts()) is not None:
+        from klog.commands.wire import quota_configs
+
+        with connect.cluster(connection.settings()) as cluster:
+            quota_configs.describe(cluster, parts)
+        return
     entity_type, entity = options.entity_or_type()
     with connect.cluster(connection.settings()) as cluster:
-        wanted = entities(cluster, entity_type) if entity is None else [entity]
-        found = [(each, describe(cluster, each, documentation=documentation)) for each in wanted]
-    if as_kafka and not as_json:
-        for each, entries in found:
-            for line in described(each, entries, show_all=all_):
-                print_line(line)
-        return
-    for number, (each, entries) in enumerate(found):
-        shown = [entry for entry in entries if all_ or entry.is_set(entity_type)]
-        if as_json:
-            show_json([_to_json(each, entry) for entry in shown])
-            continue
-        if entity is None and shown:
+
+        def show() -> None:
+            wanted = entities(cluster, entity_type) if entity is None else [entity]
+            found = [(each, describe(cluster, each, documentation=documentation)) for each in wanted]
+            if as_kafka and output.for_people:
+                _print_as_kafka(found, show_all=all_)
+                return
+            shown = [
+                (each, [entry for entry in entries if all_ or entry.is_set(entity_type)])
+                for each, entries in found
+            ]
+            if output.for_people:
+                _show_all(shown, titles=entity is None, documentation=documentation)
+            else:
+                output.show([_to_json(each, entry) for each, entries in shown for entry in entries])
+
+        watch.run(show)
+
+
+def _print_as_kafka(found: Sequence[tuple[ConfigEntity, Sequence[ConfigEntry]]], *, show_all: bool) -> None:
+    from klog.commands.wire.kafka_configs import described
+
+    for entity, entries in found:
+        for line in described(entity, entries, show_all=show_all):
+            print_line(line)
+
+
+def _show_all(
+    found: Sequence[tuple[ConfigEntity, Sequence[ConfigEntry]]], *, titles: bool, documentation: bool
+) -> None:
+    """Print the configs of each entity, under its name if `titles` is set."""
+    for number, (entity, entries) in enumerate(found):
+        if titles and entries:
             if number:
                 typer.echo()
-            print_line(str(each))
-        _show(each, shown, documentation=documentation)
+            print_line(str(entity))
+        _show(entity, entries, documentation=documentation)
 
 
 def _show(entity: ConfigEntity, entries: Sequence[ConfigEntry], *, documentation: bool) -> None:
@@ -172,9 +199,13 @@ def alter_configs(
     from klog.admin.configs import alter
     from klog.commands.wire.kafka_configs import changed
 
-    entity = options.entity()
+    quota_parts = options.quota_parts() if as_kafka else None
     pairs = [*(set_ or ()), *(pair for text in add_config or () for pair in split_list(text))]
     kafka_deleted = [name.strip() for text in delete_config or () for name in split_list(text)]
+    if quota_parts is not None:
+        _alter_quotas(connection, quota_parts, add_config_file, pairs, kafka_deleted)
+        return
+    entity = options.entity()
     changes = _changes(
         properties_file(add_config_file),
         pairs,
@@ -189,6 +220,26 @@ def alter_configs(
         print_line(changed(entity))
     else:
         print_report(f"{entity}: {'could be ' if validate_only else ''}changed")
+
+
+def _alter_quotas(
+    connection: ConnectionOptions,
+    parts: Mapping[str, str | None],
+    file: Path | None,
+    pairs: Sequence[str],
+    deleted: Sequence[str],
+) -> None:
+    """What kafka-configs does for users, clients and IP addresses. Raises UsageError, ClientError."""
+    from klog.admin import connect
+    from klog.commands.wire import quota_configs
+
+    given = {**properties_file(file), **parse_pairs("--add-config", pairs)}
+    if None in parts.values() or not parts:
+        raise missing("--entity-name or --entity-default")
+    if not given and not deleted:
+        raise missing("--add-config, --add-config-file or --delete-config")
+    with connect.cluster(connection.settings()) as cluster:
+        quota_configs.alter(cluster, parts, given, deleted)
 
 
 def _check_set(cluster: Cluster, entity: ConfigEntity, deleted: Sequence[str]) -> None:

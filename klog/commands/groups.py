@@ -19,12 +19,15 @@ from klog.commands.option_groups import expand_options, taking_optional_values
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.group_options import DescribeOptions, Groups, OneGroup, ResetRules, ResetScope
 from klog.commands.wire.groups import AsKafka, tool_app
-from klog.commands.wire.tables import show_json, show_table
+from klog.commands.wire.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
+from klog.commands.wire.tables import show_table
 from klog.formats.errors import KlogError, UsageError
 
 if TYPE_CHECKING:
+    from klog.admin.groups import Group, GroupFailure
     from klog.admin.offset_reset import Rule
     from klog.client.cluster import Cluster
+    from klog.client.groups import ListedGroup
     from klog.formats.names import TopicPartition
 
 app = tool_app(
@@ -45,7 +48,6 @@ app = tool_app(
     ),
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per group.")]
 Timeout = Annotated[int | None, typer.Option("--timeout", metavar="MS", hidden=True)]
 """Kafka's name of `--timeout-ms`."""
 
@@ -54,10 +56,12 @@ def _with_timeout(connection: ConnectionOptions, timeout_ms: int | None) -> Conn
     return connection if timeout_ms is None else replace(connection, timeout_ms=timeout_ms)
 
 
-@app.command("list", cls=taking_optional_values({"--state": "", "--type": ""}))
+@app.command("list", cls=taking_optional_values({"--state": "", "--type": "", "--watch": "2", "-w": "2"}))
 @expand_options
 def list_groups(
     connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
     state: Annotated[
         str | None,
         typer.Option(
@@ -76,7 +80,6 @@ def list_groups(
             show_default=False,
         ),
     ] = None,
-    as_json: AsJson = False,
     timeout: Timeout = None,
     as_kafka: AsKafka = False,
 ) -> None:
@@ -96,18 +99,25 @@ def list_groups(
 
     states, types = _words("--state", state, admin.STATES), _words("--type", type_, admin.TYPES)
     with connect.cluster(_with_timeout(connection, timeout).settings()) as cluster:
-        found = admin.list_groups(cluster, states=states, types=types)
-    rows = [
-        {"group": each.group_id, "type": each.type, "state": each.state, "protocolType": each.protocol_type}
-        for each in found
-    ]
-    if as_json:
-        show_json(rows)
-    elif as_kafka or not sys.stdout.isatty():
-        for line in listed(found, types=type_ is not None, states=state is not None):
-            print_line(line)
-    else:
-        show_table([{name: row[name] for name in ("group", "type", "state")} for row in rows])
+
+        def show() -> None:
+            found = admin.list_groups(cluster, states=states, types=types)
+            if output.for_people and (as_kafka or not sys.stdout.isatty()):
+                for line in listed(found, types=type_ is not None, states=state is not None):
+                    print_line(line)
+            else:
+                output.show([_listed_row(each) for each in found], columns=("group", "type", "state"))
+
+        watch.run(show)
+
+
+def _listed_row(group: ListedGroup) -> dict[str, object]:
+    return {
+        "group": group.group_id,
+        "type": group.type,
+        "state": group.state,
+        "protocolType": group.protocol_type,
+    }
 
 
 def _words(option: str, text: str | None, known: Sequence[str]) -> list[str]:
@@ -120,17 +130,20 @@ def _words(option: str, text: str | None, known: Sequence[str]) -> list[str]:
     return words
 
 
-@app.command("describe")
+@app.command("describe", cls=WATCHING)
 @expand_options
 def describe_groups(
     groups: Groups,
     shown: DescribeOptions,
     connection: ConnectionOptions,
-    as_json: AsJson = False,
+    output: OutputOptions,
+    watch: WatchOptions,
     timeout: Timeout = None,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show committed offsets and lag by partition and member, or the members, or the state.
+
+    In CSV a row is a partition, or a member with --members; in JSON an object is a group.
 
     Examples:
 
@@ -144,34 +157,62 @@ def describe_groups(
     """
     from klog.admin import connect
     from klog.admin import groups as admin
-    from klog.commands.wire import group_tables, kafka_groups
 
     shown.check()
-    names = groups.given()
-    offsets = as_json or not (shown.members or shown.state)
+    given = groups.given()
+    offsets = not output.for_people or not (shown.members or shown.state)
+    failures: list[GroupFailure] = []
     with connect.cluster(_with_timeout(connection, timeout).settings()) as cluster:
-        names = names or [each.group_id for each in admin.list_groups(cluster)]
-        found, failures = admin.describe_groups(cluster, names, offsets=offsets)
-    if as_json:
-        show_json([group.to_json() for group in found])
-    else:
-        for number, group in enumerate(found):
-            group_tables.note_state(group)
-            if as_kafka:
-                lines = (
-                    kafka_groups.members(group, verbose=shown.verbose)
-                    if shown.members
-                    else kafka_groups.state(group)
-                    if shown.state
-                    else kafka_groups.offsets(group)
-                )
-                for line in lines:
-                    print_line(line)
-            elif not shown.state:
-                group_tables.show(group, shown, first=not number)
-        if shown.state and not as_kafka:
-            show_table([group_tables.state_row(group) for group in found])
+
+        def show() -> None:
+            names = given or _all_names(cluster)
+            found, failures[:] = admin.describe_groups(cluster, names, offsets=offsets)
+            if not output.for_people:
+                output.show(_described_rows(found, shown, output))
+            elif as_kafka:
+                _print_as_kafka(found, shown)
+            else:
+                _show_described(found, shown)
+
+        watch.run(show)
     _exit_with([failure.error for failure in failures])
+
+
+def _described_rows(
+    found: Sequence[Group], shown: DescribeOptions, output: OutputOptions
+) -> list[dict[str, object]]:
+    """The groups for programs; in CSV their partitions or members."""
+    if output.format is not OutputFormat.CSV or shown.state:
+        return [group.to_json() for group in found]
+    return [
+        {"group": group.group_id, "state": group.state, **each.to_json()}
+        for group in found
+        for each in (group.members if shown.members else group.partitions)
+    ]
+
+
+def _print_as_kafka(found: Sequence[Group], shown: DescribeOptions) -> None:
+    from klog.commands.wire import group_tables, kafka_groups
+
+    for group in found:
+        group_tables.note_state(group)
+        if shown.members:
+            lines = kafka_groups.members(group, verbose=shown.verbose)
+        else:
+            lines = kafka_groups.state(group) if shown.state else kafka_groups.offsets(group)
+        for line in lines:
+            print_line(line)
+
+
+def _show_described(found: Sequence[Group], shown: DescribeOptions) -> None:
+    from klog.commands.wire import group_tables
+
+    for number, group in enumerate(found):
+        group_tables.note_state(group)
+        if not shown.state:
+            group_tables.show(group, shown, first=not number)
+    if shown.state:
+        show_table([group_tables.state_row(group) for group in found])
 
 
 def _exit_with(errors: Iterable[object]) -> None:
@@ -191,7 +232,7 @@ def reset_offsets(
     scope: ResetScope,
     rules: ResetRules,
     connection: ConnectionOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per partition.")] = False,
+    output: OutputOptions,
     timeout: Timeout = None,
     as_kafka: AsKafka = False,
 ) -> None:
@@ -234,13 +275,11 @@ def reset_offsets(
                 errors.append(error)
     if scope.export:
         typer.echo(offset_reset.to_csv(planned), nl=as_kafka)
-    elif as_json:
-        show_json(list(group_tables.reset_rows(planned, "newOffset")))
-    elif as_kafka:
+    elif as_kafka and output.for_people:
         for line in reset(planned):
             print_line(line)
     else:
-        show_table(list(group_tables.reset_rows(planned, "new-offset")))
+        output.show(list(group_tables.reset_rows(planned)))
     if not (scope.execute or scope.export or as_kafka) and any(planned.values()):
         print_report("nothing was changed (--execute sets these offsets)")
     _exit_with(errors)

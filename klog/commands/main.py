@@ -60,19 +60,60 @@ COMMANDS: Final = {
         "clean",
         "Compact logs and apply retention offline, by the topics' rules, as a broker's cleaner would now.",
     ),
+    "convert": _Command(
+        "convert", "Convert segments to message format 2 and another codec, offline, and join small batches."
+    ),
     "export": _Command(
         "export",
         "Export records of segments to Parquet, ORC or JSON Lines: no broker, no JVM. Changes no segment.",
     ),
+    "diff": _Command(
+        "diff",
+        "Compare two replicas or backups offset by offset, and say which one Kafka would keep.",
+    ),
     "formats": _Command("formats", "List the formats of a log directory, or draw the layout of one."),
     "serve": _Command("serve", "Run a broker until it is interrupted."),
+    "zookeeper": _Command(
+        "zookeeper",
+        "Run one ZooKeeper server until it is interrupted, from the jars that pip brings with PySpark.",
+    ),
     "adopt": _Command(
         "adopt", "Put the topics of partition directories back into metadata that has lost them."
+    ),
+    "cluster": _Command(
+        "cluster",
+        "Show the brokers, the controller and the features of any Kafka, and whether the cluster is healthy.",
+    ),
+    "brokers": _Command(
+        "brokers", "List the brokers of any Kafka, their configs and the APIs that they serve."
     ),
     "topics": _Command(
         "topics", "List, describe, create and delete topics of any Kafka, and add partitions."
     ),
     "configs": _Command("configs", "Show and change configs of topics and brokers of any Kafka."),
+    "offsets": _Command(
+        "offsets",
+        "Show where partitions begin and end, and what a group has committed, or the offsets of a time.",
+    ),
+    "delete-records": _Command(
+        "delete_records",
+        "Delete the records of partitions before an offset, on all replicas. They cannot be brought back.",
+    ),
+    "log-dirs": _Command(
+        "log_dirs",
+        "Show what each log directory of each broker holds: sizes, free space, replicas behind, moves.",
+    ),
+    "elect-leader": _Command(
+        "elect_leader",
+        "Elect leaders of partitions: the preferred ones after a restart, or unclean ones after a loss.",
+    ),
+    "acls": _Command("acls", "List, add and remove access control lists (ACLs) of any Kafka."),
+    "users": _Command(
+        "users", "List users with SCRAM credentials of any Kafka, set their passwords, remove them."
+    ),
+    "quotas": _Command(
+        "quotas", "Show and change the quotas of users, client ids and IP addresses of any Kafka."
+    ),
     "groups": _Command(
         "groups",
         "List and describe consumer groups of any Kafka with their lag, reset their offsets, delete them.",
@@ -81,6 +122,15 @@ COMMANDS: Final = {
         "transactions",
         "List and describe transactions of any Kafka, find those that hang, and abort them.",
     ),
+    "reassign": _Command(
+        "reassign",
+        "Move partitions between brokers and log directories of any Kafka, and see how far they are.",
+    ),
+    "top": _Command(
+        "top",
+        "Show what a cluster does now: its health, what is written to topics, and how far groups are behind.",
+    ),
+    "profile": _Command("profile", "Keep connection settings of clusters under names, and choose one."),
     "produce": _Command(
         "produce",
         "Write arguments, files, or lines of stdin as they arrive, to a topic of any Kafka.",
@@ -211,6 +261,8 @@ def _root(
 
 def main() -> None:
     """Run the command line of this process, then exit with its code."""
+    # kio imports hypothesis if it is installed, which takes longer than all the rest of a small command.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     run_to_exit(lambda: app(prog_name="klog", standalone_mode=False))
 
 

@@ -50,12 +50,20 @@ def find_klog() -> Path | None:
 
 def command() -> Any:  # noqa: ANN401 (click's own)
     """The command of `klog export`, with `--input` in place of the arguments and without `--jobs`."""
-    from typer.core import TyperOption
-
     from klog.commands.main import load
 
     export = load("export")
-    paths = next(one for one in export.params if one.name == "paths")
+    with_input_option(export)
+    about = (export.help or "").partition("Examples:")[0]
+    export.help = about.replace("no broker, no JVM", "no broker, the tasks on Spark") + _EXAMPLES
+    return export
+
+
+def with_input_option(command: Any) -> None:  # noqa: ANN401 (click's own)
+    """Put `--input` in place of a command's arguments, and remove `--jobs`."""
+    from typer.core import TyperOption
+
+    paths = next(one for one in command.params if one.name == "paths")
     named = TyperOption(
         param_decls=["paths", "--input", "-i"],
         type=paths.type,
@@ -64,10 +72,7 @@ def command() -> Any:  # noqa: ANN401 (click's own)
         metavar="PATH",
         help=f"{paths.help} May be given several times.",
     )
-    export.params = [named, *(one for one in export.params if one.name not in {"paths", "jobs"})]
-    about = (export.help or "").partition("Examples:")[0]
-    export.help = about.replace("no broker, no JVM", "no broker, the tasks on Spark") + _EXAMPLES
-    return export
+    command.params = [named, *(one for one in command.params if one.name not in {"paths", "jobs"})]
 
 
 _EXAMPLES = """Examples:

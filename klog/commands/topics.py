@@ -17,7 +17,8 @@ from klog.commands._terminal import confirmed
 from klog.commands.option_groups import expand_options
 from klog.commands.wire.connection import ConnectionOptions, ValidateOnly
 from klog.commands.wire.groups import AsKafka, tool_app
-from klog.commands.wire.tables import show_json, show_table
+from klog.commands.wire.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
+from klog.commands.wire.tables import show_table
 from klog.commands.wire.topic_options import AnyTopics, NewTopics, ShownPartitions, SomeTopics
 from klog.formats.errors import UsageError
 
@@ -45,7 +46,6 @@ app = tool_app(
 )
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per topic.")]
 ExcludeInternal = Annotated[bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")]
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Accept topics that do not exist.")]
 Assignment = Annotated[
@@ -60,13 +60,14 @@ Assignment = Annotated[
 ClusterDefault = typer.Option(min=1, metavar="N", help="[default: the cluster's]", show_default=False)
 
 
-@app.command("list")
+@app.command("list", cls=WATCHING)
 @expand_options
 def list_topics(
     topics: AnyTopics,
     connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
     exclude_internal: ExcludeInternal = False,
-    as_json: AsJson = False,
     as_kafka: AsKafka = False,
 ) -> None:
     """Print the names of all topics; on a terminal with their sizes.
@@ -85,7 +86,10 @@ def list_topics(
     # As with Kafka's tool, a list may be empty.
     selection = topics.selection(exclude_internal=exclude_internal, may_miss=True)
     with connect.cluster(connection.settings()) as cluster:
-        found = select_topics(cluster, selection)
+        watch.run(lambda: _list(select_topics(cluster, selection), output, as_kafka=as_kafka))
+
+
+def _list(found: Sequence[Topic], output: OutputOptions, *, as_kafka: bool) -> None:
     rows = [
         {
             "topic": topic.name,
@@ -94,26 +98,27 @@ def list_topics(
         }
         for topic in found
     ]
-    if as_json:
-        show_json(rows)
-    elif sys.stdout.isatty() and not as_kafka:
-        show_table(rows)
+    if not output.for_people or (sys.stdout.isatty() and not as_kafka):
+        output.show(rows)
     elif found or as_kafka:
         typer.echo("\n".join(topic.name for topic in found))
 
 
-@app.command("describe")
+@app.command("describe", cls=WATCHING)
 @expand_options
 def describe_topics(
     topics: AnyTopics,
     connection: ConnectionOptions,
     shown: ShownPartitions,
+    output: OutputOptions,
+    watch: WatchOptions,
     exclude_internal: ExcludeInternal = False,
     if_exists: IfExists = False,
-    as_json: AsJson = False,
     as_kafka: AsKafka = False,
 ) -> None:
     """Show partitions, leaders, replicas and the configs that differ from the defaults.
+
+    In CSV a row is a partition, in JSON an object is a topic.
 
     Examples:
 
@@ -126,37 +131,59 @@ def describe_topics(
         klog topics describe --topic 'orders.*' --topics-with-overrides
     """
     from klog.admin import connect
-    from klog.admin.topic_selection import select_partitions, select_topics
-    from klog.admin.topics import add_configs
-    from klog.client.admin import broker_ids, describe_eligible_replicas
-    from klog.commands.wire.kafka_topics import described
 
     selection = topics.selection(
         exclude_internal=exclude_internal, may_miss=if_exists, topic_id=shown.topic_id
     )
     conditions = shown.conditions()
     with connect.cluster(connection.settings()) as cluster:
-        found = add_configs(cluster, select_topics(cluster, selection))
-        live_brokers = broker_ids(cluster) if conditions.unavailable else ()
-        found = select_partitions(found, conditions, live_brokers)
-        if shown.with_overrides:
-            found = [topic for topic in found if _has_overrides(topic, as_kafka=as_kafka)]
-        eligible = None
-        if as_kafka and not as_json:
-            eligible = describe_eligible_replicas(cluster, [topic.name for topic in found])
-    if as_json:
-        show_json([topic.to_json() for topic in found])
-    elif as_kafka:
-        lines = described(
-            found,
-            eligible,
-            with_topics=not conditions.any,
-            with_partitions=not shown.with_overrides,
-        )
-        for line in lines:
-            print_line(line)
-    else:
-        _show(found)
+
+        def show() -> None:
+            found = _described(cluster, selection, shown, as_kafka=as_kafka)
+            if output.format is OutputFormat.CSV:
+                output.show([row for topic in found for row in _csv_rows(topic)])
+            elif not output.for_people:
+                output.show([topic.to_json() for topic in found])
+            elif as_kafka:
+                _print_as_kafka(cluster, found, shown, with_topics=not conditions.any)
+            else:
+                _show(found)
+
+        watch.run(show)
+
+
+def _described(
+    cluster: Cluster, selection: TopicSelection, shown: ShownPartitions, *, as_kafka: bool
+) -> list[Topic]:
+    """The topics with their configs, and with the partitions to show."""
+    from klog.admin.topic_selection import select_partitions, select_topics
+    from klog.admin.topics import add_configs
+    from klog.client.admin import broker_ids
+
+    conditions = shown.conditions()
+    found = add_configs(cluster, select_topics(cluster, selection))
+    live_brokers = broker_ids(cluster) if conditions.unavailable else ()
+    found = select_partitions(found, conditions, live_brokers)
+    if shown.with_overrides:
+        found = [topic for topic in found if _has_overrides(topic, as_kafka=as_kafka)]
+    return found
+
+
+def _print_as_kafka(
+    cluster: Cluster, found: Sequence[Topic], shown: ShownPartitions, *, with_topics: bool
+) -> None:
+    from klog.client.admin import describe_eligible_replicas
+    from klog.commands.wire.kafka_topics import described
+
+    eligible = describe_eligible_replicas(cluster, [topic.name for topic in found])
+    lines = described(found, eligible, with_topics=with_topics, with_partitions=not shown.with_overrides)
+    for line in lines:
+        print_line(line)
+
+
+def _csv_rows(topic: Topic) -> list[dict[str, object]]:
+    """A row for each partition, with the fields of the JSON."""
+    return [{"topic": topic.name, **partition.to_json()} for partition in topic.partitions]
 
 
 def _has_overrides(topic: Topic, *, as_kafka: bool) -> bool:
@@ -335,6 +362,9 @@ def _selected(cluster: Cluster, selection: TopicSelection) -> list[str]:
 
 def _report(outcomes: Sequence[Outcome], done: str, accepted: str) -> None:
     """Print the outcome of each topic on stderr; exit with 1 if one failed. `accepted` is no failure."""
+    from klog.client.errors import RefusedError
+    from klog.protocol.error_codes import ErrorCode
+
     failed = False
     for outcome in outcomes:
         if outcome.error is None:
@@ -343,7 +373,6 @@ def _report(outcomes: Sequence[Outcome], done: str, accepted: str) -> None:
             print_report(f"{outcome.topic}: nothing to do, {outcome.error}")
         else:
             failed = True
-            said = f": {outcome.message}" if outcome.message else ""
-            print_error(f"{outcome.topic}: {outcome.error}{said}")
+            print_error(RefusedError(outcome.topic, ErrorCode[outcome.error], message=outcome.message))
     if failed:
         raise typer.Exit(1)

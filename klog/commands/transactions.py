@@ -5,8 +5,6 @@ Subcommands and options have the names of `kafka-transactions`, and its command 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -17,12 +15,12 @@ from klog.commands._usage import missing
 from klog.commands.option_groups import expand_options
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.groups import tool_app
-from klog.commands.wire.tables import show_json, show_table
+from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
 from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.transactions import OpenTransaction
-    from klog.client.transaction_admin import ActiveProducer
+    from klog.client.transaction_admin import ActiveProducer, DescribedTransaction, ListedTransaction
     from klog.formats.names import TopicPartition
 
 app = tool_app(
@@ -39,34 +37,27 @@ app = tool_app(
 
 _MS_IN_MINUTE: Final = 60_000
 _NONE: Final = -1
-_WORDS: Final = re.compile("(?<=[a-z])(?=[A-Z])")
 
 
 def _number(name: str, summary: str) -> Any:  # noqa: ANN401 (typer's own type)
     return typer.Option(name, metavar="N", min=0, help=summary, show_default=False)
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per row.")]
 Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic.", show_default=False)]
 Partition = Annotated[int | None, _number("--partition", "The partition.")]
 BrokerId = Annotated[int | None, _number("--broker-id", "Ask this broker, also as a follower.")]
-
-
-def _show(rows: Sequence[dict[str, object]], *, as_json: bool) -> None:
-    if as_json:
-        show_json(rows)
-    else:
-        show_table([{_WORDS.sub("-", name): value for name, value in row.items()} for row in rows])
 
 
 def _started(start: int) -> int | None:
     return None if start == _NONE else start
 
 
-@app.command("list")
+@app.command("list", cls=WATCHING)
 @expand_options
 def list_transactions(
     connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
     duration_filter: Annotated[
         int,
         typer.Option(
@@ -76,7 +67,6 @@ def list_transactions(
             show_default=False,
         ),
     ] = _NONE,
-    as_json: AsJson = False,
 ) -> None:
     """Show all transactional ids with their coordinators, producer ids and states.
 
@@ -90,23 +80,29 @@ def list_transactions(
     from klog.client.transaction_admin import list_transactions as listed
 
     with connect.cluster(connection.settings()) as cluster:
-        found = listed(cluster, longer_than_ms=duration_filter)
-    rows: list[dict[str, object]] = [
-        {
-            "transactionalId": each.transactional_id,
-            "coordinator": each.coordinator_id,
-            "producerId": each.producer_id,
-            "transactionState": each.state,
-        }
-        for each in found
-    ]
-    _show(rows, as_json=as_json)
+
+        def show() -> None:
+            found = listed(cluster, longer_than_ms=duration_filter)
+            output.show([_listed_row(each) for each in found])
+
+        watch.run(show)
 
 
-@app.command("describe")
+def _listed_row(found: ListedTransaction) -> dict[str, object]:
+    return {
+        "transactionalId": found.transactional_id,
+        "coordinator": found.coordinator_id,
+        "producerId": found.producer_id,
+        "transactionState": found.state,
+    }
+
+
+@app.command("describe", cls=WATCHING)
 @expand_options
 def describe_transaction(
     connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
     name: Annotated[
         str | None, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
     ] = None,
@@ -119,7 +115,6 @@ def describe_transaction(
             show_default=False,
         ),
     ] = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show the state of a transactional id, its epoch, and the partitions of its open transaction.
 
@@ -134,9 +129,15 @@ def describe_transaction(
     if wanted is None:
         raise missing("ID")
     with connect.cluster(connection.settings()) as cluster:
-        found = describe(cluster, wanted)
-    running_ms = None if found.start_ms == _NONE else connect.SYSTEM_CLOCK.wall_ms() - found.start_ms
-    row: dict[str, object] = {
+
+        def show() -> None:
+            output.show([_described_row(describe(cluster, wanted), connect.SYSTEM_CLOCK.wall_ms())])
+
+        watch.run(show)
+
+
+def _described_row(found: DescribedTransaction, now_ms: int) -> dict[str, object]:
+    return {
         "coordinatorId": found.coordinator_id,
         "transactionalId": found.transactional_id,
         "producerId": found.producer.producer_id,
@@ -144,10 +145,9 @@ def describe_transaction(
         "transactionState": found.state,
         "transactionTimeoutMs": found.timeout_ms,
         "currentTransactionStartTimeMs": _started(found.start_ms),
-        "transactionDurationMs": running_ms,
+        "transactionDurationMs": None if found.start_ms == _NONE else now_ms - found.start_ms,
         "topicPartitions": [str(partition) for partition in found.partitions],
     }
-    _show([row], as_json=as_json)
 
 
 def _partition(topic: str | None, partition: int | None) -> TopicPartition:
@@ -169,14 +169,15 @@ def _producer_row(producer: ActiveProducer) -> dict[str, object]:
     }
 
 
-@app.command("describe-producers")
+@app.command("describe-producers", cls=WATCHING)
 @expand_options
 def describe_producers(
     connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
     topic: Topic = None,
     partition: Partition = None,
     broker_id: BrokerId = None,
-    as_json: AsJson = False,
 ) -> None:
     """Show the producers that a partition remembers, and where their open transactions begin.
 
@@ -189,14 +190,19 @@ def describe_producers(
 
     wanted = _partition(topic, partition)
     with connect.cluster(connection.settings()) as cluster:
-        found = producers(cluster, wanted, broker_id)
-    _show([_producer_row(each) for each in found], as_json=as_json)
+
+        def show() -> None:
+            output.show([_producer_row(each) for each in producers(cluster, wanted, broker_id)])
+
+        watch.run(show)
 
 
-@app.command("find-hanging")
+@app.command("find-hanging", cls=WATCHING)
 @expand_options
 def find_hanging(
     connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
     topic: Topic = None,
     partition: Partition = None,
     broker_id: BrokerId = None,
@@ -209,7 +215,6 @@ def find_hanging(
             help="transaction.max.timeout.ms of the brokers: younger transactions do not hang.",
         ),
     ] = 15,
-    as_json: AsJson = False,
 ) -> None:
     """Show transactions that partitions have open, but that no coordinator will end.
 
@@ -227,10 +232,14 @@ def find_hanging(
         raise missing("--topic TOPIC")
     where = transactions.WherePartitions(topic, partition, broker_id)
     with connect.cluster(connection.settings()) as cluster:
-        found = transactions.find_hanging(
-            cluster, where, max_transaction_timeout * _MS_IN_MINUTE, connect.SYSTEM_CLOCK.wall_ms()
-        )
-    _show([_hanging_row(each) for each in found], as_json=as_json)
+
+        def show() -> None:
+            found = transactions.find_hanging(
+                cluster, where, max_transaction_timeout * _MS_IN_MINUTE, connect.SYSTEM_CLOCK.wall_ms()
+            )
+            output.show([_hanging_row(each) for each in found])
+
+        watch.run(show)
 
 
 def _hanging_row(found: OpenTransaction) -> dict[str, object]:

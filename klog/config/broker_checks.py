@@ -31,6 +31,10 @@ _NOT_BELOW: Final = (
     ("replica.socket.timeout.ms", "replica.fetch.wait.max.ms"),
     ("replica.lag.time.max.ms", "replica.fetch.wait.max.ms"),
 )
+_RACK_AWARE: Final = (
+    "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "RackAwareReplicaSelector",
+)
 _PROTOCOL: Final = "inter.broker.protocol.version"
 _REQUESTS_OF: Final = "3.4"
 # Configs that a user relies on and klog does not support, with what happens instead.
@@ -150,6 +154,18 @@ def _offsets_topic(config: BrokerConfig) -> None:
         raise ConfigError(name, str(codec), "Unknown compression type id")
 
 
+def _replica_selector(config: BrokerConfig) -> None:
+    name = "replica.selector.class"
+    found = config.text(name)
+    if found and found not in _RACK_AWARE:
+        raise ConfigError(
+            name,
+            found,
+            "Java classes cannot choose replicas here",
+            cure=f"remove it, or name {_RACK_AWARE[0]}, which klog has of its own",
+        )
+
+
 _CHECKS: Final[Sequence[Callable[[BrokerConfig], object]]] = (
     broker_id,
     _log_times,
@@ -158,5 +174,6 @@ _CHECKS: Final[Sequence[Callable[[BrokerConfig], object]]] = (
     _idle_connections,
     _formats,
     _offsets_topic,
+    _replica_selector,
     require_enforced,
 )

@@ -55,6 +55,16 @@ THROTTLES: Final[Mapping[str, ConfigKey]] = {
     )
 }
 
+
+def throttle(config: BrokerConfig, name: str) -> int | None:
+    """One of `THROTTLES` in bytes per second, which has dynamic values only; None if there is no limit."""
+    for given in (config.per_broker, config.cluster):
+        if name in given:
+            value = THROTTLES[name].parse(given[name])
+            return value if isinstance(value, int) and value < INT64_MAX else None
+    return None
+
+
 _SYNONYM_GROUPS: Final = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),

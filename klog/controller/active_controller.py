@@ -48,9 +48,9 @@ from klog.metadata.election import ControllerEpoch, FencedStore
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.fenced_writes import write_features
 from klog.metadata.paths import FEATURE
-from klog.metadata.producer_ids import allocate_producer_ids
+from klog.metadata.producer_ids import ProducerIdsExhaustedError, allocate_producer_ids
 from klog.metadata.store import MetadataStore, Watch
-from klog.metadata.values import FinalizedFeatures
+from klog.metadata.values import FinalizedFeatures, ProducerIdBlock
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
@@ -157,17 +157,17 @@ class ActiveController:
             case ElectLeaders():
                 event.reply(self._elections.elect(event.partitions, event.election_type))
             case AlterPartition():
-                event.reply(
-                    self._alter_partitions.alter(
-                        event.broker_id, event.broker_epoch, event.wanted, event.version
-                    )
+                self._alter_partitions.alter(
+                    event.broker_id, event.broker_epoch, event.wanted, event.version, event.reply
                 )
                 self._notifications.prune_reassignment()
             case AlterReassignments():
-                event.reply(self._reassignments.request(event.targets))
-                self._notifications.prune_reassignment()
+                results = self._reassignments.request(event.targets)
+                started = [each for each, result in results.items() if result.error is ErrorCode.NONE]
+                self._notifications.prune_reassignment(replaced=started)
+                event.reply(results)
             case ListReassignments():
-                event.reply(self._reassignments.running())
+                event.reply(self._reassignments.running(event.partitions))
             case AllocateProducerIds():
                 self._allocate_producer_ids(event)
 
@@ -243,7 +243,15 @@ class ActiveController:
         elif broker.epoch != event.broker_epoch:
             event.reply(ErrorCode.STALE_BROKER_EPOCH)
         else:
-            event.reply(allocate_producer_ids(self._store, event.broker_id))
+            event.reply(self._next_producer_ids(event.broker_id))
+
+    def _next_producer_ids(self, broker_id: int) -> ProducerIdBlock | ErrorCode:
+        try:
+            return allocate_producer_ids(self._store, broker_id)
+        except (InvalidZnodeError, ProducerIdsExhaustedError) as error:
+            # Another controller would find the same, so that this one goes on with its other work.
+            _log.error("no producer ids for broker %d: %s", broker_id, error)
+            return ErrorCode.UNKNOWN_SERVER_ERROR
 
     def _enable_features(self) -> None:
         node = self._store.get_many([FEATURE])[0]

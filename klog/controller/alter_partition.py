@@ -19,6 +19,8 @@ from klog.metadata.values import (
 )
 from klog.protocol.error_codes import ErrorCode
 
+Reply = Callable[[dict[TopicIdPartition, LeaderAndIsr | ErrorCode] | ErrorCode], None]
+
 # From this version of the request on, dead replicas in the ISR have their own error code.
 _INELIGIBLE_REPLICA_VERSION = 2
 
@@ -61,14 +63,17 @@ class AlterPartitions:
         broker_epoch: int,
         wanted: Mapping[TopicIdPartition, LeaderAndIsr],
         version: int,
-    ) -> dict[TopicIdPartition, LeaderAndIsr | ErrorCode] | ErrorCode:
-        """The state of each partition now (with its new partition epoch) or its error; or one error for all.
+        reply: Reply,
+    ) -> None:
+        """Replies with the state of each partition now (with its new partition epoch) or its error; or with
+        one error for all. Then finishes the reassignments whose target is in sync.
 
         `wanted` names the sender as leader.
         """
         known = self._context.brokers.get(broker_id)
         if known is None or known.epoch != broker_epoch:
-            return ErrorCode.STALE_BROKER_EPOCH
+            reply(ErrorCode.STALE_BROKER_EPOCH)
+            return
         # The topic ids are the controller's own: the metadata cache of its broker may be older, and a leader
         # that gets UNKNOWN_TOPIC_ID does not ask again.
         names = {topic_id: topic for topic, topic_id in self._context.topic_ids.items()}
@@ -99,5 +104,7 @@ class AlterPartitions:
         results |= {ids[partition]: ErrorCode.INVALID_UPDATE_VERSION for partition in updates.outdated}
         results |= {ids[partition]: ErrorCode.UNKNOWN_SERVER_ERROR for partition in updates.failed}
         self._state_machines.send_update_metadata(list(ids))
-        self._reassignments.isr_changed(list(updates.updated))
-        return results
+        # The leader gets its answer before the requests of a reassignment that is finished now: they name a
+        # later leader epoch, in which the answer would be void.
+        reply(results)
+        self._reassignments.isr_changed(list(ids))

@@ -36,7 +36,8 @@ class BrokerChannel(Protocol):
 class BrokerChannels:
     """A BrokerRequestQueue over channels.
 
-    `connect` makes a broker's channel and does not block. `on_response` is called on the broker's own thread.
+    `connect` makes a broker's channel and does not block. `on_response` is called on the broker's own thread,
+    as is `on_taken`, with the broker's id and the nanoseconds that a request has waited in its queue.
     """
 
     def __init__(
@@ -44,8 +45,10 @@ class BrokerChannels:
         connect: Callable[[BrokerRegistration], BrokerChannel],
         on_response: Callable[[ResponseReceived], None],
         retry_backoff_ms: int = RETRY_BACKOFF_MS,
+        on_taken: Callable[[int, int], None] = lambda broker_id, waited_ns: None,  # noqa: ARG005
     ) -> None:
         self._connect = connect
+        self._on_taken = on_taken
         self._on_response = on_response
         self._retry_backoff_ms = retry_backoff_ms
         self._senders: dict[int, _Sender] = {}
@@ -53,7 +56,11 @@ class BrokerChannels:
     def add_broker(self, broker: BrokerRegistration) -> None:
         if broker.broker_id not in self._senders:
             self._senders[broker.broker_id] = _Sender(
-                broker.broker_id, self._connect(broker), self._on_response, self._retry_backoff_ms
+                broker.broker_id,
+                self._connect(broker),
+                self._on_response,
+                self._on_taken,
+                self._retry_backoff_ms,
             )
 
     def remove_broker(self, broker_id: int) -> None:
@@ -65,6 +72,9 @@ class BrokerChannels:
         sender = self._senders.get(broker_id)
         if sender is not None:
             sender.put(request)
+
+    def queued(self) -> dict[int, int]:
+        return {broker_id: sender.queued for broker_id, sender in list(self._senders.items())}
 
     def close(self) -> None:
         for broker_id in list(self._senders):
@@ -79,19 +89,27 @@ class _Sender:
         broker_id: int,
         channel: BrokerChannel,
         on_response: Callable[[ResponseReceived], None],
+        on_taken: Callable[[int, int], None],
         retry_backoff_ms: int,
     ) -> None:
         self._broker_id = broker_id
         self._channel = channel
         self._on_response = on_response
+        self._on_taken = on_taken
         self._retry_policy = RetryPolicy(None, retry_backoff_ms, retry_backoff_ms)
-        self._queue: queue.SimpleQueue[ControlRequest | None] = queue.SimpleQueue()
+        # Requests, and the times at which they were queued.
+        self._queue: queue.SimpleQueue[tuple[ControlRequest, int] | None] = queue.SimpleQueue()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"klog-controller-to-{broker_id}", daemon=True)
         self._thread.start()
 
+    @property
+    def queued(self) -> int:
+        """The number of requests that wait for the one that is on its way."""
+        return self._queue.qsize()
+
     def put(self, request: ControlRequest) -> None:
-        self._queue.put(request)
+        self._queue.put((request, time.monotonic_ns()))
 
     def stop(self) -> None:
         """Does not wait for the thread, which ends as soon as its channel is closed."""
@@ -100,7 +118,9 @@ class _Sender:
         self._channel.close()
 
     def _run(self) -> None:
-        while (request := self._queue.get()) is not None and not self._stopped.is_set():
+        while (queued := self._queue.get()) is not None and not self._stopped.is_set():
+            request, since_ns = queued
+            self._on_taken(self._broker_id, time.monotonic_ns() - since_ns)
             response = self._send(request)
             if response is not None:
                 self._on_response(ResponseReceived(self._broker_id, request, response))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from klog.metadata.control_requests import ControlRequest
@@ -23,6 +24,9 @@ class BrokerRequestQueue(Protocol):
 
     def send(self, broker_id: int, request: ControlRequest) -> None:
         """Queues a request; never blocks."""
+
+    def queued(self) -> Mapping[int, int]:
+        """How many requests wait for each broker. Any thread may ask."""
 
     def close(self) -> None:
         """Removes all brokers, because this controller is no longer active. `add_broker` may follow later."""

@@ -19,6 +19,7 @@ from klog.controller.events import (
     Startup,
     TreeChanged,
     WatchedNode,
+    answered_once,
     preempt,
 )
 from klog.controller.observer import ControllerObserver
@@ -74,8 +75,8 @@ class ControllerCore:
             case _ if self.active is None:
                 preempt(event)
             case _:
-                active = self.active
-                self._guarded(lambda: active.handle(event), event)
+                active, asked = self.active, answered_once(event)
+                self._guarded(lambda: active.handle(asked), asked)
 
     def resign(self) -> None:
         """Resigns, if this broker is the controller, so that another can be elected at once."""

@@ -5,12 +5,13 @@ A request has a `reply`, which is called once: with the answer, or with one erro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from klog.controller.elections import ElectionType
+from klog.controller.reassignments import Outcome
 from klog.formats.names import TopicPartition
 from klog.metadata import paths
 from klog.metadata.control_requests import ControlRequest, ControlResponse
@@ -122,14 +123,15 @@ class AlterReassignments:
     """Starts reassignments, or cancels one if its target is None. Answer: the result for each partition."""
 
     targets: Mapping[TopicPartition, Sequence[int] | None]
-    reply: Callable[[dict[TopicPartition, ErrorCode] | ErrorCode], None]
+    reply: Callable[[dict[TopicPartition, Outcome] | ErrorCode], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ListReassignments:
-    """Answer: the reassignments in progress."""
+    """Answer: the reassignments in progress of these partitions, or (None) of all."""
 
     reply: Callable[[dict[TopicPartition, ReplicaAssignment] | ErrorCode], None]
+    partitions: Collection[TopicPartition] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,24 @@ Event: TypeAlias = (
     | RebalanceDue
     | Request
 )
+
+
+def answered_once(event: Event) -> Event:
+    """The event with a `reply` that has no effect after it was called without an error.
+
+    A request may fail after it was answered, and is then answered with an error by whoever finds out.
+    """
+    if not isinstance(event, Request):
+        return event
+    reply: Callable[[Any], None] = event.reply
+    waiting = [reply]
+
+    def first(answer: object) -> None:
+        if waiting:
+            waiting[0](answer)
+            waiting.clear()
+
+    return replace(event, reply=first)
 
 
 def preempt(event: Event) -> None:

@@ -7,7 +7,7 @@ Each node is read, acted on and deleted. The watch is set before the node is rea
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from klog.controller.broker_changes import BrokerChanges
 from klog.controller.elections import Elections, ElectionType
@@ -122,11 +122,11 @@ class Notifications:
         # The tool that wrote the node has checked that the brokers are alive. They may be away for a while by
         # now.
         results = self._reassignments.request(new, require_live_targets=False)
-        for partition, error in results.items():
-            if error is not ErrorCode.NONE:
-                _log.warning("%s is not reassigned as %s asks: %s", partition, path, error.name)
+        for partition, result in results.items():
+            if result.error is not ErrorCode.NONE:
+                _log.warning("%s is not reassigned as %s asks: %s", partition, path, result.error.name)
         self.prune_reassignment()
-        return {partition for partition, error in results.items() if error is ErrorCode.NONE}
+        return {partition for partition, result in results.items() if result.error is ErrorCode.NONE}
 
     def _reassignment_node(self) -> dict[TopicPartition, tuple[int, ...]]:
         try:
@@ -135,13 +135,21 @@ class Notifications:
             _log.error("%s", error)
             return {}
 
-    def prune_reassignment(self) -> None:
-        """Removes finished reassignments from the legacy node, and deletes the node when it is empty."""
+    def prune_reassignment(self, replaced: Collection[TopicPartition] = ()) -> None:
+        """Removes finished reassignments from the legacy node, and deletes the node when it is empty.
+
+        `replaced` are partitions whose reassignment a request has started or cancelled: what the node asks
+        for them is void, and the next controller must not start it again.
+        """
         if not self._legacy_reassignment:
             return
         wanted = self._reassignment_node()
         running = self._state_machines.context.being_reassigned
-        rest = {partition: target for partition, target in wanted.items() if partition in running}
+        rest = {
+            partition: target
+            for partition, target in wanted.items()
+            if partition in running and partition not in replaced
+        }
         if not rest:
             self._legacy_reassignment = False
             delete_nodes(self._state_machines.fenced, [paths.REASSIGN_PARTITIONS])

@@ -1,13 +1,14 @@
 """Moves partitions between NonExistent, New, Online and Offline, and elects the leaders for Online.
 
-From Kafka's PartitionStateMachine. An election reads the state from the tree, decides, and writes the new
-state with the version that it read. If a leader has changed its ISR meanwhile, the state is read again.
+From Kafka's PartitionStateMachine. An election decides from the state that the controller knows, and writes
+the new state with the version of that one. If somebody else has changed it, or if it has no candidate, the
+state is read from the tree.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -21,7 +22,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata.election import FencedStore
 from klog.metadata.fenced_writes import create_partition_states, update_partition_states
 from klog.metadata.topics import read_partition_states
-from klog.metadata.values import INITIAL_LEADER_EPOCH, LeaderAndIsr
+from klog.metadata.values import INITIAL_LEADER_EPOCH, LeaderAndIsr, LeaderIsrAndControllerEpoch
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +87,9 @@ class PartitionStateMachine:
             if isinstance(result, LeaderAndIsr):
                 self.context.partition_states[partition] = PartitionState.ONLINE
             else:
-                _log.error("no leader for %s (%s): %s", partition, strategy.value, result)
+                # A broker that shuts down keeps what nobody can take over; it says so itself.
+                level = logging.INFO if strategy is Strategy.CONTROLLED_SHUTDOWN else logging.ERROR
+                _log.log(level, "no leader for %s (%s): %s", partition, strategy.value, result)
         self.batch.send()
         return results
 
@@ -126,8 +129,11 @@ class PartitionStateMachine:
     ) -> dict[TopicPartition, LeaderAndIsr | Failure]:
         results: dict[TopicPartition, LeaderAndIsr | Failure] = {}
         remaining = list(partitions)
+        # The controller knows what it has read or written last. If that is outdated, the write fails.
+        present: Mapping[TopicPartition, LeaderIsrAndControllerEpoch] = self.context.leadership
+        is_read = False
         while remaining:
-            elections = self._decide(remaining, strategy, results)
+            elections, refusals = self._decide(remaining, present, strategy)
             states = {
                 partition: each.state for partition, each in elections.items() if each.state is not None
             }
@@ -141,28 +147,37 @@ class PartitionStateMachine:
                     self.observer.elected_unclean()
             results |= {partition: str(error) for partition, error in updates.failed.items()}
             remaining = list(updates.outdated)
+            if is_read:
+                results |= refusals
+            else:
+                # Somebody may have changed the tree so that there is a candidate.
+                remaining += refusals
+            present = read_partition_states(self.fenced.store, remaining)
+            is_read = True
         return results
 
     def _decide(
         self,
         partitions: Sequence[TopicPartition],
+        present: Mapping[TopicPartition, LeaderIsrAndControllerEpoch],
         strategy: Strategy,
-        results: dict[TopicPartition, LeaderAndIsr | Failure],
-    ) -> dict[TopicPartition, Election]:
-        present = read_partition_states(self.fenced.store, partitions)
-        elections = {}
+    ) -> tuple[dict[TopicPartition, Election], dict[TopicPartition, Failure]]:
+        """The elections that give a leader, and why the other partitions get none."""
+        elections: dict[TopicPartition, Election] = {}
+        refusals: dict[TopicPartition, Failure] = {}
         for partition in partitions:
             known = present.get(partition)
             if known is None:
-                results[partition] = "it has no state in the tree"
+                refusals[partition] = "it has no state in the tree"
             elif known.controller_epoch > self.fenced.epoch:
-                results[partition] = f"the later controller epoch {known.controller_epoch} wrote its state"
+                refusals[partition] = f"the later controller epoch {known.controller_epoch} wrote its state"
             else:
                 election = self._elect_one(partition, known.leader_and_isr, strategy)
                 if election.state is None:
-                    results[partition] = "no replica is eligible"
-                elections[partition] = election
-        return elections
+                    refusals[partition] = "no replica is eligible"
+                else:
+                    elections[partition] = election
+        return elections, refusals
 
     def _elect_one(self, partition: TopicPartition, current: LeaderAndIsr, strategy: Strategy) -> Election:
         election = leader_selection.elect(self.context, partition, current, strategy)

@@ -9,18 +9,37 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from klog.controller.leader_selection import Strategy
 from klog.controller.state_machines import StateMachines
 from klog.controller.states import Replica, ReplicaState
 from klog.formats.names import TopicPartition
 from klog.metadata.errors import StoreError
-from klog.metadata.fenced_writes import update_partition_states, write_topic
+from klog.metadata.fenced_writes import update_partition_states, write_assignments
 from klog.metadata.topics import read_partition_states
 from klog.metadata.values import ReplicaAssignment, TopicAssignment
 from klog.protocol.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
+
+
+class Outcome(NamedTuple):
+    """The result for one partition of a request: an error code, and Kafka's message for some of them."""
+
+    error: ErrorCode
+    message: str | None = None
+
+
+_STARTED: Final = Outcome(ErrorCode.NONE)
+_NOT_RUNNING: Final = Outcome(
+    ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress."
+)
+_UNKNOWN: Final = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
+_FAILED: Final = Outcome(
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+    "The server experienced an unexpected error when processing the request.",
+)
 
 
 class Reassignments:
@@ -30,40 +49,59 @@ class Reassignments:
         self._state_machines = state_machines
         self._context = state_machines.context
 
-    def running(self) -> dict[TopicPartition, ReplicaAssignment]:
-        return {each: self._context.assignment(each) for each in sorted(self._context.being_reassigned)}
+    def running(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, ReplicaAssignment]:
+        """The reassignments of these partitions, or (None) of all, that are in progress."""
+        asked = self._context.being_reassigned if partitions is None else set(partitions)
+        found = {each: self._context.assignment(each) for each in sorted(asked)}
+        return {each: assignment for each, assignment in found.items() if assignment.is_being_reassigned}
 
     def request(
         self, targets: Mapping[TopicPartition, Sequence[int] | None], *, require_live_targets: bool = True
-    ) -> dict[TopicPartition, ErrorCode]:
+    ) -> dict[TopicPartition, Outcome]:
         """Starts, replaces or (None) cancels reassignments. Returns the result for each partition.
 
         If `require_live_targets` is false, a reassignment may wait for target brokers that are not alive.
         """
         results = {}
         for partition, target in targets.items():
-            refusal = self._refusal(partition, target, require_live_targets=require_live_targets)
-            if refusal is None:
-                present = self._context.assignment(partition)
-                goal = present.origin if target is None else tuple(target)
-                refusal = self._advance(partition, present.reassign_to(goal))
-            results[partition] = refusal
+            present = self._context.assignment(partition)
+            goal = present.origin if target is None else tuple(target)
+            refusal = self._refusal(partition, None if target is None else goal, live=require_live_targets)
+            results[partition] = refusal or self._advance(partition, present.reassign_to(goal))
         return results
 
     def _refusal(
-        self, partition: TopicPartition, target: Sequence[int] | None, *, require_live_targets: bool
-    ) -> ErrorCode | None:
+        self, partition: TopicPartition, target: tuple[int, ...] | None, *, live: bool
+    ) -> Outcome | None:
+        """Why a request is refused, in the order in which Kafka checks."""
         present = self._context.assignment(partition)
-        if not present.replicas or partition.topic in self._context.topics_to_delete:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if target is None:
-            return None if present.is_being_reassigned else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        goal = tuple(target)
-        adding = present.reassign_to(goal).adding
-        broken = not goal or len(set(goal)) != len(goal) or min(goal) < 0
-        dead = require_live_targets and not all(self._context.is_alive(each) for each in adding)
-        if broken or dead:
-            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+            if not present.is_being_reassigned:
+                return _NOT_RUNNING
+        elif (invalid := self._invalid(present, target, live=live)) is not None:
+            return Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, invalid)
+        if not present.replicas or partition.topic in self._context.topics_to_delete:
+            return _UNKNOWN
+        return None
+
+    def _invalid(self, present: ReplicaAssignment, target: tuple[int, ...], *, live: bool) -> str | None:
+        if not target:
+            return "Empty replica list specified in partition reassignment."
+        if len(set(target)) != len(target):
+            return f"Duplicate replica ids in partition reassignment replica list: {_listed(target)}"
+        if min(target) < 0:
+            return f"Invalid broker id in replica list: {_listed(target)}"
+        adding = present.reassign_to(target).adding
+        if live and not all(self._context.is_alive(each) for each in adding):
+            alive = ", ".join(
+                str(each) for each in sorted(self._context.brokers) if self._context.is_alive(each)
+            )
+            return (
+                "Replica assignment has brokers that are not alive. "
+                f"Replica list: {_listed(adding)}, live broker list: Set({alive})"
+            )
         return None
 
     def resume_for(self, broker_ids: Collection[int]) -> None:
@@ -87,7 +125,7 @@ class Reassignments:
             if self._is_complete(partition, self._context.assignment(partition)):
                 self._advance(partition, self._context.assignment(partition))
 
-    def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> ErrorCode:
+    def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Outcome:
         """Starts phase A, or phase B if all target replicas are in sync.
 
         `isr_changed` starts phase B later.
@@ -100,8 +138,8 @@ class Reassignments:
                 self._add_replicas(partition, assignment)
         except StoreError as error:
             _log.error("the reassignment of %s failed: %s", partition, error)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        return ErrorCode.NONE
+            return _FAILED
+        return _STARTED
 
     def _update(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         present = self._context.assignment(partition)
@@ -116,7 +154,7 @@ class Reassignments:
     def _write(self, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
         topic = partition.topic
         partitions = {**self._context.assignments[topic], partition.partition: assignment}
-        write_topic(
+        write_assignments(
             self._state_machines.fenced,
             TopicAssignment(topic, self._context.topic_ids.get(topic), partitions),
         )
@@ -177,3 +215,8 @@ class Reassignments:
                 batch.add_leader_and_isr(assignment.adding, partition, leadership, is_new=True)
                 batch.send()
                 return
+
+
+def _listed(broker_ids: Sequence[int]) -> str:
+    """The brokers as they stand in Kafka's messages."""
+    return f"ArrayBuffer({', '.join(map(str, broker_ids))})"

@@ -7,7 +7,7 @@ because only the last member has all records for sure.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from klog.controller.context import ControllerContext
@@ -126,8 +126,9 @@ class ReplicaStateMachine:
         results: dict[TopicPartition, LeaderIsrAndControllerEpoch] = {}
         failed: set[TopicPartition] = set()
         remaining = list(partitions)
+        # The controller knows what it has read or written last. If that is outdated, the write fails.
+        present: Mapping[TopicPartition, LeaderIsrAndControllerEpoch] = self.context.leadership
         while remaining:
-            present = read_partition_states(self.fenced.store, remaining)
             changes: dict[TopicPartition, LeaderAndIsr] = {}
             for partition in remaining:
                 known = present.get(partition)
@@ -150,6 +151,7 @@ class ReplicaStateMachine:
                 _log.error("broker %d could not leave the ISR of %s: %s", broker_id, partition, error)
                 failed.add(partition)
             remaining = list(updates.outdated)
+            present = read_partition_states(self.fenced.store, remaining)
         return results, failed
 
     def _forget(self, replicas: Sequence[Replica]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from klog.controller.activity import state_of
@@ -88,6 +88,14 @@ class Controller:
     def queued_events(self) -> int:
         """The number of events that wait for the thread."""
         return len(self._queue)
+
+    def queued_requests(self) -> Mapping[int, int]:
+        """How many requests to each broker wait; none if this broker is not the controller."""
+        return self._core.request_queue.queued()
+
+    def leave_out(self, broker_id: int) -> None:
+        """Sends nothing more to the broker that this controller runs in: its network is about to close."""
+        self._core.request_queue.remove_broker(broker_id)
 
     def gauges(self) -> ControllerGauges:
         """The gauges of now; all are 0 if this broker is not the controller."""

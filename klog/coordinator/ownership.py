@@ -71,11 +71,28 @@ class LoadTimes:
         self.max_ms = max(self.max_ms, took_ms)
 
 
+class Loader(Protocol):
+    """Runs calls one after the other, in the order in which they were submitted."""
+
+    def submit(self, call: Callable[..., object], /, *arguments: object) -> object:
+        """Run the call later, not in this one."""
+
+    def shutdown(self, *, cancel_futures: bool) -> None:
+        """Run nothing more, and wait for the call that runs."""
+
+
 class Ownership(Generic[P]):
-    """The partitions of one internal topic that this broker owns. Safe for threads."""
+    """The partitions of one internal topic that this broker owns. Safe for threads.
+
+    `loader` loads and forgets partitions; if there is none, a thread of its own does.
+    """
 
     def __init__(
-        self, owned_topic: OwnedTopic[P], thread_name: str, clock_s: Callable[[], float] = time.monotonic
+        self,
+        owned_topic: OwnedTopic[P],
+        thread_name: str,
+        clock_s: Callable[[], float] = time.monotonic,
+        loader: Loader | None = None,
     ) -> None:
         self._topic = owned_topic
         self._clock_s = clock_s
@@ -85,7 +102,7 @@ class Ownership(Generic[P]):
         self._epochs: dict[int, int] = {}
         self._loading: dict[int, int] = {}
         self._owned: dict[int, P] = {}
-        self._loader = ThreadPoolExecutor(1, thread_name)
+        self._loader: Loader = ThreadPoolExecutor(1, thread_name) if loader is None else loader
         self._stopped = False
 
     # -- which partitions ------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 logger = logging.getLogger(__name__)
 
@@ -66,21 +66,34 @@ class TaskQueue:
                 logger.exception("a coordinator's task failed")
 
 
+class _Held:
+    """Holds a lock, and runs tasks after it is left. Every request enters one, so it is no generator."""
+
+    __slots__ = ("_lock", "_tasks")
+
+    def __init__(self, lock: threading.Lock, tasks: TaskQueue) -> None:
+        self._lock = lock
+        self._tasks = tasks
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_raised: object) -> None:
+        self._lock.release()
+        self._tasks.run()
+
+
 class OrderedEffects:
     """A lock, and what was decided under it: the tasks run in order after it is left."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tasks = TaskQueue()
+        self._held = _Held(self._lock, self._tasks)
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Enter the lock; what was put meanwhile runs after it is left."""
-        try:
-            with self._lock:
-                yield
-        finally:
-            self._tasks.run()
+        return self._held
 
     def put(self, task: Task) -> None:
         """Let a task run when the lock is left."""

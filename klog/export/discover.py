@@ -30,7 +30,7 @@ from klog.export.replica_files import (
 )
 from klog.export.tiered_names import tiered_partition
 from klog.formats import checkpoints
-from klog.formats.errors import KlogError, StorageError
+from klog.formats.errors import KlogError, MissingInputError, StorageError
 from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPartition
 from klog.storage.files import GZIP_SUFFIX
 
@@ -62,6 +62,16 @@ def discover(paths: Iterable[str], *, include_deleted: bool = False) -> Found:
     found.skipped.sort()
     found.problems.sort(key=str)
     return found
+
+
+def nothing_found(found: Found, paths: Iterable[str]) -> MissingInputError:
+    """The error for a search that has found no partition."""
+    reasons = [str(problem) for problem in found.problems[:3]]
+    reasons += [f"{path}: {reason}" for path, reason in found.skipped[:3]]
+    return MissingInputError(
+        f"no partition is found in {', '.join(paths)}" + "".join(f"; {why}" for why in reasons),
+        cure="name log directories, partition directories or segments",
+    )
 
 
 class _Child(NamedTuple):

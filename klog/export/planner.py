@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Final, NamedTuple
 
 from klog.export.concurrency import map_concurrently
-from klog.export.discover import discover
+from klog.export.discover import discover, nothing_found
 from klog.export.files import is_remote
 from klog.export.offset_bounds import lowest_requested_offset, resolve_bounds
 from klog.export.options import Isolation, ReadOptions, Subscription
@@ -130,12 +130,7 @@ def _nothing_found(found: Found, options: ReadOptions) -> MissingInputError:
         return MissingInputError(
             "no partition that was found is selected", cure=f"topics found are {_shown(topics)}"
         )
-    reasons = [str(problem) for problem in found.problems[:3]]
-    reasons += [f"{path}: {reason}" for path, reason in found.skipped[:3]]
-    return MissingInputError(
-        f"no partition is found in {', '.join(options.paths)}" + "".join(f"; {why}" for why in reasons),
-        cure="name log directories, partition directories or segments",
-    )
+    return nothing_found(found, options.paths)
 
 
 def _part(

@@ -56,12 +56,12 @@ def merge(
     offset and segments that have left the log. Offsets below `from_offset` are not needed: if there is only
     one replica, the segments below are not read.
     """
-    current = _current(replicas, found)
+    current = current_replicas(replicas, found)
     all_contents = [
         read_contents(replica, found, from_offset if len(current) == 1 else 0) for replica in current
     ]
     all_contents.sort(key=lambda one: one.replica.directory)
-    all_contents.sort(key=lambda one: (one.leader_epoch, one.end_offset, -one.first_offset), reverse=True)
+    all_contents.sort(key=rank, reverse=True)
     chosen = all_contents[0]
     divergences: list[Divergence] = []
     sources: list[tuple[ReplicaContents, int]] = []
@@ -97,7 +97,12 @@ def merge(
     )
 
 
-def _current(replicas: Sequence[Replica], found: Found) -> list[Replica]:
+def rank(contents: ReplicaContents) -> tuple[int, int, int]:
+    """The order in which replicas are chosen: the greatest one is the log that the others would follow."""
+    return contents.leader_epoch, contents.end_offset, -contents.first_offset
+
+
+def current_replicas(replicas: Sequence[Replica], found: Found) -> list[Replica]:
     """The replicas in use; if there are none, those in directories of other states."""
     for states in (
         (DirectoryState.CURRENT,),
@@ -135,11 +140,12 @@ def _compare_with(
         agreed = first_difference(chosen, other, agreed)
     except StorageError as error:
         found.problems.append(error)
-    reason = _reason(chosen, other)
+    reason = reason_chosen(chosen, other)
     return agreed, _divergences(chosen, other, max(agreed, other.first_offset), reason)
 
 
-def _reason(chosen: ReplicaContents, other: ReplicaContents) -> str:
+def reason_chosen(chosen: ReplicaContents, other: ReplicaContents) -> str:
+    """Why a replica is chosen before another one."""
     if chosen.leader_epoch > other.leader_epoch:
         return f"leader epoch {chosen.leader_epoch} is above {other.leader_epoch}"
     if chosen.end_offset > other.end_offset:

@@ -70,7 +70,7 @@ def make_splits(
     There are at least `min_partitions` splits if there are that many batches to divide at. A segment that
     cannot be read is added to `problems` and becomes one split; the reader of that split reports it.
     """
-    placed = map_segments(_narrowed, pieces)
+    placed = map_segments(narrowed, pieces)
     total_bytes = max(1, sum(piece.length_bytes for piece in placed))
     wanted = [_parts(piece, target_bytes, (min_partitions or 1) / total_bytes) for piece in placed]
     few = sum(parts > 1 for parts in wanted) <= MAX_WALKED_SEGMENTS
@@ -94,7 +94,7 @@ def _parts(piece: Piece, target_bytes: int, splits_per_byte: float) -> int:
     return max(1, round(piece.length_bytes / target_bytes), int(least) + (least > int(least)))
 
 
-def _narrowed(piece: Piece) -> Piece:
+def narrowed(piece: Piece) -> Piece:
     """The piece with its position in the segment, as narrow as the index allows."""
     start = BatchPosition(0, piece.segment.base_offset)
     end_bytes = piece.extent.end.end_bytes

@@ -273,4 +273,5 @@ cdef inline bint fits(const Buffer *buffer, int64_t start, int64_t size) noexcep
     return size <= 0 or (0 <= start <= buffer.size and size <= buffer.size - start)
 
 
+include "_record_writing.pxi"
 include "_rewrite.pxi"

@@ -262,3 +262,4 @@ def index(table, state):
 include "_decode_messages.pxi"
 include "_decode.pxi"
 include "_append.pxi"
+include "_follow.pxi"

@@ -12,6 +12,7 @@ from typing import Final
 
 from klog.formats._pyappend import check_records, seek
 from klog.formats._pydecode import batch_bounds, decode, decode_payload, headers, payload_span
+from klog.formats._pyfollow import follow
 from klog.formats.checksums import Bytes, crc32, crc32c
 from klog.formats.columns import COUNT_UNKNOWN, OFFSET_UNKNOWN, STOP_BAD_SIZE, BatchTable, IndexState
 from klog.formats.constants import (
@@ -33,6 +34,7 @@ __all__ = [
     "check_records",
     "decode",
     "decode_payload",
+    "follow",
     "headers",
     "index",
     "payload_span",

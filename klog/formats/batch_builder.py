@@ -74,6 +74,8 @@ class BatchFields:
 
 
 PLAIN: Final = BatchFields()
+_NO_DELTAS: Final = b"\0\0\0"  # the attributes and the deltas of timestamp and offset
+_NO_HEADERS: Final = b"\0"
 
 
 def _sized(data: bytes | None) -> bytes:
@@ -126,6 +128,44 @@ def build_batch(records: Sequence[RecordData], fields: BatchFields = PLAIN) -> b
         max_timestamp=max_timestamp,
         count=len(records),
     )
+
+
+def build_single(timestamp: int, key: bytes, value: bytes) -> bytearray:
+    """A batch of one record, as `build_batch` builds it for the offset 0."""
+    body = b"".join((_NO_DELTAS, zigzag(len(key)), key, zigzag(len(value)), value, _NO_HEADERS))
+    return single(zigzag(len(body)) + body, timestamp, max(NO_TIMESTAMP, timestamp))
+
+
+def single(
+    record: bytes,
+    timestamp: int,
+    max_timestamp: int,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytearray:
+    """A batch of one encoded record, as `assemble` makes it for the offset 0: what coordinators write."""
+    batch = bytearray(BATCH_HEADER_BYTES)
+    batch += record
+    BATCH_HEADER.pack_into(
+        batch,
+        0,
+        0,
+        len(batch) - ENTRY_PREFIX_BYTES,
+        NO_LEADER_EPOCH,
+        MAGIC_V2,
+        0,
+        attributes,
+        0,
+        timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        NO_SEQUENCE,
+        1,
+    )
+    UINT32.pack_into(batch, BATCH_CRC_POSITION, crc32c(memoryview(batch)[BATCH_CRC_FROM:]))
+    return batch
 
 
 def empty_batch(fields: BatchFields, *, base_offset: int, last_offset: int, max_timestamp: int) -> bytearray:

@@ -203,6 +203,27 @@ class IndexState:
         self.why: str | None = None
 
 
+class FollowedBatches:
+    """What a follower has to know of fetched batches, from `kernel.follow`.
+
+    The first `rows` batches of the table are to be written. If it is not `is_plain`, one of the batches after
+    them is damaged, does not continue the log, or is of magic 0 or 1: then each has to be looked at.
+    `max_timestamp` is their largest. `epochs` are pairs: a leader epoch, and the first offset of a batch with
+    it, for each batch with another epoch than the one before. `producers` are the rows of the batches that
+    matter to the state of producers: of each producer the first batch, the last five of each epoch, the first
+    one of a transaction, and all markers.
+    """
+
+    __slots__ = ("epochs", "is_plain", "max_timestamp", "producers", "rows")
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.is_plain = False
+        self.max_timestamp = -1
+        self.epochs: array[int] = _column()
+        self.producers: array[int] = _column()
+
+
 class SpanColumn:
     """Values of variable size gathered into one buffer, laid out like Arrow's binary arrays.
 

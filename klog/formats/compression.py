@@ -283,16 +283,21 @@ def _lz4_with_descriptor(frame: memoryview, descriptor: bytes, end: int) -> byte
     return b"".join((_LZ4_MAGIC, descriptor, bytes((checksum,)), frame[end + 1 :]))
 
 
+def _lz4_content_bytes(frame: memoryview) -> int:
+    """The size that a frame claims to hold; 0 if it does not say."""
+    return int.from_bytes(frame[6:14], "little") if frame[4] & _LZ4_CONTENT_SIZE_BIT else 0
+
+
 def _lz4_frame(frame: memoryview, limit_bytes: int) -> bytes:
     """Decompress one frame with the library; bytes after it are ignored. Raises RuntimeError if the
     library does.
     """
     import lz4.frame
 
-    if len(frame) * _LZ4_MOST_RATIO <= limit_bytes and not frame[4] & _LZ4_CONTENT_SIZE_BIT:
-        plain: bytes = lz4.frame.decompress(
-            frame
-        )  # without a content size the library allocates step by step
+    most_bytes = len(frame) * _LZ4_MOST_RATIO
+    if most_bytes <= limit_bytes and _lz4_content_bytes(frame) <= most_bytes:
+        # The library allocates the content size, or without one step by step.
+        plain: bytes = lz4.frame.decompress(frame)
         return plain
     context = lz4.frame.LZ4FrameDecompressor()
     parts = _Parts(limit_bytes)

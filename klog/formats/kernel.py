@@ -1,7 +1,7 @@
 """The record kernel: the compiled one, or its twin in pure Python.
 
-`IMPLEMENTATION` says which one runs; `klog.formats.twins` has the rules. `_pykernel`, `_pydecode` and
-`_pyappend` state the meaning of the functions.
+`IMPLEMENTATION` says which one runs; `klog.formats.twins` has the rules. `_pykernel`, `_pydecode`,
+`_pyappend` and `_pyfollow` state the meaning of the functions.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ IMPLEMENTATION = _kernel_functions.IMPLEMENTATION
 check_records = _kernel_functions.check_records
 decode = _kernel_functions.decode
 decode_payload = _kernel_functions.decode_payload
+follow = _kernel_functions.follow
 headers = _kernel_functions.headers
 index = _kernel_functions.index
 payload_span = _kernel_functions.payload_span

@@ -9,7 +9,7 @@ import struct
 from typing import Final, NamedTuple
 
 from klog.formats import kernel
-from klog.formats.batch_builder import BatchFields, assemble
+from klog.formats.batch_builder import single
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.compression import ZSTD
@@ -17,11 +17,13 @@ from klog.formats.constants import (
     BATCH_HEADER_BYTES,
     CODEC_MASK,
     CONTROL_ABORT,
+    CONTROL_BIT,
     CONTROL_COMMIT,
     CONTROL_TYPES,
     ENTRY_PREFIX_BYTES,
     MAGIC_V2,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
 )
 from klog.formats.packed import BATCH_HEADER, CONTROL_KEY, END_TXN_MARKER
 
@@ -166,15 +168,5 @@ def build_marker(producer_id: int, producer_epoch: int, marker: Marker) -> bytea
     """The control batch with the marker that ends a producer's transaction."""
     kind = CONTROL_ABORT if marker.aborted else CONTROL_COMMIT
     record = _USUAL_RECORD.pack(*_USUAL_BEGIN, kind, _USUAL_VALUE_SIZE, _VERSION, marker.coordinator_epoch, 0)
-    fields = BatchFields(
-        producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
-    )
-    return assemble(
-        record,
-        fields,
-        base_offset=0,
-        last_offset_delta=0,
-        base_timestamp=marker.timestamp,
-        max_timestamp=marker.timestamp,
-        count=1,
-    )
+    at_ms = marker.timestamp
+    return single(record, at_ms, at_ms, TRANSACTIONAL_BIT | CONTROL_BIT, producer_id, producer_epoch)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from klog.metadata.local import SharedTree, TreeSession
 from klog.metadata.stored_rows import last_zxid, records_of
 from klog.metadata.tree import Commit, NodeTree
 from klog.metadata.watches import Dispatcher
+from klog.storage.log.scheduler import wall_clock_ms
 
 _log = logging.getLogger(__name__)
 
@@ -50,10 +50,6 @@ INSERT OR IGNORE INTO tree VALUES (0, 0);
 """
 
 
-def _wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class EmbeddedStore(TreeSession):
     """A MetadataStore in one file, usually `FILE_NAME` in the first log directory.
 
@@ -61,7 +57,7 @@ class EmbeddedStore(TreeSession):
     another format.
     """
 
-    def __init__(self, file: Path, now_ms: Callable[[], int] = _wall_clock_ms) -> None:
+    def __init__(self, file: Path, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self._journal = SqliteJournal(file)
         try:
             shared = SharedTree(self._journal, now_ms)

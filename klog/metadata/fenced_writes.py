@@ -8,7 +8,13 @@ from dataclasses import dataclass, replace
 from klog.formats.names import TopicPartition
 from klog.metadata import paths, znodes
 from klog.metadata.election import FencedStore
-from klog.metadata.errors import BadVersionError, NodeExistsError, NoNodeError, StoreError
+from klog.metadata.errors import (
+    BadVersionError,
+    InvalidZnodeError,
+    NodeExistsError,
+    NoNodeError,
+    StoreError,
+)
 from klog.metadata.store import Create, Delete, NodeStat, Operation, SetData
 from klog.metadata.values import FinalizedFeatures, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicAssignment
 
@@ -77,6 +83,25 @@ def _state_data(fenced: FencedStore, state: LeaderAndIsr) -> bytes:
 def write_topic(fenced: FencedStore, topic: TopicAssignment) -> None:
     """Replaces a topic's assignment. Raises NoNodeError, ControllerMovedError."""
     fenced.write(SetData(paths.topic(topic.topic), znodes.encode_topic(topic)))
+
+
+def write_assignments(fenced: FencedStore, topic: TopicAssignment) -> None:
+    """Writes the assignments of partitions. The topic's other partitions stay as they are in the tree:
+    somebody may have added some of which the controller has not heard yet. Raises as `write_topic`.
+    """
+    path = paths.topic(topic.topic)
+    while True:
+        node = fenced.store.get(path)
+        try:
+            present = znodes.decode_topic(topic.topic, node.data).partitions
+        except InvalidZnodeError:
+            present = {}
+        written = replace(topic, partitions={**present, **topic.partitions})
+        try:
+            fenced.write(SetData(path, znodes.encode_topic(written), node.stat.version))
+        except BadVersionError:
+            continue
+        return
 
 
 def delete_topic(fenced: FencedStore, topic: str) -> None:

@@ -1,8 +1,12 @@
-"""Retries writes whose reply was lost, and reads back whether the first try had succeeded."""
+"""Writes many nodes in few multis, and retries writes whose reply was lost.
+
+After a lost reply, it is read back whether the first try had succeeded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from klog.metadata.errors import (
     BadVersionError,
@@ -22,36 +26,65 @@ from klog.metadata.store import (
     SetData,
 )
 
+# How much one multi holds. ZooKeeper refuses requests above 1 MiB (jute.maxbuffer).
+_OPERATIONS: Final = 50
+_BYTES: Final = 256 * 1024
+
 
 def write_all(
     store: MetadataStore, operations: Sequence[Operation], guard: Check | None = None
 ) -> list[OperationResult | StoreError]:
-    """Writes each operation (with `guard` in its multi) until its outcome is known.
+    """Writes each operation until its outcome is known. The operations do not depend on each other's success.
 
-    Waits while the connection is lost. `op_index` of an error is 0 if the guard caused it; without a guard it
-    is always 0. Raises SessionExpiredError and StoreClosedError.
+    With a `guard`, many go into one multi together with it. If one of them fails, the others are written
+    without it. Waits while the connection is lost. `op_index` of an error is 0 if the guard caused it;
+    without a guard it is always 0. Raises SessionExpiredError and StoreClosedError.
     """
     outcomes: dict[int, OperationResult | StoreError] = {}
     lost: set[int] = set()
-    pending = list(range(len(operations)))
+    pending = [[index] for index in range(len(operations))] if guard is None else _together(operations)
     while pending:
-        multis = [_guarded(operations[index], guard) for index in pending]
-        again = []
-        for index, outcome in zip(pending, store.multi_many(multis), strict=True):
+        multis = [_guarded([operations[index] for index in group], guard) for group in pending]
+        again: list[list[int]] = []
+        is_lost = False
+        for group, outcome in zip(pending, store.multi_many(multis), strict=True):
             if isinstance(outcome, ConnectionLossError):
-                lost.add(index)
-                again.append(index)
-            elif isinstance(outcome, StoreError):
-                mine = index in lost and not _is_guards(outcome, guard)
-                outcomes[index] = (
-                    _outcome_after_lost_reply(store, operations[index], outcome) if mine else outcome
-                )
+                is_lost = True
+                lost.update(group)
+                again.append(group)
+            elif not isinstance(outcome, StoreError):
+                outcomes.update(zip(group, outcome[-len(group) :], strict=True))
+            elif len(group) > 1 and outcome.op_index:
+                again += [[index] for index in group]
             else:
-                outcomes[index] = outcome[-1]
-        if again:
+                for index in group:
+                    mine = index in lost and not _is_guards(outcome, guard)
+                    outcomes[index] = (
+                        _outcome_after_lost_reply(store, operations[index], outcome) if mine else outcome
+                    )
+        if is_lost:
             store.wait_connected()
         pending = again
     return [outcomes[index] for index in range(len(operations))]
+
+
+def _together(operations: Iterable[Operation]) -> list[list[int]]:
+    """The indexes of the operations, those of one multi together."""
+    groups: list[list[int]] = []
+    group: list[int] = []
+    group_bytes = 0
+    for index, size_bytes in enumerate(map(_size, operations)):
+        if group and (len(group) == _OPERATIONS or group_bytes + size_bytes > _BYTES):
+            groups.append(group)
+            group, group_bytes = [], 0
+        group.append(index)
+        group_bytes += size_bytes
+    return [*groups, group] if group else groups
+
+
+def _size(operation: Operation) -> int:
+    data = operation.data if isinstance(operation, Create | SetData) else None
+    return len(operation.path) + len(data or b"")
 
 
 def write(store: MetadataStore, operation: Operation) -> OperationResult:
@@ -62,8 +95,8 @@ def write(store: MetadataStore, operation: Operation) -> OperationResult:
     return outcome
 
 
-def _guarded(operation: Operation, guard: Check | None) -> list[Operation]:
-    return [operation] if guard is None else [guard, operation]
+def _guarded(operations: Sequence[Operation], guard: Check | None) -> list[Operation]:
+    return [*operations] if guard is None else [guard, *operations]
 
 
 def _is_guards(error: StoreError, guard: Check | None) -> bool:

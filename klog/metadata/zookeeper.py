@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -57,8 +58,12 @@ _SAY_EVERY_S = 3.0
 _LOOK_EVERY_S = 0.1
 # The maximal number of requests that are sent without waiting (Kafka's zookeeper.max.in.flight.requests).
 MAX_IN_FLIGHT = 10
+# How many reads are retried together after a loss of the connection.
+_READ_TOGETHER = 200
 # kazoo's own waits grow to an hour. A server that is back would be found long after the session has expired.
 _CONNECTION_RETRY = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_jitter": 0.4, "max_delay": 1.0}
+# How often connecting is tried within a session timeout.
+_ATTEMPTS = 3
 
 _Result = TypeVar("_Result")
 _Answer_co = TypeVar("_Answer_co", covariant=True)
@@ -74,7 +79,10 @@ def _client_of(servers: str, session_timeout_ms: int) -> KazooClient:
     from kazoo.client import KazooClient
 
     # Empty names between commas are ignored, as in ZooKeeper's own client.
-    named = ",".join(each for each in servers.split(",") if each.strip())
+    names = [each for each in servers.split(",") if each.strip()]
+    # kazoo waits for each server for the session timeout divided by the number of names. A server that starts
+    # may accept a connection and never answer it, so a single server is named several times.
+    named = ",".join(names * max(1, _ATTEMPTS // max(1, len(names))))
     try:
         return KazooClient(named, timeout=session_timeout_ms / 1000, connection_retry=_CONNECTION_RETRY)
     except ValueError as error:
@@ -219,30 +227,35 @@ class ZooKeeperStore:
 
     def get_many(self, paths: Sequence[str]) -> list[Node | None]:
         nodes: list[Node | None] = []
-        for start in range(0, len(paths), MAX_IN_FLIGHT):
-            some = paths[start : start + MAX_IN_FLIGHT]
-            nodes += self._retried(partial(self._get_some, some))
+        for start in range(0, len(paths), _READ_TOGETHER):
+            nodes += self._retried(partial(self._get_some, paths[start : start + _READ_TOGETHER]))
         return nodes
 
     def _get_some(self, paths: Sequence[str]) -> list[Node | None]:
-        pending = [self._client.get_async(self._root + path) for path in paths]
         nodes: list[Node | None] = []
-        for path, result in zip(paths, pending, strict=True):
-            try:
-                data, stat = self._await(path, result)
-                nodes.append(Node(data, node_stat(stat)))
-            except NoNodeError:
-                nodes.append(None)
-        return nodes
+        sent: deque[tuple[str, _Pending[tuple[bytes | None, ZnodeStat]]]] = deque()
+        for path in paths:
+            if len(sent) == MAX_IN_FLIGHT:
+                nodes.append(self._node(*sent.popleft()))
+            sent.append((path, self._client.get_async(self._root + path)))
+        return nodes + [self._node(path, result) for path, result in sent]
+
+    def _node(self, path: str, result: _Pending[tuple[bytes | None, ZnodeStat]]) -> Node | None:
+        try:
+            data, stat = self._await(path, result)
+        except NoNodeError:
+            return None
+        return Node(data, node_stat(stat))
 
     def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
         outcomes: list[MultiResult | StoreError] = []
-        for start in range(0, len(multis), MAX_IN_FLIGHT):
-            some = multis[start : start + MAX_IN_FLIGHT]
+        sent: deque[tuple[Sequence[Operation], _Pending[list[object]]]] = deque()
+        for operations in multis:
+            if len(sent) == MAX_IN_FLIGHT:
+                outcomes.append(self._multi_outcome(*sent.popleft()))
             self._check_open()
-            pending = [self._send_multi(operations) for operations in some]
-            outcomes += [self._multi_outcome(ops, result) for ops, result in zip(some, pending, strict=True)]
-        return outcomes
+            sent.append((operations, self._send_multi(operations)))
+        return outcomes + [self._multi_outcome(operations, result) for operations, result in sent]
 
     def _send_multi(self, operations: Sequence[Operation]) -> _Pending[list[object]]:
         transaction = self._client.transaction()

@@ -55,6 +55,8 @@ cdef class ProduceRun:
     cdef Batch batches[MOST_FRAMES]
     cdef Py_ssize_t name_position
     cdef Py_ssize_t name_size
+    cdef Py_ssize_t id_position
+    cdef Py_ssize_t id_size  # -1 if there is no transactional id
     cdef readonly int frames
     cdef readonly int version
     cdef readonly int acks
@@ -104,7 +106,8 @@ cdef class ProduceRun:
         cdef const uint8_t *p = data + start
         cdef const uint8_t *stop
         cdef const uint8_t *name
-        cdef Py_ssize_t name_size, size
+        cdef const uint8_t *transactional_id
+        cdef Py_ssize_t name_size, id_size, size
         cdef int32_t follows, partition
         cdef int version, acks
         cdef int16_t client_size
@@ -126,13 +129,30 @@ cdef class ProduceRun:
             if client_size > stop - p:
                 return False
             p += client_size
+        if flexible:
+            if stop - p < 2 or p[0] != 0 or p[1] >= 0x80:
+                return False
+            id_size = p[1] - 1
+            p += 2
+        else:
+            if stop - p < 2:
+                return False
+            id_size = <int16_t>be16(p)
+            if id_size < -1:
+                return False
+            p += 2
+        transactional_id = p
+        if id_size > 0:
+            if id_size > stop - p:
+                return False
+            p += id_size
         # The least that can follow: as many bytes as the fields up to the name's size take.
         if flexible:
-            if stop - p < 10 or p[0] != 0 or p[1] != 0 or p[8] != 2 or p[9] < 2 or p[9] >= 0x80:
+            if stop - p < 8 or p[6] != 2 or p[7] < 2 or p[7] >= 0x80:
                 return False
-            acks = <int16_t>be16(p + 2)
-            name_size = p[9] - 1
-            p += 10
+            acks = <int16_t>be16(p)
+            name_size = p[7] - 1
+            p += 8
             if stop - p < name_size + 5:
                 return False
             name = p
@@ -148,11 +168,11 @@ cdef class ProduceRun:
             if stop[-1] != 0 or stop[-2] != 0 or stop[-3] != 0:
                 return False
         else:
-            if stop - p < 14 or be16(p) != 0xFFFF or be32(p + 8) != 1:
+            if stop - p < 12 or be32(p + 6) != 1:
                 return False
-            acks = <int16_t>be16(p + 2)
-            name_size = <int16_t>be16(p + 12)
-            p += 14
+            acks = <int16_t>be16(p)
+            name_size = <int16_t>be16(p + 10)
+            p += 12
             if name_size <= 0 or stop - p < name_size + 12:
                 return False
             name = p
@@ -172,22 +192,31 @@ cdef class ProduceRun:
             or partition != self.partition
             or name_size != self.name_size
             or memcmp(name, data + self.name_position, name_size) != 0
+            or id_size != self.id_size
+            or (id_size > 0 and memcmp(transactional_id, data + self.id_position, id_size) != 0)
         ):
             return False
-        if not self.check_batch(data, p, size):
+        if not self.check_batch(data, p, size, id_size >= 0):
             return False
         self.version = version
         self.acks = acks
         self.partition = partition
         self.name_position = name - data
         self.name_size = name_size
+        self.id_position = transactional_id - data
+        self.id_size = id_size
         self.batches[self.frames].correlation_id = <int32_t>be32(data + start + 8)
         self.batches[self.frames].frame_end = stop - data
         self.add(self.frames)
         return True
 
-    cdef bint check_batch(self, const uint8_t *data, const uint8_t *p, Py_ssize_t size) except -1:
-        """Whether the bytes are a batch that stands in the log as it came, but for its offset and epoch."""
+    cdef bint check_batch(
+        self, const uint8_t *data, const uint8_t *p, Py_ssize_t size, bint is_transactional
+    ) except -1:
+        """Whether the bytes are a batch that stands in the log as it came, but for its offset and epoch.
+
+        Those of a transaction are of one producer.
+        """
         cdef Batch *batch = &self.batches[self.frames]
         cdef CheckedRecords checked
         cdef int32_t count = <int32_t>be32(p + 57)
@@ -195,7 +224,7 @@ cdef class ProduceRun:
             be64(p) != 0
             or <int64_t><int32_t>be32(p + 8) != size - 12
             or p[16] != 2
-            or be16(p + 21) != 0
+            or be16(p + 21) != (TRANSACTIONAL_BIT if is_transactional else 0)
             or count <= 0
             or <int64_t><int32_t>be32(p + 23) + 1 != count
         ):
@@ -205,6 +234,12 @@ cdef class ProduceRun:
         batch.base_sequence = <int32_t>be32(p + 53)
         batch.max_timestamp = <int64_t>be64(p + 35)
         if batch.producer_id >= 0 and batch.base_sequence < 0:
+            return False
+        if is_transactional and (
+            batch.producer_id < 0
+            or batch.producer_id != self.batches[0].producer_id
+            or batch.producer_epoch != self.batches[0].producer_epoch
+        ):
             return False
         if <uint32_t>compute_crc(
             PyMemoryView_FromMemory(<char *>p + BATCH_CRC_FROM, size - BATCH_CRC_FROM, PyBUF_READ)
@@ -254,6 +289,16 @@ cdef class ProduceRun:
         if not self.frames:
             return b""
         return PyBytes_FromStringAndSize(<const char *>self.source() + self.name_position, self.name_size)
+
+    @property
+    def is_transactional(self):
+        return self.frames > 0 and self.id_size >= 0
+
+    @property
+    def transactional_id(self):
+        if not self.frames or self.id_size < 0:
+            return None
+        return PyBytes_FromStringAndSize(<const char *>self.source() + self.id_position, self.id_size)
 
     cdef const uint8_t *source(self) except NULL:
         """The buffer, if it still has the bytes that were read."""

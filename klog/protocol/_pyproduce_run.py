@@ -1,9 +1,10 @@
 """Consecutive Produce frames of the usual kind that go to one partition: read, placed and answered together.
 
-A usual frame is a Produce request of version 7 to 11 with one batch of magic 2 for one partition: no
-transactional id, no tagged fields, not compressed, not transactional, its checksum and records valid. Such a
-batch stands in the log as it came, but for its base offset and its leader epoch, which no checksum covers.
-Every other frame ends the run and is left to the general reader, which also finds the error to answer.
+A usual frame is a Produce request of version 7 to 11 with one batch of magic 2 for one partition: no tagged
+fields, not compressed, its checksum and records valid. It has a transactional id if its batch belongs to a
+transaction of a producer, and else none. Such a batch stands in the log as it came, but for its base offset
+and its leader epoch, which no checksum covers. Every other frame ends the run and is left to the general
+reader, which also finds the error to answer.
 
 This is the plain form of `_produce_run.pyx`; tests hold the two equal.
 """
@@ -15,7 +16,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.formats.checksums import crc32c
-from klog.formats.constants import BATCH_CRC_FROM, BATCH_HEADER_BYTES, ENTRY_PREFIX_BYTES
+from klog.formats.constants import (
+    BATCH_CRC_FROM,
+    BATCH_HEADER_BYTES,
+    ENTRY_PREFIX_BYTES,
+    TRANSACTIONAL_BIT,
+)
 from klog.formats.kernel import check_records
 from klog.protocol.apis import ApiKey
 from klog.protocol.errors import MalformedMessageError
@@ -28,14 +34,16 @@ _VERSIONS: Final = range(7, 12)
 _FLEXIBLE_FROM: Final = 9
 _ACKS: Final = range(-1, 2)
 _HEADER: Final = struct.Struct(">ihhih")  # size, key, version, correlation id, size of the client id
-# No transactional id, acks, timeout, one topic, size of its name; then, after the name, one partition and its
-# index (and in the classic form the size of its records). Compact sizes are one more than they are.
-_FLEXIBLE_START: Final = struct.Struct(">BBhiBB")  # begins with the empty tags of the header
+# The size of the transactional id; acks, timeout, one topic, size of its name; then, after the name, one
+# partition and its index (and in the classic form the size of its records). Compact sizes are one more than
+# they are.
+_FLEXIBLE_ID: Final = struct.Struct(">BB")  # begins with the empty tags of the header
+_FLEXIBLE_START: Final = struct.Struct(">hiBB")
 _FLEXIBLE_PARTITION: Final = struct.Struct(">Bi")
-_CLASSIC_START: Final = struct.Struct(">Hhiih")
+_CLASSIC_ID: Final = struct.Struct(">h")
+_CLASSIC_START: Final = struct.Struct(">hiih")
 _CLASSIC_PARTITION: Final = struct.Struct(">iii")
 _ONE_ITEM: Final = 2
-_NULL: Final = 0xFFFF
 _NO_TAGS: Final = b"\0\0\0"  # of the partition, the topic and the request
 _BATCH: Final = struct.Struct(">qiibIhiqqqhii")
 _MAGIC: Final = 2
@@ -48,12 +56,14 @@ _CORRELATION_ID_POSITION: Final = 4
 
 
 class _Address(NamedTuple):
-    """What all frames of a run have in common."""
+    """What all frames of a run have in common. `producer` is that of a transaction: its id and epoch."""
 
     version: int
     acks: int
     topic: bytes
     partition: int
+    transactional_id: bytes | None
+    producer: tuple[int, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +87,11 @@ class ProduceRun:
     """A run of frames. `read` fills it, and what was read before is forgotten.
 
     Attributes: `frames` is how many there are, `end` the position after the last one; `version`, `acks`,
-    `topic` (bytes) and `partition` are what they have in common. Of all batches together: `size_bytes`,
-    `records`, `smallest_timestamp` and `max_timestamp` in ms (-1: no record has one), `keyless` (a record has
-    no key), `has_producer_ids`. `max_timestamp_records` counts the records up to the end of the batch that
-    brought the maximum first. `last_size_bytes` and `largest_size_bytes` are of single batches.
+    `topic` and `transactional_id` (bytes, the id None without a transaction) and `partition` are what they
+    have in common, and the producer of a transaction. Of all batches together: `size_bytes`, `records`,
+    `smallest_timestamp` and `max_timestamp` in ms (-1: no record has one), `keyless` (a record has no key),
+    `has_producer_ids`. `max_timestamp_records` counts the records up to the end of the batch that brought the
+    maximum first. `last_size_bytes` and `largest_size_bytes` are of single batches.
     """
 
     def __init__(self) -> None:
@@ -89,6 +100,7 @@ class ProduceRun:
         self._count(())
         self.version = self.acks = self.partition = self.end = 0
         self.topic = b""
+        self._address: _Address | None = None
 
     def read(self, buffer: bytearray, start: int, end: int) -> int:
         """Read as many whole frames as there are from `start` on, before `end`; returns how many.
@@ -98,6 +110,7 @@ class ProduceRun:
         self._buffer = buffer
         self.end = start
         self.topic = b""
+        self._address = None
         batches: list[_Batch] = []
         with memoryview(buffer) as view:
             end = min(end, len(view))
@@ -107,8 +120,9 @@ class ProduceRun:
                     break
                 address, batch = found
                 if not batches:
-                    self.version, self.acks, self.topic, self.partition = address
-                elif address != (self.version, self.acks, self.topic, self.partition):
+                    self._address = address
+                    self.version, self.acks, self.topic, self.partition, *_ = address
+                elif address != self._address:
                     break
                 batches.append(batch)
                 self.end = batch.frame_end
@@ -142,6 +156,16 @@ class ProduceRun:
                 self.max_timestamp, self.max_timestamp_records = batch.max_timestamp, self.records
         self.keyless = any(batch.keyless for batch in batches)
         self.has_producer_ids = any(batch.producer_id >= 0 for batch in batches)
+
+    @property
+    def transactional_id(self) -> bytes | None:
+        """The transactional id that all frames have."""
+        return self._address.transactional_id if self.frames and self._address else None
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether all batches belong to a transaction; else none does."""
+        return self.transactional_id is not None
 
     def batch(self, number: int) -> tuple[int, int, int, int, int, int]:
         """Records, maximum timestamp, producer id and epoch, base sequence and size of one batch.
@@ -206,26 +230,49 @@ def _frame(view: memoryview, start: int, end: int) -> tuple[_Address, _Batch] | 
     frame = view[:stop]
     try:
         if version >= _FLEXIBLE_FROM:
+            transactional_id, at = _flexible_id(frame, at)
             acks, topic, partition, at, stop = _flexible(frame, at)
         else:
+            transactional_id, at = _classic_id(frame, at)
             acks, topic, partition, at = _classic(frame, at)
     except (struct.error, IndexError, MalformedMessageError, _UnusualError):
         return None
-    batch = _batch(frame[at:stop], at, correlation_id, len(frame)) if acks in _ACKS else None
-    return None if batch is None else (_Address(version, acks, topic, partition), batch)
+    attributes = 0 if transactional_id is None else TRANSACTIONAL_BIT
+    batch = _batch(frame[at:stop], at, correlation_id, len(frame), attributes) if acks in _ACKS else None
+    if batch is None or (transactional_id is not None and batch.producer_id < 0):
+        return None
+    producer = None if transactional_id is None else (batch.producer_id, batch.producer_epoch)
+    return _Address(version, acks, topic, partition, transactional_id, producer), batch
 
 
 class _UnusualError(Exception):
     """The frame is not a usual one."""
 
 
+def _flexible_id(frame: memoryview, at: int) -> tuple[bytes | None, int]:
+    """The transactional id, and the position after it."""
+    tags, size = _FLEXIBLE_ID.unpack_from(frame, at)
+    if tags or size >= 0x80:
+        raise _UnusualError
+    start = at + _FLEXIBLE_ID.size
+    return (bytes(frame[start : start + size - 1]), start + size - 1) if size else (None, start)
+
+
+def _classic_id(frame: memoryview, at: int) -> tuple[bytes | None, int]:
+    (size,) = _CLASSIC_ID.unpack_from(frame, at)
+    if size < -1:
+        raise _UnusualError
+    start = at + _CLASSIC_ID.size
+    return (bytes(frame[start : start + size]), start + size) if size >= 0 else (None, start)
+
+
 def _flexible(frame: memoryview, at: int) -> tuple[int, bytes, int, int, int]:
     """Acks, topic, partition, and where the records begin and end."""
-    tags, no_id, acks, _, topics, name_size = _FLEXIBLE_START.unpack_from(frame, at)
+    acks, _, topics, name_size = _FLEXIBLE_START.unpack_from(frame, at)
     name_start = at + _FLEXIBLE_START.size
     name_end = name_start + name_size - 1
     partitions, partition = _FLEXIBLE_PARTITION.unpack_from(frame, name_end)
-    if tags or no_id or topics != _ONE_ITEM or partitions != _ONE_ITEM or not 1 < name_size < 0x80:
+    if topics != _ONE_ITEM or partitions != _ONE_ITEM or not 1 < name_size < 0x80:
         raise _UnusualError
     size, start = read_uvarint(frame, name_end + _FLEXIBLE_PARTITION.size)
     end = start + size - 1
@@ -236,10 +283,10 @@ def _flexible(frame: memoryview, at: int) -> tuple[int, bytes, int, int, int]:
 
 def _classic(frame: memoryview, at: int) -> tuple[int, bytes, int, int]:
     """Acks, topic, partition, and where the records begin; they end with the frame."""
-    no_id, acks, _, topics, name_size = _CLASSIC_START.unpack_from(frame, at)
+    acks, _, topics, name_size = _CLASSIC_START.unpack_from(frame, at)
     name_start = at + _CLASSIC_START.size
     name_end = name_start + name_size
-    if name_size <= 0 or topics != 1 or no_id != _NULL:
+    if name_size <= 0 or topics != 1:
         raise _UnusualError
     partitions, partition, size = _CLASSIC_PARTITION.unpack_from(frame, name_end)
     start = name_end + _CLASSIC_PARTITION.size
@@ -248,7 +295,9 @@ def _classic(frame: memoryview, at: int) -> tuple[int, bytes, int, int]:
     return acks, bytes(frame[name_start:name_end]), partition, start
 
 
-def _batch(data: memoryview, position: int, correlation_id: int, frame_end: int) -> _Batch | None:
+def _batch(
+    data: memoryview, position: int, correlation_id: int, frame_end: int, expected_attributes: int
+) -> _Batch | None:
     """The batch that `data` is; None if it cannot stand in the log as it is, but for offset and epoch."""
     size = len(data)
     if size < BATCH_HEADER_BYTES:
@@ -256,7 +305,7 @@ def _batch(data: memoryview, position: int, correlation_id: int, frame_end: int)
     base, follows, _, magic, crc, attributes, delta, first_ms, max_ms, producer_id, epoch, sequence, count = (
         _BATCH.unpack_from(data)
     )
-    if base or follows + ENTRY_PREFIX_BYTES != size or magic != _MAGIC or attributes:
+    if base or follows + ENTRY_PREFIX_BYTES != size or magic != _MAGIC or attributes != expected_attributes:
         return None
     if count <= 0 or delta + 1 != count or (producer_id >= 0 and sequence < 0):
         return None

@@ -79,6 +79,7 @@ class ApiKey(IntEnum):
     ALTER_CLIENT_QUOTAS = 49
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
     ALTER_USER_SCRAM_CREDENTIALS = 51
+    DESCRIBE_QUORUM = 55
     ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -87,6 +88,7 @@ class ApiKey(IntEnum):
     ALLOCATE_PRODUCER_IDS = 67
     CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
+    LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
     @property
@@ -170,11 +172,14 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.TXN_OFFSET_COMMIT, 0, 4, 3),
             _kio(ApiKey.DESCRIBE_CONFIGS, 0, 4, 4, kio_from=1),
             _kio(ApiKey.ALTER_CONFIGS, 0, 2, 2),
+            _kio(ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2, 2, kio_from=1),
             _kio(ApiKey.DESCRIBE_LOG_DIRS, 0, 4, 2, kio_from=1),
             _kio(ApiKey.CREATE_PARTITIONS, 0, 3, 2),
             _kio(ApiKey.DELETE_GROUPS, 0, 2, 2),
             _kio(ApiKey.ELECT_LEADERS, 0, 2, 2),
             _kio(ApiKey.INCREMENTAL_ALTER_CONFIGS, 0, 1, 1),
+            _kio(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 0, 0),
+            _kio(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0, 0),
             _kio(ApiKey.OFFSET_DELETE, 0, 0, 1),
             _kio(ApiKey.ALTER_PARTITION, 2, 3, 0),
             _kio(ApiKey.DESCRIBE_CLUSTER, 0, 1, 0),
@@ -184,6 +189,7 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
             _kio(ApiKey.ALLOCATE_PRODUCER_IDS, 0, 0, 0),
             _kio(ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, 0),
             _kio(ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, 0),
+            _kio(ApiKey.LIST_CONFIG_RESOURCES, 0, 1, 0),
             _kio(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0),
         )
     }
@@ -194,11 +200,25 @@ SERVED: Final[Mapping[int, Api]] = MappingProxyType(
 SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
     {
         **SERVED,
-        int(ApiKey.SASL_HANDSHAKE): _kio(ApiKey.SASL_HANDSHAKE, 1, 1, _NEVER),
-        int(ApiKey.SASL_AUTHENTICATE): _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
+        **{
+            int(api.key): api
+            for api in (
+                _kio(ApiKey.SASL_HANDSHAKE, 1, 1, _NEVER),
+                _kio(ApiKey.SASL_AUTHENTICATE, 0, 2, 2),
+                _kio(ApiKey.DESCRIBE_ACLS, 1, 3, 2),
+                _kio(ApiKey.CREATE_ACLS, 1, 3, 2),
+                _kio(ApiKey.DELETE_ACLS, 1, 3, 2),
+                _kio(ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1, 1),
+                _kio(ApiKey.ALTER_CLIENT_QUOTAS, 0, 1, 1),
+                _kio(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, 0, 0),
+                _kio(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
+                _kio(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
+                _kio(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
+            )
+        },
     }
 )
-"""What klog's client can ask: also what the broker does not serve yet."""
+"""What klog's client can ask: also what the broker does not serve."""
 
 
 def api_name(key: int) -> str:

@@ -44,7 +44,11 @@ from klog.protocol.primitives import Buffer
 
 _SIZE: Final = struct.Struct(">i")
 _FIRST_BYTES: Final = 1 << 20
+_SMALL_FRAME_BYTES: Final = 4096
 _INT32_MAX: Final = (1 << 31) - 1
+
+SYSTEM_BUFFER: Final = -1
+"""The size of a socket's buffer is left to the operating system."""
 
 _Answer = TypeVar("_Answer")
 
@@ -59,7 +63,8 @@ class Channel:
     Any ChannelError leaves the channel closed; `connect` opens it again. One thread at a time uses it, but
     another thread may call `close` to end a wait. `timeout_ms` limits connecting and each request, unless a
     request has its own limit. `authenticate` is called with the channel when the versions are known, before
-    any other request.
+    any other request. With `keeps_buffer`, large answers are received into the same memory: views of an
+    answer are valid until the next request. `receive_buffer_bytes` is SO_RCVBUF.
     """
 
     host: str
@@ -70,9 +75,12 @@ class Channel:
     tls: ssl.SSLContext | None = None
     software: ClientSoftware = KLOG
     authenticate: Callable[[Channel], object] | None = None
+    keeps_buffer: bool = False
+    receive_buffer_bytes: int = SYSTEM_BUFFER
     versions: Mapping[int, VersionRange] = field(default_factory=dict, init=False)
     _socket: socket.socket | None = field(default=None, init=False)
     _correlation_id: int = field(default=0, init=False)
+    _kept: bytearray = field(default_factory=bytearray, init=False)
 
     def __enter__(self) -> Self:
         self.connect()
@@ -113,7 +121,7 @@ class Channel:
                 raise
 
     def _open(self) -> socket.socket:
-        sock = socket.create_connection((self.host, self.port), self.timeout_ms / 1000)
+        sock = self._connect_socket()
         try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return sock if self.tls is None else self.tls.wrap_socket(sock, server_hostname=self.host)
@@ -124,6 +132,28 @@ class Channel:
                     f"{self} does not speak TLS: {error}", cure="security.protocol=PLAINTEXT, or another port"
                 ) from error
             raise
+
+    def _connect_socket(self) -> socket.socket:
+        """Connects to the first address of the host that accepts. Raises OSError."""
+        size_bytes, timeout_s = self.receive_buffer_bytes, self.timeout_ms / 1000
+        if size_bytes == SYSTEM_BUFFER:
+            return socket.create_connection((self.host, self.port), timeout_s)
+        failures: list[OSError] = []
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            self.host, self.port, type=socket.SOCK_STREAM
+        ):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                # Before connecting: the window scale is agreed upon then.
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
+                sock.settimeout(timeout_s)
+                sock.connect(address)
+            except OSError as error:
+                sock.close()
+                failures.append(error)
+                continue
+            return sock
+        raise failures[0]
 
     def close(self) -> None:
         """Closes the connection. A thread that waits for an answer gets ConnectionLostError."""
@@ -232,27 +262,47 @@ class Channel:
             for part in parts:
                 self._socket_until(deadline_s).sendall(part)
 
-    def _read_frame(self, deadline_s: float) -> bytearray:
-        size = _SIZE.unpack(self._receive(_SIZE.size, deadline_s))[0]
-        if size < 0:
-            self.close()
-            raise UnexpectedResponseError(f"{self} sent a frame of {size} bytes")
-        return self._receive(size, deadline_s)
-
-    def _receive(self, size: int, deadline_s: float) -> bytearray:
-        """Reads exactly `size` bytes into a buffer that grows with what arrives."""
-        buffer = bytearray(min(size, _FIRST_BYTES))
+    def _read_frame(self, deadline_s: float) -> Buffer:
+        """Reads one frame. A small one comes with its size in one piece; nothing can follow it."""
+        first = bytearray(_SMALL_FRAME_BYTES)
         filled = 0
+        while filled < _SIZE.size:
+            filled += self._receive_into(first, filled, deadline_s)
+        size = _SIZE.unpack_from(first)[0]
+        if not 0 <= filled - _SIZE.size <= size:
+            self.close()
+            sent = f"a frame of {size} bytes" if size < 0 else "more than one answer"
+            raise UnexpectedResponseError(f"{self} sent {sent}")
+        return self._receive_rest(first[_SIZE.size : filled], size, deadline_s)
+
+    def _receive_rest(self, start: bytearray, size: int, deadline_s: float) -> Buffer:
+        """Reads what is missing of `size` bytes into a buffer that grows with what arrives."""
+        filled = len(start)
+        if filled == size:
+            return start
+        if size <= len(self._kept):
+            frame = memoryview(self._kept)[:size]
+            frame[:filled] = start
+            while filled < size:
+                filled += self._receive_into(frame, filled, deadline_s)
+            return frame
+        buffer = start + bytes(min(size, _FIRST_BYTES) - filled)
         while filled < size:
             if filled == len(buffer):
                 buffer += bytes(min(size - filled, filled))
-            with self._translated_errors(), memoryview(buffer)[filled:] as rest:
-                received = self._socket_until(deadline_s).recv_into(rest)
-            if not received:
-                self.close()
-                raise ConnectionLostError(f"{self} closed the connection")
-            filled += received
+            filled += self._receive_into(buffer, filled, deadline_s)
+        if self.keeps_buffer:
+            self._kept = buffer
         return buffer
+
+    def _receive_into(self, buffer: bytearray | memoryview, filled: int, deadline_s: float) -> int:
+        """Reads what is there into a buffer, from a position on; how many bytes that were."""
+        with self._translated_errors(), memoryview(buffer)[filled:] as rest:
+            received = self._socket_until(deadline_s).recv_into(rest)
+        if not received:
+            self.close()
+            raise ConnectionLostError(f"{self} closed the connection")
+        return received
 
     def _socket_until(self, deadline_s: float) -> socket.socket:
         sock = self._socket

@@ -160,7 +160,7 @@ def _names(entity_type: type) -> frozenset[str]:
     return frozenset(field.name for field in entity_fields(entity_type))
 
 
-def build(entity_type: type, **values: Value) -> Entity:
+def build(entity_type: type, /, **values: Value) -> Entity:
     """An entity from the values of all versions: fields that this version does not have are left out.
 
     So a handler needs no code for single versions.

@@ -13,6 +13,7 @@ cdef class UsualFetch:
     cdef readonly object offset
     cdef readonly object log_start_offset
     cdef readonly object partition_max_bytes
+    cdef readonly bint has_rack
     cdef readonly object end
 
 

@@ -21,6 +21,8 @@ _ANY_EPOCH: Final = -1
 _UNKNOWN: Final = -1
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _TWO_BYTES_FROM: Final = 0x80  # compact sizes
+_RACK_FROM: Final = 11
+_NO_RACK_SIZE: Final = 2  # an empty string; a compact one has one byte less, and tagged fields follow
 
 # What all usual requests of a version have in common. A compact size is one more than the size.
 _CONSUMER: Final = b"\xff\xff\xff\xff"  # as the replica id
@@ -77,7 +79,8 @@ class UsualFetch:
 
     `topic` is the name as it came, from version 13 on the 16 bytes of the topic's id. `max_bytes` is for the
     whole answer, `partition_max_bytes` for the partition. `current_leader_epoch` is -1 if none is given, and
-    so is `log_start_offset`, which only followers send. `session_epoch` is -1 without a session.
+    so is `log_start_offset`, which only followers send. `session_epoch` is -1 without a session. `has_rack`
+    says that the consumer names its rack.
     """
 
     __slots__ = (
@@ -85,6 +88,7 @@ class UsualFetch:
         "correlation_id",
         "current_leader_epoch",
         "end",
+        "has_rack",
         "log_start_offset",
         "max_bytes",
         "max_wait_ms",
@@ -114,6 +118,7 @@ class UsualFetch:
         offset: int,
         log_start_offset: int,
         partition_max_bytes: int,
+        has_rack: bool,
         end: int,
     ) -> None:
         self.version = version
@@ -130,6 +135,7 @@ class UsualFetch:
         self.offset = offset
         self.log_start_offset = log_start_offset
         self.partition_max_bytes = partition_max_bytes
+        self.has_rack = has_rack
         self.end = end
 
 
@@ -181,7 +187,8 @@ def _read(buffer: bytearray, start: int, end: int) -> UsualFetch | None:
     if one != layout.one or rest != layout.rest or fetched_epoch != _ANY_EPOCH:
         return None
     # Positions only rise, so that everything was within the frame if they end where it ends.
-    if _end_of_request(buffer, at + layout.partition.size, version) != stop:
+    at += layout.partition.size
+    if _end_of_request(buffer, at, version) != stop:
         return None
     return UsualFetch(
         version,
@@ -198,6 +205,7 @@ def _read(buffer: bytearray, start: int, end: int) -> UsualFetch | None:
         offset,
         start_offset,
         partition_max_bytes,
+        version >= _RACK_FROM and stop - at > _NO_RACK_SIZE,
         stop,
     )
 
@@ -213,7 +221,7 @@ def _end_of_name(version: int, at: int, size: int) -> int:
 
 def _end_of_request(buffer: bytearray, at: int, version: int) -> int:
     """The position after the rack and the tagged fields; -1 if the rack is null or tagged fields follow."""
-    if version < 11:
+    if version < _RACK_FROM:
         return at
     if version < FLEXIBLE_FROM:
         size: int = INT16.unpack_from(buffer, at)[0]

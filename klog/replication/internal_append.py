@@ -22,6 +22,7 @@ from klog.replication.purgatory import Purgatory
 from klog.replication.replica_manager import ReplicaManager
 from klog.replication.replica_waits import PartitionWait
 from klog.storage.log.append_values import AppendError, Origin
+from klog.storage.log.built_batch import BuiltBatch
 
 _log = logging.getLogger(__name__)
 
@@ -95,8 +96,52 @@ class InternalAppends:
             on_done(Appended(self._missing(key)))
             return
         written = self._append(partition, records, acks, leader_epoch, guard)
+        if written.error or acks != ALL_IN_SYNC:
+            on_done(written)
+        else:
+            self._when_replicated(key, partition, written, timeout_ms, on_done)
+
+    def append_built(
+        self,
+        key: TopicPartition,
+        batch: BuiltBatch,
+        on_done: Callable[[Appended], None],
+        *,
+        timeout_ms: int,
+        leader_epoch: int = ANY_EPOCH,
+    ) -> None:
+        """`append_records` with acks -1 for a batch that the broker has built; it is changed."""
+        partition = self.replicas.partitions.get(key)
+        if partition is None:
+            on_done(Appended(self._missing(key)))
+            return
+        try:
+            written = partition.append_run(batch, self.clock_ms(), leader_epoch, may_wait=True)
+        except (OSError, StorageError):
+            on_done(Appended(ErrorCode.KAFKA_STORAGE_ERROR))
+            return
+        if written is None:
+            self.append_records(
+                key, batch.view(), on_done, acks=ALL_IN_SYNC, timeout_ms=timeout_ms, leader_epoch=leader_epoch
+            )
+            return
+        offset, _, moved = written
+        appended = Appended(ErrorCode.NONE, offset, offset + batch.records - 1)
+        self.count(key.topic, batch.records, batch.size_bytes)
+        self.replicas.appended(key, moved)
+        self._when_replicated(key, partition, appended, timeout_ms, on_done)
+
+    def _when_replicated(
+        self,
+        key: TopicPartition,
+        partition: Partition,
+        written: Appended,
+        timeout_ms: int,
+        on_done: Callable[[Appended], None],
+    ) -> None:
+        """Call `on_done` when the high watermark has passed what was written, now or later."""
         required_offset = written.last_offset + 1
-        if written.error or acks != ALL_IN_SYNC or partition.log.high_watermark >= required_offset:
+        if partition.log.high_watermark >= required_offset:
             on_done(written)
             return
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from uuid import UUID
 
@@ -23,6 +23,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState
 from klog.replication import high_watermark
 from klog.replication.follower import FollowerFetch, FollowerState, after_fetch, at_epoch_start
+from klog.replication.isr import IsrState, expanded
 from klog.replication.partition_state import ANY_EPOCH, PartitionState, state_of
 from klog.storage.log.append_values import BatchRun, Origin
 from klog.storage.log.partition_log import AppendInfo, PartitionLog
@@ -55,13 +56,15 @@ class ReplicaContext:
     """What all partitions of a broker share.
 
     `clock_ms` is a clock that is never set back. `alive` gives the brokers that are registered.
-    `max_lag_ms` is `replica.lag.time.max.ms`.
+    `max_lag_ms` is `replica.lag.time.max.ms`. `isr_proposed` is called if this broker proposes another ISR of
+    a partition. The partition is locked then: it takes note, and leaves the rest to a thread.
     """
 
     broker_id: int
     clock_ms: Callable[[], int]
     alive: Callable[[], Container[int]]
     max_lag_ms: int
+    isr_proposed: Callable[[TopicPartition], object] = lambda key: None  # noqa: ARG005
 
 
 class Partition:
@@ -79,7 +82,7 @@ class Partition:
         self.log = log
         self.state = PartitionState()
         self.topic_id: UUID | None = None
-        self._context = context
+        self.context = context
         # By broker id, empty on a follower. Changed under the partition's lock.
         self.followers: dict[int, FollowerState] = {}
         self.identify(topic_id)
@@ -107,7 +110,7 @@ class Partition:
         """
         with self.lock, self.log.lock:
             log, old = self.log, self.state
-            state = state_of(request, self._context.broker_id, log.log_end_offset)
+            state = state_of(request, self.context.broker_id, log.log_end_offset)
             followers: dict[int, FollowerState] = {}
             if state.is_leader:
                 # Written before anything is appended, so that followers can ask where the epoch starts.
@@ -117,7 +120,7 @@ class Partition:
                     state.isr.committed,
                     self.followers if old.is_leader else {},
                     state.epoch_start_offset,
-                    self._context.clock_ms(),
+                    self.context.clock_ms(),
                 )
             self.state = state
             self.followers = followers
@@ -126,7 +129,7 @@ class Partition:
 
     def _remote_replicas(self, state: PartitionState) -> list[int]:
         everyone = dict.fromkeys((*state.assignment.replicas, *state.isr.committed))
-        return [replica_id for replica_id in everyone if replica_id != self._context.broker_id]
+        return [replica_id for replica_id in everyone if replica_id != self.context.broker_id]
 
     def replace_log(self, future: PartitionLog) -> bool:
         """Let a future log take the log's place; False if it does not end where the log ends.
@@ -167,6 +170,17 @@ class Partition:
     def require_leader(self, current_leader_epoch: int = ANY_EPOCH) -> PartitionLog:
         """The log, if this broker leads in the epoch that the sender knows. Raises `PartitionError`."""
         return self.require_epoch(current_leader_epoch, leader_only=True)
+
+    def require_replica(self, replica_id: int, current_leader_epoch: int) -> None:
+        """Raises `PartitionError` if a follower has no replica as far as this leader knows.
+
+        One that knows the leader's epoch may know of a reassignment that is on its way to this broker.
+        """
+        if replica_id not in self.followers:
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH
+            if current_leader_epoch == ANY_EPOCH:
+                error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise PartitionError(error, f"broker {replica_id} has no replica of {self.topic_partition}")
 
     # -- writing and reading ---------------------------------------------------------------------------------
 
@@ -222,29 +236,40 @@ class Partition:
             log.lock.release()
 
     def append_run(
-        self, run: BatchRun, now_ms: int, leader_epoch: int = ANY_EPOCH
+        self,
+        run: BatchRun,
+        now_ms: int,
+        leader_epoch: int = ANY_EPOCH,
+        may_wait: bool = False,
+        guard: object = UNCHECKED,
     ) -> tuple[int, int, bool] | None:
         """Write the batches of usual frames as the leader, all at once.
 
         Returns the offset of the first record, the log start offset, and whether the high watermark moved.
         None if any of them may need `append`: then nothing has changed, or the run was cut. With acks=-1 that
-        is so if the partition has followers. Raises `OSError`, `StorageError`.
+        is so if too few replicas are in sync, and if there are followers, unless the caller `may_wait` for
+        them. `guard` is that of the verification of a transaction, or `OPEN`. Raises `OSError`,
+        `StorageError`.
         """
         log = self.lock_log()
         try:
             state = self.state
-            if not state.is_leader or (
-                run.acks == ALL_IN_SYNC and (self.followers or not state.isr.committed)
-            ):
+            if not state.is_leader or leader_epoch not in (ANY_EPOCH, state.leader_epoch):
                 return None
-            if leader_epoch not in (ANY_EPOCH, state.leader_epoch):
+            if run.acks == ALL_IN_SYNC and not self._may_append_for_all(state, may_wait):
                 return None
             first_offset = log.log_end_offset
-            if not log.append_run(run, state.leader_epoch, now_ms):
+            if not log.append_run(run, state.leader_epoch, now_ms, guard):
                 return None
             return first_offset, log.log_start_offset, self._advance_high_watermark(log)
         finally:
             log.lock.release()
+
+    def _may_append_for_all(self, state: PartitionState, may_wait: bool) -> bool:
+        in_sync = len(state.isr.committed)
+        if not self.followers:
+            return in_sync > 0
+        return may_wait and in_sync >= self.min_in_sync_replicas
 
     def read_for_consumer(
         self, offset: int, max_bytes: int, current_leader_epoch: int, committed: bool
@@ -290,30 +315,56 @@ class Partition:
 
         `start_offset` is the follower's log start offset, `leader_end_offset` this log's end at the fetch,
         `leader_epoch` the epoch that the follower knows. Nothing is recorded for a broker that has no
-        replica, or if this broker does not lead, or leads in another epoch since the fetch was read.
+        replica, or if this broker does not lead, or leads in another epoch since the fetch was read. If the
+        follower may join the ISR now, that is proposed first: from then on the high watermark waits for it.
         """
         with self.lock:
-            before = self.followers.get(fetch.replica_id)
-            if before is None or self.state.epoch_error(leader_epoch):
+            state, before = self.state, self.followers.get(fetch.replica_id)
+            if before is None or (leader_epoch != state.leader_epoch and state.epoch_error(leader_epoch)):
                 return False
             after = after_fetch(before, fetch, offset, start_offset, leader_end_offset)
             self.followers[fetch.replica_id] = after
-            return after.end_offset != before.end_offset and self._advance_under_lock()
+            if fetch.replica_id not in state.isr.committed:
+                self._propose_expansion(fetch.replica_id, after)
+            return after.end_offset != before.end_offset and self.advance_high_watermark()
 
-    def _advance_under_lock(self) -> bool:
+    def _propose_expansion(self, replica_id: int, follower: FollowerState) -> None:
+        # With the log's lock: no append may raise the high watermark above the follower's end between the
+        # check and the proposal, from which on it waits for the follower.
+        with self.log.lock:
+            state = self.state
+            proposed = expanded(
+                state.isr,
+                replica_id,
+                follower,
+                high_watermark=self.log.high_watermark,
+                epoch_start_offset=state.epoch_start_offset,
+                eligible=self.context.alive(),
+            )
+            if proposed is not None:
+                self.propose_isr(proposed)
+
+    def propose_isr(self, isr: IsrState) -> None:
+        """Propose another ISR to the controller; the caller holds the partition's lock."""
+        with self.log.lock:
+            self.state = replace(self.state, isr=isr)
+        self.context.isr_proposed(self.topic_partition)
+
+    def advance_high_watermark(self) -> bool:
+        """Move the high watermark of a leader up to what all replicas that count have; whether it moved.
+
+        The caller holds the partition's lock.
+        """
         log = self.log
         with log.lock:
             return self._advance_high_watermark(log)
 
     def _advance_high_watermark(self, log: PartitionLog) -> bool:
-        """Move the high watermark of a leader up to what all replicas that count have; whether it moved.
-
-        The caller holds the log's lock.
-        """
+        """`advance_high_watermark` of a caller that holds the log's lock."""
         end_offset, before = log.log_end_offset, log.high_watermark
         if not self.followers:
             return log.raise_high_watermark(end_offset)
-        context = self._context
+        context = self.context
         end_offset = high_watermark.next_high_watermark(
             before,
             end_offset,
@@ -329,7 +380,7 @@ class Partition:
     def low_watermark(self) -> int:
         """The smallest log start offset of this leader and of its followers on live brokers."""
         with self.lock:
-            alive = self._context.alive()
+            alive = self.context.alive()
             return high_watermark.low_watermark(self.log.log_start_offset, self.followers, alive)
 
     def delete_records(self, offset: int) -> int:

@@ -3,8 +3,8 @@
 Rules: Kafka's `DelayedOperationPurgatory`. A `DelayedOperation` completes exactly once: by its own first try,
 by an event of one of its keys, or by the timer. It is tried, then watched under every key, then tried again
 (the event may have come in between), and only then the timer is started. Completed operations that are still
-listed under other keys are removed when there are more of them than `purge_interval`, so memory is bounded by
-what waits.
+listed under other keys are removed when they have more entries there than `purge_interval`, and more than
+those that wait. So memory is bounded by what waits.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ class DelayedOperation(TimerTask):
     holds. `on_expiration` runs after `on_complete` if the timeout completed the operation.
     """
 
-    __slots__ = ("_completed", "lock", "on_left")
+    __slots__ = ("_completed", "listed", "lock", "on_left")
 
     def __init__(self, due_ms: int) -> None:
         super().__init__(due_ms)
         self._completed = False
-        # Set by the purgatory in which the operation waits.
+        # Set by the purgatory in which the operation waits: in how many lists it is, and what to call.
+        self.listed = 0
         self.on_left: Callable[[DelayedOperation], None] | None = None
         self.lock = threading.RLock()
 
@@ -79,7 +80,9 @@ class DelayedOperation(TimerTask):
 class Timer:
     """A timing wheel behind a lock, driven by a thread that calls `advance` when something is due.
 
-    `wake` is called when a task is due earlier than all others, so that the thread never sleeps too long.
+    `wake` is called when a task is due before the time until which the thread sleeps, which `wait_ms` has
+    told it, so that it never sleeps too long. Most tasks are cancelled before they are due: the thread then
+    wakes up in vain at most once, which costs less than to wake it for each task that is added.
     """
 
     def __init__(self, clock_ms: Callable[[], int], wake: Callable[[], None]) -> None:
@@ -88,6 +91,7 @@ class Timer:
         self._lock = threading.Lock()
         self._wheel = TimingWheel(clock_ms())
         self._waiting = 0
+        self._sleeps_until_ms: int | None = None  # None: until it is woken
 
     def __len__(self) -> int:
         return self._waiting
@@ -95,11 +99,13 @@ class Timer:
     def add(self, task: TimerTask) -> None:
         """Start a task; a task that is due already runs at once."""
         with self._lock:
-            before = self._wheel.next_due_ms()
             started = self._wheel.add(task)
             if started:
                 self._waiting += 1
-            earlier = started and (before is None or task.due_ms < before)
+            until_ms = self._sleeps_until_ms
+            earlier = started and (until_ms is None or task.due_ms < until_ms)
+            if earlier:
+                self._sleeps_until_ms = task.due_ms
         if not started:
             task.run()
         elif earlier:
@@ -115,7 +121,7 @@ class Timer:
     def wait_ms(self) -> int | None:
         """The milliseconds until the next task is due; None if there is none."""
         with self._lock:
-            due_ms = self._wheel.next_due_ms()
+            due_ms = self._sleeps_until_ms = self._wheel.next_due_ms()
         return None if due_ms is None else max(0, due_ms - self._clock_ms())
 
     def advance(self) -> int:
@@ -146,6 +152,7 @@ class Purgatory(Generic[Operation]):
         self._watchers: dict[Hashable, list[Operation]] = {}
         self._waiting = 0
         self._listed = 0  # entries in the lists of all keys
+        self._left_over = 0  # those of completed operations
 
     @property
     def waiting(self) -> int:
@@ -168,7 +175,8 @@ class Purgatory(Generic[Operation]):
             self._waiting += 1
             for key in keys:
                 self._watchers.setdefault(key, []).append(operation)
-                self._listed += 1
+                operation.listed += 1
+            self._listed += operation.listed
         # An event after the first try and before the watching would otherwise be missed.
         if operation.safe_try_complete():
             return True
@@ -189,7 +197,12 @@ class Purgatory(Generic[Operation]):
             waiting = list(self._watchers.get(key, ()))
         completed = 0
         for operation in waiting:
-            completed += operation.safe_try_complete(key)
+            try:
+                completed += operation.safe_try_complete(key)
+            except Exception:
+                # The event is the affair of somebody else, and of the operations after this one.
+                _log.exception("%r could not be completed", operation)
+                completed += operation.completed
         if completed:
             self._unlist(key)
         return completed
@@ -198,6 +211,7 @@ class Purgatory(Generic[Operation]):
         self._timer.cancel(operation)
         with self._lock:
             self._waiting -= 1
+            self._left_over += operation.listed
 
     def _unlist(self, key: Hashable) -> None:
         with self._lock:
@@ -206,13 +220,14 @@ class Purgatory(Generic[Operation]):
                 return
             kept = [operation for operation in operations if not operation.completed]
             self._listed -= len(operations) - len(kept)
+            self._left_over -= len(operations) - len(kept)
             if kept:
                 self._watchers[key] = kept
             else:
                 del self._watchers[key]
 
     def _sweep(self) -> None:
-        if self._listed - self._waiting <= self._purge_interval:
+        if self._left_over <= max(self._purge_interval, self._listed - self._left_over):
             return
         with self._lock:
             keys = list(self._watchers)

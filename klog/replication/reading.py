@@ -21,6 +21,7 @@ from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.reading import OffsetOutOfRangeError, Read
 
 NO_EPOCH: Final = -1
+NO_REPLICA: Final = -1
 _READY: Final = -1
 
 
@@ -47,11 +48,16 @@ class SentBefore(Protocol):
     log_start_offset: int
 
 
+Prefer = Callable[[Partition, int], int]
+"""Which follower a consumer should read a partition from, at an offset; `NO_REPLICA`: the leader."""
+
+
 class FetchLimits(NamedTuple):
     """The limits of a whole fetch.
 
     `committed` is the isolation level read_committed. `leader_only` is False for consumers that may read
-    from followers, too (KIP-392).
+    from followers, too (KIP-392), and `prefer` is set if they are to be sent to a near one. `is_throttled`
+    says of a partition that a follower is sent nothing of it now (KIP-73).
     """
 
     min_bytes: int
@@ -59,15 +65,21 @@ class FetchLimits(NamedTuple):
     replica_id: int = CONSUMER
     committed: bool = False
     leader_only: bool = True
+    prefer: Prefer | None = None
+    is_throttled: Callable[[Partition], bool] | None = None
 
 
 class Fetched(NamedTuple):
-    """What a fetch found in one partition: a read, or an error, or where the reader's log diverges."""
+    """What a fetch found in one partition: a read, or an error, or where the reader's log diverges.
+
+    If the consumer should read from another replica, it is `preferred_replica`, and nothing was read.
+    """
 
     entry: FetchEntry
     error: ErrorCode = ErrorCode.NONE
     read: Read | None = None
     diverging: EpochEnd | None = None
+    preferred_replica: int = NO_REPLICA
 
 
 class Reads(NamedTuple):
@@ -106,7 +118,7 @@ def read_all(
             found = read_one(partition, entry, limits, left_bytes, at_least_one=not total, may_wait=may_wait)
         fetched.append(found)
         read = found.read
-        if read is not None and found.diverging is None:
+        if read is not None and found.diverging is None and found.preferred_replica == NO_REPLICA:
             total += read.size
             left_bytes = max(left_bytes - read.size, 0)
         else:
@@ -127,6 +139,8 @@ def is_quiet(partition: Partition, before: SentBefore, limits: FetchLimits) -> b
         limit = log.last_stable_offset
     else:
         limit = log.high_watermark
+    if limits.prefer is not None and state.is_leader and limits.prefer(partition, entry.offset) != NO_REPLICA:
+        return False
     return (
         entry.offset == limit
         and before.high_watermark == log.high_watermark
@@ -158,15 +172,22 @@ def read_one(
     log = partition.lock_log()
     try:
         partition.require_epoch(entry.current_leader_epoch, leader_only=limits.leader_only)
+        if limits.replica_id >= 0:
+            partition.require_replica(limits.replica_id, entry.current_leader_epoch)
+        elif limits.prefer is not None and partition.state.is_leader:
+            preferred = limits.prefer(partition, entry.offset)
+            if preferred != NO_REPLICA:
+                return Fetched(entry, read=log.nothing(), preferred_replica=preferred)
         if entry.last_fetched_epoch != NO_EPOCH:
             diverging = _divergence(log, entry)
             if diverging is not None:
                 return Fetched(entry, diverging=diverging, read=log.nothing())
+        throttled = limits.is_throttled is not None and limits.is_throttled(partition)
         read = log.read_locked(
             entry.offset,
-            min(entry.max_bytes, max_bytes),
+            0 if throttled else min(entry.max_bytes, max_bytes),
             partition.limit(limits.replica_id, committed=limits.committed),
-            at_least_one,
+            at_least_one and not throttled,
             limits.committed,
             may_wait,
         )
@@ -342,6 +363,8 @@ class DelayedFetch(DelayedOperation):
             return _READY
         finally:
             log.lock.release()
+        if limits.is_throttled is not None and limits.is_throttled(partition):
+            return 0
         if end_base != base:
             return _READY  # the read ends with its segment, so waiting would not give more
         return min(max(end - start, 0), entry.max_bytes)

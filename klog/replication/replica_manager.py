@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Final, Protocol
 
 from klog.formats.errors import KlogError, StorageError
@@ -49,6 +49,9 @@ class Logs(Protocol):
 
     def get_or_create(self, partition: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
         """The log of a replica; created if there is none. Raises `StorageError`, `OSError`."""
+
+    def creating(self) -> AbstractContextManager[object]:
+        """What many logs that are created inside have in common is done once. They are durable after it."""
 
     def delete(self, replicas: Iterable[TopicPartition]) -> Mapping[TopicPartition, Exception]:
         """Delete replicas' logs: renamed now, removed later. Returns the errors of those that failed."""
@@ -95,6 +98,18 @@ class ReplicaManager:
             self._produce_purgatory.check_and_complete(key)
             self._delete_purgatory.check_and_complete(key)
 
+    def isr_changed(self, key: tuple[str, int]) -> None:
+        """Try what waits on a partition whose ISR has changed: its high watermark may have moved.
+
+        To be called without any log's lock.
+        """
+        self._try_all(key)
+
+    def _try_all(self, key: tuple[str, int]) -> None:
+        self._produce_purgatory.check_and_complete(key)
+        self._fetch_purgatory.check_and_complete(key)
+        self._delete_purgatory.check_and_complete(key)
+
     def record_fetch(
         self, fetch: FollowerFetch, quiet: Iterable[SentBefore], fetched: Iterable[Fetched]
     ) -> None:
@@ -105,9 +120,9 @@ class ReplicaManager:
         for each in quiet:
             # A partition is quiet only if the fetch is from the log's end.
             self._record_fetch(fetch, each.entry, each.entry.offset)
-        for entry, error, read, diverging in fetched:
-            if not error and read is not None and diverging is None:
-                self._record_fetch(fetch, entry, read.log_end_offset)
+        for found in fetched:
+            if not found.error and found.read is not None and found.diverging is None:
+                self._record_fetch(fetch, found.entry, found.read.log_end_offset)
 
     def _record_fetch(self, fetch: FollowerFetch, entry: FetchEntry, leader_end_offset: int) -> None:
         key = entry.key
@@ -139,9 +154,7 @@ class ReplicaManager:
                 for listener in self._listeners:
                     listener(changes)
         for change in changes:
-            self._produce_purgatory.check_and_complete(change.partition)
-            self._fetch_purgatory.check_and_complete(change.partition)
-            self._delete_purgatory.check_and_complete(change.partition)
+            self._try_all(change.partition)
 
     def _role(self, key: tuple[str, int]) -> tuple[Role, int]:
         """The role for a partition, and its leader epoch."""
@@ -170,8 +183,9 @@ class ReplicaManager:
             errors: dict[TopicPartition, ErrorCode] = {}
             added: dict[tuple[str, int], Partition] = {}
             ids = topic_ids(request.topic_states)
-            for key, state in partition_states(request.topic_states):
-                errors[key] = self._lead_or_follow(key, state, ids.get(key.topic), added, changes)
+            with self._logs.creating():
+                for key, state in partition_states(request.topic_states):
+                    errors[key] = self._lead_or_follow(key, state, ids.get(key.topic), added, changes)
             if added:
                 self.partitions = {**self.partitions, **added}
         return ControlResponse(ErrorCode.NONE, errors)
@@ -215,6 +229,12 @@ class ReplicaManager:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if request.leader_epoch == before.leader_epoch:
             return ErrorCode.NONE  # a repeated request must change nothing
+        if not self._may_lead(request.leader):
+            # The epoch is not taken over: the request can be sent again, and then has an effect.
+            logger.error("%s: broker %d, which is to lead, is not known as alive", key, request.leader)
+            if known is None:
+                added[key] = partition
+            return ErrorCode.NONE
         try:
             partition.apply(request)
         except (KlogError, OSError) as failed:
@@ -225,15 +245,11 @@ class ReplicaManager:
         old = Role.ABSENT if known is None else _role_of(before)
         changes.append(RoleChange(key, old, _role_of(partition.state), request.leader_epoch))
         logger.info("%r", partition)
-        if partition.state.leader not in (NO_LEADER, self.broker_id):
-            logger.warning(
-                "%s: broker %d leads, and this broker does not copy its records yet: the replica stays at"
-                " offset %d. If it is elected leader, the other replicas lose what they have beyond that",
-                key,
-                partition.state.leader,
-                partition.log.log_end_offset,
-            )
         return ErrorCode.NONE
+
+    def _may_lead(self, leader: int) -> bool:
+        """Whether a partition can have this leader as far as this broker knows the cluster."""
+        return leader in (NO_LEADER, self.broker_id) or leader in self._context.alive()
 
     def _set_aside_other_topic(
         self,

@@ -1,9 +1,9 @@
 """Puts the topics of partition directories back that the metadata has lost: `klog adopt`.
 
 The directories say what is needed: a topic's name and id, its partitions, and their latest leader epochs.
-They do not have the topic's configs. So an adopted topic keeps all its records until its retention is set
-again; the coordinators' topics are compacted, as they were created. `plan_adoption` decides (pure); `adopt`
-writes.
+They do not have the topic's configs. Without a file that has them, an adopted topic keeps all its records
+until its retention is set again; the coordinators' topics are compacted, as they were created.
+`plan_adoption` decides (pure); `with_configs` adds the configs; `adopt` writes.
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ States = Mapping[TopicPartition, LeaderIsrAndControllerEpoch]
 @dataclass(frozen=True, slots=True)
 class Adoption:
     """A topic as it will be in the metadata. `epochs` has the leader epoch of each partition that is added;
-    those in `empty` have no directory. `is_new` if the metadata has no topic of this name.
+    those in `empty` have no directory. `is_new` if the metadata has no topic of this name. `configs` are to
+    be written (None: those that the metadata has stay).
     """
 
     assignment: TopicAssignment
     epochs: Mapping[int, int]
     empty: tuple[int, ...]
     is_new: bool
+    configs: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,11 @@ class AdoptionPlan:
     adoptions: Sequence[Adoption]
     raised: States
     left: Sequence[Unowned]
+
+    @property
+    def keeps_all_records(self) -> bool:
+        """Whether a topic keeps all its records, because its own configs are not known."""
+        return any(each.configs is KEEP_ALL_RECORDS for each in self.adoptions)
 
 
 def stored_replicas(log_directory: str) -> list[StoredReplica]:
@@ -146,14 +153,34 @@ def _raised(replicas: Iterable[StoredReplica], states: States) -> States:
     return raised
 
 
-def adopt(store: MetadataStore, plan: AdoptionPlan, broker_id: int, config: BrokerConfig) -> None:
+def with_configs(
+    store: MetadataStore, plan: AdoptionPlan, config: BrokerConfig, given: Mapping[str, Mapping[str, str]]
+) -> AdoptionPlan:
+    """The plan with the configs of its new topics: those that are given, or else those in the metadata."""
+    adoptions = [
+        replace(one, configs=_configs(store, one.assignment.topic, config, given)) if one.is_new else one
+        for one in plan.adoptions
+    ]
+    return replace(plan, adoptions=adoptions)
+
+
+def _configs(
+    store: MetadataStore, topic: str, config: BrokerConfig, given: Mapping[str, Mapping[str, str]]
+) -> Mapping[str, str] | None:
+    if topic in given:
+        return given[topic]
+    if _has_config(store, topic):
+        return None
+    internal = internal_topic(topic, config)
+    return KEEP_ALL_RECORDS if internal is None else internal.configs
+
+
+def adopt(store: MetadataStore, plan: AdoptionPlan, broker_id: int) -> None:
     """Write a plan, each topic in one transaction. No broker may be running. Raises `StoreError`."""
     for adoption in plan.adoptions:
-        topic = adoption.assignment.topic
-        if adoption.is_new and not _has_config(store, topic):
+        if adoption.configs is not None:
             # Before the topic is there, so that nothing of it is deleted by the default retention.
-            internal = internal_topic(topic, config)
-            write_config(store, f"topics/{topic}", KEEP_ALL_RECORDS if internal is None else internal.configs)
+            write_config(store, f"topics/{adoption.assignment.topic}", adoption.configs)
         store.multi(_operations(store, adoption, broker_id))
     for partition, state in plan.raised.items():
         store.set(paths.partition_state(partition), znodes.encode_partition_state(state))

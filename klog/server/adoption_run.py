@@ -16,7 +16,8 @@ from typing import TypeAlias
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_checks import broker_id as configured_broker_id
-from klog.formats.errors import StorageError, UsageError
+from klog.config.broker_topics import check_topic_overrides
+from klog.formats.errors import KlogError, StorageError, UsageError
 from klog.formats.meta_properties import MetaProperties
 from klog.formats.names import encode_uuid
 from klog.metadata import paths
@@ -26,7 +27,7 @@ from klog.metadata.errors import NoNodeError
 from klog.metadata.store import MetadataStore
 from klog.metadata.topics import read_partition_states, read_valid_topics, topic_names
 from klog.metadata.znodes import encode_cluster_id
-from klog.server.adoption import AdoptionPlan, adopt, plan_adoption, stored_replicas
+from klog.server.adoption import AdoptionPlan, adopt, plan_adoption, stored_replicas, with_configs
 from klog.server.identity import resolve_identity
 from klog.server.settings import log_directories
 from klog.server.stores import open_store
@@ -36,11 +37,23 @@ from klog.storage.log.data_directory import DataDirectory
 _Identities: TypeAlias = Mapping[str, MetaProperties | None]
 
 
-def run_adoption(config: BrokerConfig, *, dry_run: bool, allow_missing: bool) -> AdoptionPlan:
+def run_adoption(
+    config: BrokerConfig,
+    *,
+    dry_run: bool,
+    allow_missing: bool,
+    topic_configs: Mapping[str, Mapping[str, str]] | None = None,
+    agreed: AdoptionPlan | None = None,
+) -> AdoptionPlan:
     """Plan, and unless it is a dry run write, what gives the partition directories of a broker an owner.
 
-    Raises `UsageError` (no broker id, no log directory), `StorageError`, `StoreError`, `FormatError`.
+    New topics get their `topic_configs`. If a plan was `agreed` to, no other one is written. Raises
+    `UsageError` (no broker id, no log directory, an unknown config), `ConfigError`, `StorageError`,
+    `StoreError`, `FormatError`.
     """
+    given = topic_configs or {}
+    for topic, configs in given.items():
+        _require_valid(config, topic, configs)
     directories = log_directories(config)
     for directory in directories:
         if not os.path.isdir(directory):
@@ -64,9 +77,23 @@ def run_adoption(config: BrokerConfig, *, dry_run: bool, allow_missing: bool) ->
             broker_id,
             allow_missing=allow_missing,
         )
+        plan = with_configs(store, plan, config, given)
+        if agreed not in (None, plan):
+            raise StorageError(
+                "the directories or the metadata have changed meanwhile; nothing was changed",
+                file=directories[0],
+                cure="run the command again",
+            )
         if not dry_run:
-            adopt(store, plan, broker_id, config)
+            adopt(store, plan, broker_id)
         return plan
+
+
+def _require_valid(config: BrokerConfig, topic: str, configs: Mapping[str, str]) -> None:
+    try:
+        check_topic_overrides(config, configs)
+    except KlogError as error:
+        raise UsageError(f"topic {topic}: {error}") from None
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from klog.client.connection import ReconnectingConnection
 from klog.metadata.control_requests import ControlRequest, ControlResponse, control_response
 from klog.metadata.values import BrokerRegistration
-from klog.protocol.channel import Channel
+from klog.protocol.channel import SYSTEM_BUFFER, Channel
 from klog.protocol.errors import ConnectFailedError
 
 Tls = Callable[[], ssl.SSLContext | None]
@@ -19,7 +19,14 @@ def no_tls() -> None:
 
 
 def channel_to(
-    broker: BrokerRegistration, listener: str, *, client_id: str, timeout_ms: int, tls: Tls = no_tls
+    broker: BrokerRegistration,
+    listener: str,
+    *,
+    client_id: str,
+    timeout_ms: int,
+    tls: Tls = no_tls,
+    keeps_buffer: bool = False,
+    receive_buffer_bytes: int = SYSTEM_BUFFER,
 ) -> Channel:
     """A channel to a broker that is not open yet.
 
@@ -30,7 +37,15 @@ def channel_to(
     if endpoint is None:
         raise ConnectFailedError(f"broker {broker.broker_id} has no listener {listener}")
     context = tls() if endpoint.security_protocol == "SSL" else None
-    return Channel(endpoint.host, endpoint.port, client_id=client_id, timeout_ms=timeout_ms, tls=context)
+    return Channel(
+        endpoint.host,
+        endpoint.port,
+        client_id=client_id,
+        timeout_ms=timeout_ms,
+        tls=context,
+        keeps_buffer=keeps_buffer,
+        receive_buffer_bytes=receive_buffer_bytes,
+    )
 
 
 class ControlChannel:

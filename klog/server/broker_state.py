@@ -12,4 +12,5 @@ class BrokerState(IntEnum):
     STARTING = 1
     RECOVERY = 2
     RUNNING = 3
+    PENDING_CONTROLLED_SHUTDOWN = 6
     SHUTTING_DOWN = 7

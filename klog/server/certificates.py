@@ -1,8 +1,7 @@
-"""Reads certificates in PEM from files and configs, and the holder of the first one from its DER bytes.
+"""Reads the holder of a certificate from its DER bytes.
 
-Rules: PEM (RFC 7468), which Kafka takes on one line, too (KIP-651); X.509 (RFC 5280, section 4.1:
-Certificate, TBSCertificate; 4.2.1.6: subject alternative name) in DER (X.690).
-TLS verifies certificates; nothing is verified here.
+Rules: X.509 (RFC 5280, section 4.1: Certificate, TBSCertificate; 4.2.1.6: subject alternative name) in DER
+(X.690). TLS verifies certificates; nothing is verified here.
 """
 
 from __future__ import annotations
@@ -10,60 +9,15 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple
 
 from klog.formats.errors import FormatError
 from klog.server.distinguished_names import write_name
 
-_BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----([A-Za-z0-9+/=\s]*)-----END \1-----")
 _FIRST: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _ALTERNATIVE_NAME: Final = bytes((0x55, 0x1D, 0x11))  # 2.5.29.17
 _SEQUENCE, _OCTETS, _VERSION, _EXTENSIONS = 0x30, 0x04, 0xA0, 0xA3
 _SUBJECT_FIELD: Final = 4  # after serial number, signature, issuer and validity
-
-
-@dataclass(frozen=True, slots=True)
-class Pem:
-    """Certificates, in a key store with their key, in a file (`path`) or as text. `config` names the config
-    that they are from.
-    """
-
-    config: str
-    path: str | None
-    text: str = field(default="", repr=False)
-
-    @property
-    def shown(self) -> str:
-        """What an error message may show."""
-        return self.path or "[hidden]"
-
-    def read(self) -> str:
-        """The text as OpenSSL reads it. Raises `OSError`."""
-        if self.path is None:
-            return _BLOCK.sub(_with_lines, self.text)
-        with open(self.path, encoding="ascii", errors="replace") as file:
-            return file.read()
-
-    @contextmanager
-    def as_file(self) -> Iterator[str]:
-        """A file with the certificates: OpenSSL reads keys from files only. Raises `OSError`."""
-        if self.path is not None:
-            yield self.path
-            return
-        # Only this user may read the file, and it is removed after its use.
-        with NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
-            file.write(self.read())
-            file.flush()
-            yield file.name
-
-
-def _with_lines(block: re.Match[str]) -> str:
-    name, data = block[1], "".join(block[2].split())
-    lines = "\n".join(data[start : start + 64] for start in range(0, len(data), 64))
-    return f"-----BEGIN {name}-----\n{lines}\n-----END {name}-----\n"
 
 
 class Holder(NamedTuple):

@@ -70,6 +70,8 @@ class ServedLogs:
         self._logs = logs
         self._cleaner = cleaner
         self._read_configs = read_configs
+        # In `creating`: the topics whose configs have been read.
+        self._configured: set[str] | None = None
 
     def get(self, partition: TopicPartition) -> PartitionLog | None:
         """The log that serves a replica, if there is one."""
@@ -77,9 +79,21 @@ class ServedLogs:
 
     def get_or_create(self, partition: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
         """The log of a replica; created if there is none. Raises `StorageError`, `OSError`."""
-        if self._logs.get(partition) is None:
+        if self._logs.get(partition) is None and partition.topic not in (self._configured or ()):
             self._read_configs(partition.topic)
+            if self._configured is not None:
+                self._configured.add(partition.topic)
         return self._logs.get_or_create(partition, topic_id, is_new=is_new)
+
+    @contextmanager
+    def creating(self) -> Iterator[None]:
+        """Logs that are created inside are forced to disk together, and configs are read once a topic."""
+        self._configured = set()
+        try:
+            with self._logs.creating():
+                yield
+        finally:
+            self._configured = None
 
     def delete(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Exception]:
         """Delete logs; the cleaner's checkpoints forget them. Returns the errors of those that failed."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from klog.config.broker import BrokerConfig
+from klog.config.group import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from klog.config.keys import ConfigError
 from klog.coordinator.consumer.assignors import ASSIGNORS
 from klog.coordinator.consumer.topics import Topics
@@ -57,6 +59,25 @@ def consumer_group_settings(config: BrokerConfig) -> ConsumerGroupSettings:
         may_upgrade=policy.lower() in _UPGRADES,
         may_downgrade=policy.lower() in _DOWNGRADES,
     )
+
+
+def settings_of_groups(
+    config: BrokerConfig, overrides: Callable[[str], Mapping[str, int]]
+) -> Callable[[str], ConsumerGroupSettings]:
+    """Gives the settings of a group: the broker's, but for what the group overrides now."""
+    of_broker = consumer_group_settings(config)
+
+    def settings(group_id: str) -> ConsumerGroupSettings:
+        own = overrides(group_id)
+        if not own:
+            return of_broker
+        return replace(
+            of_broker,
+            session_timeout_ms=own.get(SESSION_TIMEOUT, of_broker.session_timeout_ms),
+            heartbeat_interval_ms=own.get(HEARTBEAT_INTERVAL, of_broker.heartbeat_interval_ms),
+        )
+
+    return settings
 
 
 def _assignors(config: BrokerConfig) -> tuple[str, ...]:

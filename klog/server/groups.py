@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from klog.config.broker import BrokerConfig
@@ -25,7 +25,7 @@ from klog.replication.replica_manager import ReplicaManager
 from klog.server.consumer_groups import (
     LatestTopics,
     accepts_consumer_protocol,
-    consumer_group_settings,
+    settings_of_groups,
 )
 from klog.server.garbage import without_collections
 from klog.server.internal_topics import led_logs, partition_count, pause_loading
@@ -41,8 +41,12 @@ def open_groups(
     appends: InternalAppends,
     timer: Timer,
     snapshot: Callable[[], ClusterSnapshot],
+    overrides: Callable[[str], Mapping[str, int]],
 ) -> GroupCoordinator:
-    """The group coordinator of a broker; it hears of changed roles from now on."""
+    """The group coordinator of a broker; it hears of changed roles from now on.
+
+    `overrides` gives the configs of a group that are not the broker's.
+    """
     versions = record_versions(config.text("inter.broker.protocol.version") or "")
     services = GroupServices(
         append=_append(appends, config.number("offsets.commit.timeout.ms")),
@@ -56,7 +60,7 @@ def open_groups(
         commit_acks=config.number("offsets.commit.required.acks"),
         pause=pause_loading,
         loading=without_collections,
-        consumer_groups=consumer_group_settings(config),
+        consumer_groups=settings_of_groups(config, overrides),
         topics=LatestTopics(snapshot),
     )
     settings = GroupSettings(

@@ -7,7 +7,6 @@ directories must agree with each other, with `broker.id` and with the cluster. A
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -18,8 +17,6 @@ from klog.formats.meta_properties import MetaProperties
 from klog.metadata.cluster import generate_broker_id, get_or_create_cluster_id
 from klog.metadata.store import MetadataStore
 from klog.metadata.values import BrokerRegistration
-
-_log = logging.getLogger(__name__)
 
 
 class Identity(NamedTuple):
@@ -79,18 +76,6 @@ def _broker_id(
     if kept is not None:
         return kept
     return generate_broker_id(store, config.number("reserved.broker.max.id"))
-
-
-def report_other_brokers(broker_id: int, registered: Mapping[int, BrokerRegistration]) -> None:
-    """Log a warning if other brokers are alive: this one cannot take over the records of their replicas."""
-    others = [other for other in registered if other != broker_id]
-    if others:
-        _log.warning(
-            "live beside %s %s: this broker does not copy records from other brokers yet. Do not give it"
-            " replicas of topics that others lead, and do not let it lead replicas that others had",
-            "broker" if len(others) == 1 else "brokers",
-            ", ".join(map(str, others)),
-        )
 
 
 def require_own_endpoints(broker: BrokerRegistration, registered: Mapping[int, BrokerRegistration]) -> None:

@@ -16,8 +16,9 @@ from klog.replication.replica_manager import ReplicaManager
 from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.storage.log.partition_log import PartitionLog
 
-# After each slice, which takes about as long. A shorter pause doubled the latency of producers meanwhile.
-_PAUSE_S: Final = 0.0002
+# After each slice, which takes less than half as long. A pause as short as a slice doubled the latency of
+# producers meanwhile.
+_PAUSE_S: Final = 0.00015
 
 
 class InternalTopic(NamedTuple):

@@ -1,4 +1,4 @@
-"""The configs in force, the broker's and each topic's; replaced as a whole when something changes.
+"""The configs in force, the broker's, each topic's and each group's; replaced when something changes.
 
 Readers hold no lock. `handlers.config_changes` reads the changes from the metadata store.
 """
@@ -10,18 +10,20 @@ from collections.abc import Mapping
 
 from klog.config.broker import BrokerConfig
 from klog.config.broker_topics import topic_config_on
+from klog.config.group import parse_group_overrides
 from klog.config.keys import ConfigError
 from klog.config.topic import KEYS_BY_NAME, TopicConfig
 from klog.formats.errors import UsageError
 
 
 class LiveConfig:
-    """The broker's configs and the topics' overrides. Safe for threads."""
+    """The broker's configs and the overrides of topics and groups. Safe for threads."""
 
     def __init__(self, broker: BrokerConfig, topics: Mapping[str, Mapping[str, str]]) -> None:
         self._broker = broker
         self._overrides = {topic: dict(texts) for topic, texts in topics.items()}
         self._typed: dict[str, TopicConfig] = {}
+        self._groups: dict[str, Mapping[str, int]] = {}
         self._changing = threading.Lock()
 
     def broker(self) -> BrokerConfig:
@@ -61,6 +63,22 @@ class LiveConfig:
             else:
                 self._overrides.pop(topic, None)
             self._typed.pop(topic, None)
+
+    def group(self, group_id: str) -> Mapping[str, int]:
+        """The configs that a group overrides, in ms."""
+        return self._groups.get(group_id, {})
+
+    def set_group(self, group_id: str, overrides: Mapping[str, str]) -> None:
+        """Set a group's overrides (empty: it has none).
+
+        Raises `UsageError` if one is unknown or has an invalid value; then nothing has changed.
+        """
+        values = parse_group_overrides(overrides)
+        with self._changing:
+            if values:
+                self._groups[group_id] = values
+            else:
+                self._groups.pop(group_id, None)
 
     def set_broker(self, config: BrokerConfig) -> None:
         """Set the broker's configs; the topics' defaults follow them."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from klog.config.broker import BrokerConfig
+from klog.config.group import may_have_group_configs
 from klog.controller.runner import Controller
 from klog.coordinator.consumer.requests import ConsumerGroupRequests
 from klog.coordinator.group.commit_runs import GroupCommits
@@ -15,11 +16,12 @@ from klog.coordinator.group.transactional import TransactionalCommits
 from klog.metadata.cache import MetadataCache
 from klog.metadata.store import MetadataStore
 from klog.protocol.apis import ApiKey
-from klog.replication.internal_append import InternalAppends
+from klog.replication.quota import ReplicationQuota
 from klog.replication.replica_manager import ReplicaManager
 from klog.server import consumer_groups
 from klog.server.groups import verify_offsets
 from klog.server.handlers.alter_configs import AlterConfigsHandler
+from klog.server.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from klog.server.handlers.answers import InBackground
 from klog.server.handlers.api_versions import ApiVersionsHandler
 from klog.server.handlers.auto_creation import AutoTopicCreation
@@ -50,21 +52,26 @@ from klog.server.handlers.groups.consumer_groups import ConsumerGroupsHandler
 from klog.server.handlers.groups.members import MembersHandler
 from klog.server.handlers.groups.offsets import OffsetsHandler
 from klog.server.handlers.groups.transactional_offsets import TransactionalOffsetsHandler
+from klog.server.handlers.list_config_resources import ListConfigResourcesHandler
 from klog.server.handlers.list_offsets import ListOffsetsHandler
 from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import MetadataHandler
 from klog.server.handlers.offsets_for_leader_epoch import OffsetsForLeaderEpochHandler
 from klog.server.handlers.partition_lookup import PartitionLookup
+from klog.server.handlers.partition_reassignments import PartitionReassignmentsHandler
 from klog.server.handlers.partition_room import PartitionRoom
 from klog.server.handlers.produce import ProduceHandler
 from klog.server.handlers.produce_runs import ProduceRuns
+from klog.server.handlers.produce_waits import ProduceWaits
 from klog.server.handlers.remembered_targets import RememberedTargets
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.topic_waits import TopicWaits
 from klog.server.handlers.transactions.administration import TransactionsHandler
 from klog.server.handlers.transactions.producers import ProducersHandler
 from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
+from klog.server.log_dir_moves import LogDirMoves
 from klog.server.purgatories import Purgatories
+from klog.server.replica_selection import replica_selector
 from klog.server.request_times import RequestCounters
 from klog.server.topic_stats import BrokerTopicStats
 from klog.server.transaction_coordinator import BrokerTransactions
@@ -89,13 +96,14 @@ class Collaborators:
     config: Callable[[], BrokerConfig]
     check_config: Callable[[BrokerConfig], None]
     replicas: ReplicaManager
-    appends: InternalAppends
+    log_dir_moves: LogDirMoves
     groups: GroupCoordinator
     transactions: BrokerTransactions
     controller: Controller
     purgatories: Purgatories
     sessions: FetchSessions
     topic_stats: BrokerTopicStats
+    leader_quota: ReplicationQuota
     counters: RequestCounters
     clock_ns: Callable[[], int]
     clock_ms: Callable[[], int]
@@ -124,20 +132,28 @@ def routes(parts: Collaborators) -> Mapping[int, Route]:
 
 def _hidden(parts: Collaborators) -> Collection[int]:
     """The APIs that are not announced."""
-    return () if parts.groups.settings.accepts_consumer_protocol else consumer_groups.APIS
+    hidden: set[int] = set()
+    if not parts.groups.settings.accepts_consumer_protocol:
+        hidden |= consumer_groups.APIS
+    if not may_have_group_configs(parts.config()):
+        hidden.add(ApiKey.LIST_CONFIG_RESOURCES)
+    return hidden
 
 
 def _data_routes(parts: Collaborators) -> dict[int, Route]:
     config, timer_ms, purgatories = parts.config(), parts.timer_ms, parts.purgatories
     lookup = PartitionLookup(parts.replicas, parts.cache)
     targets = RememberedTargets(lookup)
+    counter = parts.counters.by_api[ApiKey.PRODUCE]
     produce_runs = ProduceRuns(
         lookup,
         targets,
         parts.clock_ms,
         parts.topic_stats,
-        parts.counters.by_api[ApiKey.PRODUCE].direct,
+        counter,
         parts.clock_ns,
+        ProduceWaits(lookup, purgatories.produce, timer_ms, counter, parts.clock_ns),
+        parts.transactions.verification,
     )
     produce = ProduceHandler(
         lookup,
@@ -148,6 +164,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         parts.transactions.verification,
     )
     fetch_max_bytes = config.number("fetch.max.bytes")
+    selector = replica_selector(config, parts.cache)
     fetch_runs = FetchRuns(
         lookup,
         targets,
@@ -156,6 +173,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         parts.topic_stats,
         parts.counters.by_api[ApiKey.FETCH].direct,
         parts.clock_ns,
+        may_choose_replica=selector is not None,
     )
     fetch = FetchHandler(
         lookup,
@@ -165,6 +183,8 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
         fetch_max_bytes,
         parts.topic_stats,
         parts.run_in_background,
+        selector,
+        parts.leader_quota,
     )
     api_versions = ApiVersionsHandler(parts.features_epoch, _hidden(parts))
     return {
@@ -179,6 +199,7 @@ def _data_routes(parts: Collaborators) -> dict[int, Route]:
             DeleteRecordsHandler(lookup, purgatories.delete_records, timer_ms).handle
         ),
         ApiKey.DESCRIBE_PRODUCERS: Route(DescribeProducersHandler(lookup).handle),
+        ApiKey.ALTER_REPLICA_LOG_DIRS: Route(AlterReplicaLogDirsHandler(parts.log_dir_moves.alter).handle),
         ApiKey.DESCRIBE_LOG_DIRS: Route(DescribeLogDirsHandler(parts.replicas, parts.hosted).handle),
     }
 
@@ -231,9 +252,7 @@ def _transaction_routes(parts: Collaborators) -> dict[int, Route]:
     requests = parts.transactions.requests
     producers = ProducersHandler(requests, lookup.known, parts.groups.partition_for)
     administration = TransactionsHandler(requests)
-    markers = WriteTxnMarkersHandler(
-        parts.appends, parts.groups, timeout_ms=parts.config().number("request.timeout.ms")
-    )
+    markers = WriteTxnMarkersHandler(parts.transactions.marker_writing)
     return {
         # A new block of producer ids may have to be written first.
         ApiKey.INIT_PRODUCER_ID: Route(producers.init_producer, failed=producers.init_failed),
@@ -281,6 +300,7 @@ def _config_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.DESCRIBE_CONFIGS: Route(describe.handle),
         ApiKey.ALTER_CONFIGS: Route(alter.handle),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Route(alter.handle),
+        ApiKey.LIST_CONFIG_RESOURCES: Route(ListConfigResourcesHandler(parts.store, parts.cache).handle),
     }
 
 
@@ -295,6 +315,7 @@ def _control_routes(parts: Collaborators) -> dict[int, Route]:
         parts.groups.partitions_deleted,
     )
     elect = ElectLeadersHandler(cache, purgatories.elections, put, parts.timer_ms)
+    reassignments = PartitionReassignmentsHandler(put)
     return {
         ApiKey.LEADER_AND_ISR: Route(control.leader_and_isr),
         ApiKey.STOP_REPLICA: Route(control.stop_replica),
@@ -303,4 +324,6 @@ def _control_routes(parts: Collaborators) -> dict[int, Route]:
         ApiKey.ALTER_PARTITION: Route(AlterPartitionHandler(put).handle),
         ApiKey.ALLOCATE_PRODUCER_IDS: Route(AllocateProducerIdsHandler(put).handle),
         ApiKey.ELECT_LEADERS: Route(elect.handle),
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: Route(reassignments.alter),
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: Route(reassignments.list),
     }

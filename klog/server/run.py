@@ -6,14 +6,11 @@ import gc
 import logging
 import os
 import resource
-import signal
 import sys
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from klog.config.broker import BrokerConfig
@@ -27,6 +24,7 @@ from klog.server.broker import Broker
 from klog.server.broker_state import BrokerState
 from klog.server.config_providers import with_variables_replaced
 from klog.server.log_output import configure_logging
+from klog.server.stop_requests import StopRequests
 from klog.storage.files import read_whole
 from klog.storage.log.manager_values import Progress
 
@@ -35,13 +33,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_LISTEN_S: Final = 1.0
-
-# The defaults without a properties file: a single broker that only this machine reaches.
+# The defaults without a properties file: a broker that only this machine reaches.
 _OWN_DEFAULTS: Final[Mapping[str, str]] = {
     "broker.id": "0",
     "listeners": "PLAINTEXT://127.0.0.1:9092",
     "log.dirs": "klog-data",
+}
+# And that has its metadata for itself. A member of a cluster has Kafka's defaults instead.
+_SINGLE_BROKER_DEFAULTS: Final[Mapping[str, str]] = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -51,11 +50,15 @@ _PROGRESS_EVERY: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The options of the command line. `options` are `key=value`."""
+    """The options of the command line. `options` are `key=value`; `read_only` are the directories to serve
+    without changing them, none for an ordinary broker; with `searches_damage` all their segments are checked.
+    """
 
     config_file: str | None = None
     options: Sequence[str] = ()
     metrics_port: int | None = None
+    read_only: Sequence[str] = ()
+    searches_damage: bool = True
     json_logs: bool = False
     quiet: bool = False
 
@@ -66,7 +69,7 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
     Raises `UsageError` for an invalid option, `ConfigError` for an invalid value, `StorageError` for a file
     that cannot be read.
     """
-    texts = dict(_OWN_DEFAULTS)
+    texts: dict[str, str] = {}
     if config_file is not None:
         try:
             texts = java_properties.config_entries(read_whole(config_file))
@@ -77,18 +80,43 @@ def read_config(config_file: str | None, options: Sequence[str]) -> BrokerConfig
         if not equals or not name.strip():
             raise UsageError(f"-o {option}: an option is written key=value")
         texts[name.strip()] = value.strip()
+    if config_file is None:
+        single = {} if texts.get("zookeeper.connect") else _SINGLE_BROKER_DEFAULTS
+        texts = {**_OWN_DEFAULTS, **single, **texts}
     return BrokerConfig(with_variables_replaced(texts))
 
 
 def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: None) -> None:  # noqa: ARG005
     """Run a broker until SIGINT, SIGTERM or SIGHUP. `on_serving` is called once it serves.
 
+    With a second signal it does not wait any more for other brokers to take over its partitions.
+
     Raises `KlogError` if the broker cannot start.
     """
     configure_logging(as_json=launch.json_logs, quiet=launch.quiet)
     if (slow := slowness()) is not None:
         logger.warning("%s", slow)
-    config = read_config(launch.config_file, launch.options)
+    with ExitStack() as closing:
+        options = launch.options
+        if launch.read_only:
+            from klog.server.read_only.opening import opened_backup
+
+            opened = closing.enter_context(opened_backup(launch.read_only, launch.config_file, options))
+            options = opened.options
+            if launch.searches_damage:
+                on_serving = _then(opened.search.start, on_serving)
+        _run(launch, read_config(launch.config_file, options), on_serving)
+
+
+def _then(start: Callable[[], None], on_serving: Callable[[Broker], None]) -> Callable[[Broker], None]:
+    def both(broker: Broker) -> None:
+        start()
+        on_serving(broker)
+
+    return both
+
+
+def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], None]) -> None:
     for name, nearest in config.unknown().items():
         hint = f", did you mean {nearest}?" if nearest else ""
         logger.warning("unknown config %s is ignored%s", name, hint)
@@ -96,32 +124,19 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
     for name, what in without_effect(config).items():
         logger.warning("%s has no effect: %s", name, what)
     _raise_file_limit()
-    ended = threading.Event()
-    fatal: list[str] = []
-
-    def on_fatal(why: str) -> None:
-        fatal.append(why)
-        ended.set()
-
-    def on_signal(number: int, _: FrameType | None) -> None:
-        logger.info("%s: stopping", signal.Signals(number).name)
-        ended.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, on_signal)
-    # SIGHUP comes when the terminal is closed. It is ignored under nohup, as in Java.
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signal.signal(signal.SIGHUP, on_signal)
+    stop = StopRequests()
+    stop.listen()
     with ExitStack() as closing:
         metrics = None if launch.metrics_port is None else _serve_metrics(launch.metrics_port, closing)
         on_state = _ignore_state if metrics is None else metrics.state_changed
         try:
             broker = Broker(
                 config,
-                on_fatal=on_fatal,
+                on_fatal=stop.fail,
                 on_loaded=_log_progress,
                 on_state=on_state,
-                is_stopping=ended.is_set,
+                is_stopping=lambda: stop.is_asked,
+                is_read_only=bool(launch.read_only),
             )
         except WaitCancelledError as cancelled:
             logger.info("%s", cancelled)
@@ -130,18 +145,16 @@ def run(launch: Launch, on_serving: Callable[[Broker], None] = lambda broker: No
             # Errors of log directories have been handled before. This is the system's lack of descriptors or
             # memory.
             raise KlogError(f"the broker cannot start: {error}", cure="see ulimit -a") from error
-        closing.callback(broker.stop)
+        closing.callback(broker.stop, lambda: stop.is_urgent)
         if metrics is not None:
             metrics.attach(broker)
         # Collections need not look at what exists by now, which would take 20 ms and block all threads.
         gc.freeze()
         _banner(broker)
         on_serving(broker)
-        # In steps, because a wait without a timeout would miss a signal that comes just before it.
-        while not ended.wait(_LISTEN_S):
-            pass
-    if fatal:
-        logger.critical("%s", fatal[0])
+        stop.wait()
+    if stop.fatal is not None:
+        logger.critical("%s", stop.fatal)
         sys.exit(1)
     logger.info("stopped cleanly")
 

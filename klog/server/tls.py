@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError, Value, text_of
+from klog.config.pem import Pem
 from klog.formats.errors import FormatError, UsageError
-from klog.server.certificates import Holder, Pem, holder_of
+from klog.server.certificates import Holder, holder_of
 
 _HIDDEN: Final = "[hidden]"
 # Ascending. Kafka's JVMs do not use the older ones either, unless java.security allows them.

@@ -7,4 +7,7 @@ cdef class TopicStats:
     cdef public long long fetches
     cdef public long long failed_produces
     cdef public long long failed_fetches
+    cdef public long long replication_bytes_in
     cdef public long long replication_bytes_out
+    cdef public long long reassignment_bytes_in
+    cdef public long long reassignment_bytes_out

@@ -22,6 +22,9 @@ class TopicStats:
         "fetches",
         "messages_in",
         "produces",
+        "reassignment_bytes_in",
+        "reassignment_bytes_out",
+        "replication_bytes_in",
         "replication_bytes_out",
     )
 
@@ -34,7 +37,10 @@ class TopicStats:
         self.fetches = 0
         self.failed_produces = 0
         self.failed_fetches = 0
+        self.replication_bytes_in = 0
         self.replication_bytes_out = 0
+        self.reassignment_bytes_in = 0
+        self.reassignment_bytes_out = 0
 
     def add(self, other: TopicStats) -> None:
         """Add the counts of another object."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,23 +11,24 @@ from klog.coordinator.transaction.coordinator import (
     TransactionCoordinator,
     TransactionSettings,
 )
+from klog.coordinator.transaction.end_waits import PATIENCE_MS, EndWaits
 from klog.coordinator.transaction.requests import TransactionRequests
 from klog.coordinator.transaction.transaction_partition import Append, OnAppended, TransactionServices
 from klog.formats.names import TopicPartition
 from klog.metadata.cache import MetadataCache
-from klog.metadata.producer_ids import ProducerIds, allocate_producer_ids
+from klog.metadata.producer_ids import ProducerIds
 from klog.metadata.store import MetadataStore
-from klog.metadata.values import ProducerIdBlock
 from klog.replication.internal_append import InternalAppends
-from klog.replication.partition import ALL_IN_SYNC
 from klog.replication.purgatory import Timer
 from klog.replication.replica_manager import ReplicaManager
 from klog.server.internal_topics import led_logs, partition_count, pause_loading
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.marker_sending import MarkerSending
+from klog.server.transactions.marker_writing import Groups, MarkerWriting
 from klog.server.transactions.opening import open_marker_sender, open_verifier
 from klog.server.transactions.verification import Verification
 from klog.server.transactions.verifying import Verifying
+from klog.storage.log.built_batch import BuiltBatch
 from klog.storage.log.scheduler import Scheduler
 
 
@@ -40,6 +40,7 @@ class BrokerTransactions:
     requests: TransactionRequests
     verification: Verification
     markers: MarkerSending
+    marker_writing: MarkerWriting
     verifier: Verifying
 
     def schedule(self, scheduler: Scheduler) -> None:
@@ -56,41 +57,54 @@ class BrokerTransactions:
 
 
 def open_transactions(
-    config: BrokerConfig,
-    is_verified: Callable[[], bool],
+    configs: Callable[[], BrokerConfig],
     broker_id: int,
+    producer_ids: ProducerIds,
     store: MetadataStore,
     cache: MetadataCache,
     replicas: ReplicaManager,
     appends: InternalAppends,
+    groups: Groups,
     timer: Timer,
     connect: Connect,
+    *,
+    coordinates: bool = True,
 ) -> BrokerTransactions:
     """The transactions of a broker, whose coordinator hears of changed roles from now on.
 
-    `is_verified` is `transaction.partition.verification.enable`, which may change at any time.
+    Unless it `coordinates`, it takes over no transactional ids, and what they have open stays open.
+
+    `configs` gives the present configs: `transaction.partition.verification.enable` may change at any time.
     """
-    markers = open_marker_sender(cache, store, connect, timer)
+
+    def is_verified() -> bool:
+        return configs().flag("transaction.partition.verification.enable")
+
+    writing = MarkerWriting(appends, groups, timeout_ms=configs().number("request.timeout.ms"))
+    markers = open_marker_sender(broker_id, writing.write, cache, store, connect, timer)
     services = TransactionServices(
         append=_append(appends),
         timer=timer,
         clock_ms=appends.clock_ms,
         timer_ms=appends.timer_ms,
         markers=markers,
-        next_producer_id=_producer_ids(config, store, broker_id).next_id,
+        next_producer_id=producer_ids.next_id,
+        waits=EndWaits(timer, appends.timer_ms, PATIENCE_MS),
         pause=pause_loading,
     )
     coordinator = TransactionCoordinator(
-        _settings(config, store), services, led_logs(replicas, TRANSACTION_STATE)
+        _settings(configs(), store), services, led_logs(replicas, TRANSACTION_STATE)
     )
     requests = TransactionRequests(coordinator)
     verifier = open_verifier(broker_id, cache, requests.verify_partitions, connect)
-    replicas.add_listener(coordinator.roles_changed)
+    if coordinates:
+        replicas.add_listener(coordinator.roles_changed)
     return BrokerTransactions(
         coordinator,
         requests,
         Verification(replicas, verifier, is_verified, appends.clock_ms),
         markers,
+        writing,
         verifier,
     )
 
@@ -109,28 +123,11 @@ def _settings(config: BrokerConfig, store: MetadataStore) -> TransactionSettings
     )
 
 
-def _producer_ids(config: BrokerConfig, store: MetadataStore, broker_id: int) -> ProducerIds:
-    def allocate() -> ProducerIdBlock:
-        return allocate_producer_ids(store, broker_id)
-
-    def run(task: Callable[[], None]) -> None:
-        threading.Thread(target=task, name="klog-producer-ids", daemon=True).start()
-
-    # The embedded store is always there. ZooKeeper may be gone, and requests of others must not wait for it.
-    return ProducerIds(allocate, run) if config.text("zookeeper.connect") else ProducerIds(allocate)
-
-
 def _append(appends: InternalAppends) -> Append:
     def append(
-        partition: int, batch: bytearray, on_done: OnAppended, *, leader_epoch: int, timeout_ms: int
+        partition: int, batch: BuiltBatch, on_done: OnAppended, *, leader_epoch: int, timeout_ms: int
     ) -> None:
-        appends.append_records(
-            TopicPartition(TRANSACTION_STATE, partition),
-            memoryview(batch),
-            on_done,
-            acks=ALL_IN_SYNC,
-            timeout_ms=timeout_ms,
-            leader_epoch=leader_epoch,
-        )
+        key = TopicPartition(TRANSACTION_STATE, partition)
+        appends.append_built(key, batch, on_done, timeout_ms=timeout_ms, leader_epoch=leader_epoch)
 
     return append

@@ -11,7 +11,7 @@ import errno
 import io
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
 from klog.formats.errors import StorageError
@@ -187,14 +187,15 @@ def atomic_output(path: str | os.PathLike[str], *, sync: bool = True) -> Iterato
         # A process with the same id may have died here. In a container the ids are the same at each start.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-        file = open(temporary, "xb")  # noqa: SIM115 (closed below, on every way out)
+        # A file of secrets must not be open to others for a moment either.
+        file = open(temporary, "xb", opener=_with_mode_of(target))  # noqa: SIM115 (closed below, on every way out)
     except OSError as error:
         raise storage_error("cannot be written", target, error) from error
     try:
         with file:
             yield file
             file.flush()
-            _take_over_owner(file.fileno(), target)
+            take_over_owner(file.fileno(), target)
             if sync:
                 os.fsync(file.fileno())
         os.replace(temporary, target)
@@ -216,7 +217,23 @@ def write_atomically(
         file.writelines([data] if isinstance(data, bytes) else data)
 
 
-def _take_over_owner(descriptor: int, target: str) -> None:
+def _with_mode_of(target: str) -> Callable[[str, int], int]:
+    """Opens a new file with the mode of `target` if that exists."""
+
+    def opener(path: str, flags: int) -> int:
+        try:
+            mode = stat.S_IMODE(os.stat(target).st_mode)
+        except FileNotFoundError:
+            mode = 0o666
+        return os.open(path, flags, mode)
+
+    return opener
+
+
+def take_over_owner(descriptor: int, target: str) -> None:
+    """Give an open file the mode and the owner of `target`, or else the owner of its directory, as far as
+    permissions allow it. Raises OSError.
+    """
     try:
         like = os.stat(target)
         os.fchmod(descriptor, stat.S_IMODE(like.st_mode))

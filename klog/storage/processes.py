@@ -9,6 +9,7 @@ dies, its workers end immediately.
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -31,9 +32,14 @@ TaskT = TypeVar("TaskT")
 ResultT = TypeVar("ResultT")
 
 Work = Callable[[TaskT, Callable[[int], None]], ResultT]
-"""Does a task and reports how many bytes it has done since its last report. Picklable. Raises `KlogError`."""
+"""Does a task and reports how many bytes it has done since its last report. Picklable. Raises `KlogError`.
+
+Reports are passed on in large steps. A report of 0 bytes is passed on at once.
+"""
 
 _STOP_SECONDS: Final = 10.0
+_REPORT_BYTES: Final = 4 << 20
+"""A worker reports its progress in such steps, since each report takes time of both processes."""
 _TERMINATED_STATUS: Final = 128 + signal.SIGTERM
 
 
@@ -124,7 +130,9 @@ def run_tasks(
     context = multiprocessing.get_context(start_method)
     workers: list[_Worker[TaskT, ResultT]] = []
     try:
-        workers.extend(_Worker(context, work) for _ in range(min(processes, len(tasks))))
+        for _ in range(min(processes, len(tasks))):
+            with _interrupts_held(context):
+                workers.append(_Worker(context, work))
         for worker in workers:
             worker.give(next(waiting))
         busy = list(workers)
@@ -132,12 +140,12 @@ def run_tasks(
             for worker in _ready(busy):
                 event = _event(worker, describe, cure)
                 if isinstance(event, Done):
-                    yield event
                     task = next(waiting, None)
                     if task is None:
                         busy.remove(worker)
                     else:
                         worker.give(task)
+                    yield event
                 elif isinstance(event, _Failed):
                     raise event.error or KlogError(
                         f"not enough memory for {worker.task_text(describe)}", cure=cure
@@ -149,7 +157,7 @@ def run_tasks(
 
 
 class _Worker(Generic[TaskT, ResultT]):
-    """A process and the parent's end of its pipe."""
+    """A process and the parent's end of its pipe. To be made while Ctrl-C is held."""
 
     def __init__(self, context: BaseContext, work: Work[TaskT, ResultT]) -> None:
         self.connection, child_connection = context.Pipe()
@@ -157,8 +165,7 @@ class _Worker(Generic[TaskT, ResultT]):
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=_serve, args=(child_connection, work), daemon=True
         )
-        with _interrupts_blocked(context):
-            self.process.start()
+        self.process.start()
         child_connection.close()
 
     def give(self, task: TaskT) -> None:
@@ -173,16 +180,30 @@ class _Worker(Generic[TaskT, ResultT]):
 
 
 @contextmanager
-def _interrupts_blocked(context: BaseContext) -> Iterator[None]:
-    """Block Ctrl-C. A process that is started in the block inherits that; only its parent handles Ctrl-C."""
+def _interrupts_held(context: BaseContext) -> Iterator[None]:
+    """Let Ctrl-C wait until the end of the block.
+
+    A process that is started in the block inherits that Ctrl-C is blocked; only its parent handles it. But
+    another thread of the parent may receive it, and then the parent would leave a child behind.
+    """
     if context.get_start_method() != "fork":
         # multiprocessing starts this helper process for the other methods; that would unblock Ctrl-C again.
         resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.getsignal(signal.SIGINT)
+    received: list[int] = []
+    # Only the main thread runs handlers, and only it may change them.
+    is_handled = callable(handler) and threading.current_thread() is threading.main_thread()
+    if is_handled:
+        signal.signal(signal.SIGINT, lambda number, _: received.append(number))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if is_handled:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if received:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _ready(busy: list[_Worker[TaskT, ResultT]]) -> list[_Worker[TaskT, ResultT]]:
@@ -258,16 +279,42 @@ class _Termination:
             self._in_task = False
 
 
+class _Progress:
+    """Reports a task's progress to the parent, in large steps."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._unreported_bytes = 0
+
+    def advance(self, size_bytes: int) -> None:
+        """So many bytes more are done. A 0 only shows that the task is alive, at once."""
+        self._unreported_bytes += size_bytes
+        if not size_bytes or self._unreported_bytes >= _REPORT_BYTES:
+            self._report()
+
+    def end(self) -> None:
+        """Report what is not reported yet."""
+        if self._unreported_bytes:
+            self._report()
+
+    def _report(self) -> None:
+        self._connection.send(Advanced(self._unreported_bytes))
+        self._unreported_bytes = 0
+
+
 def _serve(connection: Connection, work: Work[TaskT, ResultT]) -> None:
     """Run a worker process: receive tasks and send events until the pipe is closed."""
     termination = _Termination()
     termination.install()
     _end_with_parent()
+    gc.freeze()  # what is inherited lives on: collections need not look at it, nor copy its pages
     with suppress(EOFError, OSError):  # the other end is closed
         while True:
             task = connection.recv()
+            progress = _Progress(connection)
             with termination.task():
-                event = _do(work, task, lambda size_bytes: connection.send(Advanced(size_bytes)))
+                event = _do(work, task, progress.advance)
+            progress.end()
             connection.send(event)
 
 

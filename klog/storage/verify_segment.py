@@ -32,7 +32,7 @@ from klog.storage.recovery_epochs import note_epochs
 
 MAX_PROBLEMS_PER_SEGMENT: Final = 1000
 
-_KEEPS: Final = "keeps it, for the checksum holds; consumers fail there or get wrong offsets"
+KEEPS: Final = "keeps it, for the checksum holds; consumers fail there or get wrong offsets"
 _KEEPS_CURE: Final = "copy the partition from another replica; nothing here can restore the batch"
 _COPY: Final = ("does not read gzip copies", "unpack it; then verify says what recovery would do")
 _BROKEN_INDEX: Final = "trusts it after a clean stop (reads go wrong); rebuilds it after an unclean one"
@@ -95,7 +95,7 @@ class _Collector:
     def end(self) -> None:
         if self._unsaid:
             what = f"{self._unsaid} more problems in this segment"
-            self.problems.append(Problem(self._path, what, _KEEPS))
+            self.problems.append(Problem(self._path, what, KEEPS))
 
 
 def verify_segment(
@@ -104,14 +104,17 @@ def verify_segment(
     deep: bool,
     max_decompressed_bytes: int = DEFAULT_LIMIT_BYTES,
     on_bytes: OnBytes = lambda _: None,
+    *,
+    with_indexes: bool = True,
 ) -> SegmentFacts:
     """Read one segment and its indexes. It raises nothing: an unreadable file is a problem, too.
 
-    `on_bytes` receives the bytes of the segment that are done.
+    `on_bytes` receives the bytes of the segment that are done. Without `with_indexes` only the segment
+    is read.
     """
     progress = FileProgress(on_bytes, task.size_bytes)
     path = task.path
-    found = _Collector(path, _COPY if task.is_gzipped else (_KEEPS, _KEEPS_CURE))
+    found = _Collector(path, _COPY if task.is_gzipped else (KEEPS, _KEEPS_CURE))
     epochs: list[EpochEntry] = []
     next_offset, has_producers, is_suspicious = task.base_offset, False, False
     try:
@@ -136,7 +139,7 @@ def verify_segment(
                 if deep:
                     for _ in reader.decode(data):
                         _check_records(reader, found)
-        indexes = () if task.is_gzipped else rebuild_segment(task, options).indexes
+        indexes = () if task.is_gzipped or not with_indexes else rebuild_segment(task, options).indexes
     except KlogError as error:
         found.error(error)
         indexes = ()

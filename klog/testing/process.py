@@ -10,6 +10,7 @@ import json
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -47,7 +48,7 @@ class BrokerProcess:
             "log.retention.check.interval.ms": "1000",
             "group.initial.rebalance.delay.ms": "0",
             "offsets.topic.num.partitions": "5",
-            **{key: _text(value) for key, value in (config or {}).items()},
+            **{key: config_text(value) for key, value in (config or {}).items()},
         }
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoints: Mapping[str, str] = {}
@@ -56,6 +57,8 @@ class BrokerProcess:
         """The port of each listener by name; `advertised.listeners` may give clients another one."""
         self.log_dirs: tuple[Path, ...] = ()
         """The paths of the log directories."""
+        self.is_paused = False
+        """Whether `pause` has stopped the process where it is."""
 
     # -- addresses and files -------------------------------------------------------------------------------
 
@@ -88,14 +91,17 @@ class BrokerProcess:
 
     # -- start and stop ------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the broker unless it runs, and wait until it serves. Raises BrokerFailedError."""
+    def start(self, *, known_brokers: int = 1) -> None:
+        """Start the broker unless it runs, and wait until it serves. Raises BrokerFailedError.
+
+        As a member of a cluster it serves when it knows that many brokers, itself included.
+        """
         if self._process is not None:
             return
         options = [f"{key}={value}" for key, value in self._config.items()]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603 (this Python, this package)
-                [sys.executable, "-m", "klog.testing.child", str(self._work), *options],
+                [sys.executable, "-m", "klog.testing.child", str(self._work), str(known_brokers), *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -122,13 +128,19 @@ class BrokerProcess:
         how = f"did not serve within {START_TIMEOUT_S:.0f} s" if timed_out else f"ended with status {status}"
         raise BrokerFailedError(f"the broker {how} when it started; its log:\n{self._log_tail()}")
 
-    def stop(self) -> None:
-        """Stop the broker cleanly (SIGTERM) and wait. Raises BrokerFailedError if it ended in another way."""
+    def stop(self, *, hand_over: bool = True) -> None:
+        """Stop the broker cleanly (SIGTERM) and wait. Raises BrokerFailedError if it ended in another way.
+
+        Other brokers of a cluster take over what it leads. Without `hand_over` it does not wait for that.
+        """
         process = self._process
         if process is None:
             return
         ended_before = process.poll() is not None
+        process.send_signal(signal.SIGCONT)  # it may be paused
         process.terminate()
+        if not hand_over:
+            process.send_signal(signal.SIGINT)  # a second signal; another SIGTERM might become one with it
         status = self._end(process, kill=False)
         if ended_before or status != 0:
             when = ", before it was asked to stop" if ended_before else ""
@@ -141,6 +153,21 @@ class BrokerProcess:
         if self._process is not None:
             self._end(self._process, kill=True)
 
+    def pause(self) -> None:
+        """Stop the process where it is (SIGSTOP): its connections stay open, and it does not answer."""
+        self._signal(signal.SIGSTOP)
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Let a paused process go on (SIGCONT)."""
+        self._signal(signal.SIGCONT)
+        self.is_paused = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is None:
+            raise BrokerFailedError("the broker does not run")
+        self._process.send_signal(number)
+
     def restart(self) -> None:
         """Stop the broker cleanly and start it again with the same directory and ports."""
         self.stop()
@@ -149,7 +176,7 @@ class BrokerProcess:
     def close(self) -> None:
         """Stop the broker and remove its files. Idempotent. Raises BrokerFailedError as `stop` does."""
         try:
-            self.stop()
+            self.stop(hand_over=False)
         finally:
             self.kill()
             shutil.rmtree(self._work, ignore_errors=True)
@@ -167,6 +194,7 @@ class BrokerProcess:
             raise BrokerFailedError(what) from error
         finally:
             self._process = None
+            self.is_paused = False
             _pipe(process.stdin).close()
             _pipe(process.stdout).close()
         return status
@@ -182,7 +210,7 @@ class BrokerProcess:
         """Create a topic and wait until it can be written to. Raises KlogError if the broker refuses it."""
         from klog.testing.topics import create_topic
 
-        texts = {key: _text(value) for key, value in (config or {}).items()}
+        texts = {key: config_text(value) for key, value in (config or {}).items()}
         create_topic(self.bootstrap_servers, topic, partitions, texts)
 
 
@@ -206,7 +234,8 @@ def broker(
         process.close()
 
 
-def _text(value: ConfigValue) -> str:
+def config_text(value: ConfigValue) -> str:
+    """A config's value as a broker reads it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -150,6 +150,26 @@ def not_exactly_once(
                 yield f"{partition} {offset} was transformed {count} times, {end} is committed"
 
 
+def transaction_violations(
+    transactions: Collection[Transaction],
+    visible: Logs,
+    committed: Mapping[Partition, int],
+    inputs: Logs,
+    observed: Iterable[Observed],
+) -> list[str]:
+    """Violations of consume-transform-produce loops: transactions are atomic, input is transformed once.
+
+    `visible` is what a read_committed consumer sees, `committed` and `observed` are the offsets of the group.
+    """
+    return [
+        *not_atomic(transactions, visible),
+        *not_exactly_once(transactions, visible, committed, inputs),
+        *duplicated(visible),
+        *disordered(visible),
+        *went_back(observed),
+    ]
+
+
 def stuck(waits: Iterable[Wait], outages: Collection[Outage], limit_s: float) -> Iterator[str]:
     """Producers that waited longer than the limit while a broker was there."""
     for wait in waits:

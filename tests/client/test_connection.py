@@ -78,3 +78,19 @@ def test_a_broker_that_cannot_be_reached_is_an_error():
 def test_addresses_of_ipv6_have_brackets():
     assert str(HostPort("::1", 9092)) == "[::1]:9092"
     assert str(HostPort("localhost", 9092)) == "localhost:9092"
+
+
+def test_a_connection_that_is_closed_while_it_opens_is_not_used(monkeypatch):
+    only = FakeConnection(answers=["a"])
+    connection = ReconnectingConnection(Connections(only))
+    connect = only.connect
+
+    def connect_slowly():
+        connection.close()  # by another thread
+        connect()
+
+    monkeypatch.setattr(only, "connect", connect_slowly)
+    with pytest.raises(ConnectionLostError):
+        connection.send("1")
+    assert not only.sent
+    assert not only.connected

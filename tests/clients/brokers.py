@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+import pytest
+
 import klog.testing
 from klog.testing.topics import create_topic
-from tests.peers import KafkaPeer, ZooKeeperBroker
+from tests.peers import KafkaPeer, KRaftBroker, ZooKeeperBroker
 
 CONFIG: Mapping[str, str | int] = {
     "num.partitions": 2,
@@ -61,9 +63,25 @@ def klog_broker(config: Mapping[str, str | int] | None = None) -> Iterator[Broke
 
 
 @contextmanager
-def kafka_broker(peer: KafkaPeer, work: Path) -> Iterator[Broker]:
+def kafka_broker(
+    peer: KafkaPeer, work: Path, config: Mapping[str, str | int] | None = None
+) -> Iterator[Broker]:
     """Kafka of the peer's version, with two log directories."""
     log_dirs = [work / "log-dir-0", work / "log-dir-1"]
-    config = {**CONFIG, "log.dirs": ",".join(map(str, log_dirs))}
-    with ZooKeeperBroker(work, config, peer) as broker:
+    given = {**CONFIG, **(config or {}), "log.dirs": ",".join(map(str, log_dirs))}
+    with ZooKeeperBroker(work, given, peer) as broker:
         yield _Kafka(broker, log_dirs)
+
+
+@contextmanager
+def klog_or_kafka4(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, config: Mapping[str, str | int]
+) -> Iterator[str]:
+    """The address of klog or of Kafka 4, as the fixture's parameter says ("klog", "kafka4")."""
+    if request.param == "klog":
+        with klog_broker(config) as broker:
+            yield broker.bootstrap_servers
+        return
+    peer = request.getfixturevalue("kafka4")
+    with KRaftBroker(tmp_path_factory.mktemp("kafka4"), config, peer) as kafka:
+        yield kafka.bootstrap

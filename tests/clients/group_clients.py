@@ -17,7 +17,8 @@ import kafka
 
 from tests.waiting import eventually
 
-SESSION_MS = 10_000
+# Long enough for a busy machine. No test waits until a session has expired.
+SESSION_MS = 30_000
 _COMMIT_TRIES = 100
 Assignors = tuple[str, ...]
 
@@ -70,6 +71,8 @@ class ConfluentMember(Member):
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "session.timeout.ms": SESSION_MS,
+            # A member hears of a rebalance by its next heartbeat.
+            "heartbeat.interval.ms": 500,
             "partition.assignment.strategy": options.get("assignor", "range"),
         }
         if "instance" in options:

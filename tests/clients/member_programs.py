@@ -24,7 +24,7 @@ _JAVA_ASSIGNORS = {
     "sticky": "StickyAssignor",
     "cooperative-sticky": "CooperativeStickyAssignor",
 }
-_END_TIMEOUT_S = 30
+_END_TIMEOUT_S = 120
 
 
 def java_command(version: str) -> list[str]:

@@ -29,7 +29,7 @@ class Sent(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A record as a consumer got it; timestamp type 0: create time, 1: log append time."""
+    """A record as a consumer got it; timestamp type 0: create time, 1: log append time, -1: it has none."""
 
     offset: int
     timestamp_ms: int
@@ -136,6 +136,13 @@ class ConfluentKafka:
 _LIBRDKAFKA = {"MSG_SIZE_TOO_LARGE": "MESSAGE_TOO_LARGE", "_AUTO_OFFSET_RESET": "OFFSET_OUT_OF_RANGE"}
 
 
+_TIMESTAMP_TYPES = {
+    confluent_kafka.TIMESTAMP_NOT_AVAILABLE: -1,
+    confluent_kafka.TIMESTAMP_CREATE_TIME: 0,
+    confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: 1,
+}
+
+
 def _until_eof(consumer):
     while True:
         message = consumer.poll(TIMEOUT_S)
@@ -148,7 +155,7 @@ def _until_eof(consumer):
         yield Read(
             message.offset(),
             timestamp_ms,
-            {confluent_kafka.TIMESTAMP_CREATE_TIME: 0, confluent_kafka.TIMESTAMP_LOG_APPEND_TIME: 1}[kind],
+            _TIMESTAMP_TYPES[kind],
             message.key(),
             message.value(),
             tuple(message.headers() or ()),

@@ -121,7 +121,13 @@ def marking(broker) -> Iterator[MarkerSending]:
     timer = TimerThread(monotonic_ms)
     timer.start()
     sender = MarkerSending(
-        lambda _: THERE, lambda _: True, lambda _: connecting(broker), timer.timer, monotonic_ms
+        THERE + 1,
+        lambda *_: pytest.fail("the partitions are led elsewhere"),
+        lambda _: THERE,
+        lambda _: True,
+        lambda _: connecting(broker),
+        timer.timer,
+        monotonic_ms,
     )
     try:
         yield sender

@@ -107,7 +107,9 @@ def standalone(broker, files: Files, tmp_path: Path) -> Iterator[Application]:
     """A standalone worker with both connectors. It keeps its offsets in a file."""
     worker = tmp_path / "worker.properties"
     offsets = {"offset.storage.file.filename": str(tmp_path / "offsets")}
-    worker.write_text(properties_text({**worker_config(broker, free_port()), **offsets}))
+    # Nobody waits for the end of its session, and a line that is copied again would be there twice.
+    patient = {"consumer.session.timeout.ms": 30_000}
+    worker.write_text(properties_text({**worker_config(broker, free_port()), **patient, **offsets}))
     paths = [worker]
     for name, config in files.connectors().items():
         paths.append(tmp_path / f"{name}.properties")

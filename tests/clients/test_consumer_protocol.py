@@ -8,18 +8,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription
 
 from klog.testing.topics import create_topic
-from tests.clients.brokers import klog_broker
+from tests.clients.brokers import klog_or_kafka4
 from tests.clients.group_clients import Member
 from tests.clients.member_programs import MemberProgram, ProgramMember
 from tests.clients.python_clients import ConfluentKafka, Sent
-from tests.peers import KRaftBroker
 from tests.waiting import eventually
 
 PARTITIONS = 4
@@ -40,14 +38,8 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module", params=["klog", pytest.param("kafka4", marks=pytest.mark.kafka)])
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a broker that accepts the protocol."""
-    if request.param == "klog":
-        with klog_broker(CONFIG) as broker:
-            yield broker.bootstrap_servers
-        return
-    peer = request.getfixturevalue("kafka4")
-    work: Path = tmp_path_factory.mktemp("kafka4")
-    with KRaftBroker(work, CONFIG, peer) as kafka:
-        yield kafka.bootstrap
+    with klog_or_kafka4(request, tmp_path_factory, CONFIG) as address:
+        yield address
 
 
 def new_topic(servers: str, name: str | None = None) -> str:
@@ -202,9 +194,12 @@ def test_members_choose_the_assignor(join: Join, admin: AdminClient, group: str,
     eventually(lambda: describe(admin, group).state is ConsumerGroupState.EMPTY)
 
 
-def test_klog_s_own_command_describes_the_group(servers: str, join: Join, topic: str, group: str) -> None:
+def test_klog_s_own_command_describes_the_group(
+    servers: str, join: Join, admin: AdminClient, topic: str, group: str
+) -> None:
     member = join()
     await_shared(member)
+    eventually(lambda: describe(admin, group).state is ConsumerGroupState.STABLE)
     command = [sys.executable, "-m", "klog", "groups", "describe", group, "--json"]
     done = subprocess.run(
         [*command, "--bootstrap-server", servers], check=False, capture_output=True, text=True

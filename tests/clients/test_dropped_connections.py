@@ -13,7 +13,7 @@ import klog
 from tests.clients.cutting_proxy import broker_behind_proxy
 
 COUNT = 2000
-TIMEOUT_S = 40
+TIMEOUT_S = 90
 VALUES = [b"%05d " % n + b"x" * 100 for n in range(COUNT)]
 
 

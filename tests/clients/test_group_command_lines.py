@@ -17,7 +17,7 @@ GROUPS = ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", "groups"
 
 def alike(both: Both, *words: object) -> str:  # noqa: F811
     """What klog prints; what Kafka's tool prints has the same lines (it may not end the last one)."""
-    kafka, klog = both.kafka(GROUPS, *words), both.klog(GROUPS, *words)
+    kafka, klog = both.together(GROUPS, *words)
     assert klog.succeeded == kafka.succeeded
     assert klog.out.splitlines() == kafka.out.splitlines()
     return klog.out

@@ -101,18 +101,30 @@ def await_shares(members: Sequence[Member], *sizes: int) -> None:
 
 # Programs in Java and Go need what Kafka needs.
 KINDS = [*MEMBERS, *(pytest.param(kind, marks=pytest.mark.kafka) for kind in COMMANDS)]
-ASSIGNORS = [
-    *((kind, assignor) for kind, make in MEMBERS.items() for assignor in make.assignors),
-    *(
-        pytest.param(kind, assignor, marks=pytest.mark.kafka)
-        for kind in COMMANDS
-        for assignor in PROGRAM_ASSIGNORS
-    ),
+ASSIGNORS = {
+    **{kind: make.assignors for kind, make in MEMBERS.items()},
+    **dict.fromkeys(COMMANDS, PROGRAM_ASSIGNORS),
+}
+OTHER_ASSIGNORS = [
+    pytest.param(kind, assignor, marks=pytest.mark.kafka if kind in COMMANDS else ())
+    for kind, assignors in ASSIGNORS.items()
+    for assignor in assignors[1:]
 ]
 
 
-@pytest.mark.parametrize(("kind", "assignor"), ASSIGNORS)
-def test_members_share_partitions_and_hand_them_over(join: Join, kind: str, assignor: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_share_partitions_and_hand_them_over(join: Join, kind: str) -> None:
+    share_and_hand_over(join, kind, ASSIGNORS[kind][0])
+
+
+# Members assign, not brokers: Kafka with one assignor shows that the test is right.
+@pytest.mark.parametrize("broker", ["klog"], indirect=True, scope="session")
+@pytest.mark.parametrize(("kind", "assignor"), OTHER_ASSIGNORS)
+def test_members_share_partitions_with_every_assignor(join: Join, kind: str, assignor: str) -> None:
+    share_and_hand_over(join, kind, assignor)
+
+
+def share_and_hand_over(join: Join, kind: str, assignor: str) -> None:
     first = join(kind, assignor=assignor)
     first.await_partitions(*range(PARTITIONS))
     await_all(written(), first)

@@ -37,11 +37,16 @@ def peer(request):
 
 
 @pytest.fixture
-def java(peer, broker):
-    """Runs a main class of Kafka against the broker; gives its standard output."""
+def java(peer, tools_of, broker):
+    """Runs a main class against the broker; gives its standard output. Kafka's tools share a JVM."""
 
     def run(main_class, *args, stdin=b"", fails=False) -> str:
-        done = peer.java(main_class, *map(str, args), jvm_flags=QUICK, stdin=stdin, timeout_s=60)
+        if "." in main_class:
+            ended = tools_of(peer).run(main_class, *args, stdin=stdin)
+            text = ended.out + (ended.err if fails else "")
+            assert (ended.status != 0) == fails, text + ended.err
+            return text
+        done = peer.java(main_class, *map(str, args), jvm_flags=QUICK, stdin=stdin, timeout_s=180)
         text = done.stdout.decode() + (done.stderr.decode() if fails else "")
         assert (done.returncode != 0) == fails, text + done.stderr.decode()
         return text
@@ -143,7 +148,7 @@ class TestClients:
         with broker_behind_proxy(peer.major, chunks=12) as (broker, proxy):
             broker.create_topic("t")
             arguments = (proxy.address, "all", count, 100, TIMESTAMP_MS, "t", "none")
-            done = peer.java("ProduceRecords", *map(str, arguments), jvm_flags=QUICK, timeout_s=90)
+            done = peer.java("ProduceRecords", *map(str, arguments), jvm_flags=QUICK, timeout_s=180)
             assert done.stdout.decode().split() == ["t", "0", str(count - 1)]
             proxy.spare()
             records = klog.open(str(broker.partition_dir("t"))).records()
@@ -242,7 +247,7 @@ class TestTools:
         topic, group = new_topic(), f"console-{peer.major}"
         ConfluentKafka(broker.bootstrap_servers).write(topic, [Sent(b"%d" % number) for number in range(30)])
         console = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-        reading = ("--topic", topic, "--group", group, "--from-beginning", "--timeout-ms", 30_000)
+        reading = ("--topic", topic, "--group", group, "--from-beginning", "--timeout-ms", 120_000)
         assert java(console, *at, *reading, "--max-messages", 20).split() == [str(n) for n in range(20)]
         assert java(console, *at, *reading, "--max-messages", 10).split() == [str(n) for n in range(20, 30)]
 

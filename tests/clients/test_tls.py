@@ -83,7 +83,7 @@ def test_a_broker_with_only_tls_listeners_gets_requests_of_its_own_controller(tm
     with klog.testing.broker(config) as process:
         client = client_of(process)
         admin = AdminClient(client.config)
-        admin.create_topics([NewTopic("led", 1, 1)])["led"].result(30)
+        admin.create_topics([NewTopic("led", 1, 1)])["led"].result(60)
         assert client.write("led", [Sent(b"v")]) == [0]
         assert [record.value for record in client.read("led")] == [b"v"]
 
@@ -93,7 +93,7 @@ def test_markers_of_transactions_go_over_tls_where_brokers_use_it(tmp_path):
     with klog.testing.broker(config) as process:
         client = client_of(process)
         admin = AdminClient(client.config)
-        admin.create_topics([NewTopic("led", 1, 1)])["led"].result(30)
+        admin.create_topics([NewTopic("led", 1, 1)])["led"].result(60)
         producer = Producer({**client.config, "transactional.id": "payments"})
         producer.init_transactions(60)
         producer.begin_transaction()

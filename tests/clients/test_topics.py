@@ -17,6 +17,11 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourceType,
 )
+from kafka.errors import (
+    InvalidReplicationAssignmentError,
+    NoReassignmentInProgressError,
+    UnknownTopicOrPartitionError,
+)
 
 import klog.testing
 from tests.clients.python_clients import ConfluentKafka, Refused, Sent
@@ -127,7 +132,8 @@ class TestTopics:
             producer = confluent_kafka.Producer(
                 {
                     "bootstrap.servers": strict.bootstrap_servers,
-                    "delivery.timeout.ms": 1000,
+                    # The error comes with the metadata; on a busy machine that takes a while.
+                    "delivery.timeout.ms": 60_000,
                     "log_level": 0,
                     "topic.metadata.propagation.max.ms": 0,
                 }
@@ -207,6 +213,8 @@ class TestConfigs:
             assert entry.source == ConfigSource.DYNAMIC_BROKER_CONFIG.value
         finally:
             result(self.alter(admin, kind, "0", "log.segment.bytes", None, AlterConfigOpType.DELETE))
+            # Other tests share the broker.
+            eventually(lambda: self.of_topic(admin, topic)["segment.bytes"].value == str(1 << 30))
 
     def test_a_brokers_static_config_cannot_be_altered(self, admin):
         name = error_name(self.alter, admin, ResourceType.BROKER, "0", "log.dirs", "elsewhere")
@@ -279,3 +287,22 @@ def test_the_cluster_is_described(admin, broker):
     assert len(described.cluster_id) == 22
     assert [f"{node.host}:{node.port}" for node in described.nodes] == [broker.bootstrap_servers]
     assert described.controller.id == 0
+
+
+class TestReassignments:
+    def test_what_cannot_be_reassigned_is_refused_with_its_reason(
+        self, broker, kafka_python_admin, new_topic
+    ) -> None:
+        where = kafka.TopicPartition(new_topic(), 0)
+        (own,) = (each["broker_id"] for each in kafka_python_admin.describe_cluster()["brokers"])
+        gone = kafka.TopicPartition("no-such-topic", 0)
+
+        def outcome(target: list[int] | None, partition=where):
+            return kafka_python_admin.alter_partition_reassignments({partition: target})[partition]
+
+        assert outcome([own]) is None
+        assert outcome([own, own]) is InvalidReplicationAssignmentError
+        assert outcome([own, own + 1]) is InvalidReplicationAssignmentError
+        assert outcome(None) is NoReassignmentInProgressError
+        assert outcome([own], gone) is UnknownTopicOrPartitionError
+        assert kafka_python_admin.list_partition_reassignments() == {}

@@ -22,7 +22,9 @@ def cells(out: str) -> list[list[str]]:
 
 def test_transactions_are_shown_alike(both: Both, bootstrap: str) -> None:  # noqa: F811
     assert both.klog(TOPICS, "--create", "--topic", "orders", "--partitions", 1).succeeded
-    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": "loader"})
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "transactional.id": "loader", "transaction.timeout.ms": 600_000}
+    )
     producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce("orders", "a")

@@ -72,7 +72,8 @@ def open_one(broker, new_topic) -> Iterator[tuple[str, str]]:
     """A topic with an open transaction after one record, and its transactional id."""
     topic, name = new_topic(), f"tool-transaction-{next(_numbers)}"
     ConfluentKafka(broker.bootstrap_servers).write(topic, [Sent(b"plain")])
-    producer = ConfluentTransactor(broker.bootstrap_servers, name)
+    # It is still open when the tool has run several times.
+    producer = ConfluentTransactor(broker.bootstrap_servers, name, timeout_ms=600_000)
     producer.begin()
     producer.send(topic, b"open")
     yield topic, name
@@ -90,7 +91,7 @@ def test_transactions_are_listed_and_described(transactions: Transactions, broke
     (row,) = transactions.rows("describe", "--transactional-id", name)
     assert (row["TransactionState"], row["TransactionTimeoutMs"], row["ProducerEpoch"]) == (
         "Ongoing",
-        "60000",
+        "600000",
         "0",
     )
     assert row["TopicPartitions"] == f"{topic}-0"

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from klog.formats.names import TopicPartition
+from klog.metadata.configs import read_config
 from klog.metadata.embedded import FILE_NAME
 from klog.metadata.topics import request_deletion, topic_names
 from klog.server.broker import Broker
@@ -134,9 +140,6 @@ def test_a_directory_that_stays_without_an_owner_is_named(data: Path, klog: Run)
 
 
 def test_a_running_broker_keeps_its_metadata(data: Path, klog: Run) -> None:
-    import subprocess
-    import sys
-
     code = "import sys, time; from pathlib import Path; from tests.server.test_broker import config\n"
     code += "from klog.server.broker import Broker\n"
     code += (
@@ -160,3 +163,98 @@ def test_a_broker_id_is_needed(data: Path, klog: Run, tmp_path: Path) -> None:
     done = klog("adopt", "--config", tmp_path / "server.properties")
     assert done.code == 2
     assert "-o broker.id=N" in done.err
+
+
+def test_directories_are_named_and_topics_get_their_configs_back(
+    data: Path, klog: Run, tmp_path: Path
+) -> None:
+    lose_all(data)
+    file = tmp_path / "topics.json"
+    file.write_text(json.dumps({"t": {"retention.ms": "1000", "cleanup.policy": "delete"}, "gone": {}}))
+    words = ("adopt", data, "-o", "broker.id=7", "--topic-configs", file)
+    words = (*words, "--topic-config", "t:segment.bytes=2048", "--topic-config", "t:retention.ms=-1")
+    before = files(data)
+    dry = klog(*words, "--dry-run")
+    assert (dry.code, files(data)) == (0, before)
+    wanted = "    configs: cleanup.policy=delete, retention.ms=-1, segment.bytes=2048\n"
+    assert wanted in dry.out
+    done = klog(*words)
+    assert (done.code, wanted in done.out) == (0, True), done.err
+    assert "the given configs of gone are not used: no such topic was lost" in done.err
+    assert "keep all records" not in done.err
+    broker = started(data)
+    try:
+        assert read_config(broker.store, "topics/t") == {
+            "cleanup.policy": "delete", "retention.ms": "-1", "segment.bytes": "2048",
+        }  # fmt: skip
+        eventually(lambda: WHERE in broker.replicas.partitions)
+        assert broker.replicas.partitions[WHERE].log.config.segment_bytes == 2048
+    finally:
+        broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--topic-config", "t:no.such=1"), 2, "topic t: "),
+        (("--topic-config", "t:retention.ms=soon"), 2, "topic t: "),
+        (("--topic-config", "t"), 2, "TOPIC:KEY=VALUE"),
+        (("--topic-configs", "missing.json"), 1, "missing.json"),
+        (("elsewhere",), 1, "the log directory does not exist"),
+    ],
+)
+def test_bad_configs_and_directories_change_nothing(
+    data: Path, klog: Run, words: tuple[str, ...], code: int, said: str
+) -> None:
+    lose_all(data)
+    before = files(data)
+    done = klog("adopt", data, "-o", "broker.id=7", *words)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+    assert files(data) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a/t-0", "is a partition directory (name the log directory that holds it: "),
+        ("a/t-1", "is a partition directory"),
+        ("", "holds no partition directories"),
+        ("empty", "holds no partition directories"),
+    ],
+)
+def test_only_log_directories_are_adopted(
+    data: Path, klog: Run, tmp_path: Path, name: str, said: str
+) -> None:
+    lose_all(data)
+    (tmp_path / "empty").mkdir()
+    before = files(tmp_path)
+    done = klog("adopt", tmp_path / name, "-o", "broker.id=7", "--yes")
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("n", 1), ("", 1)])
+def test_on_a_terminal_it_shows_what_it_will_write_and_asks(data: Path, answer: str, code: int) -> None:
+    lose_all(data)
+    before = files(data)
+    near, far = os.openpty()
+    command = [sys.executable, "-c", "from klog.commands.main import main; main()"]
+    words = ["adopt", str(data), "-o", "broker.id=7"]
+    with subprocess.Popen([*command, *words], stdin=far, stdout=far, stderr=far) as process:
+        os.close(far)
+        shown = b""
+        while b"[y/N]" not in shown:
+            shown += os.read(near, 1000)
+        assert b"t: 2 partitions would be adopted" in shown
+        assert b"configs: cleanup.policy=delete, retention.bytes=-1, retention.ms=-1" in shown
+        assert files(data) == before
+        os.write(near, answer.encode() + b"\n")
+        with suppress(OSError):  # the other end is closed
+            while part := os.read(near, 1000):
+                shown += part
+    os.close(near)
+    assert process.returncode == code
+    assert (b"t: 2 partitions adopted" in shown) == (code == 0)
+    assert (files(data) == before) == (code != 0)

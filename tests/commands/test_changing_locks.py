@@ -25,6 +25,8 @@ CHANGING = [
     ("recover", "--yes", "--from-recovery-point"),
     ("clean", "--yes", "--policy", "compact", "--min-dirty-ratio", "0"),
     ("clean", "--yes", "--policy", "delete", "--retention-ms", "1"),
+    ("convert", "--yes", "--compression", "zstd"),
+    ("convert", "--yes", "--compression", "none", "--all"),
 ]
 NAMED = (
     "log directory",

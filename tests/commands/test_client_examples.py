@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from klog.commands import configs, consume, produce, topics
 from tests import corpora
+from tests.processes import child
 from tests.waiting import eventually
 
 COMMANDS = (
@@ -58,33 +60,43 @@ def files(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def shell(cluster, files):
-    """Runs a line in the shell, with the cluster as klog's default; ends `--follow` after a while."""
+    """Runs a line in the shell, with the cluster as klog's default; ends `--follow` when it has connected."""
 
     def run(line: str) -> subprocess.CompletedProcess[str]:
         path = os.pathsep.join((str(files / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]))
         env = {**os.environ, "PATH": path, "KLOG_BOOTSTRAP_SERVER": cluster}
+        options = {"cwd": files, "env": env, "stdin": subprocess.DEVNULL, "text": True}
         if "--follow" in line:
-            line = f"timeout --signal INT --preserve-status 3 {line}"
-        return subprocess.run(
-            ["bash", "-o", "pipefail", "-c", line],
-            cwd=files,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+            return interrupted(["bash", "-c", f"exec {line}"], **options)
+        command = ["bash", "-o", "pipefail", "-c", line]
+        return subprocess.run(command, capture_output=True, check=False, timeout=60, **options)
 
     return run
+
+
+def interrupted(command: list[str], **options) -> subprocess.CompletedProcess[str]:
+    """Run a client until it has connected, and end it with Ctrl-C."""
+    with child(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as process:
+        eventually(lambda: process.poll() is not None or has_socket(process.pid))
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def has_socket(pid: int) -> bool:
+    """Whether a process has a socket open."""
+    try:
+        return any(os.readlink(each).startswith("socket:") for each in Path(f"/proc/{pid}/fd").iterdir())
+    except FileNotFoundError:  # one was closed meanwhile
+        return False
 
 
 def prepare(shell, example: str) -> None:
     """Create or delete the topics that the example expects to exist, or not to exist."""
     shell("klog topics delete orders --yes --if-exists")
-    if not example.startswith("klog topics create"):
-        # A name is free a moment after its topic was deleted, not at once.
-        eventually(lambda: shell("klog topics create orders --partitions 2").returncode == 0)
+    # A name is free a moment after its topic was deleted, not at once.
+    only_asked = "--validate-only" if example.startswith("klog topics create") else ""
+    eventually(lambda: shell(f"klog topics create orders --partitions 2 {only_asked}").returncode == 0)
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

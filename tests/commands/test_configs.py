@@ -17,10 +17,20 @@ def described(klog, *options):
     return {entry["name"]: entry for entry in map(json.loads, outcome.out.splitlines())}
 
 
+def values(klog, topic):
+    return {name: entry["value"] for name, entry in described(klog, "--topic", topic).items()}
+
+
+def await_values(klog, topic, **expected):
+    """Wait for values: a KRaft broker learns of a change after the answer to it."""
+    wanted = {name.replace("_", "."): value for name, value in expected.items()}
+    eventually(lambda: values(klog, topic) == wanted)
+
+
 def test_only_configs_that_are_set_are_shown_without_all(klog, topic):
     assert described(klog, "--topic", topic) == {}
     klog("configs", "alter", "--topic", topic, "--set", "retention.ms=1000")
-    assert list(described(klog, "--topic", topic)) == ["retention.ms"]
+    await_values(klog, topic, retention_ms="1000")
     everything = described(klog, "--topic", topic, "--all")
     assert everything["cleanup.policy"]["value"] == "delete"
     assert everything["cleanup.policy"]["source"] == "DEFAULT_CONFIG"
@@ -28,6 +38,7 @@ def test_only_configs_that_are_set_are_shown_without_all(klog, topic):
 
 def test_a_value_is_shown_with_the_values_it_replaces(klog, topic):
     klog("configs", "alter", "--topic", topic, "--set", "cleanup.policy=compact")
+    await_values(klog, topic, cleanup_policy="compact")
     entry = described(klog, "--topic", topic)["cleanup.policy"]
     assert (entry["value"], entry["source"]) == ("compact", "DYNAMIC_TOPIC_CONFIG")
     assert entry["synonyms"] == [
@@ -42,15 +53,15 @@ def test_a_value_is_shown_with_the_values_it_replaces(klog, topic):
 
 def test_lists_are_appended_to_and_subtracted_from(klog, topic):
     klog("configs", "alter", "--topic", topic, "--append", "cleanup.policy=compact")
-    assert described(klog, "--topic", topic)["cleanup.policy"]["value"] == "delete,compact"
+    await_values(klog, topic, cleanup_policy="delete,compact")
     klog("configs", "alter", "--topic", topic, "--subtract", "cleanup.policy=delete")
-    assert described(klog, "--topic", topic)["cleanup.policy"]["value"] == "compact"
+    await_values(klog, topic, cleanup_policy="compact")
 
 
 def test_a_deleted_config_returns_to_its_default(klog, topic):
     klog("configs", "alter", "--topic", topic, "--set", "retention.ms=1", "--set", "max.message.bytes=2000")
     assert klog("configs", "alter", "--topic", topic, "--delete", "retention.ms").code == 0
-    assert list(described(klog, "--topic", topic)) == ["max.message.bytes"]
+    await_values(klog, topic, max_message_bytes="2000")
 
 
 def test_a_bad_change_among_good_ones_changes_nothing(klog, topic):
@@ -69,11 +80,12 @@ def test_validating_changes_nothing(klog, topic):
 def test_defaults_of_all_brokers_are_set_seen_and_deleted(klog):
     try:
         assert klog("configs", "alter", "--broker-defaults", "--set", "log.cleaner.threads=2").code == 0
+        # A broker with ZooKeeper learns of it a moment later.
+        eventually(lambda: "log.cleaner.threads" in described(klog, "--broker-defaults"))
         entry = described(klog, "--broker-defaults")["log.cleaner.threads"]
         assert (entry["value"], entry["source"]) == ("2", "DYNAMIC_DEFAULT_BROKER_CONFIG")
     finally:
         assert klog("configs", "alter", "--broker-defaults", "--delete", "log.cleaner.threads").code == 0
-    # A broker with ZooKeeper learns of it a moment later.
     eventually(lambda: "log.cleaner.threads" not in described(klog, "--broker-defaults"))
 
 
@@ -81,6 +93,7 @@ def test_one_broker_is_configured_by_its_id(klog, topic):
     broker = json.loads(klog("topics", "describe", topic, "--json").out)["partitions"][0]["leader"]
     try:
         assert klog("configs", "alter", "--broker", broker, "--set", "log.cleaner.threads=2").code == 0
+        eventually(lambda: "log.cleaner.threads" in described(klog, "--broker", broker))
         entry = described(klog, "--broker", broker)["log.cleaner.threads"]
         assert entry["source"] == "DYNAMIC_BROKER_CONFIG"
     finally:
@@ -102,8 +115,10 @@ def test_command_lines_of_kafka_configs_work_as_they_are(klog, topic):
         "configs", "--alter", *entity, "--add-config", "cleanup.policy=[compact,delete],retention.ms=5"
     )
     assert added.code == 0, added.err
+    await_values(klog, topic, cleanup_policy="compact,delete", retention_ms="5")
     assert described(klog, *entity)["cleanup.policy"]["value"] == "compact,delete"
     assert klog("configs", "--alter", *entity, "--delete-config", "cleanup.policy,retention.ms").code == 0
+    await_values(klog, topic)
     assert klog("configs", "--describe", *entity).out == f"Dynamic configs for topic {topic} are:\n"
     assert klog("configs", "--describe", "--entity-type", "brokers", "--entity-default").code == 0
 
@@ -141,6 +156,7 @@ def test_command_lines_of_kafka_configs_print_what_kafka_prints(klog, topic):
         "configs", "--alter", *entity, "--add-config", "cleanup.policy=[compact,delete],retention.ms=7"
     )
     assert (altered.code, altered.out) == (0, f"Completed updating config for topic {topic}.\n")
+    await_values(klog, topic, cleanup_policy="compact,delete", retention_ms="7")
     lines = klog("configs", "--describe", *entity).out.splitlines()
     assert lines[0] == f"Dynamic configs for topic {topic} are:"
     value = "cleanup.policy=compact,delete"
@@ -156,7 +172,7 @@ def test_command_lines_of_kafka_configs_print_what_kafka_prints(klog, topic):
         klog("configs", "--alter", *entity, "--delete-config", "retention.ms,cleanup.policy", "--force").code
         == 0
     )
-    assert klog("configs", "--describe", *entity).out.count("\n") == 1
+    eventually(lambda: klog("configs", "--describe", *entity).out.count("\n") == 1)
 
 
 def test_a_config_that_is_not_set_cannot_be_deleted_as_with_kafka_configs(klog, topic):
@@ -171,13 +187,13 @@ def test_configs_of_a_file_are_set_and_the_command_line_wins(klog, topic, tmp_pa
     file.write_text("# keep little\nretention.ms=1000\ncleanup.policy = compact,delete\n")
     alter = ("configs", "--alter", "--topic", topic, "--add-config-file", file)
     assert klog(*alter, "--add-config", "retention.ms=2000").code == 0
-    values = {name: entry["value"] for name, entry in described(klog, "--topic", topic).items()}
-    assert values == {"cleanup.policy": "compact,delete", "retention.ms": "2000"}
+    await_values(klog, topic, cleanup_policy="compact,delete", retention_ms="2000")
     assert klog("configs", "--alter", "--topic", topic, "--add-config-file", tmp_path / "none").code == 1
 
 
 def test_without_a_name_all_entities_of_a_type_are_described(klog, topic):
     klog("configs", "alter", "--topic", topic, "--set", "retention.ms=7")
+    await_values(klog, topic, retention_ms="7")
     lines = klog("configs", "--describe", "--entity-type", "topics").out.splitlines()
     assert f"Dynamic configs for topic {topic} are:" in lines
     of_json = klog("configs", "describe", "--entity-type", "topics", "--json").out.splitlines()
@@ -202,11 +218,20 @@ def test_levels_of_loggers_are_shown_and_changed(klog, topic):
 
 
 @pytest.mark.parametrize(
+    "words", [("--entity-type", "users"), ("--client", "c"), ("--ip-defaults",), ("--user", "u")]
+)
+def test_the_own_form_of_the_command_leaves_quotas_to_others(klog, words):
+    for action in (("describe",), ("alter", "--set", "a=b")):
+        refused = klog("configs", *action, *words)
+        assert (refused.code, refused.out) == (2, "")
+        assert "quotas and SCRAM" in refused.err
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--entity-type", "users"), "quotas and SCRAM"),
-        (("--client", "c"), "quotas and SCRAM"),
-        (("--ip-defaults",), "quotas and SCRAM"),
+        (("--ip", "10.0.0.1", "--user", "u"), "neither a user nor a client id"),
+        (("--zookeeper", "z:2181", "--entity-type", "users"), "talks to brokers"),
         (("--entity-type", "client-metrics"), "no configs of client-metrics"),
         (("--entity-type", "pets"), "is unknown"),
         (("--entity-name", "t"), "missing --entity-type"),

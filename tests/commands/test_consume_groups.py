@@ -24,7 +24,7 @@ QUICK = (
     "--consumer-property",
     "heartbeat.interval.ms=200",
     "--consumer-property",
-    "session.timeout.ms=10000",
+    "session.timeout.ms=45000",  # a busy machine must not end a membership
 )
 
 _numbers = itertools.count()

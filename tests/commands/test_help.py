@@ -19,6 +19,15 @@ def paths() -> Iterator[list[str]]:
 
 
 PATHS = list(paths())
+# These change something, wait, or repeat by themselves.
+UNWATCHED = {
+    ("acls", "remove"),
+    ("delete-records",),
+    ("groups", "reset-offsets"),
+    ("reassign", "verify"),
+    ("reassign", "watch"),
+    ("top",),
+}
 each = pytest.mark.parametrize("path", PATHS, ids=lambda path: " ".join(path) or "klog")
 
 
@@ -50,6 +59,14 @@ def test_help_keeps_to_80_columns_and_shows_every_option_whole(klog: Run, path: 
 def test_help_has_no_markup(klog: Run, path: list[str]) -> None:
     shown = klog(*path, "--help").out
     assert not re.search(r"\[/?(?:bold|dim|italic|red|green|cyan|yellow)|`|\*\*", shown)
+
+
+@each
+def test_what_shows_the_state_of_a_cluster_can_be_watched(path: list[str]) -> None:
+    for command in commands_of(path):
+        options = {name for one in command.params for name in one.opts}
+        if {"--bootstrap-server", "--output"} <= options and tuple(path) not in UNWATCHED:
+            assert "--watch" in options
 
 
 @each

@@ -28,6 +28,7 @@ READING = {
     "recover-from-point": ["recover", "--dry-run", "--from-recovery-point"],
     "clean-status": ["clean", "--status"],
     "clean-dry-run": ["clean", "--policy", "compact,delete", "--retention-ms", "1", "--dry-run"],
+    "convert-dry-run": ["convert", "--compression", "zstd", "--dry-run"],
     "export": ["export", "--dry-run", "-o", "tables"],
 }
 CORPORA = ["k39-codecs", "k39-unclean"]
@@ -87,7 +88,7 @@ def test_reading_works_where_a_broker_runs(klog: Run, broker: None, logs: Path, 
     done = klog(*READING[name], logs)
     assert done.out
     assert state(logs) == before
-    judges = READING[name][0] in {"verify", "rebuild-index", "recover", "clean"}
+    judges = READING[name][0] in {"verify", "rebuild-index", "recover", "clean", "convert"}
     assert ("note: a running broker has" in done.err) == judges
 
 

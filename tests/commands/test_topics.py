@@ -11,6 +11,7 @@ from klog.admin.topic_selection import PartitionConditions, select_partitions
 from klog.admin.topics import Partition, Topic, parse_assignment
 from klog.commands.wire.kafka_topics import in_hash_map_order
 from klog.formats.errors import UsageError
+from tests.waiting import eventually
 
 _numbers = itertools.count()
 
@@ -19,6 +20,11 @@ def described(klog, name):
     outcome = klog("topics", "describe", name, "--json")
     assert outcome.code == 0, outcome.err
     return json.loads(outcome.out)
+
+
+def await_deletion(klog, *names):
+    """Wait until topics are gone: a KRaft broker learns of a deletion after the answer to it."""
+    eventually(lambda: set(names).isdisjoint(klog("topics", "list").out.split()))
 
 
 def test_a_created_topic_has_the_partitions_and_configs_asked_for(klog):
@@ -92,7 +98,7 @@ def test_deletion_needs_a_yes(klog, topic):
     assert refused.code == 1
     assert topic in klog("topics", "list").out.split()
     assert klog("topics", "delete", topic, "--yes").code == 0
-    assert topic not in klog("topics", "list").out.split()
+    await_deletion(klog, topic)
 
 
 def test_a_missing_topic_is_an_error_without_if_exists(klog):
@@ -144,7 +150,7 @@ def test_command_lines_of_kafka_topics_work_as_they_are(klog, cluster):
         assert found["Leader"] == found["Replicas"] == found["Isr"]
     deleted = klog("topics", "--delete", "--topic", "kafkas-way", *at)  # Kafka's tool asks nobody
     assert (deleted.code, deleted.out) == (0, "")
-    assert "kafkas-way" not in klog("topics", "--list", *at).out.split()
+    eventually(lambda: "kafkas-way" not in klog("topics", "--list", *at).out.split())
 
 
 @pytest.fixture
@@ -189,6 +195,7 @@ def test_patterns_work_wherever_topics_are_named(klog, three):
     assert "PartitionCount: 2" in klog("topics", "--describe", "--topic", f"{three}-one").out
     assert klog("topics", "delete", "--topic", pattern).code == 1  # without a terminal it needs --yes
     assert klog("topics", "delete", "--topic", pattern, "--yes").code == 0
+    await_deletion(klog, f"{three}-one", f"{three}.one")
     assert names_in(klog("topics", "list", "--topic", f"{three}.*")) == [f"{three}.two"]
 
 
@@ -213,15 +220,21 @@ def test_only_topics_with_configs_of_their_own_are_shown_on_request(klog, three)
 
 def test_partitions_are_compared_with_min_insync_replicas(klog):
     klog("topics", "create", "wants-two", "--config", "min.insync.replicas=2")
-    klog("topics", "create", "wants-one")
-    both = ("--topic", "wants-.*", "--json")
-    under = klog("topics", "describe", "--under-min-isr-partitions", *both)
-    assert [json.loads(line)["topic"] for line in under.out.splitlines()] == ["wants-two"]
-    at = klog("topics", "describe", "--at-min-isr-partitions", *both)
-    assert [json.loads(line)["topic"] for line in at.out.splitlines()] == ["wants-one"]
-    lines = klog("topics", "--describe", "--under-min-isr-partitions", "--topic", "wants-.*").out.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("\tTopic: wants-two\tPartition: 0\t")
+    try:
+        klog("topics", "create", "wants-one")
+        both = ("--topic", "wants-.*", "--json")
+        under = klog("topics", "describe", "--under-min-isr-partitions", *both)
+        assert [json.loads(line)["topic"] for line in under.out.splitlines()] == ["wants-two"]
+        at = klog("topics", "describe", "--at-min-isr-partitions", *both)
+        assert [json.loads(line)["topic"] for line in at.out.splitlines()] == ["wants-one"]
+        lines = klog(
+            "topics", "--describe", "--under-min-isr-partitions", "--topic", "wants-.*"
+        ).out.splitlines()
+        assert len(lines) == 1
+        assert lines[0].startswith("\tTopic: wants-two\tPartition: 0\t")
+    finally:  # the cluster is not healthy with it
+        klog("topics", "delete", "wants-two", "--yes")
+        await_deletion(klog, "wants-two")
 
 
 def test_a_topic_is_described_by_its_id(klog, topic):

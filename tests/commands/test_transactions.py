@@ -69,14 +69,14 @@ def test_all_records_of_a_run_are_one_transaction(klog: Run, topic, name):
     done = klog("produce", topic, "a", "b", "c", "--transactional-id", name)
     assert done.code == 0
     assert done.err.endswith(", 3 committed in 1 transaction\n")
-    assert read(klog, topic, *COMMITTED) == ["a", "b", "c"]
+    eventually(lambda: read(klog, topic, *COMMITTED) == ["a", "b", "c"])  # Kafka writes markers later
 
 
 def test_transactions_end_after_a_number_of_records(klog: Run, topic, name):
     numbers = [str(number) for number in range(7)]
     done = klog("produce", topic, *numbers, "--transactional-id", name, "--transaction-records", 3)
     assert ", 7 committed in 3 transactions" in done.err
-    assert read(klog, topic, *COMMITTED) == numbers
+    eventually(lambda: read(klog, topic, *COMMITTED) == numbers)
 
 
 def test_what_is_open_is_seen_by_uncommitted_readers_only(klog: Run, cluster, topic, name):

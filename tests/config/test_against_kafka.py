@@ -54,6 +54,7 @@ OTHERS: Final = (
     "group.consumer.assignors",
     "group.coordinator.rebalance.protocols",
     "process.roles",
+    "replica.selector.class",
     "zookeeper.metadata.migration.enable",
 )
 NAMED: Final = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT,C:PLAINTEXT"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from klog.config.broker import KEYS_BY_NAME, BrokerConfig, Source
-from klog.config.broker_checks import broker_id, without_effect
+from klog.config.broker_checks import broker_id, check_together, without_effect
 from klog.config.dynamic import check_dynamic_configs
 from klog.config.keys import ConfigError
 from klog.config.topic import (
@@ -126,3 +126,14 @@ def test_a_config_that_klog_does_not_support_is_reported_only_if_it_is_set() -> 
 def test_an_inter_broker_protocol_older_than_klogs_is_reported(version: str, told: bool) -> None:
     name = "inter.broker.protocol.version"
     assert (name in without_effect(BrokerConfig({name: version}))) is told
+
+
+@pytest.mark.parametrize("name", ["", "org.apache.kafka.common.replica.", "com.example."])
+def test_only_kafka_s_own_choice_of_replicas_is_accepted(name: str) -> None:
+    config = BrokerConfig({"broker.id": "1", "replica.selector.class": f"{name}RackAwareReplicaSelector"})
+    if name.startswith("com"):
+        with pytest.raises(ConfigError, match=r"com\.example\.RackAwareReplicaSelector") as refused:
+            check_together(config)
+        assert "org.apache.kafka.common.replica.RackAwareReplicaSelector" in (refused.value.cure or "")
+    else:
+        check_together(config)

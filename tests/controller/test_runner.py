@@ -29,6 +29,7 @@ from klog.server.controller_times import ControllerTimes
 from tests.control_requests import update_metadata
 from tests.metadata.conftest import call_at_once
 from tests.metadata.memory_tree import MemorySession, NoJournal
+from tests.threads import join
 from tests.waiting import eventually
 
 SOON_S = 30
@@ -91,19 +92,51 @@ def test_requests_are_retried_in_order_until_they_are_answered() -> None:
     assert channel.closed.is_set()
 
 
-def test_no_request_is_sent_to_a_removed_broker() -> None:
+def test_the_requests_that_wait_are_counted() -> None:
     channel = FakeChannel(failures=1_000_000)
     channels = BrokerChannels(lambda _broker: channel, lambda _answer: None, retry_backoff_ms=1)
     channels.add_broker(BROKER)
+    assert channels.queued() == {1: 0}
+    for number in range(3):
+        channels.send(1, request(number))
+    # The first is on its way.
+    eventually(lambda: channels.queued() == {1: 2})
+    channels.close()
+    assert channels.queued() == {}
+
+
+def test_no_request_is_sent_to_a_removed_broker() -> None:
+    channel = FakeChannel(failures=1_000_000)
+    channels = BrokerChannels(lambda _broker: channel, lambda _answer: None, retry_backoff_ms=1)
+    before = set(threading.enumerate())
+    channels.add_broker(BROKER)
+    new = set(threading.enumerate()) - before
+    (sender,) = (each for each in new if each.name == f"klog-controller-to-{BROKER.broker_id}")
     channels.send(1, request(0))
     eventually(lambda: channel.failures < 1_000_000)
     channels.remove_broker(1)
+    # It may be on its way to the broker once more.
+    join([sender])
     channel.failures = 0
     channels.send(1, request(1))
     channels.send(9, request(1))
     time.sleep(0.05)
     assert channel.seen == []
     assert channel.closed.is_set()
+
+
+def test_the_waits_of_requests_are_told_by_broker() -> None:
+    taken: list[tuple[int, int]] = []
+    channels = BrokerChannels(
+        lambda _broker: FakeChannel(), lambda _answer: None, on_taken=lambda *each: taken.append(each)
+    )
+    channels.add_broker(BROKER)
+    channels.send(1, request(0))
+    eventually(lambda: taken)
+    ((broker_id, waited_ns),) = taken
+    assert broker_id == BROKER.broker_id
+    assert waited_ns >= 0
+    channels.close()
 
 
 # --- the thread ---
@@ -161,6 +194,8 @@ def shared() -> SharedTree:
 def nodes(shared: SharedTree) -> Iterator[list[Node]]:
     nodes = [Node(shared, each) for each in (1, 2)]
     eventually(lambda: all(each.controller.active_controller_id != -1 for each in nodes))
+    # The one that is elected is active a moment later.
+    eventually(lambda: any(each.controller.is_active for each in nodes))
     yield nodes
     for each in nodes:
         each.stop()

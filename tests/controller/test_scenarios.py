@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,11 +27,13 @@ from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import configs, paths, topics, znodes
 from klog.metadata.control_requests import partition_states
+from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.store import Check, SetData
 from klog.metadata.values import (
     BrokerRegistration,
     Endpoint,
     LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
     LeaderRecoveryState,
     ProducerIdBlock,
     ReplicaAssignment,
@@ -41,7 +44,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrRequest
 from klog.protocol.interbroker.stop_replica import StopReplicaRequest
 from klog.protocol.interbroker.update_metadata import LEADER_DURING_DELETE, UpdateMetadataRequest
-from tests.controller.simulation import SimulatedCluster
+from tests.controller.obedient_cluster import SimulatedCluster
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -593,32 +596,40 @@ def test_a_leader_changes_its_isr_without_a_new_leader_epoch(world: SimulatedClu
 def test_an_isr_that_its_leader_has_changed_meanwhile_is_read_again(
     world: SimulatedCluster, victim: int
 ) -> None:
-    """Leaders before 2.7 write states themselves, between the controller's read and its write."""
+    """Leaders before 2.7 write states themselves, and the controller may not have heard of it yet."""
     with_topic(world, [1, 2, 0])
-    active = world.active()
-    assert active is not None
-    original = active.session.get_many
-    state_path = paths.partition_state(T0)
-    interfered = []
-
-    def read_then_interfere(wanted: Any) -> Any:
-        nodes = original(wanted)
-        if state_path in wanted and not interfered:
-            interfered.append(True)
-            shrunk = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
-            world.admin.set(state_path, shrunk)
-        return nodes
-
-    active.session.get_many = read_then_interfere  # type: ignore[method-assign]
+    shrunk = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
+    world.admin.set(paths.partition_state(T0), shrunk)
     world.kill(victim)
     world.settle()
-    assert interfered
     survivor = 3 - victim
     # Broker 0 had left the ISR: it must neither return to it nor lead.
     assert (world.state("t").leader, world.state("t").isr) == (survivor, (survivor,))
 
 
+def test_a_partition_without_a_candidate_is_read_again(world: SimulatedCluster) -> None:
+    """An operator may have put a live replica into the ISR."""
+    with_topic(world, [1, 2])
+    world.kill(2)
+    world.settle()
+    world.start(2)
+    world.settle()
+    known = world.state("t")
+    assert (known.leader, known.isr) == (1, (1,))
+    edited = LeaderIsrAndControllerEpoch(replace(known, isr=(1, 2)), 1)
+    world.admin.set(paths.partition_state(T0), znodes.encode_partition_state(edited))
+    world.kill(1)
+    world.settle()
+    assert (world.state("t").leader, world.state("t").isr) == (2, (2,))
+
+
 # --- reassignment ---
+
+
+def reassign(
+    world: SimulatedCluster, targets: Mapping[TopicPartition, list[int] | None]
+) -> dict[TopicPartition, ErrorCode]:
+    return {where: result.error for where, result in ask(world, AlterReassignments, targets).items()}
 
 
 def test_a_reassignment_writes_what_kafka_writes(world: SimulatedCluster) -> None:
@@ -637,7 +648,7 @@ def test_a_reassignment_writes_what_kafka_writes(world: SimulatedCluster) -> Non
         return outcomes
 
     active.session.multi_many = record  # type: ignore[method-assign]
-    assert ask(world, AlterReassignments, {T0: [1, 2]}) == {T0: ErrorCode.NONE}
+    assert reassign(world, {T0: [1, 2]}) == {T0: ErrorCode.NONE}
     assert [(each.leader, each.leader_epoch, each.isr) for each in states] == [
         (0, 0, (0, 1, 2)),
         (1, 1, (0, 1, 2)),
@@ -651,7 +662,7 @@ def test_a_leader_that_stays_gets_the_smaller_assignment(world: SimulatedCluster
     with_topic(world, [0, 1])
     world.brokers[0].alter_isr(T0, (0,))
     world.settle()
-    assert ask(world, AlterReassignments, {T0: [0]}) == {T0: ErrorCode.NONE}
+    assert reassign(world, {T0: [0]}) == {T0: ErrorCode.NONE}
     assert world.brokers[0].hosted[T0].replicas == (0,)
     assert (world.state("t").leader, world.state("t").leader_epoch) == (0, 1)
     assert T0 not in world.disks[1]
@@ -660,7 +671,7 @@ def test_a_leader_that_stays_gets_the_smaller_assignment(world: SimulatedCluster
 def test_a_reassignment_waits_until_the_new_replicas_are_in_sync() -> None:
     world = started(0, 1, 2, 3)
     with_topic(world, [0, 1])
-    assert ask(world, AlterReassignments, {T0: [2, 3]}) == {T0: ErrorCode.NONE}
+    assert reassign(world, {T0: [2, 3]}) == {T0: ErrorCode.NONE}
     moving = ReplicaAssignment((2, 3, 0, 1), adding=(2, 3), removing=(0, 1))
     assert world.topic("t").partitions[0] == moving
     assert ask(world, ListReassignments) == {T0: moving}
@@ -677,28 +688,164 @@ def test_a_reassignment_waits_until_the_new_replicas_are_in_sync() -> None:
     assert ask(world, ListReassignments) == {}
 
 
+def test_a_leader_hears_of_its_isr_before_the_reassignment_that_this_finishes(
+    world: SimulatedCluster,
+) -> None:
+    with_topic(world, [0])
+    reassign(world, {T0: [1]})
+    world.requests.clear()
+    order: list[str] = []
+    active = world.active()
+    assert active is not None
+    original = active.send
+
+    def record(broker_id: int, request: Any) -> None:
+        order.append(type(request).__name__)
+        original(broker_id, request)
+
+    active.send = record  # type: ignore[method-assign]
+    where = TopicIdPartition(world.topic("t").topic_id or "", 0)
+    wanted = replace(world.state("t"), isr=(0, 1))
+    epoch = world.brokers[0].epoch
+    event = AlterPartition(0, epoch, {where: wanted}, 3, lambda _answer: order.append("reply"))
+    active.events.append(event)
+    world.settle()
+    assert order.index("reply") < order.index("LeaderAndIsrRequest")
+    assert world.topic("t").partitions[0] == ReplicaAssignment((1,))
+
+
+def test_a_request_that_fails_after_its_answer_is_not_answered_again(
+    world: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_topic(world, [0, 1])
+
+    def broken(*_args: object) -> None:
+        raise InvalidZnodeError("made up")
+
+    monkeypatch.setattr("klog.controller.reassignments.Reassignments.isr_changed", broken)
+    assert alter(world, 0, {T0: LeaderAndIsr(0, 0, (0,))})[T0].isr == (0,)
+
+
+def test_a_reassignment_keeps_partitions_that_were_added_just_before(world: SimulatedCluster) -> None:
+    with_topic(world, [0, 1, 2])
+    active = world.active()
+    assert active is not None
+    answers: list[Any] = []
+    # The request is handled before the controller hears of the new partition.
+    active.core.enqueue(AlterReassignments({T0: [1, 2]}, answers.append))
+    topics.add_partitions(world.admin, "t", {1: [2, 0]})
+    world.settle()
+    assert [each.error for each in answers[0].values()] == [ErrorCode.NONE]
+    assert world.topic("t").partitions == {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((2, 0))}
+    assert world.state("t", 1).leader == 2
+
+
 def test_a_reassignment_is_cancelled(world: SimulatedCluster) -> None:
     with_topic(world, [0, 1])
-    ask(world, AlterReassignments, {T0: [2]})
-    assert ask(world, AlterReassignments, {T0: None}) == {T0: ErrorCode.NONE}
+    reassign(world, {T0: [2]})
+    assert reassign(world, {T0: None}) == {T0: ErrorCode.NONE}
     assert world.topic("t").partitions[0] == ReplicaAssignment((0, 1))
     assert T0 not in world.disks[2]
-    assert ask(world, AlterReassignments, {T0: None}) == {T0: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
+    assert reassign(world, {T0: None}) == {T0: ErrorCode.NO_REASSIGNMENT_IN_PROGRESS}
 
 
 @pytest.mark.parametrize("target", [[], [1, 1], [-1], [1, 9]])
 def test_invalid_reassignments_are_refused(world: SimulatedCluster, target: list[int]) -> None:
     with_topic(world, [0, 1])
-    answer = ask(world, AlterReassignments, {T0: target, T1: [1]})
+    answer = reassign(world, {T0: target, T1: [1]})
     assert answer == {
         T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT,
         T1: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 
 
+def test_refused_reassignments_say_why_as_kafka_does(world: SimulatedCluster) -> None:
+    with_topic(world, [0, 1])
+    wrong = {
+        "Empty replica list specified in partition reassignment.": [],
+        "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(1, 1)": [1, 1],
+        "Invalid broker id in replica list: ArrayBuffer(1, -1)": [1, -1],
+        "Replica assignment has brokers that are not alive. "
+        "Replica list: ArrayBuffer(9), live broker list: Set(0, 1, 2)": [1, 9],
+        "No partition reassignment is in progress.": None,
+    }
+    for message, target in wrong.items():
+        answer = ask(world, AlterReassignments, {T0: target})
+        assert answer[T0].message == message
+        # Kafka checks the replicas before the topic.
+        unknown = ask(world, AlterReassignments, {TopicPartition("no", 0): target})
+        assert unknown[TopicPartition("no", 0)].error is answer[T0].error
+    answer = ask(world, AlterReassignments, {T1: [1], T0: [0, 1]})
+    assert answer[T1].message == "The partition does not exist."
+    assert answer[T0] == (ErrorCode.NONE, None)
+
+
+def test_a_broker_that_is_shutting_down_gets_no_new_replica(world: SimulatedCluster) -> None:
+    with_topic(world, [0, 1])
+    ask(world, ControlledShutdown, 2, world.brokers[2].epoch)
+    assert reassign(world, {T0: [0, 2]}) == {T0: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
+
+
+def test_only_the_reassignments_that_are_asked_for_are_listed(world: SimulatedCluster) -> None:
+    with_topic(world, [1], [1])
+    reassign(world, {T0: [2], T1: [0]})
+    assert set(ask(world, ListReassignments)) == {T0, T1}
+    active = world.active()
+    assert active is not None
+    answers: list[Any] = []
+    active.events.append(ListReassignments(answers.append, [T1, TopicPartition("no", 0)]))
+    world.settle()
+    assert answers == [{T1: ReplicaAssignment((0, 1), adding=(0,), removing=(1,))}]
+
+
+def test_a_reassignment_is_replaced_while_it_runs() -> None:
+    world = started(0, 1, 2, 3)
+    with_topic(world, [0, 1])
+    reassign(world, {T0: [2, 1]})
+    assert T0 in world.disks[2]
+    assert reassign(world, {T0: [3, 1]}) == {T0: ErrorCode.NONE}
+    assert world.topic("t").partitions[0] == ReplicaAssignment((3, 1, 0), adding=(3,), removing=(0,))
+    assert T0 not in world.disks[2]
+    world.brokers[0].alter_isr(T0, (0, 1, 3))
+    world.settle()
+    assert world.topic("t").partitions[0] == ReplicaAssignment((3, 1))
+    assert (world.state("t").leader, world.state("t").isr) == (3, (1, 3))
+
+
+def test_the_replication_factor_is_raised_and_lowered(world: SimulatedCluster) -> None:
+    with_topic(world, [0])
+    reassign(world, {T0: [0, 1, 2]})
+    assert world.topic("t").partitions[0] == ReplicaAssignment((0, 1, 2), adding=(1, 2))
+    world.brokers[0].alter_isr(T0, (0, 1, 2))
+    world.settle()
+    assert world.topic("t").partitions[0] == ReplicaAssignment((0, 1, 2))
+    # All of the target are in sync, so that this is done at once.
+    assert reassign(world, {T0: [2]}) == {T0: ErrorCode.NONE}
+    assert world.topic("t").partitions[0] == ReplicaAssignment((2,))
+    assert (world.state("t").leader, world.state("t").isr) == (2, (2,))
+    assert [T0 in world.disks[each] for each in range(3)] == [False, False, True]
+
+
+def test_a_request_takes_a_partition_out_of_the_legacy_node() -> None:
+    """Otherwise the next controller would start again what the request has replaced."""
+    world = started(0, 1, 2, 3)
+    with_topic(world, [1], [1])
+    world.admin.create(paths.REASSIGN_PARTITIONS, znodes.encode_reassignments({T0: (2,), T1: (2,)}))
+    world.settle()
+    reassign(world, {T0: [3]})
+    left = znodes.decode_reassignments(world.admin.get(paths.REASSIGN_PARTITIONS).data)
+    assert left == {T1: (2,)}
+    reassign(world, {T1: None})
+    assert world.admin.exists(paths.REASSIGN_PARTITIONS) is None
+    world.kill(0)
+    world.settle()
+    assert world.topic("t").partitions[0].target == (3,)
+    assert world.topic("t").partitions[1] == ReplicaAssignment((1,))
+
+
 def test_the_next_controller_continues_a_reassignment(world: SimulatedCluster) -> None:
     with_topic(world, [1])
-    ask(world, AlterReassignments, {T0: [2]})
+    reassign(world, {T0: [2]})
     world.kill(0)
     world.settle()
     world.brokers[1].alter_isr(T0, (1, 2))
@@ -724,7 +871,7 @@ def test_the_legacy_node_for_reassignments(world: SimulatedCluster) -> None:
 
 def test_a_deletion_does_not_wait_for_a_reassignment(world: SimulatedCluster) -> None:
     with_topic(world, [1])
-    ask(world, AlterReassignments, {T0: [2]})
+    reassign(world, {T0: [2]})
     topics.request_deletion(world.admin, "t")
     world.settle()
     assert topics.topic_names(world.admin) == []
@@ -749,6 +896,19 @@ def test_producer_ids_for_a_broker_of_this_epoch(world: SimulatedCluster) -> Non
     epoch = world.brokers[1].epoch
     assert ask(world, AllocateProducerIds, 1, epoch) == ProducerIdBlock(1, 0, 999)
     assert ask(world, AllocateProducerIds, 1, epoch - 1) is ErrorCode.STALE_BROKER_EPOCH
+
+
+@pytest.mark.parametrize(
+    "data", [b"garbled", znodes.encode_producer_id_block(ProducerIdBlock(1, 0, 2**63 - 2))]
+)
+def test_a_controller_without_producer_ids_goes_on_with_its_other_work(
+    world: SimulatedCluster, data: bytes
+) -> None:
+    world.admin.set(paths.PRODUCER_ID_BLOCK, data)
+    before = world.active()
+    answer = ask(world, AllocateProducerIds, 1, world.brokers[1].epoch)
+    assert answer is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert world.active() is before
 
 
 def test_leader_and_isr_names_the_live_leaders(world: SimulatedCluster) -> None:

@@ -106,11 +106,11 @@ def test_many_transactional_ids_are_loaded(log: PartitionLog) -> None:
     )
     ids = [f"id-{number}" for number in range(200)]
     for each in ids:
-        append(log, memoryview(record_batch(each, record, NOW_MS)), origin=Origin.COORDINATOR)
+        append(log, record_batch(each, record, NOW_MS).view(), origin=Origin.COORDINATOR)
     for _, removal in removal_batches(ids[::2], NOW_MS, 500):
-        append(log, memoryview(removal), origin=Origin.COORDINATOR)
+        append(log, removal.view(), origin=Origin.COORDINATOR)
     later = record._replace(producer=Producer(7, 1))
-    append(log, memoryview(record_batch(ids[1], later, NOW_MS)), origin=Origin.COORDINATOR)
+    append(log, record_batch(ids[1], later, NOW_MS).view(), origin=Origin.COORDINATOR)
     expected = {**dict.fromkeys(ids[1::2], record), ids[1]: later}
     assert load_transactions(log, 1 << 20, lambda: True) == expected
     assert load_transactions(log, 100, lambda: True) == expected
@@ -122,7 +122,7 @@ def test_damage_among_plain_batches_costs_one_record(
 ) -> None:
     record = TransactionRecord(Producer(7, 0), 60_000, TransactionState.EMPTY, frozenset(), NOW_MS)
     for each in "abc":
-        append(log, memoryview(record_batch(each, record, NOW_MS)), origin=Origin.COORDINATOR)
+        append(log, record_batch(each, record, NOW_MS).view(), origin=Origin.COORDINATOR)
     (path,) = Path(log.directory).glob("*.log")
     size = path.stat().st_size // 3
     with path.open("r+b") as file:

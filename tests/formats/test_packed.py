@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from klog.formats import constants, offset_index, packed, time_index
-from klog.formats.batch_builder import BatchFields, RecordData, build_batch
+from klog.formats.batch_builder import BatchFields, RecordData, build_batch, build_single
 from klog.formats.control_records import ControlKey, EndTxnMarker
 from klog.formats.producer_snapshot import ProducerEntry
 from klog.formats.record_batch import Attributes, RecordBatch
@@ -148,3 +148,8 @@ def test_sequence_numbers_that_make_no_sense_follow_javas_int_arithmetic(
 
 def test_a_batch_without_sequence_numbers_has_no_last_one() -> None:
     assert last_sequence(constants.NO_SEQUENCE, 7) == constants.NO_SEQUENCE
+
+
+@given(st.integers(-1, 2**62), st.binary(max_size=200), st.binary(max_size=200))
+def test_a_single_record_is_built_as_a_batch_of_one(timestamp: int, key: bytes, value: bytes) -> None:
+    assert build_single(timestamp, key, value) == build_batch([RecordData(0, timestamp, key, value)])

@@ -236,6 +236,42 @@ def test_a_replaced_controller_writes_nothing(store: Lossy, other: Lossy) -> Non
     assert store.get("/a").data == b"new"
 
 
+@LOSSES
+def test_many_writes_have_an_outcome_each(store: Lossy, losses: list[str]) -> None:
+    """They go into common multis, and one that fails does not affect the others."""
+    fenced = FencedStore(store, elect(store, 1, 5))
+    for number in range(120):
+        store.create(f"/n{number}", b"old")
+    store.set("/n70", b"theirs")
+    store.delete("/n119")
+    store.plan = list(losses)
+    outcomes = fenced.write_all([SetData(f"/n{number}", b"new", 0) for number in range(120)])
+    assert isinstance(outcomes[70], BadVersionError)
+    assert isinstance(outcomes[119], NoNodeError)
+    for number in (each for each in range(119) if each != 70):
+        assert outcomes[number] == store.get(f"/n{number}").stat
+        assert store.get(f"/n{number}").data == b"new"
+    assert store.get("/n70").data == b"theirs"
+
+
+def test_a_multi_is_no_larger_than_zookeeper_takes(store: Lossy) -> None:
+    sizes: list[int] = []
+    original = store.multi_many
+
+    def measured(multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
+        sizes.extend(
+            sum(len(each.data or b"") for each in multi if isinstance(each, Create)) for multi in multis
+        )
+        return original(multis)
+
+    fenced = FencedStore(store, elect(store, 1, 5))
+    store.multi_many = measured  # type: ignore[method-assign]
+    fenced.write_all([Create(f"/n{number}", bytes(100_000 * number)) for number in range(8)])
+    assert sum(sizes) == 2_800_000
+    assert max(sizes) == 700_000  # alone: it has to be written somehow
+    assert len(sizes) == 7
+
+
 def test_fencing_holds_over_a_lost_reply(store: Lossy, other: Lossy) -> None:
     old = FencedStore(store, elect(store, 1, 5))
 

@@ -256,7 +256,7 @@ class _Broker:
             self.kill()
 
 
-def _ports_of_brokers(port: int) -> list[int]:
+def ports_of_brokers(port: int) -> list[int]:
     """The ports of all brokers that the broker at `port` knows (Metadata version 1)."""
     with (
         socket.create_connection(("127.0.0.1", port), START_TIMEOUT_S) as sock,
@@ -324,7 +324,7 @@ class ZooKeeperBroker(_Broker):
         if self.config["listeners"] != f"PLAINTEXT://127.0.0.1:{self.port}":
             return
         deadline_s = time.monotonic() + START_TIMEOUT_S
-        while self.port not in _ports_of_brokers(self.port):
+        while self.port not in ports_of_brokers(self.port):
             if time.monotonic() > deadline_s:
                 raise BrokerFailedError(f"does not know itself after {START_TIMEOUT_S} s: {self.log_path}")
             time.sleep(0.05)
@@ -370,8 +370,9 @@ class ZooKeeperBroker(_Broker):
 class KRaftBroker(_Broker):
     """Kafka 4.x, broker and controller in one process. `kafka-storage format` gets the `features`.
 
-    Raises BrokerFailedError if the broker does not start (its log says why), PeerUnavailableError if there is
-    no Kafka.
+    In the work directory of another that was stopped, it goes on with its logs and metadata. Raises
+    BrokerFailedError if the broker does not start (its log says why), PeerUnavailableError if there is no
+    Kafka.
     """
 
     def __init__(
@@ -395,7 +396,8 @@ class KRaftBroker(_Broker):
             **(config or {}),
         }
         path = self._write_config(self.config)
-        self._format(path, features)
+        if not Path(str(self.config["log.dirs"]).split(",")[0], "meta.properties").exists():
+            self._format(path, features)
         try:
             self._run("kafka.Kafka", str(path), log=self.log_path, ready_text="Kafka Server started")
         except BrokerFailedError:

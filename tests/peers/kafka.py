@@ -26,6 +26,7 @@ _SOURCES_BY_MAJOR = {
         "AssignReplicas",
         "AssignedConsumer",
         "CleanServer",
+        "ClusterClients",
         "ConfigCheck",
         "ConfigList",
         "Consume",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from typing import NamedTuple
 
 from tests.peers.java_server import JavaServer
@@ -25,7 +25,7 @@ class ToolServer(JavaServer):
     def __init__(self, peer: KafkaPeer) -> None:
         super().__init__(peer.command("ToolServer", jvm_flags=_FLAGS))
 
-    def run(self, main_class: str, *words: object) -> Ended:
+    def run(self, main_class: str, *words: object, stdin: bytes = b"") -> Ended:
         """Runs a tool to its end. Raises EOFError and TimeoutError as `ask` does."""
-        status, *texts = self.ask(main_class, *words)
+        status, *texts = self.ask(main_class, b64encode(stdin).decode(), *words)
         return Ended(int(status), *(b64decode(each).decode() for each in texts))

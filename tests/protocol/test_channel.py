@@ -16,6 +16,7 @@ from klog.protocol.channel import Channel
 from klog.protocol.errors import (
     ConnectFailedError,
     ConnectionLostError,
+    ConnectRefusedError,
     RequestTimeoutError,
     UnexpectedResponseError,
     UnsupportedApiError,
@@ -60,12 +61,17 @@ def broker(tls=None):
 
 
 @contextmanager
-def peer(*answers):
-    """A listening socket on which a script answers frame by frame: functions of the request's frame."""
+def peer(*answers, seen=None):
+    """A listening socket on which a script answers frame by frame: functions of the request's frame.
+
+    `seen` gets the socket of the connection.
+    """
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def run():
             sock, _ = server.accept()
+            if seen is not None:
+                seen.append(sock)
             with sock:
                 for answer in answers:
                     size = struct.unpack(">i", _receive(sock, 4))[0]
@@ -140,6 +146,24 @@ def test_connecting_asks_for_the_supported_versions():
             channel.version_of(ApiKey.DESCRIBE_CLIENT_QUOTAS)
         with pytest.raises(UnsupportedApiError, match="none of which"):
             channel.version_of(ApiKey.FETCH, at_most=3)
+
+
+def test_the_receive_buffer_of_the_socket_is_set_before_it_connects(monkeypatch):
+    """The system doubles the size that it is told."""
+    made = []
+
+    class Socket(socket.socket):
+        def connect(self, address):
+            made.append(self.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+            super().connect(address)
+
+    with broker() as port:
+        monkeypatch.setattr(socket, "socket", Socket)
+        with Channel("127.0.0.1", port, receive_buffer_bytes=20_000) as channel:
+            assert channel.version_of(ApiKey.METADATA) == SERVED[ApiKey.METADATA].max_version
+        assert made == [40_000]
+        with pytest.raises(ConnectRefusedError):
+            Channel("127.0.0.1", 1, receive_buffer_bytes=20_000).connect()
 
 
 def test_an_older_peer_is_asked_again_in_a_version_that_it_names():
@@ -248,6 +272,56 @@ def test_large_bodies_are_sent_and_received_whole():
     with peer(versions, echo) as port, Channel("127.0.0.1", port) as channel:
         parts = [body[:10], memoryview(body)[10:4_000_000], body[4_000_000:]]
         assert channel.exchange(ApiKey.PRODUCE, 7, parts) == body
+
+
+@pytest.mark.parametrize("size", [0, 1, 4083, 4084, 4085, 4088, 4089, 9000])
+@pytest.mark.parametrize("first", [1, 3, 4, 5, 4096, 20_000])
+def test_answers_are_read_whole_however_they_come(size, first):
+    body = bytes(range(256)) * 40
+
+    def in_two_pieces(frame):
+        header = decode_request_header(frame)
+        raw = framed(encode_response_header(*header[:3]) + body[:size])
+        sock = connections[-1]
+        sock.sendall(raw[:first])
+        return raw[first:]
+
+    connections = []
+    with peer(versions, in_two_pieces, seen=connections) as port, Channel("127.0.0.1", port) as channel:
+        assert channel.exchange(ApiKey.PRODUCE, 7, [b""]) == body[:size]
+
+
+def test_a_peer_that_sends_two_answers_is_not_trusted():
+    def twice(frame):
+        header = decode_request_header(frame)
+        return framed(encode_response_header(*header[:3])) * 2
+
+    with peer(versions, twice) as port, Channel("127.0.0.1", port) as channel:
+        with pytest.raises(UnexpectedResponseError, match="more than one answer"):
+            channel.exchange(ApiKey.PRODUCE, 7, [b""])
+        assert not channel.connected
+
+
+@pytest.mark.parametrize("keeps_buffer", [True, False])
+def test_answers_of_any_size_follow_each_other(keeps_buffer):
+    sizes = (100, 3_000_000, 7, 0, 2_999_999, 3_000_001)
+
+    def sized(frame):
+        header = decode_request_header(frame)
+        size = int.from_bytes(frame[header.body_position_bytes :], "big")
+        return framed(encode_response_header(*header[:3]) + bytes([size % 251]) * size)
+
+    with (
+        peer(versions, *[sized] * len(sizes)) as port,
+        Channel("127.0.0.1", port, keeps_buffer=keeps_buffer) as channel,
+    ):
+        memory = []
+        for size in sizes:
+            answer = channel.exchange(ApiKey.PRODUCE, 7, [size.to_bytes(4, "big")])
+            assert answer == bytes([size % 251]) * size
+            memory.append(answer.obj)
+        assert (memory[4] is memory[1]) is keeps_buffer
+        assert memory[5] is not memory[1]
 
 
 def test_a_posted_request_waits_for_no_answer():

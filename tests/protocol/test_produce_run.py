@@ -15,7 +15,7 @@ from klog.formats.compression import GZIP
 from klog.protocol.messages import encode_request_header
 from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import answer_template, decode_produce_response
-from tests.request_strategies import NOW_MS, framed, produce_reads
+from tests.request_strategies import NOW_MS, framed, produce_reads, transactional_reads
 
 ATTRIBUTES = (
     "frames",
@@ -30,6 +30,8 @@ ATTRIBUTES = (
     "max_timestamp_records",
     "keyless",
     "has_producer_ids",
+    "transactional_id",
+    "is_transactional",
 )
 SHARED = ("version", "acks", "partition")
 
@@ -124,6 +126,58 @@ def test_other_frames_are_none(module: ModuleType, unusual: bytes) -> None:
     assert (run.frames, run.end, run.topic, run.data(0, 0)) == (0, 0, b"", b"")
 
 
+def transactional(sequence=0, *, producer_id=5, epoch=0, name="payments", **kwargs) -> bytes:
+    sender = {"producer_id": producer_id, "producer_epoch": epoch, "base_sequence": sequence}
+    return frame(batch(is_transactional=True, **sender), transactional_id=name, **kwargs)
+
+
+@pytest.mark.parametrize("version", [7, 8, 9, 11])
+def test_frames_of_a_transaction_are_one_run(module: ModuleType, version: int) -> None:
+    data = transactional(0, version=version) + transactional(1, version=version)
+    run = read(module, data)
+    assert (run.frames, run.end, run.topic) == (2, len(data), b"orders")
+    assert (run.is_transactional, run.transactional_id) == (True, b"payments")
+    run.keep(0)
+    assert (run.is_transactional, run.transactional_id) == (False, None)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        frame(),
+        transactional(1, name="orders"),
+        transactional(1, name="payment2"),
+        transactional(1, name=""),
+        transactional(1, producer_id=6),
+        transactional(1, epoch=1),
+    ],
+)
+def test_a_run_of_a_transaction_ends_before_anything_else(module: ModuleType, other: bytes) -> None:
+    first = transactional()
+    for one, two in ((first, other), (other, first)):
+        assert read(module, one + two).end == len(one)
+
+
+@pytest.mark.parametrize("version", [7, 9])
+@pytest.mark.parametrize("name", ["", "é", "i" * 126])
+def test_transactional_ids_of_all_kinds(module: ModuleType, version: int, name: str) -> None:
+    run = read(module, transactional(name=name, version=version))
+    assert (run.frames, run.transactional_id) == (1, name.encode())
+
+
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        transactional(producer_id=-1, epoch=-1, sequence=-1),
+        transactional(sequence=-1),
+        transactional(name="i" * 127),
+        transactional()[:30],
+    ],
+)
+def test_other_frames_of_transactions_are_none(module: ModuleType, unusual: bytes) -> None:
+    assert not read(module, unusual).frames
+
+
 def test_what_a_checksum_refuses_is_not_read(module: ModuleType) -> None:
     damaged = bytearray(frame())
     damaged[-5] ^= 1
@@ -193,7 +247,11 @@ def test_numbers_must_fit_the_answer(module: ModuleType, numbers_at: int) -> Non
         read(module, frame()).answers(bytes(60), numbers_at, 0, 0)
 
 
-@given(produce_reads(["orders", "others"]), st.binary(max_size=80), st.integers(0, 40))
+@given(
+    produce_reads(["orders", "others"]) | transactional_reads(["orders", "others"]),
+    st.binary(max_size=80),
+    st.integers(0, 40),
+)
 def test_both_implementations_agree(reads: list[bytes], rest: bytes, cut: int) -> None:
     data = b"".join(reads) + rest
     compiled, plain = (import_module(f"klog.protocol.{name}") for name in ("_produce_run", "_pyproduce_run"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,14 @@ class TestWaiting:
         broker.follow(2)
         assert coordinator.outcomes == [Appended(ErrorCode.NONE, 0, 1)]
         assert (broker.produce_purgatory.waiting, len(broker.timer)) == (0, 0)
+
+    def test_until_a_replica_that_is_lost_has_left_the_isr(self, broker, coordinator, partition) -> None:
+        # It is not alive any more, and the controller has confirmed that it is out of the ISR.
+        partition.context = replace(partition.context, alive=lambda: {BROKER})
+        set_isr(partition, BROKER)
+        assert coordinator.outcomes == []
+        broker.replicas.appended(PARTITION, high_watermark_moved=partition.advance_high_watermark())
+        assert coordinator.outcomes == [Appended(ErrorCode.NONE, 0, 1)]
 
     def test_until_leadership_is_lost(self, broker, coordinator, partition) -> None:
         broker.lead(leader=OTHER_BROKER, epoch=1, replicas=BOTH)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from klog.replication.purgatory import DelayedOperation, Purgatory, Timer
+from klog.replication.timing_wheel import TimedCall
 from tests.threads import join, started
 
 
@@ -97,6 +100,21 @@ def test_an_operation_that_fails_at_its_timeout_stops_no_other(clock, timer, cap
     assert "ArithmeticError: a bug" in caplog.text
 
 
+def test_an_operation_that_fails_at_an_event_stops_no_other(
+    clock: Clock, timer: Timer, monkeypatch, caplog
+) -> None:
+    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
+    failing, other = (Countdown(clock.now_ms + 100, {"t-0"}) for _ in range(2))
+    monkeypatch.setattr(Countdown, "on_complete", lambda each: 1 // int(each is other))
+    for each in (failing, other):
+        purgatory.try_complete_else_watch(each, ["t-0"])
+        each.missing.clear()
+    assert purgatory.check_and_complete("t-0") == 2
+    assert other.completed
+    assert "could not be completed" in caplog.text
+    assert (purgatory.waiting, purgatory.watched, len(timer)) == (0, 0, 0)
+
+
 def test_a_timeout_of_nothing_expires_at_once(clock: Clock, timer: Timer) -> None:
     purgatory: Purgatory[Countdown] = Purgatory("fetch", timer)
     operation = Countdown(clock.now_ms, {"bytes"})
@@ -128,6 +146,23 @@ def test_lists_stay_bounded_when_operations_complete_through_other_keys(clock: C
     assert (purgatory.waiting, len(timer)) == (0, 0)
 
 
+def test_waiting_operations_are_not_searched_for_completed_ones(clock: Clock, timer: Timer) -> None:
+    """Two fetches of many partitions wait in turn, and have more entries than the interval all the time."""
+    purgatory: Purgatory[Countdown] = Purgatory("fetch", timer, purge_interval=10)
+    searched: list[object] = []
+    unlist = purgatory._unlist
+    purgatory._unlist = lambda key: (searched.append(key), unlist(key))[1]  # type: ignore[method-assign,func-returns-value]
+    keys = [f"t-{number}" for number in range(100)]
+    for _ in range(30):
+        for _two in range(2):
+            purgatory.try_complete_else_watch(Countdown(clock.now_ms + 500, {"x"}), keys)
+        clock.now_ms += 500
+        timer.advance()
+        assert purgatory.waiting == 0
+        assert purgatory.watched <= 4 * len(keys)
+    assert len(searched) <= 30 * len(keys)
+
+
 def test_many_threads_complete_each_operation_once(clock: Clock, timer: Timer) -> None:
     purgatory: Purgatory[Countdown] = Purgatory("produce", timer)
     operations = [Countdown(clock.now_ms + 60_000, {"x"}) for _ in range(300)]
@@ -145,3 +180,47 @@ def test_many_threads_complete_each_operation_once(clock: Clock, timer: Timer) -
     purgatory.check_and_complete("k")
     assert [operation.answers for operation in operations[::2]] == [1] * 150
     assert (purgatory.waiting, len(timer)) == (0, 0)
+
+
+def test_the_thread_is_woken_only_for_what_is_due_before_it_wakes_by_itself(clock: Clock) -> None:
+    woken: list[int] = []
+    timer = Timer(clock, wake=lambda: woken.append(clock.now_ms))
+    first, second = TimedCall(clock.now_ms + 500, lambda: None), TimedCall(clock.now_ms + 600, lambda: None)
+    timer.add(first)
+    assert len(woken) == 1
+    assert timer.wait_ms() is not None
+    timer.cancel(first)
+    timer.add(second)
+    assert len(woken) == 1, "it wakes in time, looks again, and sleeps on"
+    timer.add(TimedCall(clock.now_ms + 100, lambda: None))
+    assert len(woken) == 2
+    timer.add(TimedCall(clock.now_ms + 50, lambda: None))
+    assert len(woken) == 3, "it has not looked at the clock since it was woken"
+
+
+@given(st.lists(st.tuples(st.integers(2, 2000), st.booleans()), max_size=30))
+def test_no_task_is_late_although_the_thread_is_woken_seldom(tasks) -> None:
+    clock = Clock()
+    wakes = [True]
+    timer = Timer(clock, wake=lambda: wakes.append(True))
+    ran: list[tuple[int, int]] = []
+    until_ms: int | None = None
+    for duration_ms, is_cancelled in tasks:
+        due_ms = clock.now_ms + duration_ms
+        task = TimedCall(due_ms, lambda due_ms=due_ms: ran.append((due_ms, clock.now_ms)))
+        timer.add(task)
+        if is_cancelled:
+            timer.cancel(task)
+        if wakes or (until_ms is not None and until_ms <= clock.now_ms):
+            wakes.clear()
+            timer.advance()
+            wait_ms = timer.wait_ms()
+            until_ms = None if wait_ms is None else clock.now_ms + wait_ms
+        clock.now_ms += 1
+    while until_ms is not None:
+        clock.now_ms = max(clock.now_ms, until_ms)
+        timer.advance()
+        wait_ms = timer.wait_ms()
+        until_ms = None if wait_ms is None else clock.now_ms + wait_ms
+    assert len(ran) == sum(not is_cancelled for _, is_cancelled in tasks)
+    assert all(at_ms - due_ms <= len(tasks) for due_ms, at_ms in ran)

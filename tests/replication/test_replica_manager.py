@@ -234,19 +234,6 @@ def test_every_change_tries_what_waits_on_the_partition(broker: Broker, cause) -
     assert all(operation.completed for operation in operations)
 
 
-def test_a_replica_that_is_not_copied_from_its_leader_is_named(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
-    broker.lead(replicas=BOTH)
-    broker.append(1)
-    broker.lead(epoch=1, leader=-1, replicas=BOTH)
-    assert [each for each in caplog.records if each.levelname == "WARNING"] == []
-    broker.lead(epoch=2, leader=OTHER_BROKER, replicas=BOTH)
-    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert line.startswith(f"{PARTITION}: broker {OTHER_BROKER} leads, and this broker does not copy")
-    assert "offset 1." in line
-
-
 OTHER_ID = "0therTAAAAAAAAAAAAAAAA"
 
 
@@ -347,3 +334,29 @@ def test_a_confirmed_log_is_deleted_without_a_look_at_the_tree(broker: Broker, m
     stop(broker, delete=False)
     assert stop(broker, delete=True) is ErrorCode.NONE
     assert broker.logs.get(PARTITION) is None
+
+
+def test_a_leader_that_is_not_known_as_alive_is_not_followed_until_it_is(
+    broker: Broker, listener: Listener
+) -> None:
+    partition = broker.lead(replicas=BOTH)
+    listener.take()
+    broker.tell(replicas=BOTH, brokers=(BROKER,))
+    broker.lead(leader=OTHER_BROKER, epoch=1, replicas=BOTH, tell=False)
+    assert (partition.state.is_leader, partition.state.leader_epoch) == (True, 0)
+    assert listener.take() == []
+    broker.lead(leader=OTHER_BROKER, epoch=1, replicas=BOTH)
+    assert listener.take() == [(Role.LEADER, Role.FOLLOWER, 1)]
+
+
+def test_a_replica_whose_leader_is_not_known_as_alive_has_its_log(broker: Broker) -> None:
+    broker.tell(replicas=BOTH, brokers=(BROKER,))
+    partition = broker.lead(leader=OTHER_BROKER, replicas=BOTH, tell=False)
+    assert partition.state.leader_epoch == -1
+    assert broker.replicas.has(PARTITION)
+
+
+def test_a_partition_without_a_leader_is_not_led_any_more(broker: Broker, listener: Listener) -> None:
+    broker.lead(replicas=BOTH)
+    broker.lead(leader=-1, epoch=1, replicas=BOTH)
+    assert listener.take()[-1] == (Role.LEADER, Role.FOLLOWER, 1)

@@ -9,7 +9,7 @@ import pytest
 from klog.config.broker import BrokerConfig
 from klog.formats.names import TopicPartition
 from klog.metadata.cluster import create_persistent_nodes
-from klog.metadata.configs import read_config
+from klog.metadata.configs import read_config, write_config
 from klog.metadata.embedded import EmbeddedStore
 from klog.metadata.topics import read_partition_states
 from klog.metadata.values import (
@@ -18,7 +18,7 @@ from klog.metadata.values import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from klog.server.adoption import Adoption, AdoptionPlan, adopt, plan_adoption
+from klog.server.adoption import Adoption, AdoptionPlan, adopt, plan_adoption, with_configs
 from klog.server.unowned_logs import StoredReplica
 
 ME = 7
@@ -105,7 +105,8 @@ def test_the_coordinators_topics_come_back_compacted_and_others_keep_all_records
     config = BrokerConfig({"transaction.state.log.min.isr": "1"})
     with closing(EmbeddedStore(tmp_path / "metadata")) as store:
         create_persistent_nodes(store)
-        adopt(store, found, ME, config)
+        found = with_configs(store, found, config, {})
+        adopt(store, found, ME)
         configs = {each.assignment.topic: topic_config(store, each) for each in found.adoptions}
         states = read_partition_states(store, [TopicPartition("__consumer_offsets", 0)])
     assert states[TopicPartition("__consumer_offsets", 0)].leader_and_isr.leader == ME
@@ -122,6 +123,25 @@ def test_the_coordinators_topics_come_back_compacted_and_others_keep_all_records
         "segment.bytes": "104857600",
         "unclean.leader.election.enable": "false",
     }
+
+
+def test_configs_that_are_given_are_written_and_those_in_the_metadata_stay(tmp_path) -> None:
+    found = plan([replica(0, topic=name) for name in ("given", "stored", "both", "none")])
+    given = {"given": {"retention.ms": "5"}, "both": {"cleanup.policy": "compact"}, "other": {"a": "b"}}
+    with closing(EmbeddedStore(tmp_path / "metadata")) as store:
+        create_persistent_nodes(store)
+        for name in ("stored", "both"):
+            write_config(store, f"topics/{name}", {"retention.ms": "9"})
+        found = with_configs(store, found, BrokerConfig({}), given)
+        adopt(store, found, ME)
+        configs = {each.assignment.topic: topic_config(store, each) for each in found.adoptions}
+    assert configs["given"] == {"retention.ms": "5"}
+    assert configs["stored"] == {"retention.ms": "9"}
+    assert configs["both"] == {"cleanup.policy": "compact"}
+    assert configs["none"]["retention.ms"] == "-1"
+    assert found.keeps_all_records
+    without = [each.assignment.topic for each in found.adoptions if each.configs is None]
+    assert without == ["stored"]
 
 
 def topic_config(store: EmbeddedStore, adoption: Adoption) -> dict[str, str]:

@@ -8,10 +8,10 @@ import pytest
 
 from klog.config.broker import BrokerConfig
 from klog.config.keys import ConfigError
+from klog.config.pem import Pem
 from klog.metadata.configs import read_config
 from klog.protocol.error_codes import ErrorCode
 from klog.server.broker import Broker
-from klog.server.certificates import Pem
 from klog.server.tls import read_tls
 from tests.server.network.servers import TLS_FILES
 from tests.server.test_broker import config

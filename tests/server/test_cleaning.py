@@ -40,6 +40,25 @@ def first_dirty_offset(broker: Managed) -> int:
     return CleanerCheckpointFile(directory).read()[PARTITION]
 
 
+def test_configs_are_read_once_for_all_partitions_of_a_topic_that_are_created_together(
+    tmp_path: Path,
+) -> None:
+    broker = Managed(tmp_path / "logs")
+    manager = broker.start()
+    read: list[str] = []
+    served = ServedLogs(
+        manager, open_cleaner(manager, manager.online, BrokerConfig({}), broker.clock), read.append
+    )
+    with served.creating():
+        for topic in ("t", "u"):
+            for number in range(3):
+                served.get_or_create(TopicPartition(topic, number), None, is_new=True)
+    assert read == ["t", "u"]
+    served.get_or_create(TopicPartition("t", 3), None, is_new=True)
+    assert read == ["t", "u", "t"]
+    broker.stop()
+
+
 @pytest.mark.parametrize("change", ["truncate_to", "restart_at"])
 def test_a_truncated_log_is_dirty_from_there_on_and_is_not_cleaned_meanwhile(
     cleaned, monkeypatch, change: str

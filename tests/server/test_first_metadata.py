@@ -21,6 +21,7 @@ from klog.protocol.produce_request import ProduceRequest, encode_produce_request
 from klog.protocol.produce_response import decode_produce_response
 from klog.server.broker import Broker
 from klog.server.first_metadata import is_complete
+from tests.peers.broker import free_port
 from tests.server.network.servers import Client, frame
 from tests.server.test_broker import config, make_topic
 from tests.threads import join, started
@@ -35,9 +36,7 @@ class Address:
     """Where a client of the tests connects."""
 
     def __init__(self) -> None:
-        with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
-            self.number = sock.getsockname()[1]
+        self.number = free_port()
 
     def port(self, _: str) -> int:
         return self.number

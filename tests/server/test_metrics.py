@@ -34,7 +34,7 @@ from tests.server.test_broker import broker as broker  # noqa: PLC0414 (a fixtur
 from tests.server.test_broker import config, make_topic, started
 from tests.waiting import eventually
 
-LINE = re.compile(r'([a-z_:][a-z0-9_:]*)(\{[a-zA-Z]+="[^"]*"(?:,[a-zA-Z]+="[^"]*")*\})? (-?[0-9.e+-]+)')
+LINE = re.compile(r'([a-z_:][a-z0-9_:]*)(\{[a-zA-Z_]+="[^"]*"(?:,[a-zA-Z_]+="[^"]*")*\})? (-?[0-9.e+-]+)')
 PRODUCE, PRODUCE_VERSION = 0, 8
 FETCH, FETCH_VERSION = 1, 11
 
@@ -227,6 +227,11 @@ def test_what_the_controller_did_is_counted_under_kafkas_names(
     assert found[f"{stats}controllerchangerateandtimems_count"] >= 1
     state, queued = "kafka_controller_kafkacontroller_controllerstate", f"{events}eventqueuesize"
     eventually(lambda: [values(list(metrics.text()))[name] for name in (state, queued)] == [0, 0])
+    channels = "kafka_controller_controllerchannelmanager_"
+    waiting = (f"{channels}totalqueuesize", f'{channels}queuesize{{broker_id="{broker.identity.broker_id}"}}')
+    eventually(lambda: [values(list(metrics.text()))[name] for name in waiting] == [0, 0])
+    labels = f'{{broker_id="{broker.identity.broker_id}"}}'
+    assert values(list(metrics.text()))[f"{channels}requestrateandqueuetimems_count{labels}"] > 0
 
 
 def test_a_failed_log_directory_is_named(broker: Broker, metrics: BrokerMetrics) -> None:

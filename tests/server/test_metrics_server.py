@@ -27,7 +27,7 @@ def server() -> Iterator[MetricsServer]:
 
 
 def scrape(server: MetricsServer, path: str = "/metrics") -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}", timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         return str(answer.read(), "utf-8")
 
@@ -71,7 +71,7 @@ def test_bad_requests_and_lost_connections_are_not_logged(
 def test_a_connection_without_a_request_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "_TIMEOUT_S", 0.05)
     server = MetricsServer(0, lambda: [TEXT])
-    with socket.create_connection(("127.0.0.1", server.port), timeout=20) as sock:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
         assert sock.recv(1) == b""
     server.stop()
 

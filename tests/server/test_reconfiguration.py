@@ -55,7 +55,7 @@ def alter(broker: Broker, changes: dict[str, str | None], *, name: str = "7") ->
         API, VERSION, "AlterConfigsResource", resource_type=BROKER, resource_name=name, configs=operations
     )
     entity = build(request_class(API, VERSION), resources=(resource,), validate_only=False)
-    with Channel("127.0.0.1", broker.network.port("PLAINTEXT"), client_id="test", timeout_ms=20_000) as to:
+    with Channel("127.0.0.1", broker.network.port("PLAINTEXT"), client_id="test", timeout_ms=60_000) as to:
         (answer,) = to.send(entity).responses
     return ErrorCode(answer.error_code), answer.error_message
 
@@ -75,8 +75,10 @@ def test_threads_and_limits_follow_their_configs(broker: Broker) -> None:
     changes = {"num.io.threads": "5", "num.network.threads": "2", "max.connections.per.ip": "3"}
     assert alter(broker, changes, name="") == (ErrorCode.NONE, None)
     eventually(lambda: broker.network.thread_counts == (2, 5))
+    # The limits follow the threads. One connection is left, the controller's.
+    eventually(lambda: broker.live.broker().number("max.connections.per.ip") == 3)
+    eventually(lambda: broker.network.connection_count == 1)
     clients = [socket.create_connection(("127.0.0.1", broker.network.port("PLAINTEXT"))) for _ in range(4)]
-    # One of the three connections is the controller's.
     eventually(lambda: broker.network.connection_count == 3)
     for client in clients:
         client.close()
@@ -119,8 +121,8 @@ def test_the_cleaner_and_the_logs_follow_their_configs(broker: Broker) -> None:
 
     eventually(lambda: cleaners() == 2)
     (log,) = broker.logs.logs()
-    assert log.config.segment_bytes == 2000
-    assert broker.logs.settings.recovery_threads_per_directory == 2
+    eventually(lambda: log.config.segment_bytes == 2000)
+    eventually(lambda: broker.logs.settings.recovery_threads_per_directory == 2)
 
 
 def test_dynamic_configs_apply_after_a_restart(tmp_path: Path, broker: Broker) -> None:
@@ -160,7 +162,7 @@ def test_a_listener_is_added_and_removed_with_its_registration(broker: Broker) -
 
     eventually(lambda: registered() == ["PLAINTEXT", "OUTER"])
     eventually(lambda: known() == {"PLAINTEXT", "OUTER"})
-    with Channel("127.0.0.1", broker.network.port("OUTER"), client_id="test", timeout_ms=20_000) as outer:
+    with Channel("127.0.0.1", broker.network.port("OUTER"), client_id="test", timeout_ms=60_000) as outer:
         assert outer.connected
     assert alter(broker, {"listeners": INNER}) == (ErrorCode.NONE, None)
     eventually(lambda: registered() == ["PLAINTEXT"])

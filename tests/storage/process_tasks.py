@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 from klog.formats.errors import StorageError
 
+STEP_BYTES = 64 << 10
+REPORTED_BYTES = 8 << 20
+
 
 def square(task: int, advance: Callable[[int], None]) -> int:
     advance(task)
@@ -34,7 +37,18 @@ def exit_at_three(task: int, advance: Callable[[int], None]) -> int:
 
 
 def wait_a_minute(task: int, advance: Callable[[int], None]) -> None:
-    advance(1)
+    advance(REPORTED_BYTES)
+    time.sleep(60)
+
+
+def advance_in_steps(task: int, advance: Callable[[int], None]) -> None:
+    for _ in range(task):
+        advance(STEP_BYTES)
+
+
+def advance_in_steps_and_wait(task: int, advance: Callable[[int], None]) -> None:
+    advance_in_steps(task, advance)
+    advance(0)
     time.sleep(60)
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_running_out_of_memory_says_what_to_do() -> None:
 def test_tasks_that_are_given_up_end_at_once() -> None:
     started = time.monotonic()
     events = run_tasks(process_tasks.wait_a_minute, [1, 2], 2, cure=CURE)
-    assert next(events) == Advanced(1)
+    assert next(events) == Advanced(process_tasks.REPORTED_BYTES)
     events.close()
     assert time.monotonic() - started < 20
 
@@ -114,7 +115,21 @@ def test_results_can_come_in_the_order_of_the_tasks() -> None:
     tasks = [5, 4, 3, 2, 1, 0]
     advanced: list[int] = []
     assert list(map_in_order(process_tasks.square_slowly, tasks, 3, advanced.append)) == [25, 16, 9, 4, 1, 0]
-    assert sorted(advanced) == sorted(tasks)
+    assert sum(advanced) == sum(tasks)
+
+
+def test_progress_is_reported_in_large_steps_and_in_full() -> None:
+    steps = 1 << 10
+    events = list(run_tasks(process_tasks.advance_in_steps, [steps], 2, cure=CURE))
+    sizes = [event.size_bytes for event in events if isinstance(event, Advanced)]
+    assert sum(sizes) == steps * process_tasks.STEP_BYTES
+    assert 10 < len(sizes) < 20
+
+
+def test_a_report_of_nothing_arrives_at_once() -> None:
+    events = run_tasks(process_tasks.advance_in_steps_and_wait, [3], 1, cure=CURE)
+    assert next(events) == Advanced(3 * process_tasks.STEP_BYTES)
+    events.close()
 
 
 def test_an_interrupt_ends_workers_quietly_and_leaves_no_half_written_file(tmp_path: Path) -> None:
@@ -132,3 +147,27 @@ def test_an_interrupt_ends_workers_quietly_and_leaves_no_half_written_file(tmp_p
     _, said = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, b"")
     assert list(tmp_path.iterdir()) == [started]
+
+
+def test_an_interrupt_that_another_thread_receives_waits_until_a_worker_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process_class = multiprocessing.get_context("spawn").Process
+    start, started = process_class.start, []
+    end = threading.Event()
+    other = threading.Thread(target=end.wait)
+    other.start()
+
+    def interrupted(process: multiprocessing.Process) -> None:
+        signal.pthread_kill(other.ident or 0, signal.SIGINT)
+        start(process)
+        started.append(process)
+
+    monkeypatch.setattr(process_class, "start", interrupted)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(run_tasks(process_tasks.wait_for, [""], 1, cure=CURE))
+    finally:
+        end.set()
+        other.join()
+    assert len(started) == 1

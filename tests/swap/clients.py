@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-TIMEOUT_S: Final = 30
+TIMEOUT_S: Final = 60
 # librdkafka logs every connection that a broker closes to stderr.
 _SILENT: Final = {"log_level": 0, "error_cb": lambda error: None}
 
@@ -91,8 +91,8 @@ class Writer:
         self._producer.purge(in_queue=True, in_flight=True)
         self._producer.flush(1)
 
-    def finish(self) -> None:
-        assert self.flush() == 0
+    def finish(self, timeout_s: float = TIMEOUT_S) -> None:
+        assert self.flush(timeout_s) == 0
         assert not self.refused, self.refused[0].str()
 
 
@@ -158,9 +158,22 @@ class Admin:
     def __init__(self, bootstrap: str) -> None:
         self._client = AdminClient({"bootstrap.servers": bootstrap, **_SILENT})
 
-    def create(self, topics: Mapping[str, tuple[int, Mapping[str, str]]]) -> None:
-        """Creates topics; `topics` has the number of partitions and the configs by name."""
-        new = [NewTopic(name, count, 1, config=dict(config)) for name, (count, config) in topics.items()]
+    def create(
+        self,
+        topics: Mapping[str, tuple[int, Mapping[str, str]]],
+        replicas: int = 1,
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Creates topics; `topics` has the number of partitions and the configs by name.
+
+        `assignment` has the replicas of each partition; without it the controller chooses.
+        """
+        placed = (
+            {"replication_factor": replicas} if assignment is None else {"replica_assignment": assignment}
+        )
+        new = [
+            NewTopic(name, count, config=dict(config), **placed) for name, (count, config) in topics.items()
+        ]
         self._all(self._client.create_topics(new, operation_timeout=TIMEOUT_S))
 
     def delete(self, topics: Sequence[str]) -> None:
@@ -189,13 +202,24 @@ class Admin:
 
     def led(self) -> set[tuple[str, int]]:
         """The partitions that have a leader."""
+        return {partition for partition, leader in self.leaders().items() if leader >= 0}
+
+    def leaders(self) -> dict[tuple[str, int], int]:
+        """The leader of each partition, -1 if it has none."""
         topics = self._client.list_topics(timeout=TIMEOUT_S).topics
         return {
-            (name, number)
+            (name, number): partition.leader
             for name, topic in topics.items()
             for number, partition in topic.partitions.items()
-            if partition.leader >= 0
         }
+
+    def brokers(self) -> set[int]:
+        """The brokers that the asked one knows."""
+        return set(self._client.list_topics(timeout=TIMEOUT_S).brokers)
+
+    def controller(self) -> int:
+        """The controller's id, -1 if the broker knows none."""
+        return int(self._client.list_topics(timeout=TIMEOUT_S).controller_id)
 
     def _all(self, futures: Mapping[Any, Any]) -> None:
         for future in futures.values():

@@ -101,7 +101,7 @@ class KlogBroker:
         self.wait_for(READY, START_TIMEOUT_S)
         return self
 
-    def wait_for(self, text: str, timeout_s: float = 20) -> None:
+    def wait_for(self, text: str, timeout_s: float = START_TIMEOUT_S) -> None:
         """Waits until the log since the last start contains `text`. Fails if the process ends before."""
         deadline_s = time.monotonic() + timeout_s
         while text not in self.log_text:

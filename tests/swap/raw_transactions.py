@@ -65,9 +65,12 @@ def settled(attempt: Callable[[], ErrorCode]) -> ErrorCode:
 
 
 class RawProducer:
-    """One transactional id. `bootstrap` may be changed at any time."""
+    """One transactional id. `bootstrap` may be changed at any time.
 
-    def __init__(self, bootstrap: str, name: str, timeout_ms: int = 60_000) -> None:
+    Transactions live longer by default than a broker of a busy machine needs to start.
+    """
+
+    def __init__(self, bootstrap: str, name: str, timeout_ms: int = 600_000) -> None:
         self.bootstrap = bootstrap
         self.name = name
         self.producer_id = self.epoch = -1
@@ -119,7 +122,7 @@ class RawProducer:
 
         assert settled(attempt) is ErrorCode.NONE
 
-    def send(self, topic: str, value: bytes) -> ErrorCode:
+    def send(self, topic: str, value: bytes, *, acks: int = -1) -> ErrorCode:
         """Write a record to partition 0."""
         sequence = self._sequences.get(topic, 0)
         fields = BatchFields(
@@ -131,7 +134,7 @@ class RawProducer:
         data = build_batch([RecordData(0, time.time_ns() // 1_000_000, None, value)], fields)
 
         def attempt() -> ErrorCode:
-            request = ProduceRequest(self.name, -1, 30_000, [(topic, [(0, memoryview(bytearray(data)))])])
+            request = ProduceRequest(self.name, acks, 30_000, [(topic, [(0, memoryview(bytearray(data)))])])
             body = encode_produce_request(_PRODUCE_VERSION, request)
             with _channel(self.bootstrap) as channel:
                 answer = channel.request(ApiKey.PRODUCE, _PRODUCE_VERSION, body, decode_produce_response)

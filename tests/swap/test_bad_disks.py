@@ -140,7 +140,7 @@ def test_with_all_directories_failed_the_broker_ends_with_status_1(tmp_path: Pat
         klog.start()
         Admin(klog.bootstrap).create({"t": (1, {})})
         (tmp_path / "broken").touch()
-        writer = Writer(klog.bootstrap, {}, message_timeout_ms=1000)
+        writer = Writer(klog.bootstrap, {})
         writer.write("t", b"to nowhere")
         assert klog.ended() == 1
         writer.abandon()

@@ -21,6 +21,7 @@ from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import KlogBroker
+from tests.swap.world import CONNECTION_MS, SESSION_MS
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -42,8 +43,8 @@ class Cluster:
             **SINGLE_BROKER,
             "broker.id": broker_id,
             "zookeeper.connect": self._zookeeper.hosts,
-            # Long enough that sessions do not expire on a busy machine.
-            "zookeeper.session.timeout.ms": 4000,
+            "zookeeper.session.timeout.ms": SESSION_MS,
+            "zookeeper.connection.timeout.ms": CONNECTION_MS,
             "log.dirs": str(self._work / f"logs-{broker_id}"),
             "auto.create.topics.enable": "false",
         }
@@ -68,7 +69,7 @@ class Cluster:
 def cluster(work: Path, kafka3: KafkaPeer) -> Iterator[Cluster]:
     with ZooKeeperServer(work / "zookeeper", kafka3) as zookeeper:
         client = KazooClient(zookeeper.hosts)
-        client.start()
+        client.start(60)
         try:
             yield Cluster(work, zookeeper, client)
         finally:

@@ -157,7 +157,7 @@ class ChangingWorld(World):
     @contextmanager
     def _tree(self) -> Iterator[KazooClient]:
         client = KazooClient(self.zookeeper.hosts)
-        client.start()
+        client.start(60)
         try:
             yield client
         finally:

@@ -21,6 +21,7 @@ from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import KlogBroker
+from tests.swap.world import CONNECTION_MS
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -66,11 +67,12 @@ class Cluster:
             "broker.id": BROKER,
             "zookeeper.connect": f"{zookeeper.hosts}{self.root}",
             "zookeeper.session.timeout.ms": 6000,
+            "zookeeper.connection.timeout.ms": CONNECTION_MS,
             "log.dirs": str(self.logs),
         }
         self._zookeeper = zookeeper
         self._client = KazooClient(zookeeper.hosts)
-        self._client.start()
+        self._client.start(60)
 
     def close(self) -> None:
         self._client.stop()

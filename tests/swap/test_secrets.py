@@ -58,7 +58,7 @@ def set_configs(bootstrap: str, configs: Mapping[str, str]) -> None:
 
 def stored(hosts: str) -> dict[str, str]:
     client = KazooClient(hosts)
-    client.start()
+    client.start(60)
     try:
         configs: dict[str, str] = json.loads(client.get("/config/brokers/7")[0])["config"]
         return configs

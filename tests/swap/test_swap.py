@@ -139,7 +139,7 @@ def test_a_transaction_that_kafka_left_open_stays_open_while_klog_runs(world: Wo
     def producer(bootstrap: str) -> Producer:
         config = {"transactional.id": "left", "transaction.timeout.ms": 600_000, "log_level": 0}
         made = Producer({"bootstrap.servers": bootstrap, **config})
-        made.init_transactions(30)
+        made.init_transactions(60)
         return made
 
     with world.kafka() as kafka:
@@ -148,7 +148,7 @@ def test_a_transaction_that_kafka_left_open_stays_open_while_klog_runs(world: Wo
         left.begin_transaction()
         for number in range(10):
             left.produce("t", b"in a transaction %d" % number)
-        assert left.flush(30) == 0
+        assert left.flush(60) == 0
 
     with world.klog() as klog:
         eventually(lambda: ("t", 0) in Admin(klog.bootstrap).led())

@@ -15,7 +15,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from tests.peers.broker import SINGLE_BROKER, ZooKeeperBroker
+from tests.peers.broker import SINGLE_BROKER, BrokerFailedError, ZooKeeperBroker
 from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin
@@ -27,6 +27,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 TOPIC = "orders"
 COUNT = 100
+BOTH_PROTOCOLS = {"group.coordinator.rebalance.protocols": "classic,consumer"}
+NEW_PROTOCOL = {"group.protocol": "consumer"}
 STATIC = {"group.instance.id": "shop", "session.timeout.ms": 120_000}
 
 
@@ -67,7 +69,8 @@ def read_and_commit(bootstrap: str, group: str, count: int, **config: object) ->
             read.append(message.value())
         return len(read) == count
 
-    eventually(enough)
+    # A member that a killed broker leaves behind is waited for until its session of 45 s has expired.
+    eventually(enough, 150)
     consumer.commit(asynchronous=False)
     consumer.close()
     return read
@@ -156,6 +159,54 @@ def test_groups_go_on_where_the_other_broker_stopped(world: World) -> None:
         assert klog.complaints == []
 
 
+def go_on(bootstrap: str, before: int, **config: str) -> None:
+    """Two groups are where they were left; each reads on."""
+    groups = Groups(bootstrap)
+    eventually(lambda: {"left", "held"} <= groups.states().keys())
+    expected = [b"%d" % number for number in range(before, before + 10)]
+    for group in ("left", "held"):
+        assert groups.offset(group) == before
+        assert read_and_commit(bootstrap, group, 10, **config) == expected
+
+
+def test_groups_of_the_new_protocol_go_on_with_kafka_as_classic_ones_and_come_back(world: World) -> None:
+    with world.klog(BOTH_PROTOCOLS) as klog:
+        world.create(Admin(klog.bootstrap), TOPIC)
+        write(klog.bootstrap)
+        read_and_commit(klog.bootstrap, "left", 10, **NEW_PROTOCOL)
+        member = consumer_of(klog.bootstrap, "held", **NEW_PROTOCOL)
+        member.subscribe([TOPIC])
+        read: list[bytes] = []
+        eventually(
+            lambda: (
+                read.extend(each.value() for each in member.consume(10 - len(read), 0.1)) or len(read) == 10
+            )
+        )
+        member.commit(asynchronous=False)
+        # It is a member in the log for good: nobody says that it leaves.
+        klog.kill()
+        assert klog.complaints == []
+    with pytest.raises(BrokerFailedError, match="only supported in KRaft"):
+        world.kafka(BOTH_PROTOCOLS)
+    with world.kafka() as kafka:
+        go_on(kafka.bootstrap, 10)
+    skipped = "Unknown message key with version"
+    assert [each for each in world.kafka_complaints if skipped not in each] == []
+    assert world.kafka_complaints != []
+    with world.klog(BOTH_PROTOCOLS) as klog:
+        go_on(klog.bootstrap, 20, **NEW_PROTOCOL)
+        klog.stop()
+        assert klog.complaints == []
+    with world.kafka() as kafka:
+        go_on(kafka.bootstrap, 30)
+    # A broker that accepts classic members alone takes the groups over as Kafka does.
+    with world.klog() as klog:
+        go_on(klog.bootstrap, 40)
+        klog.stop()
+        assert klog.complaints == []
+    member.close()
+
+
 @pytest.mark.parametrize("protocol", ["1.1", "2.1-IV0"])
 def test_kafka_reads_the_records_of_an_older_protocol(tmp_path: Path, kafka3: KafkaPeer, protocol) -> None:
     config = {**SINGLE_BROKER, "inter.broker.protocol.version": protocol}
@@ -165,7 +216,8 @@ def test_kafka_reads_the_records_of_an_older_protocol(tmp_path: Path, kafka3: Ka
         write(klog.bootstrap)
         read_and_commit(klog.bootstrap, "plain", 10)
         commit_without_members(klog.bootstrap, "simple", 7)
-        member = consumer_of(klog.bootstrap, "held")
+        # The other broker must not have ended its session before it is asked.
+        member = consumer_of(klog.bootstrap, "held", **{"session.timeout.ms": 120_000})
         member.subscribe([TOPIC])
         eventually(lambda: [each.value() for each in member.consume(1, 0.1)] == [b"0"])
         before = Groups(klog.bootstrap).described("held")

@@ -19,6 +19,7 @@ from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin, Record, Writer, read
 from tests.swap.klog_process import KlogBroker
+from tests.swap.world import CONNECTION_MS
 from tests.waiting import eventually
 
 KEPT_AS_IT_IS: Config = {"log.retention.ms": -1, "log.cleaner.enable": "false"}
@@ -141,11 +142,19 @@ def test_a_second_broker_on_the_same_directory_is_refused_and_the_first_serves_o
 @pytest.mark.kafka
 def test_a_broker_id_is_refused_while_another_broker_uses_it(tmp_path: Path, kafka3: KafkaPeer) -> None:
     with ZooKeeperServer(tmp_path / "zookeeper", kafka3) as zookeeper:
-        config: Config = {"zookeeper.connect": zookeeper.hosts, "zookeeper.session.timeout.ms": 6000}
+        config: Config = {
+            "zookeeper.connect": zookeeper.hosts,
+            "zookeeper.session.timeout.ms": 6000,
+            "zookeeper.connection.timeout.ms": CONNECTION_MS,
+        }
         with KlogBroker(tmp_path / "one", config) as one, KlogBroker(tmp_path / "two", config) as two:
             one.start()
             two.spawn()
             assert two.ended() == 1
+            waiting = (
+                f"broker id 0 is registered by another ZooKeeper session, {one.bootstrap}: waiting up to 9 s"
+            )
+            assert waiting in two.log_text
             assert "broker id 0 is in use by another live broker" in two.log_text
             assert "Traceback" not in two.log_text
             one.stop()

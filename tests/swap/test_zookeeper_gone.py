@@ -14,6 +14,7 @@ from tests.peers.kafka import KafkaPeer
 from tests.peers.zookeeper import ZooKeeperServer
 from tests.swap.clients import Admin, Writer, Written, read
 from tests.swap.klog_process import Config, KlogBroker
+from tests.swap.world import CONNECTION_MS
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -28,13 +29,17 @@ def zookeeper(tmp_path: Path, kafka3: KafkaPeer) -> Iterator[ZooKeeperServer]:
 
 
 def on(zookeeper: ZooKeeperServer, work: Path) -> KlogBroker:
-    config: Config = {"zookeeper.connect": zookeeper.hosts, "zookeeper.session.timeout.ms": SESSION_MS}
+    config: Config = {
+        "zookeeper.connect": zookeeper.hosts,
+        "zookeeper.session.timeout.ms": SESSION_MS,
+        "zookeeper.connection.timeout.ms": CONNECTION_MS,
+    }
     return KlogBroker(work / "klog", config)
 
 
 def is_registered(zookeeper: ZooKeeperServer) -> bool:
     client = KazooClient(zookeeper.hosts)
-    client.start()
+    client.start(60)
     try:
         return client.exists("/brokers/ids/0") is not None
     finally:

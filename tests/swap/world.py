@@ -16,7 +16,9 @@ from tests.waiting import eventually
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 # Long enough that sessions do not expire on a busy machine.
-SESSION_MS: Final = 4000
+SESSION_MS: Final = 8000
+# The default is the session's timeout, and several JVMs may start at once.
+CONNECTION_MS: Final = 60_000
 
 # Warnings of Kafka 3.9.1 at each start on ZooKeeper: its controller starts before its own socket server, and
 # there are no metadata versions.
@@ -52,6 +54,7 @@ class World:
             "broker.id": 7,
             "zookeeper.connect": self.zookeeper.hosts,
             "zookeeper.session.timeout.ms": SESSION_MS,
+            "zookeeper.connection.timeout.ms": CONNECTION_MS,
             "log.dirs": ",".join(map(str, self.directories)),
             "log.cleaner.backoff.ms": 100,
             "log.initial.task.delay.ms": 100,
@@ -60,20 +63,20 @@ class World:
 
     # -- the brokers -----------------------------------------------------------------------------------------
 
-    def klog(self) -> KlogBroker:
+    def klog(self, config: Config | None = None) -> KlogBroker:
         self._wait_until_nobody_is_registered()
-        return KlogBroker(self.work / "klog", self._config).start()
+        return KlogBroker(self.work / "klog", {**self._config, **(config or {})}).start()
 
-    def kafka(self) -> ZooKeeperBroker:
+    def kafka(self, config: Config | None = None) -> ZooKeeperBroker:
         self._wait_until_nobody_is_registered()
         log = self.work / "kafka" / "broker.log"
         self._kafka_log_bytes = log.stat().st_size if log.exists() else 0
-        return ZooKeeperBroker(self.work / "kafka", self._config, self.zookeeper.peer)
+        return ZooKeeperBroker(self.work / "kafka", {**self._config, **(config or {})}, self.zookeeper.peer)
 
     def _wait_until_nobody_is_registered(self) -> None:
         """Waits until the session of a killed broker, and so its registration, has expired."""
         client = KazooClient(self.zookeeper.hosts)
-        client.start()
+        client.start(60)
         try:
             eventually(lambda: client.exists("/brokers/ids/7") is None)
         finally:

@@ -28,9 +28,10 @@ def test_the_example_for_pytest_passes(tmp_path):
     assert "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_the_example_without_pytest_prints_what_is_shown(capfd):
-    exec(compile(PYTHON[-1], "docs/testing.md", "exec"), {})
-    assert capfd.readouterr().out == TEXT[0]
+@pytest.mark.parametrize(("program", "shown"), [(PYTHON[2], TEXT[0]), (PYTHON[3], TEXT[2])])
+def test_an_example_without_pytest_prints_what_is_shown(capfd, program: str, shown: str):
+    exec(compile(program, "docs/testing.md", "exec"), {})
+    assert capfd.readouterr().out == shown
 
 
 def test_a_failure_is_reported_as_shown():
@@ -40,8 +41,9 @@ def test_a_failure_is_reported_as_shown():
     assert f"klog.testing.process.BrokerFailedError: {raised.value}" == TEXT[1]
 
 
-def test_every_public_name_of_the_broker_is_documented():
-    process = klog.testing.BrokerProcess()
-    process.close()
-    names = {name for name in (*vars(klog.testing.BrokerProcess), *vars(process)) if not name.startswith("_")}
+@pytest.mark.parametrize("kind", [klog.testing.BrokerProcess, klog.testing.KlogCluster])
+def test_every_public_name_is_documented(kind: type):
+    made = kind()
+    made.close()
+    names = {name for name in (*dir(kind), *vars(made)) if not name.startswith("_")}
     assert {name for name in names if not re.search(rf"`{name}\b", PAGE)} == set()

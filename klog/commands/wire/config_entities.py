@@ -82,6 +82,34 @@ class EntityOptions:
         """The type, and the entity unless all of the type are meant. Raises as `entity`."""
         return self._named()
 
+    def quota_parts(self) -> dict[str, str | None] | None:
+        """The user, client or IP address that the options name, None if they name something else.
+
+        Names are those of `Whose.parts`. Raises UsageError.
+        """
+        from klog.commands.quotas import Whose
+
+        types = self.entity_type or []
+        named = (self.user, self.client, self.ip)
+        flags = (self.user_defaults, self.client_defaults, self.ip_defaults)
+        if any(name not in _QUOTAS for name in types) or not (
+            types or any(flags) or any(name is not None for name in named)
+        ):
+            return None
+        if self.zookeeper or self.zookeeper_tls or self.controller:
+            self._check_supported()
+        return Whose(
+            self.user,
+            self.user_defaults,
+            self.client,
+            self.client_defaults,
+            self.ip,
+            self.ip_defaults,
+            self.entity_type,
+            self.entity_name,
+            self.entity_default,
+        ).parts()
+
     def _named(self) -> tuple[EntityType, ConfigEntity | None]:
         from klog.admin.configs import ConfigEntity, EntityType
 
@@ -124,20 +152,20 @@ class EntityOptions:
                 "klog configs talks to brokers, not to ZooKeeper or KRaft controllers",
                 cure="--bootstrap-server HOST:PORT",
             )
-        flags = {
-            "clients": self.client is not None or self.client_defaults,
-            "users": self.user is not None or self.user_defaults,
-            "ips": self.ip is not None or self.ip_defaults,
-        }
-        wanted = [*(self.entity_type or ()), *(name for name, is_given in flags.items() if is_given)]
-        for name in wanted:
+        for name in self.entity_type or ():
             if name in _QUOTAS:
                 raise UsageError(
-                    f"klog has no configs of {name} yet: quotas and SCRAM credentials", cure=_KAFKAS_TOOL
+                    f"configs of {name} are quotas and SCRAM credentials", cure="klog quotas, or klog users"
                 )
             if name in _OTHERS:
                 raise UsageError(f"klog has no configs of {name}", cure=_KAFKAS_TOOL)
             if name not in list(EntityType):
                 raise UsageError(f"--entity-type {name} is unknown", cure=f"one of {', '.join(EntityType)}")
+        flags = (self.user_defaults, self.client_defaults, self.ip_defaults)
+        if any(flags) or any(name is not None for name in (self.user, self.client, self.ip)):
+            raise UsageError(
+                "configs of users, clients and ips are quotas and SCRAM credentials",
+                cure="klog quotas, or klog users",
+            )
         if (self.entity_name or self.entity_default) and not self.entity_type:
             raise missing("--entity-type")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class ConnectionOptions:
         str | None,
         option(
             _PANEL,
-            "A broker of the cluster, or several with commas. [default: 127.0.0.1:9092]",
+            "A broker of the cluster, or several with commas. [default: the profile's, or 127.0.0.1:9092]",
             *("--bootstrap-server", "-b"),
             metavar="HOST:PORT",
             envvar="KLOG_BOOTSTRAP_SERVER",
@@ -74,15 +75,43 @@ class ConnectionOptions:
             show_default=False,
         ),
     ] = None
+    profile: Annotated[
+        str | None,
+        option(
+            _PANEL,
+            "The connection settings of this name (`klog profile add`). [default: the current profile]",
+            "--profile",
+            metavar="NAME",
+            envvar="KLOG_PROFILE",
+            show_default=False,
+        ),
+    ] = None
+    command_property: Annotated[
+        list[str] | None,
+        option(
+            _PANEL,
+            "A client property, which takes precedence over those of files and profiles (repeatable).",
+            *("--command-property", "-X"),
+            metavar="KEY=VALUE",
+            show_default=False,
+        ),
+    ] = None
     version: Version = False
 
     def settings(self, more: Mapping[str, str] | None = None) -> ClientSettings:
-        """The settings that the options make; `more` properties take precedence. Raises UsageError."""
-        from klog.admin.settings import settings_of
-        from klog.commands.wire.properties import properties_file
+        """The settings that the options make; `more` properties take precedence. Raises UsageError.
 
+        Warns of files that hold secrets and that others can read.
+        """
+        from klog.admin.settings import settings_of
+        from klog.commands.wire.client_properties import gather, warn_of_readers
+
+        found = gather(
+            self.profile, self.command_config, self.command_property, self.bootstrap_server, os.environ
+        )
+        warn_of_readers(found.secret_files)
         return settings_of(
-            properties_file(self.command_config) | dict(more or {}),
+            {**found.properties, **(more or {})},
             bootstrap=self.bootstrap_server,
             timeout_ms=self.timeout_ms,
             on_waiting=print_note,

@@ -76,10 +76,8 @@ def state_row(group: Group) -> dict[str, object]:
     }
 
 
-def reset_rows(
-    planned: Mapping[str, Mapping[TopicPartition, int]], offset_name: str
-) -> Iterator[dict[str, object]]:
-    """A row for each new offset, in a column of this name."""
+def reset_rows(planned: Mapping[str, Mapping[TopicPartition, int]]) -> Iterator[dict[str, object]]:
+    """A row for each new offset."""
     for group, offsets in planned.items():
         for (topic, number), offset in offsets.items():
-            yield {"group": group, "topic": topic, "partition": number, offset_name: offset}
+            yield {"group": group, "topic": topic, "partition": number, "newOffset": offset}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TextIO
 
 import typer
 
@@ -15,6 +17,7 @@ Row = Mapping[str, object]
 
 _LEAST_WIDTH = 10
 _GAP = "  "
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def show_json(rows: Sequence[Row]) -> None:
@@ -23,30 +26,33 @@ def show_json(rows: Sequence[Row]) -> None:
         typer.echo(json.dumps(row, ensure_ascii=columns_of(sys.stdout) is not None))
 
 
-def show_table(rows: Sequence[Row], *, aside: str = "") -> None:
+def show_table(rows: Sequence[Row], *, aside: str = "", stream: TextIO | None = None) -> None:
     """Print aligned columns under their names, numbers to the right. All rows have the same keys.
+
+    A name like `logEndOffset` becomes LOG-END-OFFSET.
 
     On a terminal the table keeps to the screen. A row that is too long goes on in the next line, indented,
     and the column `aside` gets a line of its own. Nothing is cut or left out.
     """
     if not rows:
         return
-    columns = columns_of(sys.stdout)
+    out = stream or sys.stdout
+    columns = columns_of(out)
     names = [name for name in rows[0] if columns is None or name != aside]
     texts = [[_text(row[name]) for name in names] for row in rows]
     if columns is not None:
         texts = [[visible(text) for text in row] for row in texts]
     right = [all(isinstance(row[name], int) for row in rows) for name in names]
-    titles = [name.upper() for name in names]
+    titles = [_WORD_START.sub("-", name).upper() for name in names]
     widths = [max(map(len, column)) for column in zip(titles, *texts, strict=True)]
     if columns is not None:
         widths = _limited(widths, right, columns)
-    typer.echo(paint(_line(titles, widths, right), BOLD, sys.stdout))
+    typer.echo(paint(_line(titles, widths, right), BOLD, out), file=out)
     for row, text in zip(rows, texts, strict=True):
         line = _line(text, widths, right)
-        typer.echo(line if columns is None or len(line) <= columns else hanging(line, columns))
+        typer.echo(line if columns is None or len(line) <= columns else hanging(line, columns), file=out)
         if columns is not None and aside and row.get(aside):
-            print_line(f"{INDENT}{aside} {_text(row[aside])}")
+            print_line(f"{INDENT}{aside} {_text(row[aside])}", stream=out)
 
 
 def _limited(widths: Sequence[int], right: Sequence[bool], columns: int) -> list[int]:

@@ -28,8 +28,9 @@ replica.fetch.wait.max.ms: How long a leader lets a follower wait for records, i
 replica.high.watermark.checkpoint.interval.ms: How often the file replication-offset-checkpoint with the high
   watermarks is written, in ms.
 replica.lag.time.max.ms: After how long without catching up a follower is no longer in sync, in ms.
-replica.selector.class: A Java class that chooses the replica that a consumer reads from. Without a value it
-  is the leader.
+replica.selector.class: What chooses the replica that a consumer reads from. Without a value it is the leader.
+  With org.apache.kafka.common.replica.RackAwareReplicaSelector it is a replica in the consumer's rack
+  (client.rack, broker.rack). Other classes are refused.
 replica.socket.receive.buffer.bytes: The receive buffer of a follower's sockets, SO_RCVBUF.
 replica.socket.timeout.ms: How long a follower waits for an answer, in ms.
 replication.quota.window.num: How many time windows the quotas of replication are measured over.

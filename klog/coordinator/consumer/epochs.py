@@ -70,14 +70,14 @@ class GroupEpochs:
     def __init__(
         self,
         group_id: str,
-        settings: ConsumerGroupSettings,
+        settings: Callable[[], ConsumerGroupSettings],
         topics: Callable[[], Topics],
         state: GroupRecords | None = None,
     ) -> None:
-        """`topics` gives the topics of the cluster as they are now."""
+        """`settings` and `topics` give the group's configs and the topics of the cluster as they are now."""
         self.group_id = group_id
         self.topics = topics
-        self.settings = settings
+        self._settings = settings
         self.records = state or GroupRecords()
         self.effects: list[Effect] = []
         self.is_dead = False
@@ -86,6 +86,11 @@ class GroupEpochs:
         self._topics: Topics | None = None
 
     # -- views -----------------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> ConsumerGroupSettings:
+        """The group's configs as they are now."""
+        return self._settings()
 
     @property
     def state(self) -> ConsumerGroupState:

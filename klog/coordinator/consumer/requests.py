@@ -83,7 +83,7 @@ class ConsumerGroupRequests:
             _require(asked.instance_id is not None, "InstanceId can't be null.")
         else:
             _require(asked.member_epoch >= LEAVE_EPOCH, "MemberEpoch is invalid.")
-        offered = self.groups.coordinator.consumer_groups.assignors
+        offered = self.groups.coordinator.consumer_groups(group_id).assignors
         if asked.assignor is not None and asked.assignor not in offered:
             message = f"ServerAssignor {asked.assignor} is not supported. Supported assignors: "
             raise RefusedError(ErrorCode.UNSUPPORTED_ASSIGNOR, f"{message}{', '.join(offered)}.")

@@ -14,7 +14,7 @@ from klog.coordinator.group.group_partition import GroupPartition
 from klog.coordinator.group.loading import load_groups
 from klog.coordinator.group.services import GroupServices
 from klog.coordinator.group.values import Key
-from klog.coordinator.ownership import OwnedTopic, Ownership
+from klog.coordinator.ownership import Loader, OwnedTopic, Ownership
 from klog.coordinator.partitioning import partition_of
 from klog.protocol.error_codes import ErrorCode
 from klog.storage.log.partition_log import PartitionLog
@@ -46,7 +46,8 @@ class GroupSettings:
 class GroupCoordinator:
     """All groups of this broker. Safe for threads.
 
-    `log_of` gives the log of a partition of `__consumer_offsets` that this broker leads, or None.
+    `log_of` gives the log of a partition of `__consumer_offsets` that this broker leads, or None. `loader`
+    loads partitions, instead of a thread.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class GroupCoordinator:
         settings: GroupSettings,
         services: GroupServices,
         log_of: Callable[[int], PartitionLog | None],
+        loader: Loader | None = None,
     ) -> None:
         self.settings = settings
         self.consumer_groups = services.consumer_groups
@@ -64,7 +66,7 @@ class GroupCoordinator:
         self._numbers: dict[str, int] = {}
         topic = OwnedTopic(CONSUMER_OFFSETS, "groups", self._read)
         self.counts = services.counts
-        self._partitions = Ownership(topic, "klog-group-loader")
+        self._partitions = Ownership(topic, "klog-group-loader", loader=loader)
         self.load_times = self._partitions.load_times
         self.owned = self._partitions.owned
         self.roles_changed = self._partitions.roles_changed

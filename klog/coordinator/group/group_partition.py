@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from klog.coordinator.consumer import epochs
@@ -43,6 +44,8 @@ class GroupPartition(OrderedEffects):
         self.leader_epoch = leader_epoch
         self.entries: dict[str, GroupEntry] = {}
         self.closed = False
+        # The groups that may have offsets in the open transaction of a producer.
+        self._in_transactions: dict[int, set[str]] = {}
         self._services = services
         self._takes_runs = services.writer.is_plain
 
@@ -90,7 +93,8 @@ class GroupPartition(OrderedEffects):
 
     def new_consumer_group(self, group_id: str, records: GroupRecords | None = None) -> ConsumerGroup:
         """A consumer group, empty or with what its records say."""
-        return ConsumerGroup(group_id, self._services.consumer_groups, self._services.topics, records)
+        settings = partial(self._services.consumer_groups, group_id)
+        return ConsumerGroup(group_id, settings, self._services.topics, records)
 
     def change_kind(self, entry: GroupEntry, group: AnyGroup) -> None:
         """Let another group take the place of one, with its offsets. The caller holds the lock."""
@@ -198,6 +202,7 @@ class GroupPartition(OrderedEffects):
         """As `put_commits`, for offsets that count when the producer's transaction is committed."""
         offsets, producer_id = entry.offsets, within.producer.producer_id
         offsets.begin_transactional(producer_id, commits)
+        self._in_transactions.setdefault(producer_id, set()).add(entry.group.group_id)
 
         def settle(appended: Appended) -> None:
             if appended.error:
@@ -336,8 +341,10 @@ class GroupPartition(OrderedEffects):
     def complete_transaction(self, producer_id: int, *, committed: bool) -> None:
         """A transaction has ended, with a marker in this partition."""
         with self.lock():
-            for entry in self.entries.values():
-                entry.offsets.complete(producer_id, committed=committed)
+            for group_id in self._in_transactions.pop(producer_id, ()):
+                entry = self.entries.get(group_id)
+                if entry is not None:
+                    entry.offsets.complete(producer_id, committed=committed)
 
     def install(self, loaded: LoadedGroups) -> None:
         """Take over what was read from the log, some groups at a time: other threads run between them."""
@@ -349,6 +356,8 @@ class GroupPartition(OrderedEffects):
                     group = self._loaded(group_id, loaded, now)
                     entry = GroupEntry(group, loaded.offsets.get(group_id) or GroupOffsets())
                     self.entries[group_id] = entry
+                    for producer_id in entry.offsets.open_producers:
+                        self._in_transactions.setdefault(producer_id, set()).add(group_id)
                     self.put_effects(entry)
             self._services.pause()
 

@@ -134,6 +134,11 @@ class GroupOffsets:
         if not pending:
             self._transactional.pop(producer_id, None)
 
+    @property
+    def open_producers(self) -> Iterable[int]:
+        """The producers with offsets in a transaction that is open."""
+        return self._transactional.keys()
+
     def complete(self, producer_id: int, *, committed: bool) -> None:
         """A transaction has ended: its commits count, or are dropped."""
         pending = self._transactional.pop(producer_id, {})

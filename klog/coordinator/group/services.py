@@ -53,11 +53,19 @@ class RunAppend(Protocol):
         """Try what waits for the records. To be called without a lock."""
 
 
+_DEFAULTS: Final = ConsumerGroupSettings()
+
+
+def _default_settings(_group_id: str) -> ConsumerGroupSettings:
+    return _DEFAULTS
+
+
 @dataclass(frozen=True, slots=True)
 class GroupServices:
     """What the groups of all partitions share. `commit_acks` is `offsets.commit.required.acks`.
 
-    `topics` gives the topics of the cluster as they are now. `pause` lets other threads run while groups are
+    `consumer_groups` gives the settings of a group (KIP-848) as they are now, `topics` the topics of the
+    cluster. `pause` lets other threads run while groups are
     loaded, and `loading` is entered meanwhile.
     """
 
@@ -71,7 +79,7 @@ class GroupServices:
     pause: Callable[[], None] = no_pause
     loading: Callable[[], AbstractContextManager[None]] = nullcontext
     counts: GroupCounts = field(default_factory=GroupCounts)
-    consumer_groups: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)
+    consumer_groups: Callable[[str], ConsumerGroupSettings] = _default_settings
     topics: Callable[[], Topics] = lambda: NO_TOPICS
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from klog.coordinator.ownership import OwnedTopic, Ownership
+from klog.coordinator.ownership import Loader, OwnedTopic, Ownership
 from klog.coordinator.partitioning import partition_of
 from klog.coordinator.transaction.loading import load_transactions
 from klog.coordinator.transaction.transaction_partition import TransactionPartition, TransactionServices
@@ -43,7 +43,8 @@ class TransactionSettings:
 class TransactionCoordinator:
     """All transactional ids of this broker. Safe for threads.
 
-    `log_of` gives the log of a partition of `__transaction_state` that this broker leads, or None.
+    `log_of` gives the log of a partition of `__transaction_state` that this broker leads, or None. `loader`
+    loads partitions, instead of a thread.
     `roles_changed` is to be a listener of the replica manager. `abort_timed_out` and `remove_expired` are to
     be called in the intervals of the settings.
     """
@@ -53,12 +54,13 @@ class TransactionCoordinator:
         settings: TransactionSettings,
         services: TransactionServices,
         log_of: Callable[[int], PartitionLog | None],
+        loader: Loader | None = None,
     ) -> None:
         self.settings = settings
         self.services = services
         self._log_of = log_of
         topic = OwnedTopic(TRANSACTION_STATE, "transactional ids", self._read, reloads=True)
-        self._partitions = Ownership(topic, "klog-transaction-loader")
+        self._partitions = Ownership(topic, "klog-transaction-loader", loader=loader)
         self.load_times = self._partitions.load_times
         self.owned = self._partitions.owned
         self.roles_changed = self._partitions.roles_changed

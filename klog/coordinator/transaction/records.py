@@ -25,6 +25,7 @@ _LONGEST_STRING_BYTES: Final = 0x7FFF
 # version, producer id, epoch, timeout, status, number of topics (-1: null)
 _HEAD: Final = struct.Struct(">hqhibi")
 _TIMES: Final = struct.Struct(">qq")  # last update, start
+_ONE_PARTITION: Final = struct.Struct(">ii")  # how many numbers follow, the number
 _NULL_TOPICS: Final = -1
 
 # The states that a record may have: an id that is dead has no record, and fencing is over when it is written.
@@ -88,6 +89,9 @@ def transaction_value(record: TransactionRecord) -> bytes:
 
 def _topics(partitions: Collection[TopicPartition]) -> tuple[bytes, int]:
     """The topics with their partitions, and how many topics they are."""
+    if len(partitions) == 1:
+        ((topic, number),) = partitions
+        return _string(topic) + _ONE_PARTITION.pack(1, number), 1
     by_topic: dict[str, list[int]] = {}
     for topic, number in sorted(partitions):
         by_topic.setdefault(topic, []).append(number)

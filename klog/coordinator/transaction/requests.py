@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from klog.coordinator.transaction.coordinator import TransactionCoordinator
@@ -112,8 +113,17 @@ class TransactionRequests:
 
     # -- transactions ----------------------------------------------------------------------------------------
 
-    def _change(self, transactional_id: str, reply: Done, change: Callable[[Transaction, int], None]) -> None:
-        """Give a request to its id, with the time."""
+    def _change(
+        self,
+        transactional_id: str,
+        reply: Done,
+        change: Callable[[Transaction, int], None],
+        waits_for: Producer | None = None,
+    ) -> None:
+        """Give a request to its id, with the time.
+
+        If the last transaction of `waits_for` is decided and not complete, that comes first, if it is soon.
+        """
         owner = self._owner(transactional_id)
         if isinstance(owner, ErrorCode):
             reply(owner)
@@ -123,6 +133,10 @@ class TransactionRequests:
             if transaction is None:
                 owner.put(lambda: reply(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
                 return
+            if waits_for is not None and transaction.is_ending(waits_for):
+                later = partial(self._change, transactional_id, reply, change)
+                if owner.wait_for_end(transaction, later):
+                    return
             change(transaction, owner.now_ms())
             owner.put_effects(transaction)
 
@@ -134,9 +148,11 @@ class TransactionRequests:
         reply: Done,
     ) -> None:
         """AddPartitionsToTxn and AddOffsetsToTxn: `reply` says that the transaction has the partitions."""
-        self._change(
-            transactional_id, reply, lambda found, now_ms: found.add(producer, partitions, reply, now_ms)
-        )
+
+        def add(found: Transaction, now_ms: int) -> None:
+            found.add(producer, partitions, reply, now_ms)
+
+        self._change(transactional_id, reply, add, waits_for=producer)
 
     def end(self, transactional_id: str, producer: Producer, committed: bool, reply: Done) -> None:
         """EndTxn: answered when the decision is written, before the markers are."""

@@ -208,6 +208,10 @@ class Transaction:
 
     # -- the end ---------------------------------------------------------------------------------------------
 
+    def is_ending(self, producer: Producer) -> bool:
+        """Whether the transaction of this producer is decided and not complete: its markers are missing."""
+        return self.record.state in _PREPARED and not self._producer_error(producer)
+
     def end(self, producer: Producer, committed: bool, done: Done, now_ms: int) -> None:
         """EndTxn: `done` is called when the decision is written; then the markers are sent."""
         error = self._producer_error(producer) or self._end_error(committed)
@@ -250,7 +254,8 @@ class Transaction:
 
     def _prepare(self, record: TransactionRecord, committed: bool, done: Done, now_ms: int) -> None:
         state = TransactionState.PREPARE_COMMIT if committed else TransactionState.PREPARE_ABORT
-        self._write(record._replace(state=state, last_update_ms=now_ms), done)
+        producer, timeout_ms, _, partitions, _, start_ms = record
+        self._write(TransactionRecord(producer, timeout_ms, state, partitions, now_ms, start_ms), done)
 
     def is_timed_out(self, now_ms: int) -> bool:
         """Whether the transaction has been open for longer than its timeout."""
@@ -276,9 +281,11 @@ class Transaction:
     def _send_markers(self, now_ms: int) -> None:
         record = self.record
         self.unmarked = record.partitions
-        completed = _COMPLETED[record.state]
-        self.pending = record._replace(state=completed, partitions=_NO_PARTITIONS, last_update_ms=now_ms)
-        if record.partitions:
+        producer, timeout_ms, state, partitions, _, start_ms = record
+        self.pending = TransactionRecord(
+            producer, timeout_ms, _COMPLETED[state], _NO_PARTITIONS, now_ms, start_ms
+        )
+        if partitions:
             self._effects.append(SendMarkers(record))
         else:
             self._complete()

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from klog.coordinator.log_reading import no_pause
 from klog.coordinator.tasks import OrderedEffects
 from klog.coordinator.transaction.effects import Reply, SendMarkers, Write
+from klog.coordinator.transaction.end_waits import EndWaits, Go
 from klog.coordinator.transaction.records import TransactionRecord
 from klog.coordinator.transaction.transaction import Transaction, new_transaction
 from klog.coordinator.transaction.values import (
@@ -33,6 +34,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended
 from klog.replication.purgatory import Timer
 from klog.replication.timing_wheel import TimedCall
+from klog.storage.log.built_batch import BuiltBatch
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +51,7 @@ class Append(Protocol):
     """
 
     def __call__(
-        self, partition: int, batch: bytearray, on_done: OnAppended, *, leader_epoch: int, timeout_ms: int
+        self, partition: int, batch: BuiltBatch, on_done: OnAppended, *, leader_epoch: int, timeout_ms: int
     ) -> None:
         """Calls `on_done` exactly once, now or later, from any thread."""
 
@@ -69,6 +71,7 @@ class TransactionServices:
     timer_ms: Callable[[], int]
     markers: MarkerSender
     next_producer_id: Callable[[], int]
+    waits: EndWaits
     pause: Callable[[], None] = no_pause
 
 
@@ -112,6 +115,13 @@ class TransactionPartition(OrderedEffects):
         now_ms = self.now_ms()
         return [each.listed() for each in self._snapshot() if wanted(each, now_ms)]
 
+    def wait_for_end(self, transaction: Transaction, go: Go) -> bool:
+        """Let `go` be called when a decided transaction is complete, or later; false if nothing may wait.
+
+        The caller holds the lock.
+        """
+        return self._services.waits.add(transaction, go)
+
     def put_effects(self, transaction: Transaction) -> None:
         """Let the effects be carried out when the lock is left. The caller holds the lock."""
         for effect in transaction.take_effects():
@@ -135,6 +145,8 @@ class TransactionPartition(OrderedEffects):
             with self.lock():
                 wanted.on_written(error, self.now_ms())
                 self.put_effects(transaction)
+                if wanted.completes:
+                    self._tasks.put(lambda: self._services.waits.let_go(transaction))
 
         transactional_id = transaction.transactional_id
         try:
@@ -145,7 +157,7 @@ class TransactionPartition(OrderedEffects):
             return
         self._append(batch, done, wanted.record.timeout_ms)
 
-    def _append(self, batch: bytearray, on_done: OnAppended, timeout_ms: int) -> None:
+    def _append(self, batch: BuiltBatch, on_done: OnAppended, timeout_ms: int) -> None:
         if self.closed:
             on_done(Appended(ErrorCode.NOT_COORDINATOR))
             return
@@ -197,6 +209,8 @@ class TransactionPartition(OrderedEffects):
                     transaction.transactional_id, self.number, marker, prepared.partitions
                 )
                 self._services.markers.send(markers, written)
+        # Without a lock: appends complete what waits, for transactions of other partitions, too.
+        self._services.markers.write_own()
 
     # -- what happens with time ------------------------------------------------------------------------------
 
@@ -228,7 +242,7 @@ class TransactionPartition(OrderedEffects):
             for ids, batch in removal_batches(expired, now_ms, max_batch_bytes):
                 self._tasks.put(partial(self._remove, ids, batch, timeout_ms))
 
-    def _remove(self, transactional_ids: list[str], batch: bytearray, timeout_ms: int) -> None:
+    def _remove(self, transactional_ids: list[str], batch: BuiltBatch, timeout_ms: int) -> None:
         def done(appended: Appended) -> None:
             if appended.error and not self.closed:
                 logger.warning(
@@ -262,3 +276,5 @@ class TransactionPartition(OrderedEffects):
         with self._sending:
             self.closed = True
             self._services.markers.forget(self.number)
+        for transaction in self._snapshot():
+            self._services.waits.let_go(transaction)

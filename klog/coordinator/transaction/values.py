@@ -73,10 +73,17 @@ class MarkerSender(Protocol):
     """Writes markers on the leaders of partitions, as often as needed."""
 
     def send(self, wanted: MarkersToWrite, on_written: Callable[[Collection[TopicPartition]], None]) -> None:
-        """Returns at once. `on_written` gets the partitions that are done: written, or gone with their topic.
+        """Returns at once; `write_own` is to be called after it.
 
-        It is called from any thread, once or more often. If a leader refuses the marker for good (fenced),
-        the rest is never reported.
+        `on_written` gets the partitions that are done: written, or gone with their topic. It is called from
+        any thread, once or more often. If a leader refuses the marker for good (fenced), the rest is never
+        reported.
+        """
+
+    def write_own(self) -> None:
+        """Write the markers for partitions that this broker leads, those of other transactions, too.
+
+        To be called without any lock that an `on_written` takes, or the `on_done` of an append.
         """
 
     def forget(self, coordinator_partition: int) -> None:
@@ -125,6 +132,9 @@ class PartitionVerifier(Protocol):
         on_done: Callable[[VerifyErrors], None],
     ) -> None:
         """Returns at once. `on_done` gets the error of each partition, once, from any thread."""
+
+    def is_verified_here(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> bool:
+        """Whether this broker coordinates the id, and the producer's transaction has the partition."""
 
 
 class Transactions(Protocol):

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from klog.coordinator.transaction.records import TransactionRecord, transaction_key, transaction_value
-from klog.formats.batch_builder import RecordData, build_batch
+from klog.formats.batch_builder import RecordData, build_batch, build_single
 from klog.formats.constants import BATCH_HEADER_BYTES
 from klog.protocol.error_codes import ErrorCode
+from klog.storage.log.built_batch import BuiltBatch
 
 # More than a record needs beside its key.
 _RECORD_OVERHEAD_BYTES: Final = 32
@@ -37,15 +38,15 @@ def client_error(error: ErrorCode) -> ErrorCode:
     return _ERRORS.get(error, error)
 
 
-def record_batch(transactional_id: str, record: TransactionRecord, now_ms: int) -> bytearray:
+def record_batch(transactional_id: str, record: TransactionRecord, now_ms: int) -> BuiltBatch:
     """A batch with the record of one id. Raises `FormatError` if a string is too long."""
-    data = RecordData(0, now_ms, transaction_key(transactional_id), transaction_value(record))
-    return build_batch([data])
+    batch = build_single(now_ms, transaction_key(transactional_id), transaction_value(record))
+    return BuiltBatch(batch, now_ms)
 
 
 def removal_batches(
     transactional_ids: Iterable[str], now_ms: int, max_batch_bytes: int
-) -> Iterator[tuple[list[str], bytearray]]:
+) -> Iterator[tuple[list[str], BuiltBatch]]:
     """Batches that remove ids, each with the ids that it removes. Raises `FormatError`."""
     ids: list[str] = []
     records: list[RecordData] = []
@@ -54,10 +55,10 @@ def removal_batches(
         key = transaction_key(transactional_id)
         added_bytes = len(key) + _RECORD_OVERHEAD_BYTES
         if records and size_bytes + added_bytes > max_batch_bytes:
-            yield ids, build_batch(records)
+            yield ids, BuiltBatch(build_batch(records), now_ms, len(records))
             ids, records, size_bytes = [], [], BATCH_HEADER_BYTES
         ids.append(transactional_id)
         records.append(RecordData(len(records), now_ms, key, None))
         size_bytes += added_bytes
     if records:
-        yield ids, build_batch(records)
+        yield ids, BuiltBatch(build_batch(records), now_ms, len(records))

@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: configs of topics, of this broker and of all by default.
+"""AlterConfigs and IncrementalAlterConfigs: configs of topics, groups, this broker and all by default.
 
 Rules: Kafka's ConfigAdminManager (what is checked first) and ZkAdminManager (what is written); KIP-133,
 KIP-226, KIP-339, KIP-412. A note in the tree tells every broker about the change.
@@ -15,6 +15,8 @@ from klog.config.broker import KEYS_BY_NAME as BROKER_KEYS
 from klog.config.broker import BrokerConfig
 from klog.config.broker_topics import check_topic_overrides
 from klog.config.dynamic import applicable, check_dynamic_configs, decoded, encoded
+from klog.config.group import KEYS_BY_NAME as GROUP_KEYS
+from klog.config.group import check_group_overrides, may_have_group_configs
 from klog.config.keys import ConfigError, ConfigKey
 from klog.config.topic import KEYS_BY_NAME as TOPIC_KEYS
 from klog.formats.errors import KlogError, UsageError
@@ -91,16 +93,19 @@ class AlterConfigsHandler:
             case ResourceType.TOPIC:
                 change = _change(resource, incremental=incremental, keys=TOPIC_KEYS)
                 self._alter_topic(name, change, only_check=only_check)
+            case ResourceType.GROUP if may_have_group_configs(self.config()):
+                change = _change(resource, incremental=incremental, keys=GROUP_KEYS)
+                self._alter_group(name, change, only_check=only_check)
             case ResourceType.BROKER:
                 change = _change(resource, incremental=incremental, keys=BROKER_KEYS)
                 self._alter_broker(name, change, only_check=only_check)
             case ResourceType.BROKER_LOGGER if incremental:
                 self._alter_loggers(name, resource, only_check=only_check)
-            case ResourceType.CLIENT_METRICS:
+            case ResourceType.CLIENT_METRICS | ResourceType.GROUP as kind:
                 raise RefusedError(
                     ErrorCode.INVALID_REQUEST,
                     "AlterConfigs is only supported for topics and brokers, but resource type is"
-                    " CLIENT_METRICS",
+                    f" {ResourceType(kind).name}",
                 )
             case unknown:
                 raise RefusedError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {unknown}")
@@ -123,6 +128,18 @@ class AlterConfigsHandler:
             raise RefusedError(
                 ErrorCode.INVALID_CONFIG, f"Invalid config value for resource {resource}: {error}"
             ) from error
+        if not only_check:
+            change_config(self.store, path, configs)
+
+    def _alter_group(self, group_id: str, change: Change, *, only_check: bool) -> None:
+        if not group_id:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        path = f"groups/{sanitize(group_id)}"
+        configs = change(read_config(self.store, path))
+        try:
+            check_group_overrides(self.config(), configs)
+        except UsageError as error:
+            raise RefusedError(ErrorCode.INVALID_CONFIG, str(error)) from error
         if not only_check:
             change_config(self.store, path, configs)
 

@@ -1,7 +1,8 @@
 """Applies changes of configs in the tree, which the notes of `/config/changes` announce.
 
 Rules: Kafka's ZkConfigManager with its TopicConfigHandler and BrokerConfigHandler. Topic configs go to the
-logs of the topic, dynamic broker configs to the broker's own `BrokerConfig`. Configs of clients, users and
+logs of the topic, dynamic broker configs to the broker's own `BrokerConfig`, configs of groups to their
+coordinator. Configs of clients, users and
 ips are quotas, which are not handled here.
 """
 
@@ -16,7 +17,7 @@ from klog.config.broker import BrokerConfig
 from klog.config.broker_protection import UnenforcedConfigError
 from klog.config.dynamic import applicable, decoded, reencrypted
 from klog.formats.errors import KlogError, UsageError
-from klog.metadata.configs import change_config, read_config
+from klog.metadata.configs import change_config, read_config, valid_configs
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.paths import DEFAULT_ENTITY
 from klog.metadata.store import MetadataStore
@@ -33,8 +34,9 @@ class ConfigChanges:
 
     `replace` gets the broker's configs after a change, or, though they are the same, when somebody has set
     them again: files that they name may have changed. It raises `KlogError` where it leaves everything as it
-    was. `topic_changed` gets a topic with its overrides, and raises `UsageError` where they have a bad value.
-    `unclean_enabled` is told of a topic (or, with None, of the default) that now allows unclean elections.
+    was. `topic_changed` and `group_changed` get a topic or a group with its overrides, and raise `UsageError`
+    where they have a bad value. `unclean_enabled` is told of a topic (or, with None, of the default) that now
+    allows unclean elections.
     """
 
     broker_id: int
@@ -42,6 +44,7 @@ class ConfigChanges:
     config: Callable[[], BrokerConfig]
     replace: Callable[[BrokerConfig], None]
     topic_changed: Callable[[str, Mapping[str, str]], None]
+    group_changed: Callable[[str, Mapping[str, str]], None]
     unclean_enabled: Callable[[str | None], None]
 
     def renew_secrets(self) -> None:
@@ -56,12 +59,24 @@ class ConfigChanges:
             change_config(self.store, path, renewed)
 
     def load(self, *, at_start: bool = False) -> None:
-        """The dynamic broker configs as they are in the tree: at the start, and in a new session.
+        """The dynamic configs of brokers and groups as in the tree: at the start, and in a new session.
 
         At the start, raises `UnenforcedConfigError` for one that protects something and is not enforced.
         """
         self._read_brokers(DEFAULT_ENTITY, set_again=False, at_start=at_start)
         self._read_brokers(str(self.broker_id), set_again=False, at_start=at_start)
+        self._read_groups()
+
+    def _read_groups(self) -> None:
+        configs, invalid = valid_configs(self.store, "groups")
+        refused: dict[str, KlogError] = {**invalid}
+        for group_id, overrides in configs.items():
+            try:
+                self.group_changed(group_id, overrides)
+            except UsageError as error:
+                refused[group_id] = error
+        for group_id, why in refused.items():
+            _log.error("The configs of group %s are ignored: %s", group_id, why)
 
     def on_change(self, entity_path: str) -> None:
         """A note has come: `topics/t1`, `brokers/0`, `brokers/<default>`."""
@@ -69,6 +84,8 @@ class ConfigChanges:
         try:
             if kind == "topics" and name:
                 self._read_topic(desanitize(name))
+            elif kind == "groups" and name:
+                self.group_changed(desanitize(name), read_config(self.store, entity_path))
             elif kind == "brokers" and name in (DEFAULT_ENTITY, str(self.broker_id)):
                 self._read_brokers(name, set_again=True)
         except (InvalidZnodeError, UsageError) as error:

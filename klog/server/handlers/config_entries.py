@@ -14,6 +14,8 @@ from klog.config.broker import BrokerConfig, Source
 from klog.config.broker_topics import topic_defaults
 from klog.config.documentation import broker_documentation, topic_documentation
 from klog.config.dynamic import broker_key, merged, synonyms
+from klog.config.group import KEYS_BY_NAME as GROUP_KEYS
+from klog.config.group import broker_default, group_values
 from klog.config.keys import ConfigKey, Dynamic, Value, text_of
 from klog.config.topic import KEYS_BY_NAME as TOPIC_KEYS
 from klog.config.topic import SYNONYMS as TOPIC_SYNONYMS
@@ -66,6 +68,17 @@ def topic_entry(config: BrokerConfig, overrides: Mapping[str, str], name: str, v
         found += broker_synonyms(config, of_broker[0].broker_config, sensitive=sensitive)
     entry = _entry(name, text, key, found, read_only=False)
     return entry._replace(documentation=topic_documentation().get(name))
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """All configs of a group, each with one value, as in Kafka 4.1. Raises `ConfigError`."""
+    entries = []
+    for name, value in group_values(config, overrides).items():
+        source = Source.DYNAMIC_GROUP if name in overrides else Source.DEFAULT
+        found = [Synonym(name, str(value), source)]
+        entry = _entry(name, str(value), GROUP_KEYS[name], found, read_only=False)
+        entries.append(entry._replace(documentation=broker_documentation().get(broker_default(name))))
+    return entries
 
 
 def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:

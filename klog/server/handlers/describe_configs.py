@@ -1,4 +1,4 @@
-"""DescribeConfigs: configs of topics, of this broker, of all brokers by default, and of its loggers.
+"""DescribeConfigs: configs of topics, groups, this broker, all brokers by default, and its loggers.
 
 Rules: Kafka's ConfigHelper (handleDescribeConfigsRequest). A broker describes only itself.
 """
@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from klog.config.broker import BrokerConfig
+from klog.config.group import may_have_group_configs
 from klog.formats.errors import KlogError
 from klog.metadata.cache import MetadataCache
 from klog.metadata.configs import read_config
@@ -26,6 +27,7 @@ from klog.server.handlers.config_entries import (
     ConfigEntry,
     broker_entries,
     cluster_default_entries,
+    group_entries,
     topic_entries,
 )
 from klog.server.handlers.refusals import RefusedError, refusal_of
@@ -42,6 +44,7 @@ class ResourceType(IntEnum):
     BROKER = 4
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
+    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,8 @@ class DescribeConfigsHandler:
                     ConfigEntry(each, level, _LOGGER_SOURCE, (), UNKNOWN_TYPE, False, False)
                     for each, level in self.loggers().items()
                 ]
+            case ResourceType.GROUP:
+                return self._group(name)
         if not name:
             raise RefusedError(
                 ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty"
@@ -105,6 +110,13 @@ class DescribeConfigsHandler:
         if name not in self.cache.snapshot.topics:
             raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return topic_entries(self.config(), read_config(self.store, f"topics/{sanitize(name)}"))
+
+    def _group(self, name: str) -> list[ConfigEntry]:
+        if not name:
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        if not may_have_group_configs(self.config()):
+            raise RefusedError(ErrorCode.INVALID_REQUEST, "Unsupported config type: GROUP")
+        return group_entries(self.config(), read_config(self.store, f"groups/{sanitize(name)}"))
 
 
 def check_broker_id(name: str, broker_id: int) -> None:

@@ -97,7 +97,8 @@ class Dispatcher:
             if run is None:
                 break
             after = run(connection, buffer, position, end)
-            if after == position or connection.outbound.size_bytes >= _ANSWERS_MAX_BYTES:
+            is_enough = connection.outbound.size_bytes >= _ANSWERS_MAX_BYTES
+            if after == position or is_enough or connection.in_flight is not None:
                 return after
             position = after
         return position

@@ -26,9 +26,11 @@ from klog.protocol.fetch_response import (
 from klog.protocol.file_slice import BodyPart, FileSlice
 from klog.protocol.leader_hints import NO_LEADER, NodeEndpoint
 from klog.replication.follower import FollowerFetch
-from klog.replication.partition import CONSUMER
+from klog.replication.partition import CONSUMER, Partition
 from klog.replication.purgatory import Purgatory
+from klog.replication.quota import ReplicationQuota
 from klog.replication.reading import (
+    NO_REPLICA,
     DelayedFetch,
     Fetched,
     FetchEntry,
@@ -48,6 +50,7 @@ from klog.server.handlers.fetch_sessions import (
 )
 from klog.server.handlers.partition_lookup import Key, PartitionLookup
 from klog.server.network.request import Request
+from klog.server.replica_selection import RackAwareSelector
 from klog.server.topic_stats import BrokerTopicStats
 from klog.storage.log.cold_reads import ColdReadError
 
@@ -71,6 +74,7 @@ class FetchHandler:
     """Answers Fetch requests. `max_bytes` is `fetch.max.bytes`.
 
     A network thread does not wait for the disk: what is not in the page cache is read by `run_in_background`.
+    `selector` sends consumers to near replicas (KIP-392). `quota` is the limit for what followers read.
     """
 
     def __init__(
@@ -82,7 +86,11 @@ class FetchHandler:
         max_bytes: int,
         topic_stats: BrokerTopicStats,
         run_in_background: InBackground | None = None,
+        selector: RackAwareSelector | None = None,
+        quota: ReplicationQuota | None = None,
     ) -> None:
+        self._quota = quota
+        self._selector = selector
         self._lookup = lookup
         self._topic_stats = topic_stats.topics
         self._sessions = sessions
@@ -185,12 +193,27 @@ class FetchHandler:
         if fetch.isolation_level not in _ISOLATION_LEVELS:
             raise UsageError(f"there is no isolation level {fetch.isolation_level}")
         max_bytes = min(fetch.max_bytes, self._max_bytes)
+        prefer = None
+        if self._selector is not None and replica_id == CONSUMER and version >= _FROM_FOLLOWERS_FROM:
+            prefer = self._selector.for_rack(fetch.rack_id)
         return FetchLimits(
             min(fetch.min_bytes, max_bytes),
             max_bytes,
             replica_id,
             fetch.isolation_level == _READ_COMMITTED and replica_id < 0,
             replica_id >= 0 or (replica_id == CONSUMER and version < _FROM_FOLLOWERS_FROM),
+            prefer,
+            partial(self._is_throttled, replica_id) if replica_id >= 0 and self._quota is not None else None,
+        )
+
+    def _is_throttled(self, replica_id: int, partition: Partition) -> bool:
+        """Whether a follower is sent nothing of a partition now. Replicas in sync are never held back."""
+        quota = self._quota
+        return (
+            quota is not None
+            and replica_id not in partition.state.isr.committed
+            and quota.is_throttled(partition.topic_partition)
+            and quota.exceeded(self._clock_ms())
         )
 
     def _read(self, pending: _Pending, *, may_wait: bool = True) -> Reads:
@@ -240,7 +263,7 @@ class FetchHandler:
         committed = pending.limits.committed
         nodes: dict[int, NodeEndpoint] = {}
         answers: Answers = []
-        self._count(reads, for_follower=fetch.replica_id >= 0)
+        self._count(reads, fetch.replica_id)
         for topic, several in groupby(told.entry.key[0] for told in pending.quiet):
             self._topic_stats[topic].fetches += sum(1 for _ in several)
         for found in reads.fetched:
@@ -268,18 +291,28 @@ class FetchHandler:
         )
         request.respond(encode_fetch_response(version, response))
 
-    def _count(self, reads: Reads, *, for_follower: bool) -> None:
-        for entry, error, read, _ in reads.fetched:
+    def _count(self, reads: Reads, replica_id: int) -> None:
+        for found in reads.fetched:
+            entry, error, read = found.entry, found.error, found.read
             stats = self._topic_stats[entry.key[0]]
             stats.fetches += 1
             if error:
                 stats.failed_fetches += error in _FAILURES
             elif read is None:
                 continue
-            elif for_follower:
-                stats.replication_bytes_out += read.size
-            else:
+            elif replica_id < 0:
                 stats.bytes_out += read.size
+            elif read.size:
+                stats.replication_bytes_out += read.size
+                if self._quota is not None and self._quota.is_throttled(entry.key):
+                    self._quota.record(read.size, self._clock_ms())
+                if self._is_added(entry.key, replica_id):
+                    stats.reassignment_bytes_out += read.size
+
+    def _is_added(self, key: Key, replica_id: int) -> bool:
+        """Whether a reassignment adds this replica to the partition."""
+        partition = self._lookup.replicas.partitions.get(key)
+        return partition is not None and replica_id in partition.state.assignment.adding
 
     def _explained(
         self, request: Request, key: Key, answer: PartitionFetched, nodes: dict[int, NodeEndpoint]
@@ -353,7 +386,7 @@ def _answer_of(found: Fetched, *, committed: bool) -> PartitionFetched:
     diverging, aborted = NOT_DIVERGING, None
     if found.diverging is not None:
         diverging = found.diverging
-    elif committed:
+    elif committed and found.preferred_replica == NO_REPLICA:
         aborted = [(txn.producer_id, txn.first_offset) for txn in read.aborted]
     return PartitionFetched(
         index,
@@ -362,7 +395,7 @@ def _answer_of(found: Fetched, *, committed: bool) -> PartitionFetched:
         read.last_stable_offset,
         read.log_start_offset,
         aborted,
-        _UNKNOWN,
+        found.preferred_replica,
         _NO_RECORDS if file is None else FileSlice(file, read.position, read.size),
         diverging,
     )

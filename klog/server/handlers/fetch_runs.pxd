@@ -14,6 +14,7 @@ cdef class FetchRuns:
     cdef object _topic_stats
     cdef Times _timing
     cdef object _clock_ns
+    cdef bint _may_choose_replica
 
     cpdef handle(self, connection, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
     cdef _read(self, Usual fetch, Replica partition)

@@ -33,6 +33,7 @@ class FetchRuns:
     """Answers usual Fetch frames, one at a time. Safe for threads.
 
     `max_bytes` is `fetch.max.bytes`. `clock_ns` measures the time that `timing` records for each request.
+    With `may_choose_replica`, `fetch` decides for consumers that name a rack which replica they read from.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class FetchRuns:
         topic_stats: BrokerTopicStats,
         timing: Timing,
         clock_ns: Callable[[], int],
+        *,
+        may_choose_replica: bool = False,
     ) -> None:
         self._replicas = lookup.replicas
         self._targets = targets
@@ -52,6 +55,7 @@ class FetchRuns:
         self._topic_stats = topic_stats.topics
         self._timing = timing
         self._clock_ns = clock_ns
+        self._may_choose_replica = may_choose_replica
 
     def handle(self, connection: Connection, buffer: bytearray, start: int, end: int) -> int:
         """Answer one frame; the position after it, `start` if it is none of this kind.
@@ -60,7 +64,7 @@ class FetchRuns:
         """
         start_ns = self._clock_ns()
         fetch = read_usual_fetch(buffer, start, end)
-        if fetch is None:
+        if fetch is None or (self._may_choose_replica and fetch.has_rack):
             return start
         target = self._targets.find(fetch.topic, fetch.partition, fetch.version >= TOPIC_IDS_FROM)
         if target is None:

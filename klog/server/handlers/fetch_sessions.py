@@ -65,10 +65,11 @@ class SessionPartition:
         if answer.log_start_offset != self.log_start_offset:
             self.log_start_offset = answer.log_start_offset
             news = True
-        if answer.error_code != _NOTHING_FAILED:
-            self.high_watermark = -1  # so that the end of the error is news as well
+        if answer.error_code != _NOTHING_FAILED or answer.diverging_epoch != NOT_DIVERGING:
+            # The end of the error is news as well. A follower that diverges takes no offset from this answer.
+            self.high_watermark = -1
             news = True
-        return news or answer.diverging_epoch != NOT_DIVERGING
+        return news
 
 
 class FetchSession:
@@ -280,10 +281,9 @@ class FetchSessions:
             return _changes(session, context.request_epoch, answers)
         if not context.creates_session:
             return SessionAnswer(answers)
-        partitions = {
-            key: SessionPartition(context.wanted[key], answer.high_watermark, answer.log_start_offset)
-            for key, answer in answers
-        }
+        partitions = {key: SessionPartition(context.wanted[key]) for key, _ in answers}
+        for key, answer in answers:
+            partitions[key].is_news(answer)
         session_id = self._create(partitions, privileged=privileged, uses_topic_ids=uses_topic_ids)
         return SessionAnswer(answers, session_id)
 

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 # The client id of Kafka's brokers among themselves. Only this client may write to internal topics.
 ADMIN_CLIENT_ID: Final = "__admin_client"
-_HINTS_FROM: Final = 10
+HINTS_FROM: Final = 10
 _NO_ERROR: Final = int(ErrorCode.NONE)
 _NO_RECORDS: Final = memoryview(bytearray())
 _NOTHING_REFUSED: Final[Mapping[Key, PartitionProduced]] = {}
@@ -100,7 +100,9 @@ class ProduceHandler:
                     self._refuse_all(request, produce, refusal)
                     return
             if transaction is not None:
-                self._verify(request, produce._replace(topics=asked), refused, transaction)
+                if asked is not produce.topics:
+                    produce = produce._replace(topics=asked)
+                self._verify(request, produce, refused, transaction)
                 return
         self._write(request, produce, asked, refused, None)
 
@@ -255,24 +257,30 @@ class ProduceHandler:
 
     def _answer(self, request: Request, topics: Answers, *, failed: bool) -> None:
         nodes: dict[int, NodeEndpoint] = {}
-        if failed and request.api_version >= _HINTS_FROM:
+        if failed and request.api_version >= HINTS_FROM:
             topics = [
-                (topic, [self._with_leader(request, topic, result, nodes) for result in results])
+                (topic, [with_leader(self._lookup, request.listener, topic, each, nodes) for each in results])
                 for topic, results in topics
             ]
         response = ProduceResponse(topics, 0, tuple(nodes.values()))
         request.respond([encode_produce_response(request.api_version, response)])
 
-    def _with_leader(
-        self, request: Request, topic: str, result: PartitionProduced, nodes: dict[int, NodeEndpoint]
-    ) -> PartitionProduced:
-        if result.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            return result
-        key = topic, result.partition
-        hint, endpoint = self._lookup.leader(key, ErrorCode.NOT_LEADER_OR_FOLLOWER, request.listener)
-        if endpoint is not None:
-            nodes[endpoint.node_id] = endpoint
-        return result if hint == NO_LEADER else result._replace(current_leader=hint)
+
+def with_leader(
+    lookup: PartitionLookup,
+    listener: str,
+    topic: str,
+    result: PartitionProduced,
+    nodes: dict[int, NodeEndpoint],
+) -> PartitionProduced:
+    """The result with the present leader, if it is another broker's; its address is added to `nodes`."""
+    if result.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        return result
+    key = topic, result.partition
+    hint, endpoint = lookup.leader(key, ErrorCode.NOT_LEADER_OR_FOLLOWER, listener)
+    if endpoint is not None:
+        nodes[endpoint.node_id] = endpoint
+    return result if hint == NO_LEADER else result._replace(current_leader=hint)
 
 
 def _error_everywhere(

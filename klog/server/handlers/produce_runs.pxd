@@ -12,9 +12,12 @@ cdef class ProduceRuns:
     cdef object _clock_ms
     cdef object _topic_stats
     cdef Times _timing
+    cdef Times _waiting_timing
+    cdef object _waits
+    cdef object _verification
     cdef object _clock_ns
     cdef list _unused
 
     cpdef handle(self, connection, bytearray buffer, Py_ssize_t start, Py_ssize_t end)
     @cython.locals(stats=TopicStats)
-    cdef bint _write(self, run, connection)
+    cdef bint _write(self, run, connection, bytearray buffer, Py_ssize_t start, long long start_ns)

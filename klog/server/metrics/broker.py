@@ -6,28 +6,27 @@ While the broker starts and stops there are only its state and the metrics of th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.formats.constants import INT64_MAX
 from klog.formats.names import TopicPartition
-from klog.replication.partition import Partition
 from klog.server.broker_state import BrokerState
 from klog.server.metrics.controller import ControllerSnapshot, controller_metrics
 from klog.server.metrics.coordinators import GroupsSnapshot, group_metrics, transaction_metrics
 from klog.server.metrics.exposition import Metric, Sample, counter, gauge, render
+from klog.server.metrics.fetchers import fetch_counts, fetcher_metrics
 from klog.server.metrics.logs import cleaner_metrics, directory_metrics, log_metrics
 from klog.server.metrics.process import build_info, process_metrics
 from klog.server.metrics.recent import Recent
+from klog.server.metrics.replicas import replica_metrics
 from klog.server.metrics.requests import TimesByName, request_metrics, request_times
 from klog.server.metrics.session import SessionCounts
 from klog.server.metrics.traffic import traffic_metrics
 
 if TYPE_CHECKING:
     from klog.server.broker import Broker
-
-_PARTITIONS_A_TURN: Final = 500
 
 
 class _Snapshot(NamedTuple):
@@ -37,6 +36,7 @@ class _Snapshot(NamedTuple):
     times: TimesByName
     controller: ControllerSnapshot
     groups: GroupsSnapshot
+    fetches: Mapping[str, int]  # by thread that copies from a leader
 
 
 class BrokerMetrics:
@@ -86,6 +86,7 @@ class BrokerMetrics:
         yield from request_metrics(broker.counters, now.times, before.times)
         yield from _network_metrics(broker, now, before, seconds)
         yield from self._partition_metrics(broker)
+        yield from fetcher_metrics(broker.fetchers, before.fetches, seconds, self._pause)
         yield from controller_metrics(
             broker.controller, broker.controller_times, now.controller, before.controller
         )
@@ -105,23 +106,8 @@ class BrokerMetrics:
         partitions = list(broker.replicas.partitions.values())
         hosted = {partition.topic_partition.topic for partition in partitions}
         yield from traffic_metrics(*broker.topic_stats.read(hosted))
-        leaders = under = below = at_minimum = 0
-        for number, partition in enumerate(partitions):
-            if number % _PARTITIONS_A_TURN == 0:
-                self._pause()
-            if partition.state.is_leader:
-                leaders += 1
-                missing, beyond_minimum = _in_sync(partition)
-                under += missing > 0
-                below += beyond_minimum < 0
-                at_minimum += beyond_minimum == 0
-        prefix = "kafka_server_replicamanager_"
-        yield gauge(f"{prefix}partitioncount", "replicas on this broker", len(partitions))
-        yield gauge(f"{prefix}leadercount", "partitions that this broker leads", leaders)
-        yield gauge(f"{prefix}underreplicatedpartitions", "led partitions with replicas out of sync", under)
-        yield gauge(f"{prefix}underminisrpartitioncount", "led partitions below min.insync.replicas", below)
-        yield gauge(f"{prefix}atminisrpartitioncount", "led partitions at min.insync.replicas", at_minimum)
-        yield gauge(f"{prefix}offlinereplicacount", "replicas on failed disks", len(broker.replicas.offline))
+        offline, counts = len(broker.replicas.offline), broker.isr_changes.counts
+        yield from replica_metrics(partitions, offline, counts, self._pause)
 
 
 def _log_end(broker: Broker, key: tuple[str, int]) -> int | None:
@@ -137,14 +123,8 @@ def _snapshot(broker: Broker) -> _Snapshot:
         request_times(broker.counters),
         ControllerSnapshot.of(broker.controller_times),
         GroupsSnapshot.of(broker.groups),
+        fetch_counts(broker.fetchers),
     )
-
-
-def _in_sync(partition: Partition) -> tuple[int, int]:
-    """The number of missing in-sync replicas, and of in-sync replicas beyond min.insync.replicas."""
-    state = partition.state
-    in_sync = len(state.isr.committed)
-    return len(state.assignment.replicas) - in_sync, in_sync - partition.min_in_sync_replicas
 
 
 def _network_metrics(broker: Broker, now: _Snapshot, before: _Snapshot, seconds: float) -> Iterator[Metric]:

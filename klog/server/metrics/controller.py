@@ -12,10 +12,12 @@ from typing import Final, NamedTuple
 from klog.controller.observer import ControllerState
 from klog.controller.runner import Controller
 from klog.server.controller_times import ControllerTimes
-from klog.server.metrics.exposition import Metric, counter, gauge
+from klog.server.metrics.exposition import Metric, Sample, counter, gauge
 from klog.server.metrics.times import Times, summary
+from klog.server.request_times import Timing
 
 _STATS: Final = "kafka_controller_controllerstats_"
+_CHANNELS: Final = "kafka_controller_controllerchannelmanager_"
 _EVENTS: Final = "kafka_controller_controllereventmanager_eventqueue"
 
 # Kafka's ControllerState.rateAndTimeMetricName. Most names are that of the state; two states have none.
@@ -40,11 +42,16 @@ class ControllerSnapshot(NamedTuple):
 
     waits: Times
     by_state: Mapping[ControllerState, Times]
+    requests: Mapping[int, Times]
 
     @classmethod
     def of(cls, times: ControllerTimes) -> ControllerSnapshot:
         """What has been counted so far."""
-        return cls(Times.of(times.waits), {state: Times.of(times.by_state[state]) for state in _NAMES})
+        return cls(
+            Times.of(times.waits),
+            {state: Times.of(times.by_state[state]) for state in _NAMES},
+            {broker_id: Times.of(timing) for broker_id, timing in dict(times.requests).items()},
+        )
 
 
 def controller_metrics(
@@ -59,6 +66,20 @@ def controller_metrics(
         "milliseconds that events have waited",
         summary({}, now.waits, before.waits),
     )
+    queued = controller.queued_requests()
+    yield gauge(f"{_CHANNELS}totalqueuesize", "requests that wait for brokers", sum(queued.values()))
+    yield Metric(
+        f"{_CHANNELS}queuesize",
+        "gauge",
+        "requests that wait for one broker",
+        [Sample({"broker_id": broker_id}, count) for broker_id, count in sorted(queued.items())],
+    )
+    yield Metric(
+        f"{_CHANNELS}requestrateandqueuetimems",
+        "summary",
+        "milliseconds that requests to one broker have waited",
+        [sample for broker_id in sorted(queued) for sample in _request_waits(broker_id, now, before)],
+    )
     yield counter(
         f"{_STATS}uncleanleaderelections_total",
         "partitions given to a leader that was not in sync",
@@ -71,6 +92,12 @@ def controller_metrics(
             f"milliseconds of what the controller did in state {state.value}",
             summary({}, now.by_state[state], before.by_state[state]),
         )
+
+
+def _request_waits(broker_id: int, now: ControllerSnapshot, before: ControllerSnapshot) -> Iterator[Sample]:
+    none = Times.of(Timing())
+    labels = {"broker_id": broker_id}
+    return summary(labels, now.requests.get(broker_id, none), before.requests.get(broker_id, none))
 
 
 def _gauges(controller: Controller) -> Iterator[Metric]:

@@ -19,15 +19,20 @@ _BY_TOPIC: Final = (
     ("failedproducerequests", "failed_produces", "partitions whose Produce failed"),
     ("failedfetchrequests", "failed_fetches", "partitions whose Fetch failed"),
 )
+_BETWEEN_BROKERS: Final = (
+    ("replicationbytesin", "replication_bytes_in", "bytes that this broker fetched as a follower"),
+    ("replicationbytesout", "replication_bytes_out", "bytes read by followers"),
+    ("reassignmentbytesin", "reassignment_bytes_in", "bytes fetched for replicas that are being added"),
+    ("reassignmentbytesout", "reassignment_bytes_out", "bytes read by replicas that are being added"),
+)
 
 
 def traffic_metrics(total: TopicStats, topics: Mapping[str, TopicStats]) -> Iterator[Metric]:
     """For each metric a sample without labels for the sum, as in Kafka, and one for each topic."""
     for name, field, help_text in _BY_TOPIC:
         yield Metric(f"{_PREFIX}{name}_total", "counter", help_text, _samples(field, total, topics))
-    yield counter(
-        f"{_PREFIX}replicationbytesout_total", "bytes read by followers", total.replication_bytes_out
-    )
+    for name, field, help_text in _BETWEEN_BROKERS:
+        yield counter(f"{_PREFIX}{name}_total", help_text, getattr(total, field))
 
 
 def _samples(field: str, total: TopicStats, topics: Mapping[str, TopicStats]) -> Iterator[Sample]:

@@ -158,6 +158,10 @@ class Connection:
         parts = request.parts
         if parts is None:
             return
+        if request.is_framed:
+            for part in parts:
+                self.outbound.add(part)
+            return
         tags = request.header_end
         size = 4 + len(tags)
         for part in parts:

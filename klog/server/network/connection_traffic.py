@@ -19,7 +19,7 @@ class TrafficLimits(NamedTuple):
     after `look_bytes` or `look_turns`, and not before `window_ms` have passed since the last one.
     """
 
-    bytes_per_turn: int = 8 * 1024
+    bytes_per_turn: int = 12 * 1024
     bytes_per_s: int = 1024 * 1024
     look_bytes: int = 256 * 1024
     look_turns: int = 64

@@ -195,6 +195,8 @@ class FrameReader:
             is_allowed = size <= self._settings.request_max_bytes
             if is_allowed and self._memory is None and connection.phase is Phase.OPEN:
                 start, position = position, run_on(connection, self._run_frames, buffer, position, size)
+                if connection.in_flight is not None:
+                    break
                 if position > start or connection.closing:
                     continue
             frame_bytes = INT32.unpack_from(buffer, position)[0]

@@ -61,6 +61,7 @@ class Request:
         "correlation_id",
         "from_follower",
         "header_end",
+        "is_framed",
         "on_answered",
         "on_io_thread",
         "parked",
@@ -96,6 +97,7 @@ class Request:
         self.answered = False
         self.parked = False
         self.closes = False
+        self.is_framed = False
         self.from_follower = False
         self.parts: Sequence[BodyPart] | None = None
         self.queued_ns = 0
@@ -168,6 +170,29 @@ class Request:
         return f"<{name} #{self.correlation_id} from {self.connection}>"
 
 
+class LateAnswers(Request):
+    """The answers to frames of a run that are not there yet; the connection waits for them as for a request.
+
+    `respond` takes them as they are to be sent, with their sizes and headers.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, connection: Connection) -> None:  # there is no frame of its own to read
+        self.connection = connection
+        self.answered = False
+        self.parked = True
+        self.closes = False
+        self.is_framed = True
+        self.throttle_ms = 0
+        self.parts: Sequence[BodyPart] | None = None
+        self.before_answer: BeforeAnswer | None = None
+        self.on_answered: Callable[[], None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<answers that {self.connection} waits for>"
+
+
 class Handler(Protocol):
     """Answers requests. All methods are called from several threads."""
 
@@ -183,7 +208,8 @@ class Handler(Protocol):
 
         The frames begin at `start`, each with its size in front; what was read ends at `end`. The answers go
         to `connection.outbound`, in the order of the frames; it is sent after the return, so a handler that
-        has added some hundred KiB returns. The handler may write to the buffer and must not keep a view of
+        has added some hundred KiB returns. Answers that come later are `LateAnswers`, which the handler puts
+        `in_flight` before it returns. The handler may write to the buffer and must not keep a view of
         it: the next read overwrites it. An exception closes the connection after the answers that were added.
         """
         return start

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from functools import partial
+from queue import SimpleQueue
 
 from klog.client.connection import ReconnectingConnection
 
@@ -23,19 +24,19 @@ class Worker:
 
     def __init__(self, name: str, work: Callable[[], object]) -> None:
         self._work = work
-        self._woken = threading.Event()
+        self._woken: SimpleQueue[None] = SimpleQueue()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
         """Let the work be done, soon; once more if it is being done now."""
-        self._woken.set()
+        self._woken.put(None)
 
     def stop(self) -> None:
         """Let the thread end when its work is done; it does not wait for that."""
         self._stopping = True
-        self._woken.set()
+        self._woken.put(None)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait until the thread has ended, or for so long."""
@@ -43,9 +44,10 @@ class Worker:
 
     def _run(self) -> None:
         while True:
-            self._woken.wait()
-            # Cleared before the work looks for what there is to do: what comes now is seen, or wakes again.
-            self._woken.clear()
+            self._woken.get()
+            # Before the work looks for what there is to do: what comes now is seen, or wakes again.
+            while not self._woken.empty():
+                self._woken.get()
             if self._stopping:
                 return
             try:

@@ -15,9 +15,12 @@ from klog.coordinator.transaction.values import MarkersToWrite
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.server.transactions.leaders import UNKNOWN, LeaderOf
+from klog.server.transactions.marker_writing import MarkerErrors
 
 OnWritten = Callable[[Collection[TopicPartition]], None]
 
+_NOTHING_SAID: Final[Mapping[TopicPartition, ErrorCode]] = {}
+_ALL_WRITTEN: Final = frozenset((ErrorCode.NONE,))
 # The partition has its marker, or can hold none.
 _DONE: Final = frozenset(
     (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION)
@@ -58,17 +61,21 @@ class Outcome(NamedTuple):
     refused: tuple[tuple[Entry, ErrorCode], ...] = ()
 
 
-def judged(entries: Iterable[Entry], answer: Mapping[tuple[int, TopicPartition], ErrorCode]) -> Outcome:
-    """What an answer means; its errors are by producer id and partition. What it leaves out is sent again."""
+def judged(entries: Iterable[Entry], answer: MarkerErrors) -> Outcome:
+    """What an answer means. What it leaves out is sent again."""
     done: list[Entry] = []
     again: list[Entry] = []
     refused: list[tuple[Entry, ErrorCode]] = []
     for entry in entries:
         producer_id = entry.transaction.wanted.marker.producer.producer_id
+        errors = answer.get(producer_id, _NOTHING_SAID)
         by_error: dict[ErrorCode, set[TopicPartition]] = {}
         for partition in entry.partitions:
-            error = answer.get((producer_id, partition), ErrorCode.REQUEST_TIMED_OUT)
+            error = errors.get(partition, ErrorCode.REQUEST_TIMED_OUT)
             by_error.setdefault(error, set()).add(partition)
+        if by_error.keys() == _ALL_WRITTEN:
+            done.append(entry)
+            continue
         written = {each for error in _DONE for each in by_error.get(error, ())}
         unwritten = {each for error in _TRY_AGAIN for each in by_error.get(error, ())}
         if written:
@@ -114,10 +121,14 @@ class MarkerQueues:
             by_leader: dict[int, set[TopicPartition]] = {}
             for partition in entry.partitions:
                 by_leader.setdefault(self.leader_of(partition), set()).add(partition)
+            brokers.update(by_leader)
+            if len(by_leader) == 1:
+                (leader,) = by_leader
+                self._queues.setdefault(leader, []).append(entry)
+                continue
             for leader, partitions in by_leader.items():
                 part = entry._replace(partitions=frozenset(partitions))
                 self._queues.setdefault(leader, []).append(part)
-                brokers.add(leader)
         return brokers
 
     def take(self, broker_id: int) -> list[Entry]:

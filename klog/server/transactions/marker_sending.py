@@ -1,14 +1,19 @@
-"""Sends transaction markers to the leaders of partitions with WriteTxnMarkers, this broker included.
+"""Brings transaction markers to the leaders of partitions: to other brokers with WriteTxnMarkers.
 
 Rules: Kafka's `TransactionMarkerChannelManager`; KIP-98. `marker_queues` decides what goes where. There is
-one request at a time to each broker, with all that has gathered for it.
+one request at a time to each other broker, with all that has gathered for it.
+
+Markers for this broker go to the function that also serves WriteTxnMarkers, with the same values: a request
+over the wire would cost each transaction a round trip between two threads. The thread that has decided a
+transaction writes them; markers that were refused are written again by a thread of their own, after a pause.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from klog.client.connection import ReconnectingConnection
@@ -18,15 +23,15 @@ from klog.formats.errors import KlogError
 from klog.formats.names import TopicPartition
 from klog.metadata.errors import StoreError
 from klog.protocol.apis import ApiKey
-from klog.protocol.entity_fields import Entity
-from klog.protocol.error_codes import ErrorCode
-from klog.protocol.messages import build, request_class, request_struct
+from klog.protocol.primitives import Buffer
+from klog.protocol.transaction_messages import TxnMarker, read_written_markers, write_markers
 from klog.replication.purgatory import Timer
 from klog.replication.timing_wheel import TimedCall
-from klog.server.transactions.broker_messages import by_topic, known_error
+from klog.server.transactions.broker_messages import known_error
 from klog.server.transactions.broker_threads import BrokerThreads, Connect, Worker
 from klog.server.transactions.leaders import UNKNOWN, LeaderOf
 from klog.server.transactions.marker_queues import Entry, MarkerQueues, OnWritten, Transaction, judged
+from klog.server.transactions.marker_writing import MarkerErrors
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +39,9 @@ logger = logging.getLogger(__name__)
 _VERSION: Final = 1
 _PAUSES: Final = RetryPolicy(None)
 _LOOKUP_STOP_S: Final = 1.0
+
+Write = Callable[[Collection[TxnMarker], Callable[[MarkerErrors], None]], None]
+"""`MarkerWriting.write` of this broker."""
 
 
 class MarkerSending:
@@ -46,12 +54,16 @@ class MarkerSending:
 
     def __init__(
         self,
+        broker_id: int,
+        write: Write,
         leader_of: LeaderOf,
         topic_exists: Callable[[str], bool],
         connect: Connect,
         timer: Timer,
         timer_ms: Callable[[], int],
     ) -> None:
+        self._broker_id = broker_id
+        self._write = write
         self._queues = MarkerQueues(leader_of)
         self._lock = threading.Lock()
         self._topic_exists = topic_exists
@@ -74,10 +86,26 @@ class MarkerSending:
             return self._queues.waiting_for_leaders
 
     def send(self, wanted: MarkersToWrite, on_written: OnWritten) -> None:
-        """Returns at once. `on_written` is called from another thread."""
+        """Returns at once. Markers for this broker wait for `write_own`; the others are on their way."""
         with self._lock:
             brokers = self._queues.add(Transaction(wanted, on_written))
-        self._wake(brokers)
+        brokers.discard(self._broker_id)
+        if brokers:
+            self._wake(brokers)
+
+    def write_own(self) -> None:
+        """Write the markers that wait for this broker."""
+        while True:
+            with self._lock:
+                entries = self._queues.take(self._broker_id)
+            if not entries:
+                return
+            try:
+                self._write(_markers(entries), partial(self._answered, entries))
+            except Exception:
+                # As below.
+                logger.exception("markers for this broker are written again")
+                self._answered(entries, {})
 
     def forget(self, coordinator_partition: int) -> None:
         """Stop sending the markers of a partition of `__transaction_state`."""
@@ -137,14 +165,18 @@ class MarkerSending:
         self._timer.add(TimedCall(due_ms, work))
 
     def _send_to(self, broker_id: int, connection: ReconnectingConnection) -> None:
+        if broker_id == self._broker_id:
+            self.write_own()
+            return
         while True:
             with self._lock:
                 entries = self._queues.take(broker_id)
             if not entries:
                 return
-            answer: Mapping[tuple[int, TopicPartition], ErrorCode] = {}
+            answer: MarkerErrors = {}
             try:
-                answer = _answer(connection.send(_request(entries)))
+                body = write_markers(_VERSION, _markers(entries))
+                answer = connection.request(ApiKey.WRITE_TXN_MARKERS, _VERSION, (body,), _answer)
             except KlogError as lost:
                 logger.info("markers for broker %d are sent again: %s", broker_id, lost)
             except Exception:
@@ -152,9 +184,7 @@ class MarkerSending:
                 logger.exception("markers for broker %d are sent again", broker_id)
             self._answered(entries, answer)
 
-    def _answered(
-        self, entries: Sequence[Entry], answer: Mapping[tuple[int, TopicPartition], ErrorCode]
-    ) -> None:
+    def _answered(self, entries: Sequence[Entry], answer: MarkerErrors) -> None:
         outcome = judged(entries, answer)
         # Before anything is dropped: partitions that have their marker are not missing it.
         self._written(outcome.done)
@@ -196,37 +226,17 @@ def _named(partitions: Collection[TopicPartition]) -> str:
     return ", ".join(sorted(map(str, partitions)))
 
 
-def _request(entries: Iterable[Entry]) -> Entity:
-    marker = request_struct(ApiKey.WRITE_TXN_MARKERS, _VERSION, "WritableTxnMarker")
-    return build(
-        request_class(ApiKey.WRITE_TXN_MARKERS, _VERSION),
-        markers=tuple(
-            build(
-                marker,
-                producer_id=wanted.marker.producer.producer_id,
-                producer_epoch=wanted.marker.producer.epoch,
-                transaction_result=wanted.marker.committed,
-                topics=_topics(entry.partitions),
-                coordinator_epoch=wanted.marker.coordinator_epoch,
-            )
-            for entry in entries
-            for wanted in (entry.transaction.wanted,)
-        ),
-    )
+def _markers(entries: Iterable[Entry]) -> list[TxnMarker]:
+    return [
+        TxnMarker(*marker.producer, marker.committed, entry.partitions, marker.coordinator_epoch)
+        for entry in entries
+        for marker in (entry.transaction.wanted.marker,)
+    ]
 
 
-def _topics(partitions: Iterable[TopicPartition]) -> tuple[Entity, ...]:
-    topic_class = request_struct(ApiKey.WRITE_TXN_MARKERS, _VERSION, "WritableTxnMarkerTopic")
-    return tuple(
-        build(topic_class, name=name, partition_indexes=numbers) for name, numbers in by_topic(partitions)
-    )
-
-
-def _answer(answer: Entity) -> dict[tuple[int, TopicPartition], ErrorCode]:
-    """The errors of a WriteTxnMarkers answer by producer id and partition."""
+def _answer(version: int, body: Buffer) -> MarkerErrors:
+    """The errors of a WriteTxnMarkers answer."""
     return {
-        (marker.producer_id, TopicPartition(topic.name, each.partition_index)): known_error(each.error_code)
-        for marker in answer.markers
-        for topic in marker.topics
-        for each in topic.partitions
+        producer_id: {partition: known_error(error) for partition, error in errors.items()}
+        for producer_id, errors in read_written_markers(version, body).items()
     }

@@ -13,7 +13,7 @@ from klog.replication.purgatory import Timer
 from klog.server.broker_channel import Tls, channel_to, no_tls
 from klog.server.transactions.broker_threads import Connect
 from klog.server.transactions.leaders import coordinator_lookup, leader_lookup
-from klog.server.transactions.marker_sending import MarkerSending
+from klog.server.transactions.marker_sending import MarkerSending, Write
 from klog.server.transactions.verifying import Verify, Verifying
 from klog.storage.log.scheduler import monotonic_ms
 
@@ -46,11 +46,17 @@ def broker_connections(
 
 
 def open_marker_sender(
-    cache: MetadataCache, store: MetadataStore, connect: Connect, timer: Timer
+    broker_id: int, write: Write, cache: MetadataCache, store: MetadataStore, connect: Connect, timer: Timer
 ) -> MarkerSending:
     """The marker sender of a broker; `connect` is what `broker_connections` gives. To be stopped."""
     return MarkerSending(
-        leader_lookup(cache), lambda topic: topic in read_topics(store, [topic]), connect, timer, monotonic_ms
+        broker_id,
+        write,
+        leader_lookup(cache),
+        lambda topic: topic in read_topics(store, [topic]),
+        connect,
+        timer,
+        monotonic_ms,
     )
 
 

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from klog.coordinator.transaction.values import PartitionVerifier, Producer, VerifyErrors
 from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
-from klog.replication.partition import PartitionError, Replicas
-from klog.storage.log.verification import UNCHECKED
+from klog.replication.partition import Partition, PartitionError, Replicas
+from klog.storage.log.verification import OPEN, UNCHECKED
 
 # A passing fault of the verification. Clients that do not know the real error retry this one without looking
 # up the leader again.
@@ -100,6 +100,25 @@ class Verification:
 
         asked = [TopicPartition(*key) for key in guards]
         self._verifier.verify(transactional_id, producer, asked, answered)
+
+    def guard_here(
+        self, transactional_id: str, producer: Producer, sequence: int, partition: Partition
+    ) -> object | None:
+        """The guard for records that a producer writes to one partition, from `sequence` on.
+
+        It is `OPEN` if their transaction is open there. None if they must not be written, or if that has to
+        be asked over the wire: `begin` finds out.
+        """
+        if not self._is_enabled():
+            return UNCHECKED
+        try:
+            guard = partition.begin_verification(*producer, sequence, self._clock_ms())
+        except PartitionError:
+            return None
+        if guard is None:
+            return OPEN
+        key = partition.topic_partition
+        return guard if self._verifier.is_verified_here(transactional_id, producer, key) else None
 
 
 def produce_refusal(error: ErrorCode, version: int) -> tuple[ErrorCode, str | None]:

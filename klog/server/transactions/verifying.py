@@ -71,18 +71,29 @@ class Verifying:
         - CONCURRENT_TRANSACTIONS, NETWORK_EXCEPTION, COORDINATOR_LOAD_IN_PROGRESS,
           COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: it may be asked again.
         """
-        question = Question(transactional_id, producer, frozenset(partitions), on_done)
         coordinator = self._coordinator_of(transactional_id)
+        if coordinator == self._broker_id:
+            on_done(errors_of(partitions, self._verify_here(transactional_id, producer, partitions)))
+            return
+        question = Question(transactional_id, producer, frozenset(partitions), on_done)
         if coordinator == UNKNOWN:
             question.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif coordinator == self._broker_id:
-            _finish(question, self._verify_here(transactional_id, producer, question.partitions))
-        else:
-            with self._lock:
-                displaced = self._queue.put(coordinator, question)
-            if displaced is not None:
-                displaced[0].answer(displaced[1])
-            self._threads.wake(coordinator)
+            return
+        with self._lock:
+            displaced = self._queue.put(coordinator, question)
+        if displaced is not None:
+            displaced[0].answer(displaced[1])
+        self._threads.wake(coordinator)
+
+    def is_verified_here(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> bool:
+        """Whether this broker coordinates the id, and the producer's transaction has the partition.
+
+        If not, `verify` finds out why, or asks the broker that coordinates it.
+        """
+        if self._coordinator_of(transactional_id) != self._broker_id:
+            return False
+        answer = self._verify_here(transactional_id, producer, (partition,))
+        return not isinstance(answer, ErrorCode) and answer.get(partition) is ErrorCode.NONE
 
     def stop(self) -> None:
         """End the threads; what waits is answered NETWORK_EXCEPTION or not at all."""
@@ -96,19 +107,22 @@ class Verifying:
                 return
             for question, answer in zip(questions, _answers(connection, questions), strict=True):
                 try:
-                    _finish(question, answer)
+                    question.on_done(errors_of(question.partitions, answer))
                 except Exception:
                     # The others must be answered, too.
                     logger.exception("the answer to %r failed", question)
 
 
-def _finish(question: Question, answer: ErrorCode | VerifyErrors) -> None:
+def errors_of(partitions: Collection[TopicPartition], answer: ErrorCode | VerifyErrors) -> VerifyErrors:
+    """The error of each partition, as Kafka's brokers understand a coordinator's answer."""
     if isinstance(answer, ErrorCode):
-        question.answer(_TRANSLATED.get(answer, answer))
-        return
-    # A coordinator that leaves out a partition does not know it.
-    errors = {each: answer.get(each, ErrorCode.TRANSACTION_ABORTABLE) for each in question.partitions}
-    question.on_done({each: _TRANSLATED.get(error, error) for each, error in errors.items()})
+        return dict.fromkeys(partitions, _TRANSLATED.get(answer, answer))
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for each in partitions:
+        # A coordinator that leaves out a partition does not know it.
+        error = answer.get(each, ErrorCode.TRANSACTION_ABORTABLE)
+        errors[each] = _TRANSLATED.get(error, error)
+    return errors
 
 
 def _answers(

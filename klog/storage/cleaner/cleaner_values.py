@@ -45,6 +45,10 @@ class CleanableLog(Protocol):
     def view(self) -> LogView:
         """Its present segments and offsets."""
 
+    @property
+    def was_truncated(self) -> bool:
+        """Whether the log was truncated since it was viewed."""
+
     def last_records(self) -> LastRecords:
         """The last records of its active producers."""
 

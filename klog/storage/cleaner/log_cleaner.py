@@ -191,13 +191,18 @@ class LogCleaner:
             return  # the log is paused, or is gone
         except OSError as error:
             self._on_directory_failure(log.log_directory, error)
-        except StorageError as error:
-            if isinstance(error.__cause__, OSError):
-                self._on_directory_failure(log.log_directory, error)
-            else:
-                self._set_aside(log, error)
         except Exception as error:
-            # Whatever it is, it concerns this log: the thread goes on with the others, as in Kafka.
+            if log.was_truncated:
+                return  # what was read is not in the log any more
+            self._cleaning_failed(log, error)
+
+    def _cleaning_failed(self, log: CleanableLog, error: Exception) -> None:
+        """Report the disk, or set the log aside: whatever it is, the thread goes on with the others, as in
+        Kafka.
+        """
+        if isinstance(error, StorageError) and isinstance(error.__cause__, OSError):
+            self._on_directory_failure(log.log_directory, error)
+        else:
             self._set_aside(log, error)
 
     def _set_aside(self, log: CleanableLog, error: Exception) -> None:

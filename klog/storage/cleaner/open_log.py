@@ -8,8 +8,8 @@ from collections.abc import Callable
 from klog.config.topic import TopicConfig
 from klog.formats.errors import StorageError
 from klog.formats.names import FileKind, TopicPartition
-from klog.storage.cleaner.swap import swap_in
-from klog.storage.cleaner.task import CleanedGroup
+from klog.storage.cleaner.swap import discard, swap_in
+from klog.storage.cleaner.task import CleanedGroup, CleaningAbortedError
 from klog.storage.cleaner.view import LastRecord, LastRecords, LogView, SegmentView
 from klog.storage.log.disk_guard import LogClosedError
 from klog.storage.log.log_values import Background
@@ -27,6 +27,7 @@ class OpenLog:
         self._log = log
         self._background = background
         self._clock_ms = clock_ms
+        self._cuts = log.cuts
 
     @property
     def partition(self) -> TopicPartition:
@@ -48,6 +49,7 @@ class OpenLog:
         log = self._log
         with log.lock:
             self._require_open()
+            self._cuts = log.cuts
             active = log.segments.active
             return LogView(
                 log.partition,
@@ -59,6 +61,11 @@ class OpenLog:
                 log.last_stable_offset,
             )
 
+    @property
+    def was_truncated(self) -> bool:
+        """Whether the log was truncated since it was viewed."""
+        return self._log.cuts != self._cuts
+
     def last_records(self) -> LastRecords:
         """The last records of its active producers."""
         with self._log.lock:
@@ -69,13 +76,16 @@ class OpenLog:
         """Swap a cleaned segment in. Fetches that are sending from an old one continue; its files are deleted
         later.
 
-        Raises `LogClosedError`. If the disk fails, the log is closed and `OSError` or `StorageError` is
-        raised.
+        Raises `LogClosedError`, and `CleaningAbortedError` if the log was truncated since it was viewed: a
+        follower may have dropped what was cleaned. If the disk fails, the log is closed and `OSError` or
+        `StorageError` is raised.
         """
         log = self._log
 
         def let_go() -> None:
             self._require_open()
+            if self.was_truncated:
+                raise CleaningAbortedError(f"{log.partition} was truncated while it was cleaned")
             old = [segment for segment in log.segments if segment.base_offset in group.replaces]
             log.segments.remove(old)
             for segment in old:
@@ -87,6 +97,10 @@ class OpenLog:
         try:
             self._require_open()
             gone = swap_in(log.directory, group, held=log.lock, let_go=let_go, take_up=take_up)
+        except CleaningAbortedError:
+            # Otherwise the next start would complete the swap.
+            discard(log.directory, group)
+            raise
         except (OSError, StorageError) as error:
             log.fail(error)
             raise

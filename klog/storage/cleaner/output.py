@@ -6,13 +6,13 @@ import contextlib
 import os
 from array import array
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from klog.formats import kernel
 from klog.formats.checksums import Bytes
 from klog.formats.columns import BatchTable, IndexState
 from klog.formats.names import FileKind
-from klog.storage.cleaner.task import CLEANED, CleanTask, SegmentOverflowError
+from klog.storage.cleaner.task import CLEANED, SegmentOverflowError
 from klog.storage.files import storage_error
 from klog.storage.producer_state import AbortedTxn, pack_aborted
 from klog.storage.segment_scan import pack_offset_index, pack_time_index
@@ -21,12 +21,23 @@ KINDS: Final = (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKi
 _NS_PER_MS: Final = 1_000_000
 
 
+class RewritingTask(Protocol):
+    """What the writer needs to know of the task that rewrites a log."""
+
+    @property
+    def index_interval_bytes(self) -> int:
+        """The topic's `index.interval.bytes`."""
+
+    def path(self, kind: FileKind, base_offset: int) -> str:
+        """A file of the segment, without the suffix of unfinished files."""
+
+
 class CleanedSegment:
     """The `.cleaned` files of the segment that starts at `base_offset`; older files with these names are
     removed.
     """
 
-    def __init__(self, task: CleanTask, base_offset: int) -> None:
+    def __init__(self, task: RewritingTask, base_offset: int) -> None:
         self._task = task
         self._base_offset = base_offset
         self.size_bytes = 0
@@ -69,8 +80,11 @@ class CleanedSegment:
         except OSError as error:
             raise storage_error("cannot be written", self._path(FileKind.LOG), error) from error
 
-    def finish(self, aborted: Sequence[AbortedTxn], modified_ms: int) -> None:
-        """Complete the files on disk. They get the modification time of the segments that they replace."""
+    def finish(self, aborted: Sequence[AbortedTxn], modified_ms: int, *, durable: bool = True) -> None:
+        """Complete the files, and force them to disk if they are to be `durable`.
+
+        They get the modification time of the segments that they replace.
+        """
         state = self._index
         if state.max_timestamp > state.last_index_timestamp:
             state.timestamps.append(state.max_timestamp)
@@ -83,14 +97,16 @@ class CleanedSegment:
             indexes[FileKind.TXN_INDEX] = pack_aborted(aborted)
         path = self._path(FileKind.LOG)
         try:
-            os.fsync(self._file.fileno())
+            if durable:
+                os.fsync(self._file.fileno())
             self._file.close()
             for kind, data in indexes.items():
                 path = self._path(kind)
                 with open(path, "wb") as file:
                     file.write(data)
                     file.flush()
-                    os.fsync(file.fileno())
+                    if durable:
+                        os.fsync(file.fileno())
             for kind in (FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
                 path = self._path(kind)
                 os.utime(path, ns=(modified_ms * _NS_PER_MS, modified_ms * _NS_PER_MS))

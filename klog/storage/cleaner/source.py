@@ -15,6 +15,7 @@ from klog.formats import kernel
 from klog.formats.columns import STOP_BAD_SIZE, BatchTable
 from klog.formats.constants import OFFSET_INDEX_ENTRY_BYTES
 from klog.formats.errors import CorruptRecordError
+from klog.formats.packed import OFFSET_INDEX_ENTRY
 from klog.storage.chunks import chunks
 from klog.storage.files import open_for_reading, read_whole
 from klog.storage.producer_state import AbortedTxn, unpack_aborted
@@ -73,6 +74,19 @@ def position_of(index_path: str, base_offset: int, offset: int) -> int:
             break
         position = at
     return position
+
+
+def indexed_positions(index_path: str, start_bytes: int, end_bytes: int) -> Iterator[int]:
+    """The positions in an offset index that lie between two others, as far as they ascend; none without an
+    index.
+    """
+    data = read_whole(index_path) if os.path.exists(index_path) else b""
+    whole = len(data) // OFFSET_INDEX_ENTRY_BYTES * OFFSET_INDEX_ENTRY_BYTES
+    last = start_bytes
+    for _, position in OFFSET_INDEX_ENTRY.iter_unpack(data[:whole]):
+        if last < position < end_bytes:
+            last = position
+            yield position
 
 
 def aborted_txns(path: str) -> list[AbortedTxn]:

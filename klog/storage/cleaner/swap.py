@@ -72,6 +72,14 @@ def swap_in(
     return gone
 
 
+def discard(directory: str, group: CleanedGroup) -> None:
+    """Remove the files of a group whose swap was refused. Raises `OSError`."""
+    changes = DirectoryChanges()
+    for kind in KINDS:
+        changes.unlink(os.path.join(directory, segment_file(kind, group.base_offset)) + SWAP)
+    changes.sync(directory)
+
+
 def mark_deleted(
     directory: str,
     base_offsets: Sequence[int],

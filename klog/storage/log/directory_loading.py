@@ -82,10 +82,12 @@ def partition_directories(path: str) -> list[DirectoryName]:
     return [name for name in names if name.partition.topic != METADATA_TOPIC]
 
 
-def write_topic_id(directory: str, topic_id: str) -> None:
-    """Write a partition's `partition.metadata`. Raises `StorageError`."""
+def write_topic_id(directory: str, topic_id: str, *, sync: bool = True) -> None:
+    """Write a partition's `partition.metadata`. Without `sync` the caller forces it to disk. Raises
+    `StorageError`.
+    """
     path = os.path.join(directory, FileKind.PARTITION_METADATA)
-    write_atomically(path, partition_metadata.build(PartitionMetadata(topic_id)))
+    write_atomically(path, partition_metadata.build(PartitionMetadata(topic_id)), sync=sync)
 
 
 def require_distinct(found: Mapping[str, Sequence[DirectoryName]]) -> None:
@@ -101,7 +103,8 @@ def require_distinct(found: Mapping[str, Sequence[DirectoryName]]) -> None:
                 raise UnknownDirectoryError(
                     f"{name.partition} is also in {other}",
                     file=here,
-                    cure="a log directory failed while a replica moved; remove the copy in that one",
+                    cure="remove one of the two, the one in a log directory that failed during the move;"
+                    " if the broker was killed during it, both are the same",
                 )
 
 

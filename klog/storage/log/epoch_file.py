@@ -7,6 +7,7 @@ acknowledged, so a follower can always be told where an epoch ended.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from klog.formats.checkpoints import EpochCheckpoint, EpochEntry, build_epochs
 from klog.formats.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET, EpochEnd
@@ -50,6 +51,15 @@ class EpochFile:
             return
         self._epochs.assign(EpochEntry(epoch, start_offset))
         self._save()
+
+    def follow(self, batches: Iterable[tuple[int, int]]) -> None:
+        """Batches of a leader are written: the leader epoch and the first offset of each."""
+        for epoch, first_offset in batches:
+            if epoch >= 0:
+                self.assign(epoch, first_offset)
+            else:
+                # Messages before magic 2 have no epochs, so the known epochs do not cover them.
+                self.clear()
 
     def assign_first(self, epoch: int, start_offset: int) -> None:
         """As `assign`, for a log without epochs and records. The file is forced to disk later, by who calls

@@ -6,11 +6,52 @@ batches are whole, undamaged and continue its log. A batch that the fetch cut at
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from klog.formats import kernel
-from klog.formats.columns import OFFSET_UNKNOWN, BatchTable
+from klog.formats.columns import OFFSET_UNKNOWN, BatchTable, FollowedBatches
 from klog.formats.constants import INT32_MAX, MAGIC_V2
 from klog.storage.log.append_values import AppendError, BatchInfo, UnexpectedOffsetError, Validated
 from klog.storage.log.validation import require_possible_tail
+
+
+class FollowedRun(NamedTuple):
+    """Batches of magic 2 that continue the log, in `data`; `table` has exactly these."""
+
+    data: memoryview
+    table: BatchTable
+    found: FollowedBatches
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset of the first batch."""
+        return self.table.base_offset[0]
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset of the last batch."""
+        return self.table.last_offset[-1]
+
+    def producer_batches(self) -> Iterator[BatchInfo]:
+        """The batches that matter to the state of producers."""
+        return (_batch(self.table, row) for row in self.found.producers)
+
+
+def followed_run(data: memoryview, leader_epoch: int, log_end_offset: int) -> FollowedRun | None:
+    """The batches of fetched `data`, if nothing about them is unusual; None if `follower_batches` has to look
+    at each of them. No Python runs for each batch here.
+    """
+    table, found = BatchTable(), FollowedBatches()
+    kernel.scan(data, 0, True, table)
+    kernel.verify(data, table)
+    kernel.follow(table, log_end_offset, leader_epoch, found)
+    if not found.is_plain or not found.rows or found.rows != len(table):
+        return None
+    if table.consumed_bytes < len(data):
+        require_possible_tail(data[table.consumed_bytes :])
+        data = data[: table.consumed_bytes]
+    return FollowedRun(data, table, found)
 
 
 def follower_batches(data: memoryview, leader_epoch: int, log_end_offset: int) -> Validated | None:

@@ -18,7 +18,7 @@ import operator
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats.constants import INT32_MAX
@@ -134,6 +134,19 @@ class _IndexFile:
         self.entry.pack_into(self._map, at, first, second)
         self.entries += 1
 
+    def _append_pairs(self, firsts: Sequence[int], seconds: Sequence[int]) -> None:
+        """Add entries, at least one, as many as there is space for."""
+        count = min(len(firsts), self.max_entries - self.entries)
+        at = self.entries * self.entry.size
+        end = at + count * self.entry.size
+        if self._map is None or count < 1:
+            raise CorruptRecordError(f"no space for an entry after {self.entries}", file=self.path)
+        if end > self._allocated_bytes:
+            self._allocate(end)
+        pack = self.entry.pack
+        self._map[at:end] = b"".join(map(pack, firsts[:count], seconds[:count]))
+        self.entries += count
+
     def _allocate(self, end_bytes: int) -> None:
         start = self._allocated_bytes
         size_bytes = -(-end_bytes // _PAGE_BYTES) * _PAGE_BYTES - start
@@ -222,6 +235,19 @@ class OffsetIndexFile(_IndexFile):
         self._append(self._relative(offset), position)
         self.last = OffsetPosition(offset, position)
 
+    def append_all(self, offsets: Sequence[int], positions: Sequence[int]) -> None:
+        """Add entries, at least one; the offsets ascend and are relative to the base offset.
+
+        Those for which there is no space are left out. Raises `CorruptRecordError` if they do not ascend.
+        """
+        if self.entries and self.base_offset + offsets[0] <= self.last.offset:
+            raise CorruptRecordError(
+                f"offset {self.base_offset + offsets[0]} after {self.last.offset} in the offset index",
+                file=self.path,
+            )
+        self._append_pairs(offsets, positions)
+        self._loaded()
+
     def lookup(self, offset: int, *, may_wait: bool = True) -> OffsetPosition:
         """The last entry at or below `offset`; the start of the segment if there is none.
 
@@ -278,6 +304,20 @@ class TimeIndexFile(_IndexFile):
         if timestamp > self.last.timestamp and self.entries < self.max_entries:
             self._append(timestamp, self._relative(offset))
             self.last = TimestampOffset(timestamp, offset)
+
+    def append_all(self, timestamps: Sequence[int], offsets: Sequence[int]) -> None:
+        """Add entries that ascend, at least one; offsets are relative to the base offset.
+
+        Those for which there is no space are left out. Raises `CorruptRecordError` if an offset goes back.
+        """
+        if self.entries and self.base_offset + offsets[0] < self.last.offset:
+            raise CorruptRecordError(
+                f"offset {self.base_offset + offsets[0]} after {self.last.offset} in the time index",
+                file=self.path,
+            )
+        if self.entries < self.max_entries:
+            self._append_pairs(timestamps, offsets)
+            self._loaded()
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """The last entry at or below `timestamp`; (-1, base offset) if there is none."""

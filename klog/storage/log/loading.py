@@ -223,7 +223,11 @@ def _empty_indexes(files: PartitionFiles, recovery_point: int) -> None:
     floor = max((base for base in bases if base <= recovery_point), default=0)
     for base, kind in files.indexes:
         if base >= floor and kind in (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX):
-            os.truncate(files.file(kind, base), 0)
+            path = files.file(kind, base)
+            if os.path.islink(path):
+                os.unlink(path)  # what a link leads to belongs to others
+            else:
+                os.truncate(path, 0)
 
 
 def _untouched(files: PartitionFiles) -> bool:

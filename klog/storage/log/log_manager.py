@@ -14,14 +14,14 @@ import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from contextlib import contextmanager
 
 from klog.config.topic import TopicConfig
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.meta_properties import MetaProperties
-from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPartition, marked_directory
+from klog.formats.names import DirectoryName, DirectoryState, FileKind, TopicPartition
 from klog.storage.log.background import BackgroundTasks
 from klog.storage.log.checkpoints import ALL_CHECKPOINTS, write_checkpoints
 from klog.storage.log.closing import close_logs
@@ -37,18 +37,16 @@ from klog.storage.log.directory_loading import (
     write_topic_id,
 )
 from klog.storage.log.disk_guard import LogClosedError
-from klog.storage.log.loading import LoadSettings, create_log
+from klog.storage.log.future_logs import FutureLogs
 from klog.storage.log.log_directories import LogDirectories
+from klog.storage.log.log_factory import LogFactory, set_aside
 from klog.storage.log.log_map import HeldLog, LogMap, parent_of
-from klog.storage.log.log_values import LogState
 from klog.storage.log.manager_values import Listener, ManagerSettings, Progress
+from klog.storage.log.new_logs import force_to_disk
 from klog.storage.log.partition_log import PartitionLog
 from klog.storage.log.scheduler import Scheduler
-from klog.storage.quarantine import default_root
 
 logger = logging.getLogger(__name__)
-
-_UNIQUE_ID_BYTES: Final = 16
 
 
 class LogManager:
@@ -70,13 +68,26 @@ class LogManager:
         self._topic_config = topic_config
         self._listener = listener
         self._clock_ms = clock_ms
-        self._jitter = jitter
         # Held while a log is created and while a directory goes offline: no log is added to an offline one.
         self._lock = threading.RLock()
         self.background = BackgroundTasks(scheduler, self.directory_failed)
         self._directories = LogDirectories(self.directory_failed)
         self._logs = LogMap()
+        self._factory = LogFactory(lambda: self.settings, topic_config, self.background, clock_ms, jitter)
+        self.futures = FutureLogs(
+            self._lock,
+            self._logs,
+            self._factory,
+            lambda: self.online,
+            self._remove_later,
+            self.background.fails_soon,
+            self.checkpoint,
+        )
+        # The log directories that were chosen for replicas that have no log yet.
+        self._preferred: dict[TopicPartition, str] = {}
         self._loaded_directories: set[str] = set()
+        # In `creating`: the partition directories to force to disk, by log directory.
+        self._unforced: dict[str, list[str]] | None = None
 
     # -- starting --------------------------------------------------------------------------------------------
 
@@ -161,24 +172,9 @@ class LogManager:
     def _add_loaded(self, found: LoadedLog) -> None:
         loaded = found.loaded
         report_recovery(found.path, loaded)
-        log = self._new(found.name.partition, found.path, loaded.state, found.topic_id)
+        log = self._factory.log(found.name.partition, found.path, loaded.state, found.topic_id)
         log.set_high_watermark(found.high_watermark)
         self._logs.put(log, is_future=found.name.state is DirectoryState.FUTURE)
-
-    def _new(
-        self, partition: TopicPartition, path: str, state: LogState, topic_id: str | None
-    ) -> PartitionLog:
-        log = PartitionLog(
-            partition,
-            path,
-            self._topic_config(partition.topic),
-            state,
-            clock_ms=self._clock_ms,
-            background=self.background,
-            jitter=self._jitter,
-        )
-        log.topic_id = topic_id
-        return log
 
     # -- what there is ---------------------------------------------------------------------------------------
 
@@ -206,7 +202,7 @@ class LogManager:
 
     def reconfigure(self, topic: str) -> None:
         """Apply a topic's configs, which have changed, or the broker's configs that they default to."""
-        for log in self.logs():
+        for log, _ in self._logs.all():
             if log.partition.topic == topic:
                 log.reconfigure(self._topic_config(topic))
 
@@ -232,30 +228,47 @@ class LogManager:
                 log.topic_id = topic_id
             return log
 
+    @contextmanager
+    def creating(self) -> Iterator[None]:
+        """The logs that are created inside are forced to disk together at its end. One thread uses it.
+
+        If that fails, their log directory goes offline.
+        """
+        self._unforced = {}
+        try:
+            yield
+        finally:
+            unforced, self._unforced = self._unforced, None
+            for directory, paths in unforced.items():
+                try:
+                    force_to_disk(directory, paths)
+                except OSError as error:
+                    self.background.fails_soon(directory, error)
+
     def _create(self, partition: TopicPartition, topic_id: str | None) -> PartitionLog:
         if only_spare_left():
             raise exhausted(len(self._logs.all()) + 1)
         online = self.online
         counts = self._logs.counts(online)
-        for directory in sorted(online, key=lambda path: counts[path]):
-            path = os.path.join(directory, str(partition))
+        wanted = self._preferred.pop(partition, None)
+        for directory in sorted(online, key=lambda path: (path != wanted, counts[path])):
             try:
-                os.makedirs(path, exist_ok=True)
-                if topic_id is not None:
-                    write_topic_id(path, topic_id)
-                settings = LoadSettings(
-                    self._clock_ms(),
-                    default_root(directory),
-                    producer_expiration_ms=self.settings.producer_expiration_ms,
-                )
-                state = create_log(path, self._topic_config(partition.topic), settings)
+                path = os.path.join(directory, str(partition))
+                log = self._factory.create(path, partition, topic_id, sync=self._unforced is None)
             except (OSError, StorageError) as error:
                 if are_exhausted(error):
                     raise exhausted(len(self._logs.all()) + 1) from error
                 self.background.fails_soon(directory, error)
                 continue
-            return self._new(partition, path, state, topic_id)
+            if self._unforced is not None:
+                self._unforced.setdefault(directory, []).append(path)
+            return log
         raise StorageError(f"no log directory can take {partition}", cure="see above why each of them failed")
+
+    def prefer(self, partition: TopicPartition, directory: str) -> None:
+        """Create the log of a replica in this log directory, if it is online then."""
+        with self._lock:
+            self._preferred[partition] = directory
 
     # -- changing many logs at once --------------------------------------------------------------------------
 
@@ -320,14 +333,10 @@ class LogManager:
         """Rename a replica's logs, the future one too; returns their log directories."""
         directories: set[str] = set()
         for log in self._logs.remove(partition):
-            directory = parent_of(log)
-            name = marked_directory(partition, state, secrets.token_bytes(_UNIQUE_ID_BYTES).hex())
-            path = os.path.join(directory, str(name))
-            log.rename_directory(path)
-            log.release()
+            directories.add(parent_of(log))
+            path = set_aside(log, state)
             if state is DirectoryState.DELETE:
                 self._remove_later(path)
-            directories.add(directory)
         return directories
 
     def _remove_later(self, path: str) -> None:
@@ -358,10 +367,12 @@ class LogManager:
             all_failed = not self.online
             # A log that is asked for from now on may be in this directory.
             self._directories.set_offline(path, error, len(gone))
-        for log in gone:
+        for log, _ in gone:
             log.release()
         directory.release_lock()
-        self._listener.directory_failed(path, tuple(log.partition for log in gone), str(error))
+        # A replica whose future log is gone is served by its log in another directory.
+        served = tuple(log.partition for log, is_future in gone if not is_future)
+        self._listener.directory_failed(path, served, str(error))
         if all_failed:
             logger.critical("no log directory is left")
             self._listener.all_directories_failed()

@@ -35,6 +35,15 @@ class LogMap:
         """The log that serves a partition, if there is one."""
         return self._current.get(partition)
 
+    def future(self, partition: TopicPartition) -> PartitionLog | None:
+        """The future log of a partition, if there is one."""
+        return self._future.get(partition)
+
+    def futures(self) -> list[PartitionLog]:
+        """The future logs."""
+        with self._lock:
+            return list(self._future.values())
+
     def put(self, log: PartitionLog, *, is_future: bool = False) -> None:
         """Add a log in the place of any other of the same partition and kind."""
         with self._lock:
@@ -72,13 +81,28 @@ class LogMap:
             found = (self._current.pop(partition, None), self._future.pop(partition, None))
         return [log for log in found if log is not None]
 
-    def remove_directory(self, directory: str) -> list[PartitionLog]:
+    def remove_future(self, partition: TopicPartition) -> PartitionLog | None:
+        """Remove a partition's future log; returns it."""
+        with self._lock:
+            return self._future.pop(partition, None)
+
+    def promote(self, future: PartitionLog) -> PartitionLog | None:
+        """Let a future log serve; returns the log that served so far, None if one of the two is gone."""
+        partition = future.partition
+        with self._lock:
+            replaced = self._current.get(partition)
+            if replaced is None or self._future.get(partition) is not future:
+                return None
+            self._current[partition] = self._future.pop(partition)
+            return replaced
+
+    def remove_directory(self, directory: str) -> list[HeldLog]:
         """Remove all logs of one log directory; returns them."""
         with self._lock:
-            removed: list[PartitionLog] = []
-            for logs in (self._current, self._future):
+            removed: list[HeldLog] = []
+            for logs, is_future in ((self._current, False), (self._future, True)):
                 gone = [log for log in logs.values() if parent_of(log) == directory]
                 for log in gone:
                     del logs[log.partition]
-                removed += gone
+                    removed.append(HeldLog(log, is_future))
             return removed

@@ -17,11 +17,23 @@ cdef class PartitionLog(ReadableLog):
     cdef public long long recovery_point
     cdef public long long last_flush_ms
     cdef public long long _unflushed_records
+    cdef public long long cuts
+    cdef public long long _cut_to
     cdef public long long _roll_ms
 
     cpdef append_as_leader(self, data, long long leader_epoch, long long now_ms, origin=*, guard=*)
     cdef _append_as_leader(self, data, long long leader_epoch, long long now_ms, origin, guard)
     @cython.locals(segment=LogSegment)
     cdef _write(self, valid, long long now_ms)
+    cdef LogSegment _segment_for(
+        self,
+        long long size_bytes,
+        object last_offset,
+        long long max_timestamp,
+        long long roll_offset,
+        long long now_ms,
+    )
+    cdef _extended_to(self, long long last_offset)
+    cdef _written(self)
     @cython.locals(records="long long")
-    cpdef bint append_run(self, object run, long long leader_epoch, long long now_ms)
+    cpdef bint append_run(self, object run, long long leader_epoch, long long now_ms, guard=*)

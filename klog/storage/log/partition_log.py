@@ -19,10 +19,9 @@ from klog.formats.constants import INT64_MAX
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.markers import marker_of_batch
 from klog.formats.names import FileKind, TopicPartition
-from klog.protocol.produce_run import ProduceRun
 from klog.storage.log.append_values import AppendError, BatchRun, Origin, Validated
 from klog.storage.log.disk_guard import on_disk, require_open
-from klog.storage.log.follower_batches import follower_batches
+from klog.storage.log.follower_batches import FollowedRun, followed_run, follower_batches
 from klog.storage.log.log_values import AppendInfo, Background, LogState
 from klog.storage.log.open_file import sync_file
 from klog.storage.log.readable_log import ReadableLog
@@ -64,6 +63,9 @@ class PartitionLog(ReadableLog):
         self.recovery_point = state.recovery_point
         self.last_flush_ms = clock_ms()
         self._unflushed_records = 0
+        # How many times the log was truncated: what was read of it before may not be in it any more.
+        self.cuts = 0
+        self._cut_to = INT64_MAX
         self._roll_ms = self._next_roll_ms()
 
     def _notify_failure(self, error: OSError | StorageError) -> None:
@@ -149,12 +151,12 @@ class PartitionLog(ReadableLog):
             valid.first_offset, valid.last_offset, valid.log_append_time_ms, self.log_start_offset, size
         )
 
-    def append_run(self, run: BatchRun, leader_epoch: int, now_ms: int) -> bool:
+    def append_run(self, run: BatchRun, leader_epoch: int, now_ms: int, guard: object = UNCHECKED) -> bool:
         """Append the batches of a run as `append_as_leader` would one after the other, with one write.
 
-        False if that might have done anything but write them: then nothing has changed. The run is cut
-        before the first batch of an idempotent producer that is not simply new. The caller holds the lock.
-        Raises `OSError`, `StorageError`.
+        False if that might have done anything but write them, or for a marker that aborts: then nothing has
+        changed. The run is cut before the first batch of a producer that is not simply new. The caller holds
+        the lock. Raises `OSError`, `StorageError`.
         """
         first_offset, limits, segment = self.log_end_offset, self._run_limits, self.segments.active
         records = run.records
@@ -166,8 +168,8 @@ class PartitionLog(ReadableLog):
             or not segment.takes_run(run, first_offset + records - 1, self._roll_ms)
         ):
             return False
-        if run.has_producer_ids and isinstance(run, ProduceRun):
-            if not self.producers.follow_run(run, first_offset, leader_epoch):
+        if run.has_producer_ids:
+            if not self.producers.follow_run(run, first_offset, leader_epoch, guard):
                 return False
             records = run.records
         try:
@@ -187,33 +189,59 @@ class PartitionLog(ReadableLog):
         Batches of a higher epoch than `leader_epoch`, in which they were fetched, are left out (KAFKA-18723).
         Raises `AppendError` if one is damaged, `UnexpectedOffsetError` if they do not continue the log.
         """
+        run = followed_run(data, leader_epoch, self.log_end_offset)
+        if run is not None:
+            return self._append_followed(run, now_ms)
         valid = follower_batches(data, leader_epoch, self.log_end_offset)
         if valid is None:
             return AppendInfo(-1, -1, -1, self.log_start_offset)
-        for batch in valid.batches:
-            if batch.leader_epoch >= 0:
-                self.epochs.assign(batch.leader_epoch, batch.first_offset)
-            else:
-                # Messages before magic 2 have no epochs, so the known epochs do not cover them.
-                self.epochs.clear()
+        self.epochs.follow((batch.leader_epoch, batch.first_offset) for batch in valid.batches)
         self._write(valid, now_ms)
         return AppendInfo(valid.first_offset, valid.last_offset, -1, self.log_start_offset, len(valid.data))
 
+    def _append_followed(self, run: FollowedRun, now_ms: int) -> AppendInfo:
+        """Write a whole answer of a leader; what is done for each batch is done by the kernel."""
+        data, found = run.data, run.found
+        self.epochs.follow(zip(found.epochs[::2], found.epochs[1::2], strict=True))
+        first_offset, last_offset = run.first_offset, run.last_offset
+        segment = self._segment_for(len(data), last_offset, found.max_timestamp, first_offset, now_ms)
+        segment.append_scanned(data, run.table)
+        self._extended_to(last_offset)
+        for batch in run.producer_batches():
+            aborted = self.producers.follow(batch, data)
+            if aborted is not None:
+                segment.append_aborted(aborted)
+        self._written()
+        return AppendInfo(first_offset, last_offset, -1, self.log_start_offset, len(data))
+
     def _write(self, valid: Validated, now_ms: int) -> None:
         data, last_offset = valid.data, valid.last_offset
-        if last_offset >= INT64_MAX:
-            raise AppendError("UNKNOWN_SERVER_ERROR", f"no offset is left after {INT64_MAX}")
-        segment = self.segments.active
-        if segment.should_roll(len(data), last_offset, valid.max_timestamp, now_ms, self._roll_ms):
-            segment = self.roll(valid.roll_offset)
+        segment = self._segment_for(len(data), last_offset, valid.max_timestamp, valid.roll_offset, now_ms)
         segment.append(data, valid.batches)
-        self._unflushed_records += last_offset + 1 - self.log_end_offset
-        self.log_end_offset = last_offset + 1
+        self._extended_to(last_offset)
         for batch in valid.batches:
             if batch.producer_id >= 0:
                 aborted = self.producers.follow(batch, data)
                 if aborted is not None:
                     segment.append_aborted(aborted)
+        self._written()
+
+    def _segment_for(
+        self, size_bytes: int, last_offset: int, max_timestamp: int, roll_offset: int, now_ms: int
+    ) -> LogSegment:
+        """The segment for the next batches, a new one if the active one cannot take them."""
+        if last_offset >= INT64_MAX:
+            raise AppendError("UNKNOWN_SERVER_ERROR", f"no offset is left after {INT64_MAX}")
+        segment = self.segments.active
+        if segment.should_roll(size_bytes, last_offset, max_timestamp, now_ms, self._roll_ms):
+            segment = self.roll(roll_offset)
+        return segment
+
+    def _extended_to(self, last_offset: int) -> None:
+        self._unflushed_records += last_offset + 1 - self.log_end_offset
+        self.log_end_offset = last_offset + 1
+
+    def _written(self) -> None:
         self.producers.end_offset = self.log_end_offset
         if self._unflushed_records >= self.config.flush_messages:
             self.flush(self.log_end_offset)
@@ -349,9 +377,12 @@ class PartitionLog(ReadableLog):
         self._snapshots.delete_all()
         self.log_start_offset = offset if log_start_offset is None else log_start_offset
         self._ends_at(offset)
+        self._cut_to = -1
 
     def _ends_at(self, offset: int) -> None:
         self.log_end_offset = offset
+        self.cuts += 1
+        self._cut_to = min(self._cut_to, offset)
         self.recovery_point = min(self.recovery_point, offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self.epochs.truncate_from_end(offset)
@@ -365,6 +396,16 @@ class PartitionLog(ReadableLog):
         )
         self.producers.high_watermark_moved(self.high_watermark)
         self._roll_ms = self._next_roll_ms()
+
+    def take_cut(self) -> int | None:
+        """The lowest offset to which the log was truncated since the last call; None if it was not.
+
+        It is -1 if the log was restarted. A copy has to be cut likewise. The caller holds the lock.
+        """
+        if self._cut_to == INT64_MAX:
+            return None
+        cut, self._cut_to = self._cut_to, INT64_MAX
+        return cut
 
     # -- moving and closing ----------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from klog.formats.constants import NO_SEQUENCE
 from klog.formats.markers import Marker, marker_of_batch
 from klog.formats.wrapping import sequence_after
 from klog.protocol.produce_run import ProduceRun
-from klog.storage.log.append_values import AppendError, BatchInfo, Origin, run_batch
+from klog.storage.log.append_values import AppendError, BatchInfo, BatchRun, Origin, run_batch
+from klog.storage.log.built_batch import BuiltBatch
 from klog.storage.log.verification import UNCHECKED, Verification
 from klog.storage.producer_history import BATCHES_REMEMBERED, History, SentBatch
 from klog.storage.producer_state import AbortedTxn, ProducerEntry
@@ -193,10 +194,10 @@ class Producers:
             )
         return None
 
-    def is_next(self, batch: BatchInfo) -> bool:
-        """Whether `check` would let a client's batch that is not transactional pass as a new one."""
+    def is_next(self, batch: BatchInfo, guard: object) -> bool:
+        """Whether `check` would let a client's batch pass as a new one."""
         try:
-            return self.check(batch, Origin.CLIENT) is None
+            return self.check(batch, Origin.CLIENT, guard) is None
         except AppendError:
             return False
 
@@ -285,19 +286,38 @@ class Producers:
         marker = marker_of_batch(memoryview(data)[batch.position :])
         return None if marker is None else self.marker_written(batch, marker)
 
-    def follow_run(self, run: ProduceRun, first_offset: int, leader_epoch: int) -> bool:
+    def follow_run(self, run: BatchRun, first_offset: int, leader_epoch: int, guard: object) -> bool:
         """Remember the batches of a run that is about to be written at `first_offset`.
 
-        The run is cut before the first batch that is refused or a duplicate; False if none is left.
+        The run is cut before the first batch that is refused or a duplicate; False if none is left. `guard`
+        is that of the verification of a transaction, or `OPEN`.
         """
+        if isinstance(run, BuiltBatch):
+            batch = run_batch(run, 0, first_offset, leader_epoch)
+            return run.marker is not None and self._follow_commit(batch, run.marker)
+        if not isinstance(run, ProduceRun):
+            return True  # committed offsets have no producer
         for number in range(run.frames):
             batch = run_batch(run, number, first_offset, leader_epoch)
             if batch.producer_id >= 0:
-                if not self.is_next(batch):
+                if not self.is_next(batch, guard):
                     run.keep(number)
                     return number > 0
                 self.written(batch)
             first_offset = batch.last_offset + 1
+        return True
+
+    def _follow_commit(self, batch: BatchInfo, marker: Marker) -> bool:
+        """Remember a marker that is about to be written; false if it is refused, or if it aborts: then the
+        transaction index may need an entry.
+        """
+        if marker.aborted:
+            return False
+        try:
+            self.check_marker(batch, marker)
+        except AppendError:
+            return False
+        self.marker_written(batch, marker)
         return True
 
     def marker_written(self, batch: BatchInfo, marker: Marker) -> AbortedTxn | None:
@@ -326,8 +346,11 @@ class Producers:
 
     def _find_first_unstable(self) -> None:
         """The first offset whose transaction is open, or ended by a marker that is not replicated yet."""
-        ended = [txn.first_offset for txn in self._unreplicated]
-        self.first_unstable_offset = min([*ended, *self._open[:1]], default=None)
+        first = self._open[0] if self._open else None
+        for txn in self._unreplicated:
+            if first is None or txn.first_offset < first:
+                first = txn.first_offset
+        self.first_unstable_offset = first
 
     def remove_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers idle for `expiration_ms` with no open transaction; returns how many.

@@ -25,6 +25,11 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
 class Scheduler:
     """Tasks by the time when they are due. Safe for threads; runs nothing before `start`."""
 

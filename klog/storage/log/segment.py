@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from klog.config.topic import TopicConfig
 from klog.formats import kernel
+from klog.formats.columns import BatchTable, IndexState
 from klog.formats.constants import (
-    BATCH_MAX_TIMESTAMP_POSITION,
-    ENTRY_PREFIX_BYTES,
     INT32_MAX,
     INT64_MAX,
-    MAGIC_V2,
-    MESSAGE_TIMESTAMP_POSITION,
     MIN_ENTRY_BYTES,
     NO_TIMESTAMP,
 )
 from klog.formats.errors import CorruptRecordError
 from klog.formats.names import FileKind, segment_file
-from klog.formats.packed import BATCH_HEADER_TO_LAST_OFFSET_DELTA, INT64, TXN_INDEX_ENTRY
+from klog.formats.packed import TXN_INDEX_ENTRY
 from klog.storage.log.aborted_transactions import NO_ABORTED, AbortedFound, aborted_between
 from klog.storage.log.append_values import BatchInfo, BatchRun, run_batches
+from klog.storage.log.batch_place import HEADER_BYTES, SMALLEST_HEADER_BYTES, BatchPlace, place_of
 from klog.storage.log.cold_reads import read_at
 from klog.storage.log.index_files import OffsetIndexFile, TimeIndexFile, TimestampOffset
 from klog.storage.log.index_repair import checked_largest, checked_start
@@ -35,43 +33,10 @@ from klog.storage.log.open_file import OpenFile, sync_file
 from klog.storage.producer_state import AbortedTxn, pack_aborted, unpack_aborted
 
 INDEX_KINDS: Final = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
-_HEADER_BYTES: Final = BATCH_MAX_TIMESTAMP_POSITION + INT64.size
-_SMALLEST_HEADER_BYTES: Final = BATCH_HEADER_TO_LAST_OFFSET_DELTA.size
 _SEEK_BYTES: Final = 4096
 _FOUND_REMEMBERED: Final = 16
 _STARTS_REMEMBERED: Final = 1024
 _NEVER: Final = INT64_MAX + 1
-
-
-class BatchPlace(NamedTuple):
-    """The position of a batch in its segment, and fields of its header."""
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
-    max_timestamp: int
-    leader_epoch: int
-
-
-def _place(data: bytes | bytearray, at: int, position: int) -> BatchPlace | None:
-    """The batch whose header is in `data` at `at`; None if the header is invalid or not complete."""
-    left = len(data) - at
-    if left < _SMALLEST_HEADER_BYTES:
-        return None
-    base, follows, epoch, magic, _, _, delta = BATCH_HEADER_TO_LAST_OFFSET_DELTA.unpack_from(data, at)
-    size = follows + ENTRY_PREFIX_BYTES
-    if size < MIN_ENTRY_BYTES:
-        return None
-    if magic >= MAGIC_V2:
-        if left < _HEADER_BYTES:
-            return None
-        (timestamp,) = INT64.unpack_from(data, at + BATCH_MAX_TIMESTAMP_POSITION)
-        return BatchPlace(position, size, base, base + delta, timestamp, epoch)
-    timestamp = NO_TIMESTAMP
-    if magic == 1:
-        (timestamp,) = INT64.unpack_from(data, at + MESSAGE_TIMESTAMP_POSITION)
-    return BatchPlace(position, size, base, base, timestamp, -1)
 
 
 class LogSegment:
@@ -86,7 +51,9 @@ class LogSegment:
         self.directory = directory
         self.created_ms = created_ms
         self.config = config
-        self.file = OpenFile(self.path(FileKind.LOG), os.O_RDWR | os.O_CREAT)
+        path = self.path(FileKind.LOG)
+        # A link leads to somebody else's file, as in `klog serve --read-only`.
+        self.file = OpenFile(path, os.O_RDONLY if os.path.islink(path) else os.O_RDWR | os.O_CREAT)
         self.size = os.fstat(self.file.descriptor).st_size
         self._offset_index: OffsetIndexFile | None = None
         self._time_index: TimeIndexFile | None = None
@@ -155,6 +122,8 @@ class LogSegment:
 
     def activate(self) -> None:
         """Allocate the indexes: the segment is (again) the active one."""
+        if os.path.islink(self.file.path):
+            self.file = OpenFile(self.file.path, os.O_RDWR)
         self.offset_index.activate()
         self.time_index.activate()
 
@@ -180,6 +149,26 @@ class LogSegment:
             self.bytes_since_index_entry += batch.size
             position += batch.size
         self.size = position
+
+    def append_scanned(self, data: memoryview, table: BatchTable) -> None:
+        """Write the batches of a verified table, as `append` would, without Python for each of them."""
+        position = self.size
+        self._write(data, position)
+        largest = self._max_timestamp or self.max_timestamp
+        if not position:
+            self._first_timestamp = table.max_timestamp[0]
+        state = IndexState(self.base_offset, self.config.index_interval_bytes)
+        state.bytes_since_entry = self.bytes_since_index_entry
+        state.max_timestamp, state.max_timestamp_offset = largest
+        state.last_index_timestamp = self.time_index.last.timestamp
+        kernel.index(table, state)
+        if len(state.offsets):
+            self.offset_index.append_all(state.offsets, [position + each for each in state.positions])
+        if len(state.timestamps):
+            self.time_index.append_all(state.timestamps, state.timestamp_offsets)
+        self._max_timestamp = TimestampOffset(state.max_timestamp, state.max_timestamp_offset)
+        self.bytes_since_index_entry = state.bytes_since_entry
+        self.size = position + len(data)
 
     def _write(self, data: memoryview | bytearray | bytes, position: int) -> None:
         descriptor, size = self.file.descriptor, len(data)
@@ -290,10 +279,10 @@ class LogSegment:
 
     def batch_at(self, position: int) -> BatchPlace:
         """The batch that starts at `position`. Raises `CorruptRecordError` if none does."""
-        header = os.pread(self.file.descriptor, _HEADER_BYTES, position) if position >= 0 else b""
+        header = os.pread(self.file.descriptor, HEADER_BYTES, position) if position >= 0 else b""
         # The smallest message of magic 0 is a byte shorter than what is parsed.
-        whole = header.ljust(_SMALLEST_HEADER_BYTES, b"\0")
-        place = _place(whole, 0, position) if len(header) >= MIN_ENTRY_BYTES else None
+        whole = header.ljust(SMALLEST_HEADER_BYTES, b"\0")
+        place = place_of(whole, 0, position) if len(header) >= MIN_ENTRY_BYTES else None
         if place is None:
             raise CorruptRecordError("no batch starts here", file=self.file.path, position_bytes=position)
         return place
@@ -333,7 +322,7 @@ class LogSegment:
             chunk = read_at(file, file.descriptor, file.path, size_bytes, position, may_wait=may_wait)
             at = kernel.seek(chunk, offset)
             if at >= 0:
-                return _place(chunk, at, position + at) or self.batch_at(position + at)
+                return place_of(chunk, at, position + at) or self.batch_at(position + at)
             if at == -1:
                 # No batch was skipped: the header is longer than the chunk, or its size is invalid.
                 place = self.batch_at(position)

@@ -15,9 +15,10 @@ from klog.formats import compression, kernel
 from klog.formats.columns import BatchTable, RecordTable
 from klog.formats.constants import CODEC_MASK
 from klog.formats.errors import CorruptRecordError
+from klog.storage.log.batch_place import BatchPlace
 from klog.storage.log.index_repair import checked_time
 from klog.storage.log.partition_log import PartitionLog
-from klog.storage.log.segment import BatchPlace, LogSegment
+from klog.storage.log.segment import LogSegment
 
 
 class TimedOffset(NamedTuple):

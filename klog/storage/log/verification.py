@@ -13,6 +13,9 @@ from typing import Final, NamedTuple
 UNCHECKED: Final = object()
 """The guard of an append that is not checked: `transaction.partition.verification.enable` is off."""
 
+OPEN: Final = object()
+"""Stands for the guard of an append that needs none: the transaction is open in the log already."""
+
 
 class Verification(NamedTuple):
     """What is known of a producer while the coordinator is asked.

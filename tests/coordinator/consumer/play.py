@@ -80,7 +80,7 @@ class Play:
         self.group = self.new_group(GroupRecords())
 
     def new_group(self, records: GroupRecords) -> ConsumerGroup:
-        return ConsumerGroup("g", self.settings, lambda: self.topics, records)
+        return ConsumerGroup("g", lambda: self.settings, lambda: self.topics, records)
 
     @property
     def now(self) -> Now:

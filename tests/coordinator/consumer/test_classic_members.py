@@ -164,7 +164,7 @@ def test_a_consumer_group_becomes_classic_when_only_classic_members_are_left(pla
     a.leave()
     assert may_downgrade(play.group, LIMITS)
     assert not may_downgrade(play.group, replace(LIMITS, max_size=0))
-    play.group.settings = replace(SETTINGS, may_downgrade=False)
+    play.settings = replace(SETTINGS, may_downgrade=False)
     assert not may_downgrade(play.group, LIMITS)
     classic, records = downgrade(play.group, LIMITS, play.topics, play.now)
     assert classic.state is GroupState.PREPARING_REBALANCE

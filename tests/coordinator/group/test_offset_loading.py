@@ -223,6 +223,18 @@ def test_a_damaged_batch_is_skipped_alone(file: BinaryIO, caplog: pytest.LogCapt
     assert "the records 1 to 1 are not loaded" in caplog.text
 
 
+def test_other_threads_run_while_a_large_batch_is_loaded(file: BinaryIO) -> None:
+    value = offset_value(CommittedOffset(7, 2, "m", 5))
+    commits = [(offset_key("g", ("t", number)), value) for number in range(500)]
+    data, table = log_of([(BatchFields(), commits)])
+    reader_sizes: list[int] = []
+    reader = GroupReader("t-0", lambda: reader_sizes.append(len(reader.loaded.offsets["g"].committed())))
+    assert reader.add_plain(memoryview(data), table, 0, 1) == 1
+    assert len(reader.loaded.offsets["g"].committed()) == 500
+    steps = [after - before for before, after in zip([0, *reader_sizes], [*reader_sizes, 500], strict=True)]
+    assert 0 < max(steps) <= 50
+
+
 def test_a_log_is_read_in_chunks_with_a_pause_after_each(file: BinaryIO) -> None:
     value = offset_value(CommittedOffset(7, 2, "m", 5))
     several = [(BatchFields(), [(offset_key("g", ("t", number)), value)]) for number in range(10)]

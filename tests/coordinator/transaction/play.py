@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from klog.coordinator.transaction.coordinator import TransactionCoordinator, TransactionSettings
+from klog.coordinator.transaction.end_waits import EndWaits
 from klog.coordinator.transaction.loading import TransactionReader
 from klog.coordinator.transaction.records import TransactionRecord
 from klog.coordinator.transaction.requests import TransactionRequests
@@ -30,6 +31,7 @@ from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import Appended
 from klog.replication.purgatory import Timer
 from klog.replication.timing_wheel import TimerTask
+from klog.storage.log.built_batch import BuiltBatch
 
 ID = "transfers"
 TIMEOUT_MS = 60_000
@@ -85,6 +87,9 @@ class Markers:
         self.all_sent.append(wanted)
         self.reported.append((wanted, done))
 
+    def write_own(self) -> None:
+        """All markers are written when a test says so."""
+
     def forget(self, coordinator_partition: int) -> None:
         self.sent = [item for item in self.sent if item[0].coordinator_partition != coordinator_partition]
 
@@ -126,7 +131,7 @@ class Play:
     Records are acknowledged at once with `append_error`, unless `holds_appends`: then `acknowledge` does it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience_ms: int = 0) -> None:
         self.now_ms = START_MS
         self.batches: list[bytes] = []
         self.appends: list[HeldAppend] = []
@@ -149,6 +154,7 @@ class Play:
             lambda: self.now_ms,
             self.markers,
             self._next_producer_id,
+            EndWaits(cast(Timer, self.timer), lambda: self.now_ms, patience_ms),
         )
         self.partition = TransactionPartition(7, 0, self.services)
         self.requests: Transactions = TransactionRequests(cast(TransactionCoordinator, self))
@@ -164,10 +170,10 @@ class Play:
     # -- services --------------------------------------------------------------------------------------------
 
     def _append(
-        self, partition: int, batch: bytearray, on_done: OnAppended, *, leader_epoch: int, timeout_ms: int
+        self, partition: int, batch: BuiltBatch, on_done: OnAppended, *, leader_epoch: int, timeout_ms: int
     ) -> None:
         assert partition == 7
-        append = HeldAppend(bytes(batch), timeout_ms, leader_epoch, on_done)
+        append = HeldAppend(bytes(batch.view()), timeout_ms, leader_epoch, on_done)
         self.appends.append(append)
         self.held.append(append)
         if not self.holds_appends:

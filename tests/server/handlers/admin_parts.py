@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from dataclasses import replace
+from types import SimpleNamespace
 
 from klog.config.broker import BrokerConfig
 from klog.controller.core import ControllerCore
@@ -45,8 +46,10 @@ from klog.server.handlers.describe_cluster import DescribeClusterHandler
 from klog.server.handlers.describe_configs import DescribeConfigsHandler
 from klog.server.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from klog.server.handlers.elect_leaders import ElectLeadersHandler
+from klog.server.handlers.list_config_resources import ListConfigResourcesHandler
 from klog.server.handlers.loggers import Loggers
 from klog.server.handlers.metadata import MetadataHandler
+from klog.server.handlers.partition_reassignments import PartitionReassignmentsHandler
 from klog.server.handlers.topic_creation import TopicCreator
 from klog.server.handlers.topic_waits import DelayedElection, DelayedTopics, TopicWaits
 from klog.server.listeners import read_listeners
@@ -171,6 +174,7 @@ class AdminCluster:
         )
         loggers = Loggers("klog.made.for.tests")
         listeners = read_listeners(self.config)
+        reassignments = PartitionReassignmentsHandler(self._put)
         alter = AlterConfigsHandler(
             ME, store, cache, config, lambda changed: plan(changed, listeners) and None, loggers
         )
@@ -178,6 +182,7 @@ class AdminCluster:
         self.handlers = {
             ApiKey.METADATA: MetadataHandler(CLUSTER_ID, cache, AutoTopicCreation(self.creator, config)),
             ApiKey.DESCRIBE_CLUSTER: DescribeClusterHandler(CLUSTER_ID, cache),
+            ApiKey.LIST_CONFIG_RESOURCES: ListConfigResourcesHandler(store, cache),
             ApiKey.DESCRIBE_TOPIC_PARTITIONS: DescribeTopicPartitionsHandler(cache, config),
             ApiKey.CREATE_TOPICS: CreateTopicsHandler(self.creator, cache, waits, config, is_controller),
             ApiKey.DELETE_TOPICS: DeleteTopicsHandler(store, cache, waits, config, is_controller),
@@ -188,11 +193,14 @@ class AdminCluster:
             ApiKey.ALTER_CONFIGS: alter,
             ApiKey.INCREMENTAL_ALTER_CONFIGS: alter,
             ApiKey.ELECT_LEADERS: ElectLeadersHandler(cache, self.election_purgatory, self._put, self.clock),
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: SimpleNamespace(handle=reassignments.alter),
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: SimpleNamespace(handle=reassignments.list),
             ApiKey.ALTER_PARTITION: AlterPartitionHandler(self._put),
             ApiKey.CONTROLLED_SHUTDOWN: ControlledShutdownHandler(self._put),
             ApiKey.ALLOCATE_PRODUCER_IDS: AllocateProducerIdsHandler(self._put),
         }
         self.topic_changes: list[tuple[str, dict[str, str]]] = []
+        self.group_changes: list[tuple[str, dict[str, str]]] = []
         self.unclean: list[str | None] = []
         self.config_changes = ConfigChanges(
             ME,
@@ -200,6 +208,7 @@ class AdminCluster:
             config,
             self._replace_config,
             lambda topic, overrides: self.topic_changes.append((topic, dict(overrides))),
+            lambda group_id, overrides: self.group_changes.append((group_id, dict(overrides))),
             self.unclean.append,
         )
         ConfigChangeNotifications(store, self.config_changes.on_change, self.clock).follow()

@@ -47,6 +47,7 @@ class GroupBroker(Broker):
             clock_ms=self.clock,
             timer_ms=self.clock,
         )
+        self.group_configs: dict[str, dict[str, int]] = {}
         self.coordinator: GroupCoordinator = open_groups(
             config,
             AdminCluster().store,
@@ -54,6 +55,7 @@ class GroupBroker(Broker):
             appends,
             self.timer,
             lambda: self.lookup.metadata.snapshot,
+            lambda group_id: self.group_configs.get(group_id, {}),
         )
         requests = GroupRequests(self.coordinator)
         self._ids = 0

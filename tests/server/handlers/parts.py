@@ -6,6 +6,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from klog.replication.acknowledging import DelayedProduce
 from klog.replication.deleting import DelayedDeleteRecords
 from klog.replication.follower import FollowerFetch
 from klog.replication.isr import IsrState
+from klog.replication.isr_changes import IsrChanges
 from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.reading import DelayedFetch, FetchEntry, FetchLimits, read_one
@@ -77,7 +79,7 @@ class NoBackground:
 class FakeVerifier:
     """Stands for the coordinator: knows the partitions of transactions, or has an error for every question.
 
-    If it is `slow`, questions wait in `waiting` until `answer` is called.
+    If it is `slow`, it is another broker: questions wait in `waiting` until `answer` is called.
     """
 
     def __init__(self) -> None:
@@ -92,14 +94,17 @@ class FakeVerifier:
         self.asked.append((transactional_id, producer, sorted(partitions)))
 
         def answer() -> None:
-            on_done({each: self._error(each) for each in partitions})
+            on_done({each: self._error(producer, each) for each in partitions})
 
         if self.slow:
             self.waiting.append(answer)
         else:
             answer()
 
-    def _error(self, key: TopicPartition) -> ErrorCode:
+    def is_verified_here(self, transactional_id, producer, partition) -> bool:
+        return not self.slow and self._error(producer, partition) is ErrorCode.NONE
+
+    def _error(self, producer: Producer, key: TopicPartition) -> ErrorCode:
         if self.added is None:
             return self.error
         return ErrorCode.NONE if key in self.added else ErrorCode.TRANSACTION_ABORTABLE
@@ -184,6 +189,9 @@ class Logs:
             log.release()
         return {}
 
+    def creating(self):
+        return nullcontext()
+
     def get_or_create(self, where, topic_id, *, is_new) -> PartitionLog:
         if where not in self.logs:
             directory = self.root / str(where)
@@ -203,6 +211,8 @@ class Broker:
 
     root: object
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    broker_id: int = BROKER
+    verifier: FakeVerifier = field(default_factory=FakeVerifier)
 
     def __post_init__(self) -> None:
         self.clock = Clock()
@@ -213,15 +223,22 @@ class Broker:
         self.logs = Logs(self.root, self.clock, self.configs)
         self.metadata = MetadataCache()
         self.replicas = ReplicaManager(
-            ReplicaContext(BROKER, self.clock, lambda: self.metadata.snapshot.brokers, MAX_LAG_MS),
+            ReplicaContext(
+                self.broker_id,
+                self.clock,
+                lambda: self.metadata.snapshot.brokers,
+                MAX_LAG_MS,
+                lambda key: self.isr_proposed(key),  # noqa: PLW0108 (a test may replace it)
+            ),
             self.logs,
             self.produce_purgatory,
             self.fetch_purgatory,
             self.delete_purgatory,
         )
+        self.isr_changes = IsrChanges(self.replicas)
+        self.isr_proposed: Callable[[TopicPartition], object] = self.isr_changes.propose
         self.lookup = PartitionLookup(self.replicas, self.metadata)
         self.topic_stats = BrokerTopicStats()
-        self.verifier = FakeVerifier()
         self.verification = Verification(
             self.replicas, self.verifier, lambda: self.verifier.is_enabled, self.clock
         )
@@ -238,17 +255,27 @@ class Broker:
         )
 
     def tell(
-        self, topic=TOPIC, partition=0, *, leader=BROKER, epoch=0, replicas=(BROKER,), topic_id=TOPIC_ID
+        self,
+        topic=TOPIC,
+        partition=0,
+        *,
+        leader=BROKER,
+        epoch=0,
+        replicas=(BROKER,),
+        topic_id=TOPIC_ID,
+        brokers=None,
     ) -> None:
-        """UpdateMetadata: the cluster has this partition."""
+        """UpdateMetadata: the cluster has this partition, and these brokers are alive: at least both, and
+        those with replicas, unless told otherwise.
+        """
         where = TopicPartition(topic, partition)
         state = update_metadata_state(partition, leader, tuple(replicas), leader_epoch=epoch)
-        brokers = tuple(
+        alive = tuple(
             BrokerRegistration(each, (Endpoint(LISTENER, "PLAINTEXT", f"host{each}", 9092),), f"rack{each}")
-            for each in (BROKER, OTHER_BROKER)
+            for each in brokers or sorted({BROKER, OTHER_BROKER, *replicas})
         )
         ids = {} if topic_id is None else {topic: topic_id}
-        self.metadata.update(update_metadata({where: state}, ids, brokers))
+        self.metadata.update(update_metadata({where: state}, ids, alive))
 
     def lead(
         self,
@@ -262,7 +289,9 @@ class Broker:
         topic_id=TOPIC_ID,
         tell=True,
     ) -> Partition:
-        """LeaderAndIsr, and unless told otherwise UpdateMetadata."""
+        """UpdateMetadata, unless told otherwise, and LeaderAndIsr."""
+        if tell:
+            self.tell(topic, partition, leader=leader, epoch=epoch, replicas=replicas, topic_id=topic_id)
         where = TopicPartition(topic, partition)
         state = leader_and_isr_state(
             partition, leader, tuple(replicas), leader_epoch=epoch, isr=isr, is_new=True
@@ -270,8 +299,6 @@ class Broker:
         ids = {} if topic_id is None else {topic: topic_id}
         answer = self.replicas.leader_and_isr(leader_and_isr({where: state}, ids))
         assert not answer.partitions[where], answer
-        if tell:
-            self.tell(topic, partition, leader=leader, epoch=epoch, replicas=replicas, topic_id=topic_id)
         return self.replicas.partitions[where]
 
     def append(self, count=1, topic=TOPIC, partition=0, **fields) -> list[bytes]:
@@ -292,14 +319,16 @@ class Broker:
         _, moved = replica.append(memoryview(data), -1, self.clock(), Origin.COORDINATOR)
         self.replicas.appended((topic, partition), high_watermark_moved=moved)
 
-    def follow(self, offset: int, *, start_offset: int = 0, topic=TOPIC, partition=0) -> None:
+    def follow(
+        self, offset: int, *, start_offset: int = 0, topic=TOPIC, partition=0, replica_id=OTHER_BROKER
+    ) -> None:
         """The other broker fetches from this offset."""
         entry = FetchEntry((topic, partition), offset, 1 << 20, log_start_offset=start_offset)
-        limits = FetchLimits(1, 1 << 20, OTHER_BROKER)
+        limits = FetchLimits(1, 1 << 20, replica_id)
         found = read_one(
             self.replicas.partitions[topic, partition], entry, limits, 1 << 20, at_least_one=True
         )
-        self.replicas.record_fetch(FollowerFetch(OTHER_BROKER, -1, self.clock()), (), [found])
+        self.replicas.record_fetch(FollowerFetch(replica_id, -1, self.clock()), (), [found])
 
     def pass_time(self, milliseconds: int) -> None:
         self.clock.now_ms += milliseconds

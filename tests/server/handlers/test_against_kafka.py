@@ -26,12 +26,13 @@ from tests.server.handlers import test_create_topics as create
 from tests.server.handlers import test_delete_topics as delete
 from tests.server.handlers import test_describe_configs as describe
 from tests.server.handlers import test_metadata as metadata
+from tests.server.handlers import test_partition_reassignments as moves
 from tests.server.handlers.admin_parts import ME, AdminCluster
 from tests.server.handlers.parts import part_of
 
 pytestmark = pytest.mark.kafka
 
-SETTLED_WITHIN_S = 10
+SETTLED_WITHIN_S = 60
 
 CONFIG = {
     "broker.id": ME,
@@ -429,5 +430,20 @@ def test_elections_are_answered_alike(twins, version) -> None:
                 version,
                 topic_partitions=(asked,),
                 election_type=kind,
-                timeout=timedelta(seconds=5),
+                timeout=timedelta(seconds=60),
             )
+
+
+def test_reassignments_are_answered_alike(twins) -> None:
+    """Also the messages, which `kafka-reassign-partitions` prints."""
+    twins.ask(ApiKey.CREATE_TOPICS, 7, **create.values(create.wanted("moves", 2, 1)))
+    alter_api, list_api = ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS
+    for target in ((), (1, 1), (1, -1), (1, 9), None, (1,)):
+        kafka, klog = twins.ask(
+            alter_api, 0, **moves.values({"moves": {0: target}, "gone": {3: target}, "": {0: (1,)}})
+        )
+        assert moves.results(klog) == moves.results(kafka), target
+        assert (klog.error_code, klog.error_message) == (kafka.error_code, kafka.error_message)
+    for asked in (None, {"moves": (0, 5), "gone": (0,)}, {}):
+        kafka, klog = twins.ask(list_api, 0, **moves.asking(asked))
+        assert klog == kafka

@@ -92,6 +92,21 @@ def test_a_member_joins_beats_and_leaves_in_every_version(broker, version) -> No
     assert (left.error_code, left.member_epoch) == (NONE, -1)
 
 
+def test_configs_of_a_group_are_in_force_from_the_next_heartbeat_on(broker) -> None:
+    beat(broker)
+    broker.group_configs[GROUP] = {
+        "consumer.heartbeat.interval.ms": 2_000,
+        "consumer.session.timeout.ms": 50_000,
+    }
+    assert beat(broker, "a", 1).heartbeat_interval == timedelta(seconds=2)
+    broker.pass_time(49_000)
+    assert described(broker).group_state == "Stable"
+    del broker.group_configs[GROUP]["consumer.heartbeat.interval.ms"]
+    assert beat(broker, "a", 1).heartbeat_interval == timedelta(seconds=5)
+    broker.pass_time(50_000)
+    assert described(broker).group_state == "Empty"
+
+
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_group_is_described_in_every_version(broker, version) -> None:
     beat(broker)

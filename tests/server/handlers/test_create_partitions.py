@@ -27,7 +27,7 @@ def wanted(name="t", count=4, replicas=None, version=3):
     return part_of(GROW, version, "CreatePartitionsTopic", name=name, count=count, assignments=assignments)
 
 
-def values(*topics, timeout_ms=5_000, validate_only=False):
+def values(*topics, timeout_ms=60_000, validate_only=False):
     return {
         "topics": topics,
         "timeout": timedelta(milliseconds=timeout_ms),

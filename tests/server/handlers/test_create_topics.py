@@ -41,7 +41,7 @@ def wanted(name="t", partitions=-1, factor=-1, replicas=None, configs=None, vers
     )
 
 
-def values(*topics, timeout_ms=5_000, validate_only=False):
+def values(*topics, timeout_ms=60_000, validate_only=False):
     return {
         "topics": topics,
         "timeout": timedelta(milliseconds=timeout_ms),

@@ -17,7 +17,7 @@ from tests.server.handlers.parts import answer_of, part_of
 DELETE = ApiKey.DELETE_TOPICS
 
 
-def by_name(version, *names, timeout_ms=5_000):
+def by_name(version, *names, timeout_ms=60_000):
     timeout = timedelta(milliseconds=timeout_ms)
     if version < 6:
         return {"topic_names": names, "timeout": timeout}
@@ -29,7 +29,7 @@ def states(*pairs):
     topics = tuple(
         part_of(DELETE, 6, "DeleteTopicState", name=name, topic_id=topic_id) for name, topic_id in pairs
     )
-    return {"topics": topics, "timeout": timedelta(seconds=5)}
+    return {"topics": topics, "timeout": timedelta(seconds=60)}
 
 
 @pytest.mark.parametrize("version", range(7))

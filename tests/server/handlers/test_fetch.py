@@ -316,6 +316,21 @@ class TestIsolation:
         broker.follow(2)
         assert fetched(request).last_stable_offset == 2
 
+    def test_an_ended_transaction_without_a_replicated_marker_holds_up_all_after_it(
+        self, broker, handler
+    ) -> None:
+        broker.lead(replicas=(BROKER, OTHER_BROKER))
+        self.append(broker, base_sequence=0)
+        broker.end_transaction(aborted=True)
+        self.append(broker, base_sequence=1)
+        broker.follow(1)
+        log = broker.replicas.partitions[TOPIC, 0].log
+        assert (log.high_watermark, log.last_stable_offset) == (1, 0)
+        assert fetched(fetch(handler, committed=True)).records == b""
+        broker.follow(3)
+        assert (log.high_watermark, log.last_stable_offset) == (3, 2)
+        assert fetched(fetch(handler, committed=True)).aborted_transactions == [(9, 0)]
+
     def test_aborted_transactions_are_named(self, broker, handler) -> None:
         broker.lead()
         self.append(broker, base_sequence=0)

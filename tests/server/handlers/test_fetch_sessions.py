@@ -125,6 +125,18 @@ def test_an_error_is_told_every_time_and_its_end_once(broker: Broker, client: Cl
     assert told(client.fetch()) == []
 
 
+def test_the_high_watermark_beside_a_diverging_epoch_is_told_again(broker: Broker) -> None:
+    # A follower truncates then, and takes no offset from that answer.
+    broker.lead(epoch=1)
+    broker.append(3)
+    broker.lead(epoch=4)
+    client = Client(broker)
+    client.fetch(wants(offset=4, fetched_epoch=1))
+    response = client.fetch(wants(offset=3, fetched_epoch=1))
+    assert [each.high_watermark for topic in response.topics for each in topic.partitions] == [3]
+    assert told(client.fetch()) == []
+
+
 def test_partitions_with_records_go_to_the_end(broker: Broker, client: Client) -> None:
     client.fetch(wants(0), wants(1), wants(2))
     broker.append(partition=0)

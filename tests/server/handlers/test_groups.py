@@ -138,7 +138,14 @@ def errors_of(request) -> dict[tuple[str, int], int]:
     }
 
 
-def fetch(broker: GroupBroker, version: int = 7, topics=((TOPIC, 0),), *, stable: bool = False):
+def fetch(
+    broker: GroupBroker,
+    version: int = 7,
+    topics=((TOPIC, 0),),
+    *,
+    stable: bool = False,
+    group_id: str = GROUP,
+):
     """The answer's group, in the shape of the version."""
     several = version >= 8
     name = "OffsetFetchRequestTopics" if several else "OffsetFetchRequestTopic"
@@ -150,9 +157,11 @@ def fetch(broker: GroupBroker, version: int = 7, topics=((TOPIC, 0),), *, stable
         )
     if not several:
         return broker.ask(
-            ApiKey.OFFSET_FETCH, version, group_id=GROUP, topics=entities, require_stable=stable
+            ApiKey.OFFSET_FETCH, version, group_id=group_id, topics=entities, require_stable=stable
         )
-    group = part_of(ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestGroup", group_id=GROUP, topics=entities)
+    group = part_of(
+        ApiKey.OFFSET_FETCH, version, "OffsetFetchRequestGroup", group_id=group_id, topics=entities
+    )
     answer = broker.ask(ApiKey.OFFSET_FETCH, version, groups=(group,), require_stable=stable)
     return answer.groups[0]
 

@@ -130,6 +130,19 @@ def test_two_transactions_of_one_group_are_apart(broker) -> None:
     assert offset_of(fetch(broker, stable=True)) == (5, "note", NONE)
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_marker_ends_the_transaction_in_every_group_of_its_partition(broker, loaded: bool) -> None:
+    place = broker.coordinator.partition_for
+    others = [name for name in map("{}-more".format, range(20)) if place(name) == place(GROUP)]
+    for name in (GROUP, *others):
+        commit(broker, group_id=name)
+    if loaded:
+        restarted(broker)
+    end(broker, committed=True)
+    for name in (GROUP, *others):
+        assert offset_of(fetch(broker, group_id=name, stable=True)) == (5, "note", NONE)
+
+
 def test_the_last_offset_of_a_transaction_counts(broker) -> None:
     for offset in (5, 6, 7):
         commit(broker, offset=offset)

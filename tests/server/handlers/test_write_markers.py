@@ -10,6 +10,7 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.replication.internal_append import InternalAppends
 from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
+from klog.server.transactions.marker_writing import MarkerWriting
 from tests.server.handlers.parts import (
     BROKER,
     OTHER_BROKER,
@@ -53,7 +54,7 @@ class Sender:
             clock_ms=broker.clock,
             timer_ms=broker.clock,
         )
-        self.handler = WriteTxnMarkersHandler(appends, self.groups, timeout_ms=TIMEOUT_MS)
+        self.handler = WriteTxnMarkersHandler(MarkerWriting(appends, self.groups, timeout_ms=TIMEOUT_MS))
 
     def send(self, *markers, version=1) -> FakeRequest:
         """Each marker is a dict with `topics`, and what differs from the usual."""

@@ -87,16 +87,21 @@ def test_stopping_waits_for_the_answers_that_are_outstanding(body):
 
 
 def test_stopping_waits_no_longer_than_its_timeout():
-    waiting = []
-    with running(Calling(waiting.append), stop_timeout_ms=200) as server:
-        client = Client(server)
-        client.send(frame(b"x"))
-        assert eventually(lambda: len(waiting) == 1)
-        started_s = time.monotonic()
-    assert time.monotonic() - started_s < 4.5  # it would wait 5 s by itself
-    assert client.is_closed()
-    client.sock.close()
-    waiting[0].respond([b"too late"])
+    def stop_s() -> float:
+        waiting = []
+        with running(Calling(waiting.append), stop_timeout_ms=200) as server:
+            client = Client(server)
+            client.send(frame(b"x"))
+            assert eventually(lambda: len(waiting) == 1)
+            started_s = time.monotonic()
+        stopped_s = time.monotonic()
+        assert client.is_closed()
+        client.sock.close()
+        waiting[0].respond([b"too late"])
+        return stopped_s - started_s
+
+    # It would wait 5 s by itself. A busy machine may take as long once.
+    assert eventually(lambda: stop_s() < 4.5)
 
 
 def test_stopping_under_load_ends():

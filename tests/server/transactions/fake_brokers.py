@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from klog.client.connection import ReconnectingConnection
 from klog.protocol.entity_fields import Entity
 from klog.protocol.errors import ConnectionLostError, ConnectRefusedError
+from klog.protocol.messages import decode_request, encode_response
+from klog.protocol.primitives import Buffer
 
+T = TypeVar("T")
 Answer = Callable[[Entity], Entity]
 
 
@@ -51,6 +55,17 @@ class FakeConnection:
         self._broker.requests.append(request)
         self._broker.may_answer.wait()
         return self._broker.answer(request)
+
+    def request(
+        self,
+        api_key: int,
+        version: int,
+        body: Sequence[Buffer],
+        decode: Callable[[int, memoryview], T],
+        timeout_ms: int | None = None,
+    ) -> T:
+        answer = self.send(decode_request(api_key, version, b"".join(body)), timeout_ms)
+        return decode(version, memoryview(encode_response(answer)))
 
 
 def connecting(brokers: dict[int, FakeBroker]) -> Callable[[int], ReconnectingConnection]:

@@ -11,6 +11,7 @@ from klog.formats.names import TopicPartition
 from klog.protocol.error_codes import ErrorCode
 from klog.server.transactions.leaders import UNKNOWN
 from klog.server.transactions.marker_queues import Entry, MarkerQueues, Outcome, Transaction, judged
+from klog.server.transactions.marker_writing import MarkerErrors
 from tests.server.transactions.markers import A0, A1, B0, Written, markers
 
 
@@ -78,8 +79,8 @@ def test_what_has_no_leader_waits_to_be_looked_up_again(queues: MarkerQueues, cl
 
 
 def judgement(queues: MarkerQueues, broker_id: int, **errors: ErrorCode) -> Outcome:
-    answer = {(9, {"a0": A0, "a1": A1, "b0": B0}[name]): error for name, error in errors.items()}
-    return judged(queues.take(broker_id), answer)
+    named = {"a0": A0, "a1": A1, "b0": B0}
+    return judged(queues.take(broker_id), {9: {named[name]: error for name, error in errors.items()}})
 
 
 @pytest.mark.parametrize(
@@ -194,12 +195,13 @@ def test_every_partition_is_reported_once_whatever_brokers_answer(wanted, data) 
         queues.route(queues.take_unknown())
         for broker_id in (1, 2):
             entries = queues.take(broker_id)
-            answer = {}
+            answer: MarkerErrors = {}
             for entry in entries:
                 for partition in entry.partitions:
                     error = data.draw(answers) if unlucky else ErrorCode.NONE
                     if error is not None:
-                        answer[entry.transaction.wanted.marker.producer.producer_id, partition] = error
+                        producer_id = entry.transaction.wanted.marker.producer.producer_id
+                        answer.setdefault(producer_id, {})[partition] = error
             outcome = judged(entries, answer)
             for entry in outcome.done:
                 assert queues.written(entry)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 
 import pytest
 
@@ -13,14 +14,18 @@ from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import build, response_class, response_struct
+from klog.protocol.transaction_messages import TxnMarker
 from klog.server.timer_thread import TimerThread
 from klog.server.transactions.leaders import UNKNOWN
 from klog.server.transactions.marker_sending import MarkerSending
+from klog.server.transactions.marker_writing import MarkerErrors
 from klog.storage.log.scheduler import monotonic_ms
 from tests.server.transactions.fake_brokers import FakeBroker, connecting
 from tests.server.transactions.markers import A0, A1, B0, Written, markers
 from tests.threads import join, started
 from tests.waiting import eventually
+
+OWN = 0
 
 
 def result(name: str, /, **values) -> Entity:
@@ -66,17 +71,52 @@ class Leader(FakeBroker):
         )
 
 
+class Own:
+    """What the sender's broker does with markers for its own partitions: as `Leader` over the wire.
+
+    While it is held, replies wait.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[list[TxnMarker]] = []
+        self.threads: list[int] = []
+        self.errors: dict[object, list[ErrorCode]] = {}
+        self.defects = 0
+        self.waiting: list[Callable[[], None]] | None = None
+
+    def write(self, markers: Collection[TxnMarker], reply: Callable[[MarkerErrors], None]) -> None:
+        self.written.append(list(markers))
+        self.threads.append(threading.get_ident())
+        if self.defects:
+            self.defects -= 1
+            raise RuntimeError("a defect")
+        found = {
+            marker.producer_id: {
+                key: self.errors[key].pop(0) if self.errors.get(key) else ErrorCode.NONE
+                for key in marker.partitions
+            }
+            for marker in markers
+        }
+        if self.waiting is None:
+            reply(found)
+        else:
+            self.waiting.append(partial(reply, found))
+
+
 class Cluster:
-    """Two brokers, the leaders of partitions, and a sender."""
+    """Two brokers and the sender's own one, and the leaders of partitions."""
 
     def __init__(self) -> None:
         self.leaders = {A0: 1, A1: 2, B0: 1}
+        self.own = Own()
         self.brokers = {1: Leader(), 2: Leader()}
         self.topics = {"a", "b"}
         self.store_is_away = False
         self.timer = TimerThread(monotonic_ms)
         self.timer.start()
         self.sender = MarkerSending(
+            OWN,
+            self.own.write,
             lambda partition: self.leaders.get(partition, UNKNOWN),
             self._exists,
             connecting(self.brokers),
@@ -104,6 +144,7 @@ def cluster() -> Iterator[Cluster]:
 def sent(cluster: Cluster, wanted, *, awaited: bool = True) -> Written:
     written = Written()
     cluster.sender.send(wanted, written)
+    cluster.sender.write_own()
     if awaited:
         eventually(lambda: written.partitions == wanted.partitions)
     return written
@@ -231,7 +272,13 @@ def test_the_stop_does_not_wait_for_a_store_that_is_away(cluster: Cluster) -> No
         return back.wait(200)
 
     sender = MarkerSending(
-        lambda _: UNKNOWN, exists, connecting(cluster.brokers), cluster.timer.timer, monotonic_ms
+        OWN,
+        cluster.own.write,
+        lambda _: UNKNOWN,
+        exists,
+        connecting(cluster.brokers),
+        cluster.timer.timer,
+        monotonic_ms,
     )
     sender.send(markers(A0), Written())
     assert asked.wait(60)
@@ -239,3 +286,77 @@ def test_the_stop_does_not_wait_for_a_store_that_is_away(cluster: Cluster) -> No
     join([stopping])
     assert not back.is_set()
     back.set()
+
+
+# -- partitions that this broker leads -----------------------------------------------------------------------
+
+
+def test_markers_for_this_broker_are_written_by_the_thread_that_asks_for_it(cluster: Cluster) -> None:
+    cluster.leaders[A0] = OWN
+    written = Written()
+    cluster.sender.send(markers(A0, A1, committed=False), written)
+    assert cluster.own.written == []
+    cluster.sender.write_own()
+    assert cluster.own.written == [[TxnMarker(9, 2, False, frozenset((A0,)), 5)]]
+    assert cluster.own.threads == [threading.get_ident()]
+    eventually(lambda: written.partitions == {A0, A1})
+    assert [len(request.markers) for request in cluster.brokers[2].requests] == [1]
+    eventually(lambda: cluster.sender.waiting == 0)
+
+
+def test_a_marker_that_this_broker_refuses_now_is_written_again(cluster: Cluster) -> None:
+    cluster.leaders[A0] = OWN
+    cluster.own.errors = {A0: [ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.REQUEST_TIMED_OUT]}
+    sent(cluster, markers(A0))
+    assert len(cluster.own.written) == 3
+    # A pause is not waited for in the thread that sends.
+    assert [thread == threading.get_ident() for thread in cluster.own.threads] == [True, False, False]
+
+
+def test_a_marker_follows_the_leadership_from_this_broker_and_back(cluster: Cluster) -> None:
+    cluster.leaders[A0] = OWN
+    cluster.own.errors = {A0: [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000}
+    written = sent(cluster, markers(A0), awaited=False)
+    cluster.brokers[2].errors = {A0: [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1000}
+    cluster.leaders[A0] = 2
+    eventually(lambda: cluster.brokers[2].requests)
+    cluster.own.errors = {}
+    cluster.leaders[A0] = OWN
+    eventually(lambda: written.partitions == {A0})
+
+
+def test_a_defect_in_this_broker_does_not_lose_a_marker(cluster: Cluster, caplog) -> None:
+    cluster.leaders[A0] = OWN
+    cluster.own.defects = 2
+    sent(cluster, markers(A0))
+    assert (len(cluster.own.written), "a defect" in caplog.text) == (3, True)
+
+
+def test_what_is_forgotten_is_not_written_by_this_broker(cluster: Cluster) -> None:
+    cluster.leaders[A0] = OWN
+    forgotten = Written()
+    cluster.sender.send(markers(A0, number=3), forgotten)
+    cluster.sender.forget(3)
+    cluster.sender.write_own()
+    assert (cluster.own.written, forgotten.calls) == ([], [])
+
+
+def test_what_is_forgotten_while_it_is_replicated_is_not_reported(cluster: Cluster) -> None:
+    cluster.leaders[A0] = OWN
+    cluster.own.waiting = []
+    forgotten = sent(cluster, markers(A0, number=3), awaited=False)
+    (reply,) = cluster.own.waiting
+    cluster.sender.forget(3)
+    reply()
+    assert forgotten.calls == []
+
+
+def test_a_marker_that_waits_for_followers_holds_up_no_other(cluster: Cluster) -> None:
+    cluster.leaders[A0] = cluster.leaders[B0] = OWN
+    cluster.own.waiting = []
+    first = sent(cluster, markers(A0), awaited=False)
+    second = sent(cluster, markers(B0, producer_id=10), awaited=False)
+    waiting, cluster.own.waiting = cluster.own.waiting, None
+    for reply in reversed(waiting):
+        reply()
+    assert (first.partitions, second.partitions) == ({A0}, {B0})

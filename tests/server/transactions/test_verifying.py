@@ -125,6 +125,25 @@ def test_this_broker_is_asked_directly(cluster: Cluster) -> None:
     assert cluster.other.requests == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_verified"),
+    [
+        ({A0: ErrorCode.NONE}, True),
+        ({A0: ErrorCode.TRANSACTION_ABORTABLE}, False),
+        ({A1: ErrorCode.NONE}, False),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, False),
+    ],
+)
+def test_only_what_this_broker_coordinates_is_verified_here(
+    cluster: Cluster, answer: ErrorCode | VerifyErrors, is_verified: bool
+) -> None:
+    cluster.own_answer = answer
+    assert cluster.verifier.is_verified_here("here", PRODUCER, A0) is is_verified
+    for elsewhere in ("payments", "?"):
+        assert not cluster.verifier.is_verified_here(elsewhere, PRODUCER, A0)
+    assert cluster.other.requests == []
+
+
 def test_an_id_that_nobody_coordinates_is_answered_so(cluster: Cluster) -> None:
     assert cluster.answer(A0, transactional_id="?") == {A0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 

@@ -93,10 +93,10 @@ class LogWriter:
         index(self.directory)
 
 
-def index(directory: Path) -> None:
+def index(directory: Path, settings: IndexSettings = IndexSettings()) -> None:  # noqa: B008 (immutable)
     """Rebuild all indexes and producer snapshots of a directory."""
     options = RebuildOptions(
-        now_ms=NOW_MS, settings=IndexSettings(), force=True, snapshots=True, producer_expiration_ms=FOREVER_MS
+        now_ms=NOW_MS, settings=settings, force=True, snapshots=True, producer_expiration_ms=FOREVER_MS
     )
     for _ in rebuild(tasks_of(str(directory)), options):
         pass

@@ -44,6 +44,7 @@ class DirectoryLog:
         )
         self.retention_runs = 0
         self.failing: OSError | None = None
+        self.was_truncated = False
 
     def _open(self) -> Any:
         return open_closed_log(

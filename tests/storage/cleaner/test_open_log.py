@@ -13,7 +13,7 @@ from klog.storage.cleaner.cleaner_values import CleanableLog, CleanerConfig
 from klog.storage.cleaner.cleaning import OnBytes, OnGroup, clean
 from klog.storage.cleaner.log_cleaner import LogCleaner
 from klog.storage.cleaner.open_log import OpenLog
-from klog.storage.cleaner.task import CleanResult, CleanTask
+from klog.storage.cleaner.task import CleanedGroup, CleanResult, CleanTask
 from klog.storage.cleaner.worker import clean_in_worker
 from klog.storage.log.disk_guard import LogClosedError
 from klog.storage.log.partition_log import PartitionLog
@@ -114,6 +114,38 @@ def test_a_log_that_is_no_longer_compacted_keeps_its_segments_until_its_cleaning
     assert upkeep.retain() > 0
     assert log.segments.bases[0] == log.log_start_offset == log.log_end_offset
     broker.stop()
+
+
+def test_what_was_truncated_while_it_was_cleaned_does_not_come_back(tmp_path: Path) -> None:
+    background = Later()
+    log = filled(tmp_path, background)
+    cut = log.segments.bases[1] + 1
+
+    def truncate_meanwhile(task: CleanTask, on_group: OnGroup, on_bytes: OnBytes) -> CleanResult:
+        def on_cleaned(group: CleanedGroup) -> None:
+            log.truncate_to(cut)
+            on_group(group)
+
+        return clean(task, on_cleaned, on_bytes)
+
+    cleaner = LogCleaner(
+        lambda: [OpenLog(log, background, Clock())],
+        [os.path.dirname(log.directory)],
+        CleanerConfig(dedupe_buffer_bytes=1 << 20),
+        clock_ms=Clock(),
+        on_directory_failure=lambda path, error: pytest.fail(f"{path}: {error}"),
+        on_uncleanable=lambda partition, error: pytest.fail(f"{partition}: {error}"),
+        clean=truncate_meanwhile,
+    )
+    assert not cleaner.clean_dirtiest()
+    assert log.log_end_offset == cut
+    before = records_of(Path(log.directory))
+    assert not list(Path(log.directory).glob("*.swap"))
+    assert not list(Path(log.directory).glob("*.cleaned"))
+    log.close()
+    loaded, _ = reload(log, tmp_path)
+    assert loaded.log_end_offset == cut
+    assert records_of(Path(log.directory)) == before
 
 
 def test_a_cleaned_log_loads_as_it_is(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from klog.formats.names import TopicPartition, parse_directory
+from klog.storage.log.batch_place import BatchPlace
 from klog.storage.log.partition_log import PartitionLog
-from klog.storage.log.segment import BatchPlace, LogSegment
+from klog.storage.log.segment import LogSegment
 from klog.storage.log.time_lookup import TimedOffset, first_at_or_after, with_max_timestamp
 from tests.corpora import Corpus
 from tests.fuzz.mutated_directories import NOW_MS, sources

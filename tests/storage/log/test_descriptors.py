@@ -51,7 +51,7 @@ def test_descriptors_that_run_out_while_a_log_is_created_are_no_failure_of_the_d
         except OSError as error:
             raise StorageError("cannot be opened") from error
 
-    monkeypatch.setattr("klog.storage.log.log_manager.create_log", fails)
+    monkeypatch.setattr("klog.storage.log.log_factory.create_log", fails)
     with pytest.raises(DescriptorsError):
         new_log(manager, 0)
     managed.pass_ms(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -216,3 +217,39 @@ def test_new_configs_reach_the_logs_of_their_topic(tmp_path: Path) -> None:
     managed.topics = {"t": {"retention.ms": "5"}, "u": {"retention.ms": "6"}}
     manager.reconfigure("t")
     assert (mine.config.retention_ms, other.config.retention_ms) == (5, 604_800_000)
+
+
+@pytest.mark.parametrize(("count", "of_one_file", "of_all"), [(3, 6, 0), (64, 0, 1)])
+def test_logs_that_are_created_together_are_forced_to_disk_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, of_one_file: int, of_all: int
+) -> None:
+    manager = Managed(tmp_path / "a").start()
+    synced: list[int] = []
+    whole: list[str] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    monkeypatch.setattr("klog.storage.log.new_logs.sync_file_system", whole.append)
+    monkeypatch.setattr("klog.storage.log.new_logs.can_sync_file_system", lambda: True)
+    with manager.creating():
+        logs = [new_log(manager, number) for number in range(count)]
+        assert (synced, whole) == ([], [])
+    assert (len(synced), len(whole)) == (of_one_file, of_all)
+    assert Path(logs[0].directory, "partition.metadata").read_text() == f"version: 0\ntopic_id: {TOPIC_ID}"
+    new_log(manager, count)
+    assert len(synced) == of_one_file + 2
+
+
+def test_a_disk_that_does_not_take_new_logs_takes_their_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed = Managed(tmp_path / "a", tmp_path / "b")
+    manager = managed.start()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("klog.storage.log.new_logs.os.fsync", fail)
+        with manager.creating():
+            log = new_log(manager, 0)
+    managed.scheduler.run_due()
+    assert list(manager.offline) == [str(Path(log.directory).parent)]

@@ -22,6 +22,13 @@ from klog.formats.names import TopicPartition
 from klog.protocol.entity_fields import Entity
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.messages import encode_response
+from klog.protocol.transaction_messages import (
+    AddPartitions,
+    read_add_partitions,
+    read_end_txn,
+    write_added_partitions,
+    write_error,
+)
 from klog.server.handlers.answers import answer_of, entity_of, milliseconds, part, send_answer
 from klog.server.handlers.topic_metadata import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from klog.server.network.request import Request
@@ -46,7 +53,7 @@ class _Wanted(NamedTuple):
 
     transactional_id: str
     producer: Producer
-    partitions: Sequence[TopicPartition]
+    partitions: Collection[TopicPartition]
     verify_only: bool = False
 
 
@@ -90,18 +97,18 @@ class ProducersHandler:
 
     def add_partitions(self, request: Request) -> None:
         """AddPartitionsToTxn: answered when the transactions are written."""
-        asked = entity_of(request)
-        if request.api_version < _SEVERAL_TRANSACTIONS_FROM:
-            wanted = _wanted_by_client(asked)
+        version = request.api_version
+        if version < _SEVERAL_TRANSACTIONS_FROM:
+            wanted = _wanted_by_client(read_add_partitions(version, request.body))
             refused = self._refused(wanted.partitions, may_be_internal=False)
-            self._ask(request.api_version, wanted, refused, lambda errors: _answer_client(request, errors))
+            self._ask(version, wanted, refused, lambda errors: _answer_client(request, errors))
             return
-        transactions = [_wanted_by_broker(each) for each in asked.transactions]
+        transactions = [_wanted_by_broker(each) for each in entity_of(request).transactions]
         ids = [each.transactional_id for each in transactions]
         answers = _Gathered(len(ids), lambda errors: _answer_broker(request, ids, errors))
         for index, wanted in enumerate(transactions):
             refused = self._refused(wanted.partitions, may_be_internal=True)
-            self._ask(request.api_version, wanted, refused, answers.taker(index))
+            self._ask(version, wanted, refused, answers.taker(index))
 
     def _refused(self, partitions: Collection[TopicPartition], *, may_be_internal: bool) -> PartitionErrors:
         """The errors of partitions that cannot be in a transaction."""
@@ -152,7 +159,7 @@ class ProducersHandler:
 
     def end(self, request: Request) -> None:
         """EndTxn: answered when the decision is written."""
-        asked = entity_of(request)
+        asked = read_end_txn(request.api_version, request.body)
         self.transactions.end(
             asked.transactional_id,
             Producer(asked.producer_id, asked.producer_epoch),
@@ -186,11 +193,9 @@ class _Gathered:
         return take
 
 
-def _wanted_by_client(asked: Entity) -> _Wanted:
+def _wanted_by_client(asked: AddPartitions) -> _Wanted:
     return _Wanted(
-        asked.v3_and_below_transactional_id,
-        Producer(asked.v3_and_below_producer_id, asked.v3_and_below_producer_epoch),
-        _partitions(asked.v3_and_below_topics),
+        asked.transactional_id, Producer(asked.producer_id, asked.producer_epoch), asked.partitions
     )
 
 
@@ -224,11 +229,12 @@ def _answer_init(request: Request, result: InitResult) -> None:
 
 
 def _answer_error(request: Request, error: ErrorCode) -> None:
-    send_answer(request, error_code=_known_to(request.api_version, _FENCED_FROM, error))
+    known = _known_to(request.api_version, _FENCED_FROM, error)
+    request.respond([write_error(request.api_version, known)])
 
 
 def _answer_client(request: Request, errors: PartitionErrors) -> None:
-    send_answer(request, results_by_topic_v3_and_below=_topic_results(request, errors))
+    request.respond([write_added_partitions(request.api_version, errors)])
 
 
 def _answer_broker(request: Request, ids: Sequence[str], answers: Sequence[PartitionErrors]) -> None:

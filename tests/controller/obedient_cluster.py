@@ -1,8 +1,8 @@
 """A simulated cluster in one thread: real controllers on a tree in memory, and brokers that only obey.
 
 Everything that takes time in a real cluster (a watch, an event, a request) waits in a queue, and the test
-chooses what happens next. `settle` lets everything happen in a fixed order; tests with seeds choose at
-random. Nothing sleeps.
+chooses what happens next. `settle` lets everything happen in a fixed order. Nothing sleeps. Schedules at
+random, with brokers that really replicate, are played by `tests/simulation/`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from enum import Enum
 
 from klog.controller.core import ControllerCore
 from klog.controller.events import (
@@ -27,7 +26,7 @@ from klog.formats.names import TopicPartition
 from klog.metadata import cluster, paths, topics, znodes
 from klog.metadata.cache import MetadataCache
 from klog.metadata.control_requests import ControlRequest, ControlResponse, partition_states, topic_ids
-from klog.metadata.errors import ConnectionLossError, StoreError
+from klog.metadata.errors import StoreError
 from klog.metadata.local import SharedTree
 from klog.metadata.store import Check, MultiResult, Operation, SessionState
 from klog.metadata.topics import new_topic_id
@@ -49,14 +48,6 @@ from klog.server.controller_times import ControllerTimes
 from tests.metadata.memory_tree import MemorySession, NoJournal
 
 
-class Fate(Enum):
-    """What happens to a write: it succeeds, is lost before the store, or its reply is lost."""
-
-    FINE = "fine"
-    LOST_BEFORE = "lost before"
-    LOST_AFTER = "lost after"
-
-
 class WitnessedSession(MemorySession):
     """A session that records which broker wrote in which controller epoch."""
 
@@ -67,9 +58,6 @@ class WitnessedSession(MemorySession):
         super().__init__(world.shared, self.pending.extend)
 
     def multi_many(self, multis: Sequence[Sequence[Operation]]) -> list[MultiResult | StoreError]:
-        fate = self._world.fate()
-        if fate is Fate.LOST_BEFORE:
-            return [ConnectionLossError("lost") for _ in multis]
         outcomes = super().multi_many(multis)
         for operations, outcome in zip(multis, outcomes, strict=True):
             first = operations[0]
@@ -79,7 +67,7 @@ class WitnessedSession(MemorySession):
                 and isinstance(outcome, list)
             ):
                 self._world.witness(self._broker_id, first.version)
-        return [ConnectionLossError("lost") for _ in multis] if fate is Fate.LOST_AFTER else outcomes
+        return outcomes
 
 
 class SimulatedBroker:
@@ -276,11 +264,9 @@ class SimulatedCluster:
         self.brokers: dict[int, SimulatedBroker] = {}
         self._writers: dict[int, int] = {}
         self._leaders: dict[tuple[str, int, int], int] = {}
-        self._epochs: dict[tuple[str, int], tuple[int, int]] = {}
         self._ids = 0
         # Requests to this broker are not delivered for now.
         self.cut_off: int | None = None
-        self.fate: Callable[[], Fate] = lambda: Fate.FINE
         self.admin = MemorySession(self.shared, lambda _deliveries: None)
         for broker_id in broker_ids:
             self.start(broker_id)
@@ -365,19 +351,3 @@ class SimulatedCluster:
         """Each leader epoch has one leader."""
         key = (topic_id, state.partition_index, state.leader_epoch)
         assert self._leaders.setdefault(key, state.leader) == state.leader
-
-    def check(self) -> None:
-        """The leader is in the ISR, and no epoch decreases."""
-        for name in topics.topic_names(self.admin):
-            assignment = topics.read_topics(self.admin, [name]).get(name)
-            if assignment is None:
-                continue
-            for partition, state in self.states(name).items():
-                current = state.leader_and_isr
-                assert current.isr
-                assert current.leader == -1 or current.leader in current.isr
-                now = (current.leader_epoch, state.controller_epoch)
-                before = self._epochs.setdefault((str(assignment.topic_id), partition), now)
-                assert now[0] >= before[0]
-                assert now[1] >= before[1]
-                self._epochs[str(assignment.topic_id), partition] = now

@@ -1,0 +1,1 @@
+"""What `klog diff` prints."""

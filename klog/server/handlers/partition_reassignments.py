@@ -1,0 +1,103 @@
+"""AlterPartitionReassignments and ListPartitionReassignments: partitions that move between brokers.
+
+The answer says what was started, not what is done: clients list what still runs.
+
+Rules: Kafka's KafkaApis and KafkaController (processApiPartitionReassignment); KIP-455.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Final
+
+from klog.controller.events import AlterReassignments, ListReassignments
+from klog.controller.reassignments import Outcome
+from klog.formats.names import TopicPartition
+from klog.metadata.values import ReplicaAssignment
+from klog.protocol.entity_fields import Entity
+from klog.protocol.error_codes import ErrorCode
+from klog.server.handlers.answers import entity_of, part, send_answer
+from klog.server.network.request import Request
+
+# What Kafka says if the whole request is refused. The controller refuses no request for another reason.
+_NOT_CONTROLLER: Final = "This is not the correct controller for this cluster."
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignmentsHandler:
+    """Answers both requests. `put` queues an event for the controller."""
+
+    put: Callable[[AlterReassignments | ListReassignments], None]
+
+    def alter(self, request: Request) -> None:
+        """Have reassignments started or cancelled. If a partition is named twice, the last target wins."""
+        targets = {
+            TopicPartition(topic.name, each.partition_index): each.replicas
+            for topic in entity_of(request).topics
+            for each in topic.partitions
+        }
+        self.put(AlterReassignments(targets, partial(_send_outcomes, request)))
+
+    def list(self, request: Request) -> None:
+        """Answer with the reassignments in progress."""
+        asked = entity_of(request).topics
+        partitions = None
+        if asked is not None:
+            partitions = {
+                TopicPartition(topic.name, number) for topic in asked for number in topic.partition_indexes
+            }
+        self.put(ListReassignments(partial(_send_running, request), partitions))
+
+
+def _send_outcomes(request: Request, outcomes: Mapping[TopicPartition, Outcome] | ErrorCode) -> None:
+    if isinstance(outcomes, ErrorCode):
+        send_answer(request, error_code=outcomes, error_message=_NOT_CONTROLLER, responses=())
+        return
+
+    def entity(where: TopicPartition) -> Entity:
+        error, message = outcomes[where]
+        return part(
+            request,
+            "ReassignablePartitionResponse",
+            partition_index=where.partition,
+            error_code=error,
+            error_message=message,
+        )
+
+    topics = _by_topic(request, "ReassignableTopicResponse", outcomes, entity)
+    send_answer(request, error_code=ErrorCode.NONE, error_message="", responses=topics)
+
+
+def _send_running(request: Request, running: Mapping[TopicPartition, ReplicaAssignment] | ErrorCode) -> None:
+    if isinstance(running, ErrorCode):
+        send_answer(request, error_code=running, error_message=_NOT_CONTROLLER, topics=())
+        return
+
+    def entity(where: TopicPartition) -> Entity:
+        assignment = running[where]
+        return part(
+            request,
+            "OngoingPartitionReassignment",
+            partition_index=where.partition,
+            replicas=assignment.replicas,
+            adding_replicas=assignment.adding,
+            removing_replicas=assignment.removing,
+        )
+
+    topics = _by_topic(request, "OngoingTopicReassignment", running, entity)
+    send_answer(request, error_code=ErrorCode.NONE, error_message="", topics=topics)
+
+
+def _by_topic(
+    request: Request,
+    name: str,
+    partitions: Mapping[TopicPartition, object],
+    entity: Callable[[TopicPartition], Entity],
+) -> tuple[Entity, ...]:
+    return tuple(
+        part(request, name, name=topic, partitions=tuple(entity(where) for where in group))
+        for topic, group in groupby(sorted(partitions), lambda where: where.topic)
+    )

@@ -1,0 +1,111 @@
+"""Opens directories read-only: finds what they hold, and gives the configs of a broker that serves it.
+
+The broker is an ordinary one on a scratch directory (`scratch`), with its metadata there, too. Nothing is
+deleted, cleaned or created by itself in it, and at the end it is removed.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from klog.formats.constants import INT32_MAX
+from klog.formats.names import encode_uuid
+from klog.server.adoption_run import run_adoption
+from klog.server.read_only.backup import Backup, find_backup
+from klog.server.read_only.damage_search import DamageSearch
+from klog.server.read_only.scratch import make_scratch
+from klog.server.unowned_logs import unowned_lines
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_EVERY: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBackup:
+    """The `key=value` options of a broker that serves a backup, and the search for damage in it.
+
+    The search is to be started when the broker serves.
+    """
+
+    options: tuple[str, ...]
+    search: DamageSearch
+
+
+@contextmanager
+def opened_backup(
+    paths: Sequence[str], config_file: str | None, options: Sequence[str]
+) -> Iterator[OpenedBackup]:
+    """What a broker that serves the paths needs. At the end its scratch directory is removed.
+
+    Says in the log what is missing, and what damage the ends of segments show. Raises KlogError if nothing
+    can be served.
+    """
+    from klog.server.run import read_config
+
+    backup = find_backup(paths)
+    known = _report(backup)
+    with tempfile.TemporaryDirectory(prefix="klog-read-only-") as place:
+        directory = Path(place) / "logs"
+        directory.mkdir()
+        cluster_id = backup.cluster_id or encode_uuid(secrets.token_bytes(16))
+        made = make_scratch(backup, directory, cluster_id, _report_progress)
+        logger.info(
+            "%d partitions, %d bytes in place, %d bytes copied to %s",
+            len(backup.logs),
+            made.linked_bytes,
+            made.copied_bytes,
+            place,
+        )
+        own = (*options, *_options(directory, backup))
+        plan = run_adoption(read_config(config_file, own), dry_run=False, allow_missing=True)
+        for line in unowned_lines(plan.left):
+            logger.warning("not served: %s", line)
+        search = DamageSearch(made.segments, known)
+        try:
+            yield OpenedBackup(own, search)
+        finally:
+            search.stop()
+
+
+def _options(directory: Path, backup: Backup) -> tuple[str, ...]:
+    own = {
+        "log.dirs": directory,
+        "broker.id": max(backup.broker_id, 0),
+        "zookeeper.connect": "",
+        "auto.create.topics.enable": "false",
+        "log.cleaner.enable": "false",
+        "log.retention.ms": -1,
+        "log.retention.bytes": -1,
+        # Offsets of a backup are old.
+        "offsets.retention.minutes": INT32_MAX,
+        "offsets.topic.replication.factor": 1,
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "min.insync.replicas": 1,
+    }
+    return tuple(f"{name}={value}" for name, value in own.items())
+
+
+def _report(backup: Backup) -> int:
+    """Log what is left out, damaged or different; returns the number of damaged places."""
+    for path, reason in backup.skipped:
+        logger.info("%s is left out: %s", path, reason)
+    damage = backup.damage()
+    for line in damage:
+        logger.warning("damaged: %s", line)
+    for line in backup.differences():
+        logger.warning("%s", line)
+    return len(damage)
+
+
+def _report_progress(done: int, total: int) -> None:
+    if done % _PROGRESS_EVERY == 0 and done < total:
+        logger.info("%d of %d partitions opened", done, total)

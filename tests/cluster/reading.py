@@ -1,0 +1,50 @@
+"""Reads what a cluster serves, while its brokers may still name earlier leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.cluster.world import Cluster
+from tests.swap.clients import Written, read
+from tests.waiting import eventually
+
+Answer = TypeVar("Answer")
+
+# A broker whose metadata is a moment old names a leader that is none any more, or none yet: a new leader may
+# not know that it is one, or how far its followers are.
+_OLD_METADATA: Final = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError._TRANSPORT,
+)
+
+
+def check(world: Cluster, written: Written) -> None:
+    """Checks that exactly these records are served."""
+    assert read_all(world, written) == written
+
+
+def read_all(world: Cluster, partitions: Written) -> Written:
+    return settled(lambda: read(world.bootstrap, partitions))
+
+
+def settled(ask: Callable[[], Answer]) -> Answer:
+    """The first answer that does not come from old metadata."""
+
+    def answered() -> bool:
+        try:
+            found.append(ask())
+        except KafkaException as error:
+            if error.args[0].code() in _OLD_METADATA:
+                return False
+            raise
+        return True
+
+    found: list[Answer] = []
+    eventually(answered)
+    return found[-1]

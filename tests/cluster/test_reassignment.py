@@ -1,0 +1,162 @@
+"""Partitions move between brokers of both kinds by Kafka's own tool, whichever kind is controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.agreement import differences
+from tests.cluster.reading import check
+from tests.cluster.tools import NOTHING_LISTED, ClusterTools
+from tests.cluster.tree import Partition
+from tests.cluster.world import Cluster, cluster, kinds
+from tests.peers.kafka import KafkaPeer
+from tests.peers.tool_server import ToolServer
+from tests.swap.clients import Writer, Written
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+# Broker 0 is the one of the other kind.
+KLOG, FIRST, SECOND = 0, 1, 2
+BOTH = pytest.mark.parametrize(
+    ("controller", "next_controller"),
+    [pytest.param(KLOG, FIRST, id="klog-controls"), pytest.param(FIRST, KLOG, id="kafka-controls")],
+)
+# With this rate one fetch goes through, and no other one for as long as the windows last.
+ONE_FETCH, FAST = 1_000, 100_000_000
+# The last broker that stops finds no controller, and Kafka's then waits between its attempts.
+CONFIG = {"replication.quota.window.num": 120, "controlled.shutdown.retry.backoff.ms": 100}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory, kafka3: KafkaPeer) -> Iterator[Cluster]:
+    work: Path = tmp_path_factory.mktemp("reassignment")
+    with cluster(work, kafka3, kinds("klog,kafka,kafka"), CONFIG) as found:
+        found.start()
+        yield found
+        found.wait_for_full_isr()
+        found.stop()
+        assert "Traceback" not in "".join(each.klog_log for each in found.members.values())
+        for partition in found.tree.partitions():
+            if not partition[0].startswith("__"):
+                replicas = found.tree.replicas(partition[0])[partition[1]]
+                holders = [found.members[each] for each in replicas]
+                assert list(differences(holders, {partition: 0})) == []
+
+
+@pytest.fixture(scope="module")
+def tools(
+    world: Cluster, kafka3: KafkaPeer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterTools]:
+    with ToolServer(kafka3) as server:
+        yield ClusterTools(server, world.bootstrap, tmp_path_factory.mktemp("plans"))
+
+
+def write(world: Cluster, topic: str, count: int, into: Written, size_bytes: int = 100) -> None:
+    # A request that is sent again gets an answer without an offset.
+    writer = Writer(world.bootstrap, into, message_timeout_ms=120_000, request_timeout_ms=110_000)
+    for number in range(count):
+        writer.write(topic, b"%d/" % number + b"x" * size_bytes, b"%d" % number)
+    writer.finish(120)
+
+
+def hosts(world: Cluster, broker_id: int, partition: Partition) -> bool:
+    name = f"{partition[0]}-{partition[1]}"
+    return any((each / name).exists() for each in world.members[broker_id].log_directories)
+
+
+@BOTH
+def test_partitions_move_between_brokers_of_both_kinds(
+    world: Cluster, tools: ClusterTools, controller: int, next_controller: int
+) -> None:
+    world.move_controller(controller)
+    topic = f"moves-{controller}"
+    alone = f"{topic}-alone"
+    world.create({topic: 2}, assignment=[[KLOG, FIRST], [FIRST, SECOND]], min_insync_replicas=1)
+    world.create({alone: 2}, assignment=[[FIRST], [KLOG]], min_insync_replicas=1)
+    plan = {
+        (topic, 0): [FIRST, SECOND],
+        (topic, 1): [KLOG, FIRST],
+        (alone, 0): [KLOG],
+        (alone, 1): [SECOND, FIRST, KLOG],
+    }
+    written: Written = {}
+    for each in (topic, alone):
+        write(world, each, 200, written, 10_000)
+    out = tools.reassign("execute", plan, "--throttle", FAST)
+    assert "Successfully started partition reassignments for" in out
+    for each in (topic, alone):
+        write(world, each, 200, written)
+    tools.wait_until_complete(plan)
+    assert tools.listed() == NOTHING_LISTED
+    assert not world.tree.reassigning()
+    assert {each: world.tree.replicas(each[0])[each[1]] for each in plan} == plan
+    world.wait_for_full_isr()
+    # The tool has removed the throttles.
+    assert not [name for each in (topic, alone) for name in world.admin.own_configs(each) if "thr" in name]
+    check(world, written)
+    for broker_id, gone in ((KLOG, (topic, 0)), (SECOND, (topic, 1)), (FIRST, (alone, 0))):
+        # Kafka and klog rename what they delete at once.
+        world.until(
+            lambda at=broker_id, what=gone: not hosts(world, at, what), f"{broker_id} still hosts {gone}"
+        )
+    assert world.tree.controller() == controller
+
+
+@BOTH
+def test_a_reassignment_is_cancelled(
+    world: Cluster, tools: ClusterTools, controller: int, next_controller: int
+) -> None:
+    world.move_controller(controller)
+    topic = f"cancels-{controller}"
+    world.create({topic: 2}, assignment=[[KLOG, FIRST], [SECOND, FIRST]], min_insync_replicas=1)
+    written: Written = {}
+    write(world, topic, 600, written, 10_000)
+    plan = {(topic, 0): [SECOND, FIRST], (topic, 1): [KLOG, FIRST]}
+    tools.reassign("execute", plan, "--throttle", ONE_FETCH)
+    assert set(world.tree.reassigning()) == set(plan)
+    listed = tools.listed()
+    assert f"{topic}-0: replicas: 2,1,0. adding: 2. removing: 0." in listed
+    assert f"{topic}-1: replicas: 0,1,2. adding: 0. removing: 2." in listed
+    assert "is still in progress." in tools.reassign("verify", plan)
+    out = tools.reassign("cancel", plan)
+    assert f"Successfully cancelled partition reassignments for: {topic}-0,{topic}-1" in out
+    world.until(lambda: not world.tree.reassigning(), "the reassignment is not cancelled")
+    assert {number: set(ids) for number, ids in world.tree.replicas(topic).items()} == {
+        0: {KLOG, FIRST},
+        1: {SECOND, FIRST},
+    }
+    world.until(lambda: not hosts(world, SECOND, (topic, 0)), "the replica that was added stays")
+    world.until(lambda: not hosts(world, KLOG, (topic, 1)), "the replica that was added stays")
+    write(world, topic, 100, written)
+    check(world, written)
+
+
+@BOTH
+def test_a_controller_of_the_other_kind_continues_a_reassignment(
+    world: Cluster, tools: ClusterTools, controller: int, next_controller: int
+) -> None:
+    """The one that began it is killed."""
+    world.move_controller(controller)
+    source, target = world.others(controller)
+    topic = f"continues-{controller}"
+    world.create({topic: 2}, assignment=[[source], [target]], min_insync_replicas=1)
+    written: Written = {}
+    write(world, topic, 600, written, 10_000)
+    plan = {(topic, 0): [target], (topic, 1): [target, source]}
+    tools.reassign("execute", plan, "--throttle", ONE_FETCH)
+    assert set(world.tree.reassigning()) == set(plan)
+    world.members[controller].kill()
+    world.wait_for_controller(source, target)
+    world.move_controller(next_controller)
+    world.until(lambda: f"{topic}-0: replicas: {target},{source}." in tools.listed(), "it is not listed")
+    write(world, topic, 100, written)
+    tools.reassign("execute", plan, "--throttle", FAST, "--additional")
+    tools.wait_until_complete(plan)
+    assert {each: world.tree.replicas(each[0])[each[1]] for each in plan} == plan
+    check(world, written)
+    world.start(controller)
+    world.wait_for_full_isr()
+    assert world.wait_for_known_controller() == next_controller

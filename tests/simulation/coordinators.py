@@ -1,0 +1,220 @@
+"""The coordinators of a simulated broker: groups and transactions, connected as the real broker does."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from klog.coordinator.group.coordinator import CONSUMER_OFFSETS, GroupCoordinator, GroupSettings
+from klog.coordinator.group.rebalance import GroupLimits
+from klog.coordinator.group.requests import GroupRequests
+from klog.coordinator.group.services import GroupServices
+from klog.coordinator.group.transactional import TransactionalCommits
+from klog.coordinator.group.values import Now
+from klog.coordinator.group.writing import Writer
+from klog.coordinator.transaction.coordinator import (
+    TRANSACTION_STATE,
+    TransactionCoordinator,
+    TransactionSettings,
+)
+from klog.coordinator.transaction.end_waits import PATIENCE_MS, EndWaits
+from klog.coordinator.transaction.requests import TransactionRequests
+from klog.coordinator.transaction.transaction_partition import TransactionServices
+from klog.coordinator.transaction.values import Producer, VerifyErrors
+from klog.formats import compression
+from klog.formats.names import TopicPartition
+from klog.metadata.producer_ids import ProducerIds, allocate_producer_ids
+from klog.protocol.apis import ApiKey
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.internal_append import InternalAppends
+from klog.server import groups as group_wiring
+from klog.server import transaction_coordinator as transaction_wiring
+from klog.server.handlers.transactions.write_markers import WriteTxnMarkersHandler
+from klog.server.internal_topics import led_logs
+from klog.server.transactions.leaders import UNKNOWN, coordinator_lookup
+from klog.server.transactions.marker_writing import MarkerWriting
+from klog.server.transactions.verification import Verification
+from klog.server.transactions.verification_queue import OnVerified, Question
+from klog.server.transactions.verifying import errors_of
+from tests.simulation.bytes_requests import ByteRequest
+from tests.simulation.marker_loop import MARKERS_VERSION, MarkerLoop
+from tests.simulation.scheduler import US_PER_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import SimulatedBroker
+
+INTERNAL = (CONSUMER_OFFSETS, TRANSACTION_STATE)
+APPEND_TIMEOUT_MS = 1_500
+ABORT_CHECK_MS = 700
+_LARGE = 1 << 20
+_FOREVER_MS = 1 << 40
+
+
+class OneAtATime:
+    """The thread that loads partitions, as calls of the simulated process: one at a time, each a while
+    after the one before.
+    """
+
+    def __init__(self, broker: SimulatedBroker) -> None:
+        self._broker = broker
+        self._calls: deque[Callable[[], object]] = deque()
+
+    def submit(self, call: Callable[..., object], /, *arguments: object) -> object:
+        self._calls.append(partial(call, *arguments))
+        if len(self._calls) == 1:
+            self._go_on()
+        return None
+
+    def _go_on(self) -> None:
+        self._broker.after(int(self._broker.random.expovariate(1 / 8_000)) + 100, self._run)
+
+    def _run(self) -> None:
+        self._calls[0]()
+        self._calls.popleft()
+        if self._calls:
+            self._go_on()
+
+    def shutdown(self, *, cancel_futures: bool) -> None:
+        self._calls.clear()
+
+
+class Verifier:
+    """Asks the coordinator, which may be another broker: the `PartitionVerifier` without its threads."""
+
+    def __init__(self, broker: SimulatedBroker, transactions: TransactionRequests) -> None:
+        self._broker = broker
+        self._transactions = transactions
+        self._coordinator_of = coordinator_lookup(broker.cache)
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        partitions: Collection[TopicPartition],
+        on_done: OnVerified,
+    ) -> None:
+        question = Question(transactional_id, producer, frozenset(partitions), on_done)
+        broker, coordinator_id = self._broker, self._coordinator_of(transactional_id)
+        if coordinator_id == UNKNOWN:
+            question.answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+
+        def finish(answer: ErrorCode | VerifyErrors) -> None:
+            on_done(errors_of(question.partitions, answer))
+
+        if coordinator_id == broker.broker_id:
+            finish(self._transactions.verify_partitions(transactional_id, producer, question.partitions))
+            return
+        coordinator = broker.world.brokers.get(coordinator_id)
+
+        def ask(answer: Callable[[ErrorCode | VerifyErrors], None]) -> None:
+            assert coordinator is not None
+            found = coordinator.coordinators.transactions
+            answer(found.verify_partitions(transactional_id, producer, question.partitions))
+
+        broker.world.network.request(
+            broker.process,
+            None if coordinator is None else coordinator.process,
+            ask,
+            finish,
+            lambda: question.answer(ErrorCode.NETWORK_EXCEPTION),
+        )
+
+    def is_verified_here(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> bool:
+        if self._coordinator_of(transactional_id) != self._broker.broker_id:
+            return False
+        answer = self._transactions.verify_partitions(transactional_id, producer, (partition,))
+        return answer == {partition: ErrorCode.NONE}
+
+
+class Coordinators:
+    """What one broker coordinates, and what it asks and tells other brokers about it.
+
+    `partitions` says how many each of the internal topics has.
+    """
+
+    def __init__(self, broker: SimulatedBroker, partitions: dict[str, int]) -> None:
+        self._broker = broker
+        self.appends = InternalAppends(
+            broker.replicas,
+            broker.produce_purgatory,
+            broker.lookup.known,
+            clock_ms=broker.wall_ms,
+            timer_ms=broker.clock_ms,
+        )
+        self._group_coordinator = self._open_groups(partitions[CONSUMER_OFFSETS])
+        writing = MarkerWriting(self.appends, self._group_coordinator, timeout_ms=APPEND_TIMEOUT_MS)
+        self._markers = WriteTxnMarkersHandler(writing)
+        self._transaction_coordinator = self._open_transactions(
+            partitions[TRANSACTION_STATE], MarkerLoop(broker, writing.write)
+        )
+        self.transactions = TransactionRequests(self._transaction_coordinator)
+        self.verification = Verification(
+            broker.replicas, Verifier(broker, self.transactions), lambda: True, broker.wall_ms
+        )
+        self.groups = GroupRequests(self._group_coordinator)
+        self.commits = TransactionalCommits(self.groups, group_wiring.verify_offsets(self.verification))
+        broker.replicas.add_listener(self._transaction_coordinator.roles_changed)
+        broker.replicas.add_listener(self._group_coordinator.roles_changed)
+        self._abort_timed_out()
+
+    def _open_transactions(self, partitions: int, markers: MarkerLoop) -> TransactionCoordinator:
+        broker = self._broker
+        services = TransactionServices(
+            append=transaction_wiring._append(self.appends),
+            timer=broker.timer,
+            clock_ms=broker.wall_ms,
+            timer_ms=broker.clock_ms,
+            markers=markers,
+            next_producer_id=ProducerIds(
+                lambda: allocate_producer_ids(broker.session, broker.broker_id)
+            ).next_id,
+            waits=EndWaits(broker.timer, broker.clock_ms, PATIENCE_MS),
+        )
+        settings = TransactionSettings(
+            partitions,
+            _FOREVER_MS,
+            _FOREVER_MS,
+            _LARGE,
+            ABORT_CHECK_MS,
+            _FOREVER_MS,
+            APPEND_TIMEOUT_MS,
+            _LARGE,
+        )
+        log_of = led_logs(broker.replicas, TRANSACTION_STATE)
+        return TransactionCoordinator(settings, services, log_of, OneAtATime(broker))
+
+    def _open_groups(self, partitions: int) -> GroupCoordinator:
+        broker = self._broker
+        services = GroupServices(
+            append=group_wiring._append(self.appends, APPEND_TIMEOUT_MS),
+            run_append=group_wiring._RunAppend(self.appends, -1),
+            timer=broker.timer,
+            clock=lambda: Now(broker.wall_ms(), broker.clock_ms()),
+            writer=Writer(compression.NONE),
+            limits=GroupLimits(100, 100),
+            commit_acks=-1,
+        )
+        settings = GroupSettings(partitions, 1, _FOREVER_MS, 1000, _LARGE, _FOREVER_MS, _FOREVER_MS)
+        log_of = led_logs(broker.replicas, CONSUMER_OFFSETS)
+        return GroupCoordinator(settings, services, log_of, OneAtATime(broker))
+
+    def _abort_timed_out(self) -> None:
+        self._transaction_coordinator.abort_timed_out()
+        self._broker.after(ABORT_CHECK_MS * US_PER_MS, self._abort_timed_out)
+
+    def write_markers(self, body: bytes, answer: Callable[[bytes], None]) -> None:
+        """A coordinator sends markers."""
+        self._markers.handle(ByteRequest(ApiKey.WRITE_TXN_MARKERS, MARKERS_VERSION, body, answer))  # type: ignore[arg-type]
+
+    def undecided(self) -> str:
+        """A transaction that this broker coordinates and that is open or not complete; empty if none is."""
+        if self._transaction_coordinator.is_loading or self._group_coordinator.is_loading:
+            return f"b{self._broker.broker_id} is loading coordinators' partitions"
+        for owner in self._transaction_coordinator.owned():
+            for each in owner.transactions.values():
+                if each.pending is not None or not each.is_expired(_FOREVER_MS * 2, 0):
+                    return f"b{self._broker.broker_id}: {each.described()} is not complete"
+        return ""

@@ -1,0 +1,313 @@
+"""Transactional producers: each transaction writes records and maybe offsets of a group, and ends.
+
+A producer follows the rules of Kafka's Java client: a transaction of which anything is uncertain is aborted,
+and the producer goes on in a new epoch. Now and then an application starts again while its former instance
+still runs; that one goes on until it is fenced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from klog.coordinator.group.coordinator import CONSUMER_OFFSETS
+from klog.coordinator.group.transactional import TransactionalCommit
+from klog.coordinator.group.values import NO_LEADER_EPOCH, CommittedOffset, Identity
+from klog.coordinator.partitioning import partition_of
+from klog.coordinator.transaction.coordinator import TRANSACTION_STATE
+from klog.coordinator.transaction.values import NO_PRODUCER, InitResult, Producer
+from klog.formats.batch_builder import BatchFields
+from klog.formats.names import TopicPartition
+from klog.protocol.error_codes import ErrorCode
+from klog.replication.partition import ALL_IN_SYNC
+from tests.simulation.log_content import batch_of
+from tests.simulation.network import Answer
+from tests.simulation.outcomes import Attempt, CommittedOffsetModel
+from tests.simulation.schedule import SkewClock
+from tests.simulation.scheduler import stream
+from tests.simulation.scripts import FAILED, Ask, Pause, Play, Script
+
+if TYPE_CHECKING:
+    from tests.simulation.broker import SimulatedBroker
+    from tests.simulation.clients import Clients
+
+TIMEOUT_MS = 4_000
+COMMITTED_TOPIC = ("input", 0)
+_RETRY_MS = 150
+# A producer that gives up early may have its records written late, when the transaction has ended.
+_PRODUCE_TRIES = (1, 3, 8)
+_TIMEOUTS_MS = (300, 2_000)
+# No instance of an application goes on after these.
+_FENCED = frozenset(
+    (
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    )
+)
+# These records cannot be written in this transaction.
+_ABORTABLE = frozenset(
+    (
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    )
+)
+
+
+class FencedError(Exception):
+    """Another instance has taken over, or the coordinator has ended the transaction."""
+
+
+class VanishedError(Exception):
+    """The instance ends without a word: the coordinator has to abort what it has left open."""
+
+
+class UncertainError(Exception):
+    """The transaction must be aborted, and the producer goes on in a new epoch."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A producer in one of its epochs, and its next sequence numbers."""
+
+    producer: Producer
+    sequences: dict[TopicPartition, int] = field(default_factory=dict)
+
+
+class TransactionalProducer:
+    """All instances of one application, which has a transactional id and a group of its own."""
+
+    def __init__(self, clients: Clients, transactional_id: str) -> None:
+        self._clients = clients
+        self._id = transactional_id
+        self._group = f"group-{transactional_id}"
+        counts = clients.world.internal_partitions
+        self._state_key = TopicPartition(
+            TRANSACTION_STATE, partition_of(transactional_id, counts[TRANSACTION_STATE])
+        )
+        self._offsets_key = TopicPartition(
+            CONSUMER_OFFSETS, partition_of(self._group, counts[CONSUMER_OFFSETS])
+        )
+        self._random = stream(clients.world.schedule.seed, "transactions", transactional_id)
+        # Timeouts go by the wall clock: with one that is set back they take as much longer.
+        self._may_vanish = not any(isinstance(each, SkewClock) for each in clients.world.schedule.faults)
+        self._living = 0
+        self._attempts = 0
+        self._value = 0
+        self._offsets: CommittedOffsetModel | None = None
+
+    def start(self) -> None:
+        Play(self._clients, self._life())
+        Play(self._clients, self._watch_offsets())
+
+    # -- an instance -----------------------------------------------------------------------------------------
+
+    def _life(self) -> Script:
+        self._living += 1
+        try:
+            yield from self._run()
+        except FencedError:
+            self._clients.world.counts["fenced"] += 1
+        except VanishedError:
+            self._clients.world.counts["vanished"] += 1
+        self._living -= 1
+        if not self._living and self._clients.producing:
+            yield Pause(self._random.randrange(2_000))
+            Play(self._clients, self._life())
+
+    def _run(self) -> Script:
+        clients, rng = self._clients, self._random
+        yield Pause(rng.randrange(300))
+        while clients.producing and clients.world.model_of(self._state_key) is None:
+            yield Pause(_RETRY_MS)
+        while clients.producing:
+            opened = _Open((yield from self._init(NO_PRODUCER)))
+            while clients.producing:
+                opened = yield from self._work(opened)
+                if rng.random() < 0.06:
+                    Play(clients, self._life())  # and this one goes on
+                yield Pause(rng.randrange(30, 500))
+
+    def _work(self, opened: _Open) -> Script:
+        """One transaction; the producer with which to go on."""
+        try:
+            yield from self._transaction(opened)
+        except UncertainError:
+            self._clients.world.counts["uncertain"] += 1
+            return _Open((yield from self._init(opened.producer)))
+        return opened
+
+    def _init(self, expected: Producer) -> Script:
+        def handle(broker: SimulatedBroker, answer: Answer) -> None:
+            broker.coordinators.transactions.init_producer(self._id, TIMEOUT_MS, expected, answer)
+
+        while True:
+            result = yield Ask(self._state_key, handle)
+            if isinstance(result, InitResult):
+                if result.error is ErrorCode.NONE:
+                    return result.producer
+                if result.error in _FENCED:
+                    raise FencedError
+            yield Pause(_RETRY_MS)
+
+    # -- a transaction ---------------------------------------------------------------------------------------
+
+    def _transaction(self, opened: _Open) -> Script:
+        clients, rng = self._clients, self._random
+        keys = [key for key in clients.partitions() if rng.random() < 0.7]
+        offsets = rng.random() < 0.4 and clients.world.model_of(self._offsets_key) is not None
+        if not keys and not offsets:
+            return
+        model = clients.world.model_of(self._state_key)
+        assert model is not None
+        self._attempts += 1
+        attempt = clients.world.outcomes.begin(f"transaction {self._id}/{self._attempts}", model)
+        commits = rng.random() < 0.75
+        try:
+            yield from self._add(opened, (*keys, *([self._offsets_key] if offsets else ())))
+            for key in keys:
+                for _ in range(rng.choice((1, 1, 2))):
+                    yield from self._produce(opened, attempt, key)
+            number = -1
+            if offsets:
+                number = yield from self._commit_offsets(opened, attempt)
+        except UncertainError:
+            yield from self._end(opened, attempt, False)
+            raise
+        fate = rng.random()
+        if fate < 0.05 and self._may_vanish:
+            raise VanishedError
+        if fate > 0.95:
+            yield Pause(rng.randrange(2 * TIMEOUT_MS))
+        yield from self._end(opened, attempt, commits)
+        if commits and number >= 0:
+            self._committed_offset().acknowledged(number)
+
+    def _add(self, opened: _Open, keys: tuple[TopicPartition, ...]) -> Script:
+        def handle(broker: SimulatedBroker, answer: Answer) -> None:
+            broker.coordinators.transactions.add_partitions(self._id, opened.producer, keys, answer)
+
+        yield from self._until_done(handle)
+
+    def _end(self, opened: _Open, attempt: Attempt, committed: bool) -> Script:
+        def handle(broker: SimulatedBroker, answer: Answer) -> None:
+            broker.coordinators.transactions.end(self._id, opened.producer, committed, answer)
+
+        attempt.commit_sent = committed
+        yield from self._until_done(handle)
+        attempt.end_acknowledged(committed)
+        self._clients.world.counts["commits" if committed else "aborts"] += 1
+
+    def _until_done(self, handle) -> Script:  # type: ignore[no-untyped-def]
+        """Ask the coordinator until it says yes. It has to, unless the producer is fenced."""
+        while True:
+            error = yield Ask(self._state_key, handle)
+            if error is ErrorCode.NONE:
+                return
+            if error in _FENCED:
+                raise FencedError
+            yield Pause(_RETRY_MS)
+
+    def _produce(self, opened: _Open, attempt: Attempt, key: TopicPartition) -> Script:
+        from tests.simulation.broker import Within
+
+        clients = self._clients
+        record_id, sequence = clients.new_record(), opened.sequences.get(key, 0)
+        opened.sequences[key] = sequence + 1
+        clients.world.outcomes.add_record(attempt, record_id)
+        fields = BatchFields(
+            producer_id=opened.producer.producer_id,
+            producer_epoch=opened.producer.epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        data = bytes(batch_of(record_id, 1_700_000_000_000 + clients.world.scheduler.now_ms, fields))
+        within = Within(self._id, opened.producer, sequence)
+
+        def handle(broker: SimulatedBroker, answer: Answer) -> None:
+            broker.produce(key, bytearray(data), ALL_IN_SYNC, record_id, answer, within)
+
+        for _ in range(self._random.choice(_PRODUCE_TRIES)):
+            answered = yield Ask(key, handle, True, self._random.choice(_TIMEOUTS_MS))
+            error = None if answered is FAILED else answered[0]
+            if error is ErrorCode.NONE:
+                return
+            if error in _FENCED or error in _ABORTABLE:
+                break  # EndTxn says whether the producer is fenced
+            yield Pause(_RETRY_MS)
+        raise UncertainError
+
+    # -- offsets ---------------------------------------------------------------------------------------------
+
+    def _committed_offset(self) -> CommittedOffsetModel:
+        if self._offsets is None:
+            model = self._clients.world.model_of(self._offsets_key)
+            assert model is not None
+            self._offsets = CommittedOffsetModel(f"group {self._group}", model)
+        return self._offsets
+
+    def _commit_offsets(self, opened: _Open, attempt: Attempt) -> Script:
+        self._value += 1
+        value, first = self._value, -1
+
+        def handle(broker: SimulatedBroker, answer: Answer) -> None:
+            # Each request is decoded to values of its own: the coordinator tells them apart by identity.
+            commits = {COMMITTED_TOPIC: CommittedOffset(value, NO_LEADER_EPOCH, "", 0)}
+            asked = TransactionalCommit(self._group, Identity(), self._id, opened.producer, commits)
+            number = self._committed_offset().arrives(value, -1, attempt)
+            broker.coordinators.commits.commit(
+                asked, lambda errors: answer((errors[COMMITTED_TOPIC], number))
+            )
+
+        for _ in range(self._random.choice(_PRODUCE_TRIES)):
+            answered = yield Ask(self._offsets_key, handle, True, self._random.choice(_TIMEOUTS_MS))
+            error, first = (None, -1) if answered is FAILED else answered
+            if error is ErrorCode.NONE:
+                return first
+            if error in _FENCED or error in _ABORTABLE:
+                break
+            yield Pause(_RETRY_MS)
+        raise UncertainError
+
+    def _watch_offsets(self) -> Script:
+        """Read the committed offset now and then, as long as the schedule goes on."""
+        while True:
+            yield Pause(self._random.randrange(200, 1_500))
+            if self._offsets is not None:
+                yield Ask(self._offsets_key, self.check_offset)
+
+    def check_offset(self, broker: SimulatedBroker, answer: Answer) -> None:
+        """Compare what a coordinator says with what it may be, if no newer one is elected."""
+        check_offset(broker, self._group, COMMITTED_TOPIC, self._offsets_key, self._committed_offset())
+        answer(None)
+
+    def check_at_end(self, broker: SimulatedBroker) -> None:
+        """Compare the committed offset with what a coordinator has."""
+        if self._offsets is not None:
+            self.check_offset(broker, lambda _answer: None)
+
+
+def check_offset(
+    broker: SimulatedBroker,
+    group: str,
+    key: tuple[str, int],
+    kept_in: TopicPartition,
+    offsets: CommittedOffsetModel,
+) -> int | None:
+    """The group's committed offset as the coordinator of the newest epoch has it; None from any other."""
+    partition = broker.replicas.partitions.get(kept_in)
+    model = broker.world.model_of(kept_in)
+    if partition is None or model is None or model.state is None or not partition.state.is_leader:
+        return None
+    epoch = partition.state.leader_epoch
+    error, found = broker.coordinators.groups.fetch_offsets(group, (key,), require_stable=True)
+    if error or found[key].error:
+        return None
+    if (model.state.leader, model.state.leader_epoch) == (broker.broker_id, epoch):
+        offsets.check(found[key].offset, epoch, f"b{broker.broker_id}")
+        broker.world.counts["offsets read"] += 1
+    return found[key].offset
