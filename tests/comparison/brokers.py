@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -54,11 +54,10 @@ def both_brokers(
 @contextmanager
 def opened_pair(ports: tuple[int, int]) -> Iterator[Pair]:
     """Connections to both brokers, which coordinate groups and transactions."""
-    pair = Pair(*ports)
-    for side in (pair.kafka, pair.klog):
-        _open(side)
-    yield pair
-    pair.close()
+    with closing(Pair(*ports)) as pair:
+        for side in (pair.kafka, pair.klog):
+            _open(side)
+        yield pair
 
 
 def _open(side: Side) -> None:

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -149,8 +151,26 @@ def test_an_interrupt_ends_workers_quietly_and_leaves_no_half_written_file(tmp_p
     assert list(tmp_path.iterdir()) == [started]
 
 
+@pytest.fixture
+def signal_seen() -> Iterator[Callable[[], None]]:
+    """Waits until the interpreter has noticed a signal, in whatever thread."""
+    noticed, notice = os.pipe()
+    os.set_blocking(notice, False)
+    before = signal.set_wakeup_fd(notice)
+
+    def seen() -> None:
+        assert select.select([noticed], [], [], 60)[0], "no thread has received the signal"
+
+    try:
+        yield seen
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(noticed)
+        os.close(notice)
+
+
 def test_an_interrupt_that_another_thread_receives_waits_until_a_worker_has_started(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, signal_seen: Callable[[], None]
 ) -> None:
     process_class = multiprocessing.get_context("spawn").Process
     start, started = process_class.start, []
@@ -160,6 +180,7 @@ def test_an_interrupt_that_another_thread_receives_waits_until_a_worker_has_star
 
     def interrupted(process: multiprocessing.Process) -> None:
         signal.pthread_kill(other.ident or 0, signal.SIGINT)
+        signal_seen()
         start(process)
         started.append(process)
 
