@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_TIMEOUT_S: Final = 60
+_TIMEOUT_S: Final = 120  # generous: JVMs may start on a busy machine meanwhile
 _PAUSE_S: Final = 0.02
 
 

@@ -232,7 +232,8 @@ class GroupHistory:
     def _sync_as(self, group: GroupModel, member_id: str, **wrong: Any) -> None:
         instance_id = group.members.get(member_id)
         version = self._version(ApiKey.SYNC_GROUP, 3 if instance_id is not None else 0)
-        who = Identity(member_id, group.generation, instance_id)._replace(**wrong.pop("who", {}))
+        right = Identity(member_id, group.generation, instance_id)
+        who = right._replace(**wrong.pop("who", {}))
         assignments = {}
         if member_id == group.leader:
             assignments = {each: f"for {each}".encode() for each in group.members}
@@ -241,7 +242,8 @@ class GroupHistory:
                 assignments[_UNKNOWN_MEMBER] = b"lost"
         protocol = {"protocol_name": group.protocol_name, **wrong}
         name = self.connection(group.homes.get(member_id))
-        if member_id in group.members and not wrong and who.member_id == member_id:
+        # A protocol that is not given is not wrong: then the member waits here, too.
+        if member_id in group.members and who == right and not any(wrong.values()):
             group.homes[member_id] = name
         self.send(group, requests.sync(version, group.name, who, assignments, **protocol), name)
 
