@@ -21,7 +21,7 @@ from typing import IO, Final
 
 from klog.formats.errors import KlogError
 
-START_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 30.0
 _LOG_TAIL_CHARS: Final = 4000
 _LISTENER: Final = re.compile(r"\s*(\w+)://(.*):0\s*")

@@ -24,7 +24,7 @@ from typing import Self
 
 from tests.peers.kafka import KAFKA_3, KAFKA_4, KafkaPeer, java_environment
 
-START_TIMEOUT_S = 90
+START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 60
 
 # Linux assigns ports from 32768 on to connections, and to programs that ask for any port.

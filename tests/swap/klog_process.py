@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from tests.peers.broker import free_port, properties_text
 
-START_TIMEOUT_S: Final = 60
+START_TIMEOUT_S: Final = 120
 STOP_TIMEOUT_S: Final = 60
 READY: Final = "Ctrl-C stops it"
 REPOSITORY: Final = Path(__file__).resolve().parents[2]
