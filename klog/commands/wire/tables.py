@@ -78,8 +78,11 @@ def _text(value: object) -> str:
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
-    padded = (
-        cell.rjust(width) if flush else cell.ljust(width)
-        for cell, width, flush in zip(cells, widths, right, strict=True)
-    )
-    return _GAP.join(padded).rstrip()
+    """The cells in their columns. A cell that sticks out takes the blanks of those after it."""
+    line, end = "", 0
+    for cell, width, flush in zip(cells, widths, right, strict=True):
+        end += width
+        room = end - len(line)
+        line += (cell.rjust(room) if flush else cell.ljust(room)) + _GAP
+        end += len(_GAP)
+    return line.rstrip()
