@@ -40,6 +40,16 @@ class StopRequests:
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self.receive)
 
+    @staticmethod
+    def ignore_more() -> None:
+        """Have signals do nothing from now on: the broker has stopped, only its process has not ended yet.
+
+        The interpreter gives up its handlers when it ends, and a signal would kill the process then. Signals
+        that are ignored stay so.
+        """
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
     def receive(self, number: int, _: FrameType | None = None) -> None:
         """Take a signal. If two come at once, one of them is the second."""
         name = signal.Signals(number).name

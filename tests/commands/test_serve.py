@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.processes import child
 from tests.swap.klog_process import KlogBroker
+from tests.waiting import eventually
 
 RUN = "from klog.commands.main import main; main()"
 
@@ -68,3 +72,19 @@ def test_a_config_without_effect_is_a_warning(tmp_path: Path) -> None:
         "unknown config log.retention.mss is ignored, did you mean log.retention.ms?",
         "authorizer.class.name has no effect: ACLs would not be enforced: every client could do everything",
     ]
+
+
+def test_signals_that_come_while_the_process_ends_do_not_change_its_status(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    options = ["-o", f"log.dirs={tmp_path / 'logs'}", "-o", "listeners=PLAINTEXT://127.0.0.1:0"]
+    with (
+        said.open("w") as err,
+        child([sys.executable, "-c", RUN, "serve", *options], stderr=err) as process,
+    ):
+        eventually(lambda: " serves " in said.read_text())
+        process.terminate()
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.0005)
+    assert process.returncode == 0
+    assert "stopped cleanly" in said.read_text()
