@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from klog.client.auto_creation import creates_topics
 from klog.client.cluster import NO_LEADER, Cluster
 from klog.client.errors import ClientError, RefusedError, UnknownTopicError
 from klog.client.partitioner import partition_of_key
 from klog.client.produce import produce
 from klog.client.producer_id import NO_PRODUCER, ProducerId, new_producer_id
+from klog.client.retry import Retry
 from klog.client.transactions import Transaction
 from klog.formats import compression
 from klog.formats.batch_builder import BatchFields, Headers, RecordData, build_batch
@@ -31,7 +33,8 @@ ALL_IN_SYNC: Final = -1
 _BATCH_BYTES: Final = 512 << 10  # half of the size that brokers accept by default
 _PENDING_BYTES: Final = 1 << 20
 _RECORD_OVERHEAD_BYTES: Final = 16
-_CREATION_TIMEOUT_MS: Final = 3_000  # for a broker that creates topics by itself
+_CREATION_TIMEOUT_MS: Final = 15_000  # for brokers that create topics by themselves
+_MAYBE_CREATION_TIMEOUT_MS: Final = 3_000  # for brokers that do not say whether they do
 _SEQUENCE_MASK: Final = (1 << 31) - 1
 _TOO_LARGE: Final = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
@@ -126,7 +129,7 @@ class Producer:
 
     def open(self) -> None:
         """Find the topic's partitions. Raises UnknownTopicError, RefusedError, ChannelError."""
-        retry = self._cluster.new_retry(min(_CREATION_TIMEOUT_MS, self._cluster.timeout_ms))
+        retry: Retry | None = None
         while not self._partitions:
             try:
                 self._cluster.refresh([self._topic], may_create=True)
@@ -134,7 +137,16 @@ class Producer:
                 if not self._partitions:
                     raise UnknownTopicError(f"topic {self._topic} has no partitions yet")
             except UnknownTopicError as error:
+                retry = retry or self._retry_while_created(error)
                 retry.failed(error)
+
+    def _retry_while_created(self, error: UnknownTopicError) -> Retry:
+        """How long to wait for a topic that brokers may be creating. Raises `error` if they create none."""
+        created = creates_topics(self._cluster)
+        if created is False:
+            raise error
+        timeout_ms = _CREATION_TIMEOUT_MS if created else _MAYBE_CREATION_TIMEOUT_MS
+        return self._cluster.new_retry(min(timeout_ms, self._cluster.timeout_ms))
 
     def send(self, record: Record, partition: int | None = None) -> None:
         """Accept a record, to send it now or at `flush`. Raises what `flush` raises, UnknownTopicError."""

@@ -113,10 +113,48 @@ def test_no_producer_id_is_an_error():
         producer.flush()
 
 
-def test_a_topic_that_is_not_created_in_time_is_an_error():
+def auto_creation(value):
+    """A DescribeConfigs answer of broker 1."""
+    config = SimpleNamespace(name="auto.create.topics.enable", value=value)
+    return SimpleNamespace(
+        results=[SimpleNamespace(error_code=0, resource_type=4, resource_name="1", configs=[config])]
+    )
+
+
+def world_without_the_topic():
+    """Metadata is asked for the topic, for the brokers twice, and then for the topic again and again."""
     missing = metadata(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    world = FakeCluster(*[missing] * 100)
+    brokers = SimpleNamespace(brokers=missing.brokers, topics=[])
+    return FakeCluster(missing, brokers, brokers, *[missing] * 100)
+
+
+def test_a_topic_that_is_not_created_in_time_is_an_error():
+    world = world_without_the_topic()
     with pytest.raises(UnknownTopicError):
-        writer(world)
+        writer(world, auto_creation("true"))
     assert 0 < world.now_s <= 1
     assert world.connections[BOOT].answers
+
+
+def test_nobody_waits_for_brokers_that_create_no_topics():
+    world = world_without_the_topic()
+    with pytest.raises(UnknownTopicError):
+        writer(world, auto_creation("false"))
+    assert world.now_s == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "until_s"),
+    [
+        (auto_creation("true"), 15),
+        (ConnectionLostError("gone"), 3),
+        (SimpleNamespace(results=[]), 3),
+    ],
+    ids=["they do", "they do not answer", "they do not say"],
+)
+def test_a_topic_that_brokers_may_be_creating_is_awaited(answer, until_s):
+    world = world_without_the_topic()
+    world.client.timeout_ms = 60_000
+    with pytest.raises(UnknownTopicError):
+        writer(world, answer)
+    assert until_s - 1 <= world.now_s <= until_s
