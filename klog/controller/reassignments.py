@@ -15,7 +15,7 @@ from klog.controller.leader_selection import Strategy
 from klog.controller.state_machines import StateMachines
 from klog.controller.states import Replica, ReplicaState
 from klog.formats.names import TopicPartition
-from klog.metadata.errors import StoreError
+from klog.metadata.errors import SessionExpiredError, StoreError
 from klog.metadata.fenced_writes import update_partition_states, write_assignments
 from klog.metadata.topics import read_partition_states
 from klog.metadata.values import ReplicaAssignment, TopicAssignment
@@ -128,7 +128,7 @@ class Reassignments:
     def _advance(self, partition: TopicPartition, assignment: ReplicaAssignment) -> Outcome:
         """Starts phase A, or phase B if all target replicas are in sync.
 
-        `isr_changed` starts phase B later.
+        `isr_changed` starts phase B later. Raises SessionExpiredError: then this broker is no controller.
         """
         try:
             self._update(partition, assignment)
@@ -136,6 +136,8 @@ class Reassignments:
                 self._finish(partition, assignment)
             else:
                 self._add_replicas(partition, assignment)
+        except SessionExpiredError:
+            raise
         except StoreError as error:
             _log.error("the reassignment of %s failed: %s", partition, error)
             return _FAILED

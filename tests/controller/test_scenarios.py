@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -27,7 +27,7 @@ from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import configs, paths, topics, znodes
 from klog.metadata.control_requests import partition_states
-from klog.metadata.errors import InvalidZnodeError
+from klog.metadata.errors import InvalidZnodeError, SessionExpiredError
 from klog.metadata.store import Check, SetData
 from klog.metadata.values import (
     BrokerRegistration,
@@ -184,6 +184,22 @@ def test_requests_to_a_broker_that_is_not_controller_are_refused(world: Simulate
     world.brokers[1].events.append(ControlledShutdown(1, world.brokers[1].epoch, answers.append))
     world.settle()
     assert answers == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_a_reassignment_is_refused_by_a_controller_whose_session_is_over(
+    world: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_topic(world, [0, 1])
+    old = world.brokers[0]
+
+    def expired(*_: object) -> NoReturn:
+        raise SessionExpiredError("the session expired")
+
+    monkeypatch.setattr(type(old.session), "multi_many", expired)
+    answers: list[object] = []
+    old.core.handle(AlterReassignments({T0: [1, 2]}, answers.append))
+    assert answers == [ErrorCode.NOT_CONTROLLER]
+    assert not old.core.is_active
 
 
 def test_a_failing_tree_deactivates_the_controller(world: SimulatedCluster) -> None:
