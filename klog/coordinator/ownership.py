@@ -154,9 +154,12 @@ class Ownership(Generic[P]):
     # -- leadership ------------------------------------------------------------------------------------------
 
     def roles_changed(self, changes: Sequence[RoleChange]) -> None:
-        """Take note of changed roles. A listener of the replica manager: the work is left to a thread."""
+        """Take note of changed roles. A listener of the replica manager: the work is left to a thread.
+
+        As in Kafka, a partition whose replica is only stopped stays owned, for it is still led.
+        """
         for change in changes:
-            if change.partition.topic == self._topic.topic:
+            if change.partition.topic == self._topic.topic and change.new is not Role.STOPPED:
                 self._role_changed(change)
 
     def _role_changed(self, change: RoleChange) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import Final, Protocol
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
 
 from klog.formats.errors import KlogError, StorageError
 from klog.formats.names import TopicPartition
 from klog.metadata.control_requests import ControlResponse, can_exist, partition_states, topic_ids
-from klog.metadata.errors import StoreError
 from klog.metadata.values import NO_LEADER
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest
@@ -33,31 +33,23 @@ from klog.replication.partition import Partition, ReplicaContext
 from klog.replication.partition_state import PartitionState
 from klog.replication.purgatory import Purgatory
 from klog.replication.reading import DelayedFetch, Fetched, FetchEntry, SentBefore
+from klog.replication.replica_logs import Logs, delete_logs, is_of_another_topic, keep_as_stray
 from klog.replication.roles import Role, RoleChange, RoleListener
-from klog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
 _NO_CONTROLLER: Final = -1
 
 
-class Logs(Protocol):
-    """What the replica manager needs of the log manager."""
+@dataclass(slots=True, eq=False)
+class _Changing:
+    """What one request or one failure changes: roles, in order, and the partitions that it adds.
 
-    def get(self, partition: TopicPartition) -> PartitionLog | None:
-        """The log that serves a replica, if there is one."""
+    These join the others together, since the map of partitions is replaced as a whole.
+    """
 
-    def get_or_create(self, partition: TopicPartition, topic_id: str | None, *, is_new: bool) -> PartitionLog:
-        """The log of a replica; created if there is none. Raises `StorageError`, `OSError`."""
-
-    def creating(self) -> AbstractContextManager[object]:
-        """What many logs that are created inside have in common is done once. They are durable after it."""
-
-    def delete(self, replicas: Iterable[TopicPartition]) -> Mapping[TopicPartition, Exception]:
-        """Delete replicas' logs: renamed now, removed later. Returns the errors of those that failed."""
-
-    def set_aside_strays(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, Exception]:
-        """Rename logs to `-stray` and keep them out of use. Returns the errors of those that failed."""
+    changes: list[RoleChange] = field(default_factory=list)
+    added: dict[tuple[str, int], Partition] = field(default_factory=dict)
 
 
 class ReplicaManager:
@@ -88,6 +80,9 @@ class ReplicaManager:
         self._read_topic_ids = read_topic_ids
         self._listeners: list[RoleListener] = []
         self._lock = threading.RLock()
+        # Under the lock: those that StopReplica has stopped without deleting them, and what is in progress.
+        self._stopped: set[tuple[str, int]] = set()
+        self._changing: _Changing | None = None
 
     # -- what operations wait for ----------------------------------------------------------------------------
 
@@ -143,27 +138,45 @@ class ReplicaManager:
         self._listeners.append(listener)
 
     @contextmanager
-    def _changing_roles(self) -> Iterator[list[RoleChange]]:
+    def _changing_roles(self) -> Iterator[_Changing]:
         """The lock under which roles change. The changes that the body lists reach the listeners in order;
         then everything that waits on their partitions is tried.
+
+        A log directory may fail while a request is carried out, and in the same thread. Its changes join
+        those of the request, so that listeners never hear of a role after its loss.
         """
-        changes: list[RoleChange] = []
         with self._lock:
-            yield changes
-            if changes:
+            outer = self._changing
+            if outer is not None:
+                yield outer
+                return
+            self._changing = changing = _Changing()
+            try:
+                yield changing
+            finally:
+                self._changing = None
+            if changing.added:
+                self.partitions = {**self.partitions, **changing.added}
+            if changing.changes:
                 for listener in self._listeners:
-                    listener(changes)
-        for change in changes:
+                    listener(changing.changes)
+        for change in changing.changes:
             self._try_all(change.partition)
+
+    def _hosted(self, key: tuple[str, int]) -> Partition | None:
+        """The partition, also if the request in progress has added it."""
+        added = None if self._changing is None else self._changing.added.get(key)
+        return added or self.partitions.get(key)
 
     def _role(self, key: tuple[str, int]) -> tuple[Role, int]:
         """The role for a partition, and its leader epoch."""
         if key in self.offline:
             return Role.FAILED, NO_EPOCH
-        partition = self.partitions.get(key)
+        partition = self._hosted(key)
         if partition is None:
             return Role.ABSENT, NO_EPOCH
-        return _role_of(partition.state), partition.state.leader_epoch
+        role = Role.STOPPED if key in self._stopped else _role_of(partition.state)
+        return role, partition.state.leader_epoch
 
     def accepts(self, controller_epoch: int) -> bool:
         """Whether no controller of a higher epoch is known; this epoch is remembered."""
@@ -177,26 +190,29 @@ class ReplicaManager:
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
         """Lead or follow partitions."""
-        with self._changing_roles() as changes:
+        with self._changing_roles() as changing:
             if not self.accepts(request.controller_epoch):
                 return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             errors: dict[TopicPartition, ErrorCode] = {}
-            added: dict[tuple[str, int], Partition] = {}
             ids = topic_ids(request.topic_states)
             with self._logs.creating():
                 for key, state in partition_states(request.topic_states):
-                    errors[key] = self._lead_or_follow(key, state, ids.get(key.topic), added, changes)
-            if added:
-                self.partitions = {**self.partitions, **added}
-        return ControlResponse(ErrorCode.NONE, errors)
+                    errors[key] = self._lead_or_follow(key, state, ids.get(key.topic), changing)
+            return ControlResponse(ErrorCode.NONE, self._with_offline(errors))
+
+    def _with_offline(self, errors: Mapping[TopicPartition, ErrorCode]) -> dict[TopicPartition, ErrorCode]:
+        """The errors of a request, in the course of which a log directory may have failed."""
+        return {
+            key: ErrorCode.KAFKA_STORAGE_ERROR if key in self.offline else error
+            for key, error in errors.items()
+        }
 
     def _lead_or_follow(
         self,
         key: TopicPartition,
         request: LeaderAndIsrPartitionState,
         topic_id: str | None,
-        added: dict[tuple[str, int], Partition],
-        changes: list[RoleChange],
+        changing: _Changing,
     ) -> ErrorCode:
         if not can_exist(key):
             logger.error("the controller names a partition that cannot exist: %.300r", key)
@@ -206,44 +222,48 @@ class ReplicaManager:
         if self.broker_id not in request.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         try:
-            self._set_aside_other_topic(key, topic_id, request.is_new, added, changes)
+            self._set_aside_other_topic(key, topic_id, request.is_new, changing)
+            known = self._hosted(key)
             # A log that has no topic id yet is given it, also by a request that changes nothing else.
-            log = self._logs.get_or_create(key, topic_id, is_new=request.is_new)
+            log = self._logs.get_or_create(key, topic_id, is_new=request.is_new and known is None)
         except (KlogError, OSError) as failed:
             logger.error("%s has no log: %s", key, failed)
             if isinstance(failed, StorageError | OSError):
                 # It may be in a directory that failed before its content was known.
-                added.pop(key, None)
-                self._fail((key,), changes)
+                self._fail((key,), changing)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        known = self.partitions.get(key) or added.get(key)
         partition = known or Partition(key, self._context, log, log.topic_id)
+        has_new_id = topic_id is not None and partition.topic_id is None
         if not partition.identify(topic_id):
             logger.error(
                 "%s belongs to another topic: its id is %s, not %s", log.directory, log.topic_id, topic_id
             )
             return ErrorCode.INCONSISTENT_TOPIC_ID
         log.is_confirmed = True
-        before = partition.state
-        if request.leader_epoch < before.leader_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        if request.leader_epoch == before.leader_epoch:
-            return ErrorCode.NONE  # a repeated request must change nothing
+        epoch = partition.state.leader_epoch
+        if request.leader_epoch <= epoch:
+            # Kafka answers so, too, to a request that is repeated and changes nothing.
+            is_repeated = request.leader_epoch == epoch
+            return ErrorCode.NONE if is_repeated and has_new_id else ErrorCode.STALE_CONTROLLER_EPOCH
         if not self._may_lead(request.leader):
             # The epoch is not taken over: the request can be sent again, and then has an effect.
             logger.error("%s: broker %d, which is to lead, is not known as alive", key, request.leader)
             if known is None:
-                added[key] = partition
+                changing.added[key] = partition
             return ErrorCode.NONE
+        old, _ = self._role(key)
         try:
             partition.apply(request)
         except (KlogError, OSError) as failed:
             logger.error("%s cannot take its role: %s", key, failed)
+            if isinstance(failed, StorageError | OSError):
+                # Its log has failed: the log directory goes offline soon, with all others in it.
+                self._fail((key,), changing)
             return ErrorCode.KAFKA_STORAGE_ERROR
         if known is None:
-            added[key] = partition
-        old = Role.ABSENT if known is None else _role_of(before)
-        changes.append(RoleChange(key, old, _role_of(partition.state), request.leader_epoch))
+            changing.added[key] = partition
+        self._stopped.discard(key)
+        changing.changes.append(RoleChange(key, old, _role_of(partition.state), request.leader_epoch))
         logger.info("%r", partition)
         return ErrorCode.NONE
 
@@ -256,8 +276,7 @@ class ReplicaManager:
         key: TopicPartition,
         topic_id: str | None,
         is_new: bool,
-        added: dict[tuple[str, int], Partition],
-        changes: list[RoleChange],
+        changing: _Changing,
     ) -> None:
         """Keep a log that belongs to another topic of the same name as a stray, so that the name is free.
 
@@ -265,68 +284,38 @@ class ReplicaManager:
         Raises `StorageError`, `OSError`.
         """
         log = self._logs.get(key)
-        if log is None or not _is_of_another_topic(log, topic_id, is_new):
+        if log is None or not is_of_another_topic(log, topic_id, is_new):
             return
         old, leader_epoch = self._role(key)
         if old is not Role.ABSENT:
             self._forget((key,))
-            changes.append(RoleChange(key, old, Role.STOPPED, leader_epoch))
-        added.pop(key, None)
-        self._keep_as_stray(key, log, f"the topic's id is now {topic_id}")
-
-    def _keep_as_stray(self, key: TopicPartition, log: PartitionLog, why: str) -> None:
-        for error in self._logs.set_aside_strays((key,)).values():
-            raise error
-        was = "has no topic id" if log.topic_id is None else f"belongs to topic id {log.topic_id}"
-        logger.warning("%s %s, and %s: it is kept, out of use, as %s", key, was, why, log.directory)
+            changing.changes.append(RoleChange(key, old, Role.DELETED, leader_epoch))
+        keep_as_stray(self._logs, key, log, f"the topic's id is now {topic_id}")
 
     def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
-        """Stop partitions, and delete the logs of those that the controller names for deletion."""
-        with self._changing_roles() as changes:
+        """Stop partitions, and delete the logs of those that the controller names for deletion.
+
+        As in Kafka, one that is not deleted stays what it is, with its leader epoch, but copies no more.
+        """
+        with self._changing_roles() as changing:
             if not self.accepts(request.controller_epoch):
                 return ControlResponse(ErrorCode.STALE_CONTROLLER_EPOCH)
             states = dict(partition_states(request.topic_states))
             errors = {key: self._may_stop(key, state) for key, state in states.items()}
-            roles = {key: self._role(key) for key, error in errors.items() if error is ErrorCode.NONE}
-            self._forget(roles)
-            deleted, failed = self._delete([key for key in roles if states[key].delete_partition])
-            for key, error in failed.items():
-                logger.error("%s could not be deleted: %s", key, error)
+            stopped = [key for key, error in errors.items() if error is ErrorCode.NONE]
+            for key in stopped:
+                old, leader_epoch = self._role(key)
+                if states[key].delete_partition:
+                    changing.changes.append(RoleChange(key, old, Role.DELETED, leader_epoch))
+                elif old is not Role.ABSENT:
+                    changing.changes.append(RoleChange(key, old, Role.STOPPED, leader_epoch))
+                    self._stopped.add(key)
+            deleted = [key for key in stopped if states[key].delete_partition]
+            self._forget(deleted)
+            for key, failed in delete_logs(self._logs, deleted, self._read_topic_ids).items():
+                logger.error("%s could not be deleted: %s", key, failed)
                 errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
-            for key, (old, leader_epoch) in roles.items():
-                is_deleted = key in deleted
-                new = Role.DELETED if is_deleted else Role.STOPPED
-                changes.append(RoleChange(key, old, new, leader_epoch))
-        return ControlResponse(ErrorCode.NONE, errors)
-
-    def _delete(
-        self, keys: Collection[TopicPartition]
-    ) -> tuple[set[TopicPartition], dict[TopicPartition, Exception]]:
-        """Delete the logs of partitions; returns those that are deleted, and the errors of those that failed.
-
-        StopReplica names topics without their ids. So a log that no LeaderAndIsr request has confirmed is
-        deleted only if the tree has its topic id. Otherwise it is kept as a stray.
-        """
-        failed: dict[TopicPartition, Exception] = {}
-        wanted = set(keys)
-        found = ((key, self._logs.get(key)) for key in keys)
-        unconfirmed = {key: log for key, log in found if log is not None and not log.is_confirmed}
-        try:
-            ids = self._read_topic_ids({key.topic for key in unconfirmed}) if unconfirmed else {}
-        except StoreError as error:
-            failed |= dict.fromkeys(unconfirmed, error)
-            wanted -= failed.keys()
-            unconfirmed = {}
-        for key, log in unconfirmed.items():
-            if key.topic in ids and log.topic_id == ids[key.topic]:
-                continue
-            wanted.discard(key)
-            try:
-                self._keep_as_stray(key, log, "the topic that is deleted has another one")
-            except (OSError, StorageError) as error:
-                failed[key] = error
-        failed |= self._logs.delete(wanted)
-        return wanted - failed.keys(), failed
+            return ControlResponse(ErrorCode.NONE, self._with_offline(errors))
 
     def _may_stop(self, key: TopicPartition, state: StopReplicaPartitionState) -> ErrorCode:
         if key in self.offline:
@@ -339,20 +328,25 @@ class ReplicaManager:
 
     def directory_failed(self, lost: Iterable[TopicPartition]) -> None:
         """The log directory of these replicas has failed: requests for them get a storage error."""
-        with self._changing_roles() as changes:
-            self._fail(lost, changes)
+        with self._changing_roles() as changing:
+            self._fail(lost, changing)
 
-    def _fail(self, lost: Iterable[TopicPartition], changes: list[RoleChange]) -> None:
+    def _fail(self, lost: Iterable[TopicPartition], changing: _Changing) -> None:
         failed = [key for key in dict.fromkeys(lost) if key not in self.offline]
         for key in failed:
             old, leader_epoch = self._role(key)
-            changes.append(RoleChange(key, old, Role.FAILED, leader_epoch))
+            changing.changes.append(RoleChange(key, old, Role.FAILED, leader_epoch))
         self.offline |= frozenset(failed)
         self._forget(failed)
 
     def _forget(self, keys: Collection[tuple[str, int]]) -> None:
         gone = frozenset(keys)
-        self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
+        self._stopped -= gone
+        if self._changing is not None:
+            for key in gone & self._changing.added.keys():
+                del self._changing.added[key]
+        if not gone.isdisjoint(self.partitions):
+            self.partitions = {key: kept for key, kept in self.partitions.items() if key not in gone}
 
     def has(self, key: TopicPartition) -> bool:
         """Whether there is a replica of this partition, on a disk that works or one that has failed."""
@@ -363,19 +357,6 @@ class ReplicaManager:
         if key in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if known(key) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _is_of_another_topic(log: PartitionLog, topic_id: str | None, is_new: bool) -> bool:
-    """Whether a log belongs to an earlier topic of the same name.
-
-    A log without an id gets the topic's, as in Kafka: older brokers wrote none. But it cannot be a log of a
-    topic that has just been created if it has records.
-    """
-    if topic_id is None:
-        return False
-    if log.topic_id is None:
-        return is_new and not log.is_confirmed and log.log_end_offset > 0
-    return log.topic_id != topic_id
 
 
 def _role_of(state: PartitionState) -> Role:

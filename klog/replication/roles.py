@@ -20,8 +20,8 @@ class Role(Enum):
     ABSENT = "has no replica"
     LEADER = "leads"
     FOLLOWER = "follows"
-    STOPPED = "has stopped, the log is kept"
-    DELETED = "has stopped, the log is deleted"
+    STOPPED = "has stopped, and keeps the replica"
+    DELETED = "has given up the replica: its log is deleted, or out of use"
     FAILED = "has a replica in a log directory that is offline"
 
 
@@ -30,6 +30,8 @@ class RoleChange:
     """A partition's role has changed, or its leader epoch within the same role.
 
     `leader_epoch` is the new one, or the last one known if the broker no longer leads or follows (-1: none).
+    A replica that has stopped copies nothing any more. Otherwise it is what it was, a leader even: Kafka's
+    controller stops a leader only before it deletes it.
     """
 
     partition: TopicPartition

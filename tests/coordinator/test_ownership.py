@@ -153,6 +153,18 @@ def test_an_older_epoch_changes_nothing(owner: Owner) -> None:
     assert [held.leader_epoch for held in owner.started] == [5, 7]
 
 
+def test_a_partition_that_is_only_stopped_stays_owned() -> None:
+    owner = Owner()
+    owner.change(5)
+    eventually(lambda: owner.epoch() == 5)
+    owner.change(5, Role.STOPPED)
+    other = RoleChange(TopicPartition(TOPIC, 1), Role.ABSENT, Role.LEADER, 0)
+    owner.partitions.roles_changed([other])
+    eventually(lambda: owner.partitions.get(1) is not None)
+    assert owner.epoch() == 5
+    owner.partitions.stop()
+
+
 def test_a_topic_that_is_deleted_and_created_again_starts_with_its_first_epoch(owner: Owner) -> None:
     owner.change(5)
     eventually(lambda: owner.epoch() == 5)

@@ -13,11 +13,12 @@ from klog.metadata.control_requests import ControlResponse
 from klog.metadata.errors import SessionExpiredError
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.interbroker.stop_replica import EPOCH_DURING_DELETE, StopReplicaPartitionState
+from klog.replication.partition import PartitionError
 from klog.replication.purgatory import DelayedOperation
 from klog.replication.roles import Role, RoleChange
 from klog.storage.log.partition_log import PartitionLog
 from tests.control_requests import leader_and_isr, leader_and_isr_state, stop_replica
-from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, TOPIC_ID, Broker
+from tests.server.handlers.parts import BROKER, OTHER_BROKER, TOPIC, TOPIC_ID, TOPIC_UUID, Broker
 
 PARTITION = TopicPartition(TOPIC, 0)
 BOTH = (BROKER, OTHER_BROKER)
@@ -90,27 +91,84 @@ def test_a_follower_becomes_leader_and_follower_again(broker: Broker, listener: 
     ]
 
 
-@pytest.mark.parametrize(("delete", "role"), [(False, Role.STOPPED), (True, Role.DELETED)])
-def test_a_replica_is_stopped_and_comes_back(
-    broker: Broker, listener: Listener, delete: bool, role: Role
-) -> None:
+def test_a_replica_is_deleted_and_comes_back(broker: Broker, listener: Listener) -> None:
     lead(broker, 4)
-    assert stop(broker, delete=delete, leader_epoch=4) is ErrorCode.NONE
-    lead(broker, 5)
+    assert stop(broker, delete=True, leader_epoch=4) is ErrorCode.NONE
+    assert lead(broker, 0) is ErrorCode.NONE, "nothing is known of it any more"
     assert listener.take() == [
         (Role.ABSENT, Role.LEADER, 4),
-        (Role.LEADER, role, 4),
-        (Role.ABSENT, Role.LEADER, 5),
+        (Role.LEADER, Role.DELETED, 4),
+        (Role.ABSENT, Role.LEADER, 0),
     ]
 
 
-def test_a_log_that_cannot_be_deleted_is_only_stopped(
-    broker: Broker, listener: Listener, monkeypatch
-) -> None:
+def test_a_replica_that_is_only_stopped_keeps_its_leader_epoch(broker: Broker, listener: Listener) -> None:
+    partition = broker.lead(leader=OTHER_BROKER, epoch=4, replicas=BOTH)
+    assert stop(broker, delete=False, leader_epoch=4) is ErrorCode.NONE
+    assert broker.replicas.partitions[PARTITION] is partition
+    assert stop(broker, delete=False, leader_epoch=3) is ErrorCode.FENCED_LEADER_EPOCH
+    assert lead(broker, 3) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert lead(broker, 4) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert (partition.state.leader, partition.state.leader_epoch) == (OTHER_BROKER, 4)
+    broker.lead(leader=OTHER_BROKER, epoch=5, replicas=BOTH)
+    assert listener.take() == [
+        (Role.ABSENT, Role.FOLLOWER, 4),
+        (Role.FOLLOWER, Role.STOPPED, 4),
+        (Role.STOPPED, Role.FOLLOWER, 5),
+    ]
+
+
+def test_a_replica_that_is_stopped_answers_as_before(broker: Broker) -> None:
+    led = broker.lead(epoch=4)
+    followed = broker.lead(partition=1, leader=OTHER_BROKER, epoch=4, replicas=BOTH)
+    for partition in (PARTITION, TopicPartition(TOPIC, 1)):
+        state = StopReplicaPartitionState(
+            partition_index=partition.partition, leader_epoch=4, delete_partition=False
+        )
+        broker.replicas.stop_replicas(stop_replica({partition: state}))
+    assert led.require_leader(4) is led.log
+    for epoch, error in ((3, ErrorCode.FENCED_LEADER_EPOCH), (5, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        with pytest.raises(PartitionError) as refused:
+            broker.lookup.partition(PARTITION).require_leader(epoch)
+        assert refused.value.error is error
+    with pytest.raises(PartitionError) as refused:
+        broker.lookup.partition((TOPIC, 1)).require_leader(4)
+    assert refused.value.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert followed.state.leader_epoch == 4
+
+
+def test_a_replica_that_was_stopped_is_deleted(broker: Broker, listener: Listener) -> None:
+    lead(broker, 4)
+    stop(broker, delete=False)
+    stop(broker, delete=False)
+    stop(broker, delete=True)
+    assert broker.replicas.partitions == {}
+    assert listener.take()[1:] == [
+        (Role.LEADER, Role.STOPPED, 4),
+        (Role.STOPPED, Role.STOPPED, 4),
+        (Role.STOPPED, Role.DELETED, 4),
+    ]
+
+
+def test_a_stop_of_what_is_not_here_changes_nothing(broker: Broker, listener: Listener) -> None:
+    assert stop(broker, delete=False, leader_epoch=0) is ErrorCode.NONE
+    assert (listener.take(), broker.replicas.partitions) == ([], {})
+
+
+def test_a_repeated_request_is_answered_as_by_kafka(broker: Broker, listener: Listener) -> None:
+    partition = broker.lead(topic_id=None)
+    listener.take()
+    assert lead(broker) is ErrorCode.NONE, "it gives the topic's id to a replica that had none"
+    assert partition.topic_id == TOPIC_UUID
+    assert lead(broker) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert listener.take() == []
+
+
+def test_a_log_that_cannot_be_deleted_has_no_replica(broker: Broker, listener: Listener, monkeypatch) -> None:
     lead(broker)
     monkeypatch.setattr(broker.logs, "delete", lambda replicas: dict.fromkeys(replicas, StorageError("no")))
     assert stop(broker, delete=True) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert listener.take()[-1] == (Role.LEADER, Role.STOPPED, 0)
+    assert listener.take()[-1] == (Role.LEADER, Role.DELETED, 0)
     assert broker.replicas.partitions == {}
 
 
@@ -158,16 +216,115 @@ def test_a_replica_whose_log_cannot_be_had_has_failed(
     assert (broker.replicas.offline, broker.replicas.partitions) == ({PARTITION}, {})
 
 
-def test_a_role_that_cannot_be_taken_changes_nothing(broker: Broker, listener: Listener, monkeypatch) -> None:
-    lead(broker, 0)
-    listener.take()
-    log = broker.replicas.partitions[PARTITION].log
+@pytest.mark.parametrize("first_epoch", [None, 0])
+def test_a_replica_that_cannot_take_its_role_has_failed(
+    broker: Broker, listener: Listener, monkeypatch, first_epoch: int | None
+) -> None:
+    if first_epoch is not None:
+        lead(broker, first_epoch)
+        listener.take()
+    log = broker.logs.get_or_create(PARTITION, TOPIC_ID, is_new=True)
     monkeypatch.setattr(log, "assign_epoch", fail_with(OSError("no")))
     assert lead(broker, 1) is ErrorCode.KAFKA_STORAGE_ERROR
-    assert listener.take() == []
+    old = (Role.ABSENT, -1) if first_epoch is None else (Role.LEADER, first_epoch)
+    assert listener.take() == [(old[0], Role.FAILED, old[1])]
+    assert (broker.replicas.offline, broker.replicas.partitions) == ({PARTITION}, {})
+
+
+def test_a_log_that_cannot_be_had_for_now_has_not_failed(
+    broker: Broker, listener: Listener, monkeypatch
+) -> None:
+    lead(broker, 0)
+    listener.take()
     monkeypatch.setattr(broker.logs, "get_or_create", fail_with(KlogError("not this time")))
     assert lead(broker, 1) is ErrorCode.KAFKA_STORAGE_ERROR
     assert (listener.take(), broker.replicas.offline) == ([], frozenset())
+
+
+def test_a_directory_that_fails_within_a_request_takes_its_replicas_with_it(
+    broker: Broker, monkeypatch
+) -> None:
+    """The log manager writes the checkpoints of a directory when a log has left it."""
+    seen: list[tuple[int, Role, Role]] = []
+    broker.replicas.add_listener(
+        lambda changes: seen.extend((each.partition.partition, each.old, each.new) for each in changes)
+    )
+    keys = [TopicPartition(TOPIC, number) for number in range(4)]
+    broker.lead(partition=0)
+    broker.lead(partition=2, topic_id=OTHER_ID)
+    broker.logs.get(keys[2]).topic_id = OTHER_ID
+    seen.clear()
+    set_aside = broker.logs.set_aside_strays
+
+    def set_aside_and_fail(replicas) -> dict:
+        set_aside(replicas)
+        broker.replicas.directory_failed(keys[:2])
+        return {}
+
+    monkeypatch.setattr(broker.logs, "set_aside_strays", set_aside_and_fail)
+    states = {
+        key: leader_and_isr_state(key.partition, BROKER, (BROKER,), leader_epoch=1, is_new=True)
+        for key in keys
+    }
+    answer = broker.replicas.leader_and_isr(leader_and_isr(states, {TOPIC: TOPIC_ID}))
+    assert answer.partitions == {
+        keys[0]: ErrorCode.KAFKA_STORAGE_ERROR,
+        keys[1]: ErrorCode.KAFKA_STORAGE_ERROR,
+        keys[2]: ErrorCode.NONE,
+        keys[3]: ErrorCode.NONE,
+    }
+    assert set(broker.replicas.partitions) == set(keys[2:])
+    assert broker.replicas.offline == set(keys[:2])
+    assert seen == [
+        (0, Role.LEADER, Role.LEADER),
+        (1, Role.ABSENT, Role.LEADER),
+        (2, Role.LEADER, Role.DELETED),
+        (0, Role.LEADER, Role.FAILED),
+        (1, Role.LEADER, Role.FAILED),
+        (2, Role.ABSENT, Role.LEADER),
+        (3, Role.ABSENT, Role.LEADER),
+    ]
+
+
+def test_a_directory_that_fails_within_a_stop_takes_its_replicas_with_it(
+    broker: Broker, listener: Listener, monkeypatch
+) -> None:
+    lead(broker, 4)
+    listener.take()
+    states = {
+        TopicPartition(TOPIC, number): StopReplicaPartitionState(
+            partition_index=number, leader_epoch=EPOCH_DURING_DELETE, delete_partition=number == 1
+        )
+        for number in range(2)
+    }
+
+    def delete_and_fail(replicas) -> dict:
+        broker.replicas.directory_failed([PARTITION])
+        return {}
+
+    monkeypatch.setattr(broker.logs, "delete", delete_and_fail)
+    answer = broker.replicas.stop_replicas(stop_replica(states))
+    assert answer.partitions == {
+        PARTITION: ErrorCode.KAFKA_STORAGE_ERROR,
+        TopicPartition(TOPIC, 1): ErrorCode.NONE,
+    }
+    changes = [(each.old, each.new) for each in listener.changes if each.partition == PARTITION]
+    assert changes == [(Role.LEADER, Role.STOPPED), (Role.STOPPED, Role.FAILED)]
+
+
+def test_a_log_is_not_created_again_for_a_replica_that_has_one(broker: Broker, monkeypatch) -> None:
+    """Its log may be gone already because its directory is going offline."""
+    lead(broker, 0)
+    seen: list[bool] = []
+    get_or_create = broker.logs.get_or_create
+
+    def note(key, topic_id, *, is_new: bool):
+        seen.append(is_new)
+        return get_or_create(key, topic_id, is_new=is_new)
+
+    monkeypatch.setattr(broker.logs, "get_or_create", note)
+    lead(broker, 1)
+    assert seen == [False]
 
 
 def test_an_older_controller_changes_nothing(broker: Broker, listener: Listener) -> None:
@@ -200,7 +357,7 @@ def test_listeners_find_the_partitions_as_they_are_from_then_on(broker: Broker) 
     stop(broker, delete=False)
     lead(broker, 1)
     broker.replicas.directory_failed([PARTITION])
-    assert seen == [True, False, True, False]
+    assert seen == [True, True, True, False]
 
 
 class Waiting(DelayedOperation):
@@ -246,7 +403,7 @@ def log_of_an_earlier_topic(broker: Broker, topic_id: str | None) -> PartitionLo
     broker.lead(topic_id=None, tell=False)
     broker.append(1)
     log = broker.replicas.partitions[PARTITION].log
-    stop(broker, delete=False)
+    broker.replicas.partitions = {}
     log.topic_id, log.is_confirmed = topic_id, False
     return log
 
@@ -281,7 +438,7 @@ def test_a_replica_in_use_is_kept_as_a_stray_when_its_topic_is_another(
     broker.append(1)
     listener.take()
     assert lead(broker, 0) is ErrorCode.NONE
-    assert listener.take() == [(Role.LEADER, Role.STOPPED, 5), (Role.ABSENT, Role.LEADER, 0)]
+    assert listener.take() == [(Role.LEADER, Role.DELETED, 5), (Role.ABSENT, Role.LEADER, 0)]
     assert len(strays(broker)) == 1
     assert broker.replicas.partitions[PARTITION] is not partition
 
@@ -317,7 +474,7 @@ def test_a_deletion_removes_only_logs_with_the_topic_s_id(
     monkeypatch.setattr(broker.replicas, "_read_topic_ids", lambda _: tree)
     assert stop(broker, delete=True) is ErrorCode.NONE
     assert len(strays(broker)) == (not is_deleted)
-    assert [new for _, new, _ in listener.take()] == [Role.DELETED if is_deleted else Role.STOPPED]
+    assert listener.take() == [(Role.ABSENT, Role.DELETED, -1)]
     assert broker.logs.get(PARTITION) is None
 
 

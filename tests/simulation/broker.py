@@ -36,7 +36,7 @@ from klog.replication.partition import ALL_IN_SYNC, PartitionError, ReplicaConte
 from klog.replication.purgatory import Purgatory, Timer
 from klog.replication.replica_manager import ReplicaManager
 from klog.replication.replica_waits import PartitionWait
-from klog.replication.roles import RoleChange
+from klog.replication.roles import Role, RoleChange
 from klog.server.handlers.fetch import FetchHandler
 from klog.server.handlers.fetch_sessions import FetchSessions
 from klog.server.handlers.partition_lookup import PartitionLookup
@@ -159,7 +159,7 @@ class SimulatedBroker:
             10 << 20,
             BrokerTopicStats(),
         )
-        self._changed_roles: list[TopicPartition] = []
+        self._changed_roles: dict[TopicPartition, Role] = {}
         if world.internal_partitions:
             self.coordinators = Coordinators(self, world.internal_partitions)
 
@@ -278,13 +278,13 @@ class SimulatedBroker:
                 if self.replicas.accepts(request.controller_epoch):
                     self.cache.update(request)
                     response = ControlResponse()
-        changed, self._changed_roles = self._changed_roles, []
+        changed, self._changed_roles = self._changed_roles, {}
         if changed:
             self.following.roles_changed(changed)
         answer(response)
 
     def _on_roles(self, changes: Sequence[RoleChange]) -> None:
-        self._changed_roles += [each.partition for each in changes]
+        self._changed_roles |= {each.partition: each.new for each in changes}
 
     # -- clients and followers -------------------------------------------------------------------------------
 
@@ -375,7 +375,7 @@ class SimulatedBroker:
         """What `LogEvents` does."""
         assert directory in self.world.failing, f"{directory} has failed: {why}"
         self.replicas.directory_failed(partitions)
-        changed, self._changed_roles = self._changed_roles, []
+        changed, self._changed_roles = self._changed_roles, {}
         self.following.roles_changed(changed)
         self.after(US_PER_MS, self._announce_failure)
 

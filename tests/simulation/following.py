@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from klog.formats.names import TopicPartition
@@ -19,6 +19,7 @@ from klog.replication.fetching.values import (
     OffsetAnswered,
 )
 from klog.replication.following import start_of
+from klog.replication.roles import Role
 from tests.simulation.scheduler import US_PER_MS
 
 if TYPE_CHECKING:
@@ -95,11 +96,11 @@ class Following:
         self._broker = broker
         self.loops: dict[int, FetcherLoop] = {}
 
-    def roles_changed(self, keys: Iterable[TopicPartition]) -> None:
+    def roles_changed(self, roles: Mapping[TopicPartition, Role]) -> None:
         """Fetch these partitions from their present leaders, or no longer."""
-        for key in dict.fromkeys(keys):
+        for key, role in roles.items():
             partition = self._broker.replicas.partitions.get(key)
-            start = None if partition is None else start_of(partition)
+            start = None if partition is None or role is not Role.FOLLOWER else start_of(partition)
             leader_id = -1 if partition is None else partition.state.leader
             for each, loop in self.loops.items():
                 if start is None or each != leader_id:

@@ -297,8 +297,11 @@ class Broker:
             partition, leader, tuple(replicas), leader_epoch=epoch, isr=isr, is_new=True
         )
         ids = {} if topic_id is None else {topic: topic_id}
+        known = self.replicas.partitions.get(where)
+        is_repeated = known is not None and known.state.leader_epoch == epoch
         answer = self.replicas.leader_and_isr(leader_and_isr({where: state}, ids))
-        assert not answer.partitions[where], answer
+        error = answer.partitions[where]
+        assert not error or (is_repeated and error is ErrorCode.STALE_CONTROLLER_EPOCH), answer
         return self.replicas.partitions[where]
 
     def append(self, count=1, topic=TOPIC, partition=0, **fields) -> list[bytes]:
