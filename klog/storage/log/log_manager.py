@@ -224,7 +224,11 @@ class LogManager:
                 log = self._create(partition, topic_id)
                 self._logs.put(log)
             elif log.topic_id is None and topic_id is not None:
-                write_topic_id(log.directory, topic_id)
+                try:
+                    write_topic_id(log.directory, topic_id)
+                except (OSError, StorageError) as error:
+                    self.background.fails_soon(parent_of(log), error)
+                    raise
                 log.topic_id = topic_id
             return log
 
@@ -243,7 +247,8 @@ class LogManager:
                 try:
                     force_to_disk(directory, paths)
                 except OSError as error:
-                    self.background.fails_soon(directory, error)
+                    # At once: whoever has asked for the logs must not say that they are there.
+                    self.directory_failed(directory, error)
 
     def _create(self, partition: TopicPartition, topic_id: str | None) -> PartitionLog:
         if only_spare_left():

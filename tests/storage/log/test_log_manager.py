@@ -251,5 +251,25 @@ def test_a_disk_that_does_not_take_new_logs_takes_their_directory_offline(
         patched.setattr("klog.storage.log.new_logs.os.fsync", fail)
         with manager.creating():
             log = new_log(manager, 0)
+    # Before the controller is answered that the log is there.
+    assert list(manager.offline) == [str(Path(log.directory).parent)]
+    assert managed.listener.failed == [(str(Path(log.directory).parent), (partition(0),))]
+
+
+def test_a_disk_that_does_not_take_a_topic_id_takes_the_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    managed = Managed(tmp_path / "a", tmp_path / "b")
+    manager = managed.start()
+    log = manager.get_or_create(partition(0), None, is_new=True)
+
+    def fail(*_arguments: object, **_named: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("klog.storage.log.log_manager.write_topic_id", fail)
+        with pytest.raises(OSError, match="No space left"):
+            manager.get_or_create(partition(0), TOPIC_ID, is_new=False)
+    assert log.topic_id is None
     managed.scheduler.run_due()
     assert list(manager.offline) == [str(Path(log.directory).parent)]
