@@ -43,7 +43,7 @@ from klog.controller.topic_changes import TopicChanges
 from klog.controller.topic_deletion import TopicDeletion
 from klog.metadata import cluster, topics, znodes
 from klog.metadata.configs import read_config
-from klog.metadata.control_requests import partition_states
+from klog.metadata.control_requests import partition_states, topic_ids
 from klog.metadata.election import ControllerEpoch, FencedStore
 from klog.metadata.errors import InvalidZnodeError
 from klog.metadata.fenced_writes import write_features
@@ -215,7 +215,8 @@ class ActiveController:
                 response.error.name,
             )
         if isinstance(request, LeaderAndIsrRequest) and response.error is ErrorCode.NONE:
-            self._brokers.leader_and_isr_answered(event.broker_id, response.partitions)
+            ids = topic_ids(request.topic_states)
+            self._brokers.leader_and_isr_answered(event.broker_id, response.partitions, ids)
         elif isinstance(request, StopReplicaRequest):
             self._replicas_deleted(event.broker_id, request, event)
 

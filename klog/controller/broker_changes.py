@@ -111,13 +111,24 @@ class BrokerChanges:
         """
         self._state_machines.replicas.move(self._context.replicas_on(broker_ids), ReplicaState.ONLINE)
 
-    def leader_and_isr_answered(self, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]) -> None:
+    def leader_and_isr_answered(
+        self, broker_id: int, errors: Mapping[TopicPartition, ErrorCode], topic_ids: Mapping[str, str]
+    ) -> None:
         """Records which of a broker's replicas are in offline
         directories, and acts on those that were online.
+
+        `topic_ids` are those of the request. An answer may come when the replica is given up, or its topic is
+        deleted, or another topic has its name; then it says nothing of what there is now.
         """
         before = self._context.offline_dirs.get(broker_id, set())
-        online = {partition for partition, error in errors.items() if error is ErrorCode.NONE}
-        offline = {partition for partition, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR}
+        online, offline = (
+            {
+                partition
+                for partition, error in errors.items()
+                if error is wanted and self._is_replica(broker_id, partition, topic_ids.get(partition.topic))
+            }
+            for wanted in (ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR)
+        )
         now = (before - online) | offline
         if now:
             self._context.offline_dirs[broker_id] = now
@@ -125,6 +136,12 @@ class BrokerChanges:
             self._context.offline_dirs.pop(broker_id, None)
         if now - before:
             self.replicas_offline([Replica(partition, broker_id) for partition in sorted(now - before)])
+
+    def _is_replica(self, broker_id: int, partition: TopicPartition, topic_id: str | None) -> bool:
+        """Whether a broker has a replica of a partition of the topic with this id (None: of any id)."""
+        if topic_id not in (None, self._context.topic_ids.get(partition.topic)):
+            return False
+        return broker_id in self._context.assignment(partition).replicas
 
     def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> set[TopicPartition] | ErrorCode:
         """Moves leadership off a broker that wants to stop. Returns the partitions that it still leads."""

@@ -17,6 +17,7 @@ from klog.controller.events import (
     ElectLeaders,
     ListReassignments,
     RebalanceDue,
+    ResponseReceived,
     SessionExpired,
     SessionRenewed,
     TreeChanged,
@@ -26,7 +27,7 @@ from klog.controller.events import (
 from klog.controller.settings import ControllerSettings
 from klog.formats.names import TopicPartition
 from klog.metadata import configs, paths, topics, znodes
-from klog.metadata.control_requests import partition_states
+from klog.metadata.control_requests import ControlResponse, partition_states
 from klog.metadata.errors import InvalidZnodeError, SessionExpiredError
 from klog.metadata.store import Check, SetData
 from klog.metadata.values import (
@@ -506,6 +507,45 @@ def test_a_failed_directory_takes_its_replicas_offline(world: SimulatedCluster) 
     assert world.state("t", 1) == LeaderAndIsr(1, 0, (1, 2))
     assert world.admin.children(paths.LOG_DIR_EVENTS) == []
     assert world.brokers[0].cache.snapshot.topics["t"][0].offline_replicas == (1,)
+
+
+def test_a_late_answer_says_nothing_of_a_topic_that_is_deleted(world: SimulatedCluster) -> None:
+    world.create_topic("t", {0: [1, 2]})
+    world.settle()
+    active = world.active()
+    assert active is not None
+    assert active.core.active is not None
+    context = active.core.active.context
+    (request,) = [each for to, each in world.requests if to == 1 and isinstance(each, LeaderAndIsrRequest)]
+    late = ResponseReceived(1, request, ControlResponse(partitions={T0: ErrorCode.KAFKA_STORAGE_ERROR}))
+    topics.request_deletion(world.admin, "t")
+    world.settle()
+    active.events.append(late)
+    world.settle()
+    assert context.offline_dirs == {}
+    with_topic(world, [1, 2])
+    active.events.append(late)
+    world.settle()
+    assert context.offline_dirs == {}
+    assert world.state("t") == LeaderAndIsr(1, 0, (1, 2))
+
+
+def test_a_late_answer_says_nothing_of_a_replica_that_has_moved(world: SimulatedCluster) -> None:
+    world.create_topic("t", {0: [1, 2]})
+    world.settle()
+    active = world.active()
+    assert active is not None
+    assert active.core.active is not None
+    (request,) = [each for to, each in world.requests if to == 1 and isinstance(each, LeaderAndIsrRequest)]
+    ask(world, AlterReassignments, {T0: [0, 2]})
+    world.brokers[2].alter_isr(T0, (2, 0))
+    world.settle()
+    replicas = world.topic("t").partitions[0].replicas
+    active.events.append(
+        ResponseReceived(1, request, ControlResponse(partitions={T0: ErrorCode.KAFKA_STORAGE_ERROR}))
+    )
+    world.settle()
+    assert (1 in replicas, active.core.active.context.offline_dirs) == (False, {})
 
 
 # --- elections and balance ---
