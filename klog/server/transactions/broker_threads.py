@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from queue import SimpleQueue
+from typing import Final
 
 from klog.client.connection import ReconnectingConnection
 
 logger = logging.getLogger(__name__)
+
+_STOP_S: Final = 1.0
 
 Connect = Callable[[int], ReconnectingConnection]
 """Makes a connection to the broker of this id without opening it."""
@@ -38,9 +42,10 @@ class Worker:
         self._stopping = True
         self._woken.put(None)
 
-    def join(self, timeout_s: float | None = None) -> None:
-        """Wait until the thread has ended, or for so long."""
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until the thread has ended, or for so long; whether it has."""
         self._thread.join(timeout_s)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         while True:
@@ -84,12 +89,23 @@ class BrokerThreads:
         known[0].wake()
 
     def stop(self) -> None:
-        """End all threads; what waits for an answer fails."""
+        """End all threads; what waits for an answer fails.
+
+        A thread that is connecting to a host that does not answer cannot be woken. It ends later, and sends
+        nothing.
+        """
         with self._lock:
             self._stopped = True
-            workers = list(self._workers.values())
-        for worker, connection in workers:
+            workers = dict(self._workers)
+        for worker, connection in workers.values():
             worker.stop()
             connection.close()
-        for worker, _ in workers:
-            worker.join()
+        end_s = time.monotonic() + _STOP_S
+        late = [
+            broker_id
+            for broker_id, (worker, _) in workers.items()
+            if not worker.join(max(0, end_s - time.monotonic()))
+        ]
+        if late:
+            brokers = ", ".join(map(str, sorted(late)))
+            logger.warning("%s: not waiting for broker %s, which does not answer", self._name, brokers)
