@@ -23,10 +23,12 @@ from klog.client.cluster_description import (
     describe_apis,
     describe_nodes,
     describe_quorum,
+    tells_fenced,
 )
-from klog.client.errors import RefusedError
+from klog.client.errors import ClientError, RefusedError
 from klog.client.log_dirs import describe_log_dirs
 from klog.formats.errors import KlogError
+from klog.protocol.apis import ApiKey
 from klog.protocol.error_codes import ErrorCode
 from klog.protocol.errors import UnsupportedApiError
 
@@ -111,6 +113,49 @@ def quorum_rows(quorum: Quorum) -> list[dict[str, object]]:
         }
         for each in quorum.replicas
     ]
+
+
+def endpoint_row(node: BrokerNode) -> dict[str, object]:
+    """The fields of a broker by the names of `kafka-cluster list-endpoints`."""
+    return {
+        "id": node.broker_id,
+        "host": node.host,
+        "port": node.port,
+        "rack": node.rack,
+        "state": "fenced" if node.is_fenced else "unfenced",
+        "endpointType": "broker",
+    }
+
+
+def endpoints(cluster: Cluster, *, include_fenced: bool) -> list[BrokerNode]:
+    """The brokers by id. Raises ClientError if fenced ones are wanted and not told, ChannelError."""
+    if include_fenced and not tells_fenced(cluster):
+        raise ClientError(
+            "the cluster does not tell which brokers are fenced",
+            cure="Kafka 4.0 and later do; leave out --include-fenced-brokers",
+        )
+    return [each for each in describe_nodes(cluster).brokers if include_fenced or not each.is_fenced]
+
+
+def is_running(cluster: Cluster, broker_id: int) -> bool:
+    """Whether a broker takes part in the cluster. Raises ClientError, ChannelError."""
+    return any(each.broker_id == broker_id and not each.is_fenced for each in describe_nodes(cluster).brokers)
+
+
+def count_replicas(cluster: Cluster, broker_id: int) -> int:
+    """How many replicas a broker has, as far as this user may see them. Raises ClientError, ChannelError."""
+    return sum(broker_id in each.replicas for topic in find_topics(cluster) for each in topic.partitions)
+
+
+def check_can_unregister(cluster: Cluster) -> None:
+    """Raise ClientError unless the cluster has registrations that outlive a broker. Raises ChannelError."""
+    try:
+        cluster.any_connection().version_of(ApiKey.UNREGISTER_BROKER)
+    except UnsupportedApiError as error:
+        raise ClientError(
+            "the cluster cannot unregister brokers: only KRaft's registrations outlive a broker",
+            cure="stop the broker, and it is forgotten",
+        ) from error
 
 
 def describe(cluster: Cluster) -> ClusterDescription:

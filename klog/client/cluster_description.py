@@ -107,6 +107,14 @@ def describe_nodes(cluster: Cluster) -> ClusterNodes:
     return ClusterNodes(metadata.cluster_id, int(metadata.controller_id), nodes)
 
 
+def tells_fenced(cluster: Cluster) -> bool:
+    """Whether `describe_nodes` has the fenced brokers (KIP-1073, Kafka 4.0). Raises ChannelError."""
+    try:
+        return cluster.any_connection().version_of(ApiKey.DESCRIBE_CLUSTER) >= _FENCED_FROM
+    except UnsupportedApiError:
+        return False
+
+
 def _nodes(brokers: Entity) -> tuple[BrokerNode, ...]:
     return tuple(
         sorted(

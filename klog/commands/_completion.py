@@ -73,7 +73,7 @@ def _names_for(command: str, subcommand: str | None, parameter: Any) -> Names | 
         return lambda _: [f"{name}=" for name in _broker_configs()]
     if command in _BROKER_COMMANDS and options & _BROKER_OPTIONS:
         return _brokers
-    if command == "brokers" and is_argument and parameter.metavar == "ID":
+    if command in {"brokers", "cluster"} and is_argument and parameter.metavar in {"ID", "[ID]"}:
         return _brokers
     if options & _CONFIG_OPTIONS and command in {"topics", "configs", "clean"}:
         return lambda context: [f"{name}=" for name in _configs(context)]

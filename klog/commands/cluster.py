@@ -1,27 +1,31 @@
 """`klog cluster`: shows the brokers, the controller and the features of any Kafka, and whether it is healthy.
 
-`cluster-id` and `list-endpoints` have the names, options and output of `kafka-cluster`.
+`cluster-id`, `list-endpoints` and `unregister` also take the command lines of `kafka-cluster`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from klog.commands._messages import BOLD, RED, YELLOW, print_line
-from klog.commands._terminal import count_of
-from klog.commands.option_groups import expand_options
+from klog.commands._messages import BOLD, RED, YELLOW, print_line, print_note, print_report
+from klog.commands._terminal import confirmed, count_of
+from klog.commands._usage import missing
+from klog.commands.option_groups import expand_options, option
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.groups import tool_app
 from klog.commands.wire.output import WATCHING, OutputFormat, OutputOptions, WatchOptions
+from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.clusters import ClusterDescription
     from klog.admin.health import ClusterState, Problem
+    from klog.admin.settings import ClientSettings
+    from klog.client.cluster import Cluster
 
 app = tool_app(
     "cluster",
@@ -32,12 +36,32 @@ app = tool_app(
         "klog cluster health",
         "klog cluster health --watch 5",
         "klog cluster -o json",
+        "klog cluster list-endpoints --include-fenced-brokers",
+        "klog cluster unregister 3",
     ),
     default="describe",
 )
 
 _NAMED_PARTITIONS: Final = 5
 _COLUMNS: Final = ("id", "host", "port", "rack", "isController", "version")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaOptions:
+    """How kafka-cluster names a cluster, beside `--bootstrap-server`."""
+
+    config: Annotated[Path | None, option(None, "", "--config", "-c", metavar="FILE", hidden=True)] = None
+    controller: Annotated[str | None, option(None, "", "--bootstrap-controller", "-C", hidden=True)] = None
+
+    def settings(self, connection: ConnectionOptions) -> ClientSettings:
+        """The settings that these options and those of the connection make. Raises UsageError."""
+        if self.controller is not None:
+            raise UsageError(
+                "klog cluster talks to brokers, not to KRaft controllers", cure="--bootstrap-server HOST:PORT"
+            )
+        if self.config is not None:
+            connection = replace(connection, command_config=self.config)
+        return connection.settings()
 
 
 @app.command("describe", cls=WATCHING)
@@ -183,10 +207,7 @@ def _places(group: Sequence[Problem]) -> str:
 
 @app.command("cluster-id")
 @expand_options
-def show_cluster_id(
-    connection: ConnectionOptions,
-    config: Annotated[Path | None, typer.Option("--config", metavar="FILE", hidden=True)] = None,
-) -> None:
+def show_cluster_id(connection: ConnectionOptions, kafka: KafkaOptions) -> None:
     """Print the cluster's id, as kafka-cluster does.
 
     Examples:
@@ -196,10 +217,109 @@ def show_cluster_id(
     from klog.admin import connect
     from klog.client.cluster_description import describe_nodes
 
-    options = connection if config is None else replace(connection, command_config=config)
-    with connect.cluster(options.settings()) as cluster:
+    with connect.cluster(kafka.settings(connection)) as cluster:
         found = describe_nodes(cluster).cluster_id
     if found:
         print_line(f"Cluster ID: {found}")
     else:
         print_line("No cluster ID found. The Kafka version is probably too old.")
+
+
+@app.command("list-endpoints", cls=WATCHING)
+@expand_options
+def list_endpoints(
+    connection: ConnectionOptions,
+    output: OutputOptions,
+    watch: WatchOptions,
+    kafka: KafkaOptions,
+    include_fenced: Annotated[
+        bool,
+        typer.Option(
+            "--include-fenced-brokers",
+            help="Also brokers that are registered and take no part (Kafka 4 tells them).",
+        ),
+    ] = False,
+) -> None:
+    """Show where the brokers of the cluster listen for this client.
+
+    A fenced broker is registered with KRaft, but has stopped or has not caught up.
+
+    Examples:
+
+        klog cluster list-endpoints
+
+        klog cluster list-endpoints --include-fenced-brokers -o csv
+    """
+    from klog.admin import connect
+    from klog.admin.clusters import endpoint_row, endpoints
+
+    with connect.cluster(kafka.settings(connection)) as cluster:
+        watch.run(
+            lambda: output.show(
+                [endpoint_row(each) for each in endpoints(cluster, include_fenced=include_fenced)]
+            )
+        )
+
+
+@app.command("unregister")
+@expand_options
+def unregister(
+    connection: ConnectionOptions,
+    kafka: KafkaOptions,
+    broker: Annotated[
+        int | None, typer.Argument(metavar="[ID]", help="The broker to forget.", show_default=False)
+    ] = None,
+    broker_id: Annotated[
+        int | None,
+        typer.Option("--id", "-i", metavar="ID", help="The same, as for kafka-cluster.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Unregister without asking.")] = False,
+) -> None:
+    """Make a KRaft cluster forget a broker that was stopped for good.
+
+    It says whether the broker still runs or has replicas, then asks on a terminal; elsewhere it needs --yes.
+    With --id it does not ask, and prints as kafka-cluster does.
+
+    A cluster with ZooKeeper, and klog's own brokers, forget a broker when it stops.
+
+    Examples:
+
+        klog cluster unregister 3
+
+        klog cluster unregister --id 3
+    """
+    from klog.admin import connect
+    from klog.client.broker_registration import unregister_broker
+    from klog.protocol.errors import UnsupportedApiError
+
+    if broker is not None and broker_id is not None:
+        raise UsageError("ID and --id exclude each other")
+    if broker is None and broker_id is None:
+        raise missing("ID")
+    with connect.cluster(kafka.settings(connection)) as cluster:
+        if broker is not None:
+            if not _agreed_to_unregister(cluster, broker, yes=yes):
+                raise typer.Exit(1)
+            unregister_broker(cluster, broker)
+            print_report(f"broker {broker}: is no longer registered")
+        elif broker_id is not None:
+            try:
+                unregister_broker(cluster, broker_id)
+                print_line(f"Broker {broker_id} is no longer registered.")
+            except UnsupportedApiError:
+                print_line("The target cluster does not support the broker unregistration API.")
+
+
+def _agreed_to_unregister(cluster: Cluster, broker_id: int, *, yes: bool) -> bool:
+    """Say what speaks against it, and ask. Raises ClientError if the cluster cannot do it, ChannelError."""
+    from klog.admin.clusters import check_can_unregister, count_replicas, is_running
+
+    check_can_unregister(cluster)
+    if is_running(cluster, broker_id):
+        print_note(f"broker {broker_id} is running: stop it first")
+    if replicas := count_replicas(cluster, broker_id):
+        print_note(
+            f"broker {broker_id} has {count_of(replicas, 'replica')}: "
+            f"`klog reassign plan --drain {broker_id}` moves them first"
+        )
+    return confirmed(f"Unregister broker {broker_id}?", yes=yes)

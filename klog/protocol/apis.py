@@ -83,6 +83,7 @@ class ApiKey(IntEnum):
     ALTER_PARTITION = 56
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
@@ -214,6 +215,7 @@ SPOKEN: Final[Mapping[int, Api]] = MappingProxyType(
                 _kio(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, 0, 0),
                 _kio(ApiKey.DESCRIBE_QUORUM, 0, 2, 0),
                 _kio(ApiKey.DESCRIBE_CLUSTER, 0, 2, 0),
+                _kio(ApiKey.UNREGISTER_BROKER, 0, 0, 0),
             )
         },
     }

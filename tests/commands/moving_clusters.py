@@ -61,14 +61,14 @@ class _Member(KRaftBroker):
 
 
 @contextmanager
-def _kafka4(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
-    peer: KafkaPeer = request.getfixturevalue("kafka4")
+def kraft_brokers(peer: KafkaPeer, work: Path, count: int, more: Config) -> Iterator[list[KRaftBroker]]:
+    """Brokers 0, 1 and so on of one cluster of Kafka 4, which all know each other."""
     cluster_id = "A" + urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()[1:]
     with ExitStack() as stack:
-        brokers: list[_Member] = []
-        for number in range(3):
+        brokers: list[KRaftBroker] = []
+        for number in range(count):
             own = work / str(number)
-            config = {**_REPLICATED, "node.id": number, "log.dirs": _log_dirs(own)}
+            config = {**more, "node.id": number, "log.dirs": _log_dirs(own)}
             port, controller = free_port(), free_port()
             if brokers:
                 config |= {
@@ -83,6 +83,12 @@ def _kafka4(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
                 }
             brokers.append(stack.enter_context(_Member(own, config, peer, cluster_id)))
         await_all_known([int(each.bootstrap.rpartition(":")[2]) for each in brokers])
+        yield brokers
+
+
+@contextmanager
+def _kafka4(request: pytest.FixtureRequest, work: Path) -> Iterator[str]:
+    with kraft_brokers(request.getfixturevalue("kafka4"), work, 3, _REPLICATED) as brokers:
         yield ",".join(each.bootstrap for each in brokers)
 
 

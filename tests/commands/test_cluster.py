@@ -12,7 +12,8 @@ from klog.admin.health import Check, ClusterState, LogDirFailure, Severity, is_h
 from klog.admin.topics import Partition, Topic, TopicSetting
 from klog.client.cluster_description import NO_BROKER, BrokerNode, ClusterNodes, Quorum, QuorumReplica
 from klog.formats.names import TopicPartition
-from tests.commands.running import Run
+from tests.commands.moving_clusters import kraft_brokers
+from tests.commands.running import Run, runner
 from tests.waiting import eventually
 
 _numbers = itertools.count()
@@ -55,6 +56,90 @@ def test_the_id_is_printed_as_by_kafka_cluster(klog: Run, cluster: str, tools) -
     theirs = tools.run("org.apache.kafka.tools.ClusterTool", "cluster-id", "--bootstrap-server", cluster)
     assert theirs.status == 0, theirs.err
     assert klog("cluster", "cluster-id").out == theirs.out
+
+
+def test_endpoints_of_brokers_are_listed(klog: Run, cluster: str) -> None:
+    (found,) = json.loads(klog("cluster", "list-endpoints", "-o", "json").out)
+    assert f"{found['host']}:{found['port']}" == cluster
+    assert (found["state"], found["endpointType"]) == ("unfenced", "broker")
+    header = klog("cluster", "list-endpoints").out.splitlines()[0]
+    assert header.split() == ["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT-TYPE"]
+
+
+@pytest.mark.parametrize("cluster", ["klog", pytest.param("kafka3", marks=pytest.mark.kafka)], indirect=True)
+def test_a_cluster_without_kraft_has_no_fenced_and_no_registered_brokers(klog: Run, cluster: str) -> None:
+    outcome = klog("cluster", "list-endpoints", "--include-fenced-brokers")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "does not tell which brokers are fenced (Kafka 4.0 and later do" in outcome.err
+    outcome = klog("cluster", "unregister", 7, "--yes")
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "cannot unregister brokers: only KRaft's registrations outlive a broker (stop the" in outcome.err
+    outcome = klog("cluster", "unregister", "--id", 7)
+    assert outcome.code == 0
+    assert outcome.out == "The target cluster does not support the broker unregistration API.\n"
+
+
+@pytest.mark.parametrize("cluster", [pytest.param("kafka3", marks=pytest.mark.kafka)], indirect=True)
+def test_the_refusal_of_unregister_is_that_of_kafka_cluster(klog: Run, cluster: str, tools) -> None:
+    words = ("unregister", "--bootstrap-server", cluster, "--id", 7)
+    theirs = tools.run("org.apache.kafka.tools.ClusterTool", *words)
+    assert (theirs.status, theirs.out) == klog("cluster", *words)[:2]
+
+
+@pytest.mark.kafka
+def test_a_broker_that_stopped_is_fenced_until_it_is_unregistered(
+    kafka4, tmp_path, capfd, monkeypatch
+) -> None:
+    with kraft_brokers(kafka4, tmp_path, 3, {"broker.session.timeout.ms": 3000}) as brokers:
+        monkeypatch.setenv("KLOG_BOOTSTRAP_SERVER", brokers[0].bootstrap)
+        klog = runner(capfd, monkeypatch)
+        assert klog("topics", "create", "held", "--replica-assignment", "1:0,0:1").code == 0
+        outcome = klog("cluster", "unregister", 1)
+        assert (outcome.code, outcome.out) == (1, "")
+        assert "broker 1 is running: stop it first" in outcome.err
+        assert "broker 1 has 2 replicas: `klog reassign plan --drain 1`" in outcome.err
+        assert "nothing was changed (--yes" in outcome.err
+        for each in brokers[1:]:
+            each.kill()
+
+        def states() -> dict[int, str]:
+            out = klog("cluster", "list-endpoints", "--include-fenced-brokers", "-o", "json").out
+            return {each["id"]: each["state"] for each in json.loads(out)}
+
+        eventually(lambda: states() == {0: "unfenced", 1: "fenced", 2: "fenced"})
+        (running,) = json.loads(klog("cluster", "list-endpoints", "-o", "json").out)
+        assert running["id"] == 0
+        words = ("list-endpoints", "--bootstrap-server", brokers[0].bootstrap, "--include-fenced-brokers")
+        theirs = kafka4.java("org.apache.kafka.tools.ClusterTool", *words).stdout.decode()
+        ours = klog("cluster", *words).out.replace("ENDPOINT-TYPE", "ENDPOINT_TYPE").replace(" - ", " null ")
+        assert sorted(map(str.split, ours.splitlines())) == sorted(map(str.split, theirs.splitlines()))
+
+        outcome = klog("cluster", "unregister", 1, "--yes")
+        assert (outcome.code, outcome.out) == (0, ""), outcome.err
+        assert outcome.err.endswith("broker 1: is no longer registered\n")
+        outcome = klog("cluster", "unregister", "--bootstrap-server", brokers[0].bootstrap, "--id", 2)
+        assert (outcome.code, outcome.out) == (0, "Broker 2 is no longer registered.\n")
+        eventually(lambda: states() == {0: "unfenced"})
+        outcome = klog("cluster", "unregister", 2, "--yes")
+        assert (outcome.code, outcome.out) == (1, "")
+        assert "broker 2: BROKER_ID_NOT_REGISTERED: " in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("unregister",), "missing ID"),
+        (("unregister", 1, "--id", 1), "ID and --id exclude each other"),
+        (("unregister", 1, "-C", "127.0.0.1:1"), "not to KRaft controllers"),
+        (("list-endpoints", "--bootstrap-controller", "127.0.0.1:1"), "not to KRaft controllers"),
+    ],
+)
+def test_wrong_command_lines_are_refused_before_anything_is_asked(
+    words: tuple[object, ...], said: str, capfd, monkeypatch
+) -> None:
+    outcome = runner(capfd, monkeypatch)("cluster", *words)
+    assert outcome.code == 2
+    assert said in outcome.err
 
 
 def test_a_whole_cluster_is_healthy(klog: Run, topic: str) -> None:
