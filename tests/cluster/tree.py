@@ -72,6 +72,10 @@ class Tree:
         found = self._value(f"/brokers/topics/{topic}")
         return {} if found is None else {int(key): ids for key, ids in found["partitions"].items()}
 
+    def topic_id(self, topic: str) -> str:
+        """The id of a topic that exists."""
+        return str(self._value(f"/brokers/topics/{topic}")["topic_id"])
+
     def state(self, partition: Partition) -> PartitionState | None:
         """None before the controller has elected the first leader."""
         topic, number = partition
