@@ -16,7 +16,6 @@ from klog.commands.option_groups import expand_options
 from klog.commands.wire.connection import ConnectionOptions
 from klog.commands.wire.groups import tool_app
 from klog.commands.wire.output import WATCHING, OutputOptions, WatchOptions
-from klog.formats.errors import UsageError
 
 if TYPE_CHECKING:
     from klog.admin.transactions import OpenTransaction
@@ -218,7 +217,11 @@ def find_hanging(
 ) -> None:
     """Show transactions that partitions have open, but that no coordinator will end.
 
+    It looks at all partitions, or at those of --topic, or at those with a replica on --broker-id.
+
     Examples:
+
+        klog transactions find-hanging
 
         klog transactions find-hanging --broker-id 0
 
@@ -226,8 +229,6 @@ def find_hanging(
     """
     from klog.admin import connect, transactions
 
-    if topic is None and broker_id is None:
-        raise UsageError("nothing says where to look", cure="--broker-id N or --topic TOPIC")
     if partition is not None and topic is None:
         raise missing("--topic TOPIC")
     where = transactions.WherePartitions(topic, partition, broker_id)

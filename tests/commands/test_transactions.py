@@ -161,6 +161,8 @@ def test_transactions_are_listed_and_described(klog: Run, cluster, topic, name):
         )
         assert (producer["producerId"], producer["currentTransactionStartOffset"]) == (row["producerId"], 0)
         assert klog("transactions", "find-hanging", *words, "--max-transaction-timeout", 0).out == ""
+        everywhere = klog("transactions", "find-hanging", "--max-transaction-timeout", 0)
+        assert (everywhere.code, everywhere.out) == (0, ""), everywhere.err
         assert name in klog("transactions", "list").out
         process.stdin.close()
         assert process.wait(90) == 0
