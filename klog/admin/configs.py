@@ -1,13 +1,15 @@
-"""Describes and changes the configs of topics, of brokers, and of all brokers of a cluster.
+"""Describes and changes the configs of topics, brokers, groups and client metrics.
 
 Rules: KIP-133 (describe), KIP-226 (dynamic broker configs; the empty broker name is the cluster-wide
-default), KIP-339 (set, delete, append or subtract a single config).
+default), KIP-714 (client metrics), KIP-848 (groups), KIP-339 (set, delete, append or
+subtract a single config).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.admin.topics import find_topics
@@ -15,6 +17,7 @@ from klog.client import admin
 from klog.client.admin import Resource, ResourceType
 from klog.client.cluster import Cluster
 from klog.client.errors import UnknownTopicError
+from klog.client.groups import list_groups
 from klog.protocol.entity_fields import Entity
 
 _SOURCES: Final = (
@@ -37,10 +40,28 @@ class EntityType(StrEnum):
     TOPICS = "topics"
     BROKERS = "brokers"
     BROKER_LOGGERS = "broker-loggers"
+    GROUPS = "groups"
+    CLIENT_METRICS = "client-metrics"
+
+
+SOURCES_OF_ENTITIES: Final[Mapping[EntityType, str]] = MappingProxyType(
+    {
+        EntityType.TOPICS: "DYNAMIC_TOPIC_CONFIG",
+        EntityType.BROKERS: "DYNAMIC_BROKER_CONFIG",
+        EntityType.GROUPS: "DYNAMIC_GROUP_CONFIG",
+        EntityType.CLIENT_METRICS: "DYNAMIC_CLIENT_METRICS_CONFIG",
+    }
+)
+"""The source of what was set for one entity of a type."""
+
+_ON_ANY_BROKER: Final = {
+    EntityType.GROUPS: ResourceType.GROUP,
+    EntityType.CLIENT_METRICS: ResourceType.CLIENT_METRICS,
+}
 
 
 class ConfigEntity(NamedTuple):
-    """A topic, a broker, the loggers of a broker, or the default of all brokers: (BROKERS, "")."""
+    """What has configs; (BROKERS, "") is the default of all brokers."""
 
     type: EntityType
     name: str
@@ -48,6 +69,10 @@ class ConfigEntity(NamedTuple):
     def __str__(self) -> str:
         if self.type is EntityType.TOPICS:
             return f"topic {self.name}"
+        if self.type is EntityType.GROUPS:
+            return f"group {self.name}"
+        if self.type is EntityType.CLIENT_METRICS:
+            return f"client metrics {self.name}"
         if self.type is EntityType.BROKER_LOGGERS:
             return f"loggers of broker {self.name}"
         return f"broker {self.name}" if self.name else "all brokers"
@@ -76,12 +101,12 @@ class ConfigEntry(NamedTuple):
     documentation: str | None = None
 
     def is_set(self, entity_type: EntityType) -> bool:
-        """Whether it was set for this topic, this broker or all brokers. Levels of loggers always are."""
+        """Whether it was set for this entity or for all brokers. Levels of loggers always are."""
         if entity_type is EntityType.BROKER_LOGGERS:
             return True
-        if entity_type is EntityType.TOPICS:
-            return self.source == "DYNAMIC_TOPIC_CONFIG"
-        return self.source in ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        if entity_type is EntityType.BROKERS and self.source == "DYNAMIC_DEFAULT_BROKER_CONFIG":
+            return True
+        return self.source == SOURCES_OF_ENTITIES[entity_type]
 
 
 class Operation(StrEnum):
@@ -106,6 +131,8 @@ def _resource(cluster: Cluster, entity: ConfigEntity) -> Resource:
     if entity.type is EntityType.TOPICS:
         find_topics(cluster, [entity.name])
         return Resource(ResourceType.TOPIC, entity.name)
+    if kind := _ON_ANY_BROKER.get(entity.type):
+        return Resource(kind, entity.name)
     brokers = [str(broker_id) for broker_id in admin.broker_ids(cluster)]
     if entity.name and entity.name not in brokers:
         raise UnknownTopicError(
@@ -116,7 +143,15 @@ def _resource(cluster: Cluster, entity: ConfigEntity) -> Resource:
 
 
 def entities(cluster: Cluster, entity_type: EntityType) -> list[ConfigEntity]:
-    """All entities of a type: topics, or brokers and their default. Raises ClientError, ChannelError."""
+    """All entities of a type; groups are those that exist or have configs.
+
+    Raises ClientError, ChannelError.
+    """
+    if kind := _ON_ANY_BROKER.get(entity_type):
+        names = set(admin.list_config_resources(cluster, kind))
+        if entity_type is EntityType.GROUPS:
+            names |= {each.group_id for each in list_groups(cluster)}
+        return [ConfigEntity(entity_type, name) for name in sorted(names)]
     if entity_type is EntityType.TOPICS:
         return [ConfigEntity(entity_type, topic.name) for topic in find_topics(cluster)]
     found = [ConfigEntity(entity_type, str(broker_id)) for broker_id in admin.broker_ids(cluster)]

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from klog.client.cluster import Cluster
 from klog.client.connection import Connection
 from klog.client.controller import Request, ask_controller
-from klog.client.errors import RefusedError
+from klog.client.errors import ClientError, RefusedError
 from klog.formats.names import TopicPartition
 from klog.protocol.apis import ApiKey
 from klog.protocol.entity_fields import Entity, Value
@@ -27,6 +27,7 @@ from klog.protocol.messages import build, request_class, request_struct
 CLUSTER_DEFAULT: Final = -1
 _DELETED_BY_STATE_FROM: Final = 6
 _PARTITIONS_PER_ANSWER: Final = 2000
+_ANY_KIND_FROM: Final = 1
 
 Assignment: TypeAlias = Mapping[int, Sequence[int]]
 """The brokers of each partition by its number, the preferred leader first."""
@@ -38,10 +39,15 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+_OF_KRAFT: Final = (ResourceType.CLIENT_METRICS, ResourceType.GROUP)
 
 
 class Resource(NamedTuple):
-    """A topic, a broker or its loggers. The empty broker name stands for the default of all brokers."""
+    """What has configs, and its name. The empty broker name stands for the default of all brokers."""
 
     type: ResourceType
     name: str
@@ -233,6 +239,30 @@ def describe_configs(
     return found
 
 
+def list_config_resources(cluster: Cluster, kind: ResourceType) -> list[str]:
+    """The names of all resources of a kind that have configs, sorted (KIP-1000, KIP-1142).
+
+    Before version 1 of the request (Kafka 4.1) only client metrics are told, and nothing of the others.
+    Raises ClientError if the cluster lists none, ChannelError.
+    """
+    connection = cluster.any_connection()
+    key = ApiKey.LIST_CONFIG_RESOURCES
+    try:
+        version = connection.version_of(key)
+    except UnsupportedApiError as error:
+        name = kind.name.lower().replace("_", " ")
+        raise ClientError(
+            f"the cluster does not list configs of kind {name}", cure="Kafka has them with KRaft only"
+        ) from error
+    if version < _ANY_KIND_FROM and kind is not ResourceType.CLIENT_METRICS:
+        return []
+    kinds: dict[str, Value] = {"resource_types": (int(kind),)} if version >= _ANY_KIND_FROM else {}
+    answer = connection.send(build(request_class(key, version), **kinds))
+    if answer.error_code != ErrorCode.NONE:
+        raise RefusedError("the list of configs", answer.error_code)
+    return sorted(each.resource_name for each in answer.config_resources)
+
+
 def alter_configs(
     cluster: Cluster,
     resource: Resource,
@@ -270,8 +300,12 @@ def _resource_of(result: Entity) -> Resource:
     """The resource of a result. Raises RefusedError if the broker refused it."""
     resource = Resource(ResourceType(result.resource_type), result.resource_name)
     if result.error_code != ErrorCode.NONE:
-        name = f"{resource.type.name.lower()} {resource.name}" if resource.name else "all brokers"
-        raise RefusedError(f"configs of {name}", result.error_code, message=result.error_message)
+        kind = resource.type.name.lower().replace("_", " ")
+        name = f"{kind} {resource.name}" if resource.name else "all brokers"
+        cure = None
+        if resource.type in _OF_KRAFT and result.error_code == ErrorCode.INVALID_REQUEST:
+            cure = "are they configs that this cluster has? Kafka has them with KRaft only"
+        raise RefusedError(f"configs of {name}", result.error_code, message=result.error_message, cure=cure)
     return resource
 
 
@@ -281,7 +315,7 @@ def _by_answering_broker(
     """A connection to each broker to ask, with the resources to ask it for."""
     asked: dict[int | None, list[Resource]] = {}
     for resource in resources:
-        is_broker = resource.type is not ResourceType.TOPIC and resource.name
+        is_broker = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
         asked.setdefault(int(resource.name) if is_broker else None, []).append(resource)
     if any(broker_id is not None for broker_id in asked):
         cluster.refresh(())

@@ -21,7 +21,7 @@ _ON_CLUSTERS: Final = {
     *("topics", "configs", "produce", "consume", "groups", "transactions", "reassign"),
     *("offsets", "log-dirs", "delete-records", "elect-leader", "acls"),
 }
-_GROUP_COMMANDS: Final = {"groups", "consume", "offsets", "acls"}
+_GROUP_COMMANDS: Final = {"groups", "consume", "offsets", "acls", "configs"}
 _BROKER_OPTIONS: Final = {"--broker", "--broker-list", "--broker-id", "--brokers", "--drain", "--add"}
 _BROKER_COMMANDS: Final = {"configs", "brokers", "log-dirs", "transactions", "reassign"}
 _OF_BROKERS: Final = {"serve", "adopt"}

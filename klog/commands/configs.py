@@ -1,4 +1,4 @@
-"""`klog configs`: shows and changes the configs of topics and brokers, and where their values come from.
+"""`klog configs`: shows and changes the configs of topics, brokers, groups and client metrics.
 
 Options have the names of `kafka-configs`, and its command lines work too.
 """
@@ -71,6 +71,8 @@ def describe_configs(
         klog configs describe --topic orders --all --doc
 
         klog configs describe --entity-type topics
+
+        klog configs describe --group billing
     """
     from klog.admin import connect
     from klog.admin.configs import describe, entities
@@ -183,7 +185,7 @@ def alter_configs(
     validate_only: ValidateOnly = False,
     as_kafka: AsKafka = False,
 ) -> None:
-    """Change configs of a topic, a broker or all brokers. Either all changes are made, or none.
+    """Change configs of a topic, a broker, all brokers or a group. Either all changes are made, or none.
 
     Examples:
 
@@ -192,6 +194,8 @@ def alter_configs(
         klog configs alter --topic orders --append cleanup.policy=compact --delete retention.ms
 
         klog configs alter --broker-defaults --set log.cleaner.threads=2
+
+        klog configs alter --client-metrics slow --set interval.ms=60000
 
         klog configs --alter --topic orders --add-config cleanup.policy=[compact,delete]
     """

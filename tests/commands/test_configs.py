@@ -217,6 +217,68 @@ def test_levels_of_loggers_are_shown_and_changed(klog, topic):
     assert klog("configs", "--alter", *entity, "--add-config", f"{name}=INFO").code == 0
 
 
+KRAFT_CONFIGS = [
+    ("--group", "groups", "DYNAMIC_GROUP_CONFIG", "consumer.session.timeout.ms", "46000"),
+    ("--client-metrics", "client-metrics", "DYNAMIC_CLIENT_METRICS_CONFIG", "interval.ms", "60000"),
+]
+
+
+@pytest.mark.parametrize("cluster", [pytest.param("kafka4", marks=pytest.mark.kafka)], indirect=True)
+@pytest.mark.parametrize(("option", "kind", "source", "key", "value"), KRAFT_CONFIGS)
+def test_configs_of_groups_and_client_metrics_are_changed_and_listed(
+    klog, cluster, kafka4, option, kind, source, key, value
+):
+    assert klog("configs", "alter", option, "held", "--set", f"{key}={value}").code == 0
+    eventually(lambda: key in described(klog, option, "held"))
+    entry = described(klog, option, "held")[key]
+    assert (entry["entityType"], entry["entityName"]) == (kind, "held")
+    assert (entry["value"], entry["source"]) == (value, source)
+    assert set(described(klog, "--entity-type", kind, "--entity-name", "held")) == {key}
+    assert key in described(klog, option, "held", "--all")
+    listed = klog("configs", "describe", "--entity-type", kind, "--json").out.splitlines()
+    assert "held" in {json.loads(line)["entityName"] for line in listed}
+    words = ("--describe", "--entity-type", kind, "--entity-name", "held", "--bootstrap-server", cluster)
+    theirs = kafka4.java("kafka.admin.ConfigCommand", *words)
+    assert klog("configs", *words).out == theirs.stdout.decode()
+    words = ("--alter", "--entity-type", kind, "--entity-name", "held", "--delete-config", key)
+    done = klog("configs", *words)
+    assert (done.code, done.out) == (0, f"Completed updating config for {kind[:-1]} held.\n"), done.err
+    eventually(lambda: described(klog, option, "held") == {})
+
+
+@pytest.mark.parametrize("cluster", ["klog"], indirect=True)
+def test_klogs_own_brokers_have_configs_of_groups_but_not_of_client_metrics(klog):
+    key = "consumer.session.timeout.ms"
+    assert klog("configs", "alter", "--group", "held", "--set", f"{key}=46000").code == 0
+    assert described(klog, "--group", "held")[key]["value"] == "46000"
+    assert ("held", key) in {
+        (each["entityName"], each["name"])
+        for each in map(
+            json.loads, klog("configs", "describe", "--entity-type", "groups", "--json").out.splitlines()
+        )
+    }
+    assert klog("configs", "alter", "--group", "held", "--delete", key).code == 0
+    for action in (("describe",), ("alter", "--set", "interval.ms=60000")):
+        refused = klog("configs", *action, "--client-metrics", "held")
+        assert (refused.code, refused.out) == (1, "")
+        assert "configs of client metrics held: INVALID_REQUEST" in refused.err
+        assert "with KRaft only" in refused.err
+
+
+@pytest.mark.parametrize("cluster", [pytest.param("kafka3", marks=pytest.mark.kafka)], indirect=True)
+@pytest.mark.parametrize("option", ["--group", "--client-metrics"])
+def test_a_cluster_with_zookeeper_refuses_configs_of_groups_and_client_metrics(klog, option):
+    refused = klog("configs", "describe", option, "held")
+    assert (refused.code, refused.out) == (1, "")
+    assert "with KRaft only" in refused.err
+    refused = klog("configs", "describe", "--entity-type", f"{option[2:].removesuffix('s')}s")
+    assert (refused.code, refused.out) == (1, "")
+    assert "the cluster does not list configs of kind" in refused.err
+    refused = klog("configs", "alter", option, "held", "--set", "interval.ms=60000")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "words", [("--entity-type", "users"), ("--client", "c"), ("--ip-defaults",), ("--user", "u")]
 )
@@ -232,7 +294,8 @@ def test_the_own_form_of_the_command_leaves_quotas_to_others(klog, words):
     [
         (("--ip", "10.0.0.1", "--user", "u"), "neither a user nor a client id"),
         (("--zookeeper", "z:2181", "--entity-type", "users"), "talks to brokers"),
-        (("--entity-type", "client-metrics"), "no configs of client-metrics"),
+        (("--entity-type", "groups", "--entity-default"), "stands for all brokers"),
+        (("--group", "g", "--client-metrics", "m"), "more than one"),
         (("--entity-type", "pets"), "is unknown"),
         (("--entity-name", "t"), "missing --entity-type"),
         (("--entity-type", "topics", "--entity-default"), "stands for all brokers"),

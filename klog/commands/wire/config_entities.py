@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from klog.admin.configs import ConfigEntity, EntityType
 
 _PANEL: Final = "Entity"
-_CHOICE: Final = "--topic NAME, --broker ID, --broker-defaults or --broker-logger ID"
+_CHOICE: Final = (
+    "--topic NAME, --broker ID, --broker-defaults, --broker-logger ID, --group NAME or --client-metrics NAME"
+)
 _QUOTAS: Final = ("clients", "users", "ips")
-_OTHERS: Final = ("client-metrics", "groups")
-_KAFKAS_TOOL: Final = "use kafka-configs of Kafka for them"
 
 
 @dataclass(frozen=True, slots=True)
 class EntityOptions:
-    """The topic or broker whose configs are meant, also as kafka-configs names it."""
+    """The entity whose configs are meant, also as kafka-configs names it."""
 
     topic: Annotated[
         str | None, option(_PANEL, "Configs of a topic.", "--topic", metavar="TOPIC", show_default=False)
@@ -36,11 +36,25 @@ class EntityOptions:
         str | None,
         option(_PANEL, "Levels of a broker's loggers.", "--broker-logger", metavar="ID", show_default=False),
     ] = None
+    group: Annotated[
+        str | None,
+        option(_PANEL, "Configs of a group (Kafka 4).", "--group", metavar="GROUP", show_default=False),
+    ] = None
+    client_metrics: Annotated[
+        str | None,
+        option(
+            _PANEL,
+            "Which metrics clients send (KRaft).",
+            "--client-metrics",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
     entity_type: Annotated[
         list[str] | None,
         option(
             _PANEL,
-            "As for kafka-configs: topics, brokers or broker-loggers.",
+            "As for kafka-configs: topics, brokers, broker-loggers, groups or client-metrics.",
             "--entity-type",
             metavar="TYPE",
             show_default=False,
@@ -121,6 +135,8 @@ class EntityOptions:
                 (EntityType.BROKERS, self.broker),
                 (EntityType.BROKERS, "" if self.broker_defaults else None),
                 (EntityType.BROKER_LOGGERS, self.broker_logger),
+                (EntityType.GROUPS, self.group),
+                (EntityType.CLIENT_METRICS, self.client_metrics),
             )
             if name is not None
         ]
@@ -157,8 +173,6 @@ class EntityOptions:
                 raise UsageError(
                     f"configs of {name} are quotas and SCRAM credentials", cure="klog quotas, or klog users"
                 )
-            if name in _OTHERS:
-                raise UsageError(f"klog has no configs of {name}", cure=_KAFKAS_TOOL)
             if name not in list(EntityType):
                 raise UsageError(f"--entity-type {name} is unknown", cure=f"one of {', '.join(EntityType)}")
         flags = (self.user_defaults, self.client_defaults, self.ip_defaults)

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from klog.admin.configs import ConfigEntity, ConfigEntry, EntityType
+from klog.admin.configs import SOURCES_OF_ENTITIES, ConfigEntity, ConfigEntry, EntityType
 
-_SOURCES = {
-    EntityType.TOPICS: "DYNAMIC_TOPIC_CONFIG",
-    EntityType.BROKERS: "DYNAMIC_BROKER_CONFIG",
-}
 _DEFAULT_SOURCE = "DYNAMIC_DEFAULT_BROKER_CONFIG"
 
 
@@ -17,7 +13,7 @@ def is_shown(entity: ConfigEntity, entry: ConfigEntry) -> bool:
     """Whether `--describe` without `--all` shows a config: only what was set for just this entity."""
     if entity.type is EntityType.BROKER_LOGGERS:
         return True
-    return entry.source == (_SOURCES[entity.type] if entity.name else _DEFAULT_SOURCE)
+    return entry.source == (SOURCES_OF_ENTITIES[entity.type] if entity.name else _DEFAULT_SOURCE)
 
 
 def described(entity: ConfigEntity, entries: Iterable[ConfigEntry], *, show_all: bool) -> Iterator[str]:
