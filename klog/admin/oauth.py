@@ -92,6 +92,12 @@ def login(
     return OAuthBearer(TokenSource(_fetcher(properties, options, now_s, timeout_s, send), now_s), extensions)
 
 
+def token_file(properties: Mapping[str, str]) -> Path | None:
+    """The file that holds the token, None if the token comes from elsewhere."""
+    parts = urlsplit(properties.get(ENDPOINT, ""))
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
 def _fetcher(
     properties: Mapping[str, str],
     options: Mapping[str, str],
@@ -108,8 +114,8 @@ def _fetcher(
             cure="an address of http or https, or file:PATH",
         )
     parts = urlsplit(url)
-    if parts.scheme == "file":
-        return lambda: _from_file(Path(unquote(parts.path)))
+    if (file := token_file(properties)) is not None:
+        return lambda: _from_file(file)
     if parts.scheme not in ("http", "https"):
         raise UsageError(f"{ENDPOINT}={url} is no address of http, https or file")
     request = _token_request(properties, options, url)

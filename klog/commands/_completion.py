@@ -1,4 +1,4 @@
-"""What a shell completes: formats, topics, groups, brokers and configs, beside options and choices.
+"""What a shell completes: formats, configs and names of the cluster, beside options and choices.
 
 Only the process that a shell starts for a completion imports this. It asks a cluster for two seconds at
 most, and says nothing if there is none.
@@ -22,6 +22,7 @@ _ON_CLUSTERS: Final = {
     *("offsets", "log-dirs", "delete-records", "elect-leader", "acls"),
 }
 _GROUP_COMMANDS: Final = {"groups", "consume", "offsets", "acls", "configs"}
+_TRANSACTION_COMMANDS: Final = {"transactions", "produce", "acls"}
 _BROKER_OPTIONS: Final = {"--broker", "--broker-list", "--broker-id", "--brokers", "--drain", "--add"}
 _BROKER_COMMANDS: Final = {"configs", "brokers", "log-dirs", "transactions", "reassign"}
 _OF_BROKERS: Final = {"serve", "adopt"}
@@ -73,8 +74,14 @@ def _names_for(command: str, subcommand: str | None, parameter: Any) -> Names | 
         return lambda _: [f"{name}=" for name in _broker_configs()]
     if command in _BROKER_COMMANDS and options & _BROKER_OPTIONS:
         return _brokers
-    if command in {"brokers", "cluster"} and is_argument and parameter.metavar in {"ID", "[ID]"}:
+    if command == "brokers" and is_argument and parameter.metavar == "ID":
         return _brokers
+    if command == "cluster" and (is_argument or "--id" in options):
+        return _registered_brokers
+    if command in _TRANSACTION_COMMANDS and (
+        "--transactional-id" in options or (is_argument and parameter.metavar == "ID")
+    ):
+        return _transactional_ids
     if options & _CONFIG_OPTIONS and command in {"topics", "configs", "clean"}:
         return lambda context: [f"{name}=" for name in _configs(context)]
     if options & _CONFIG_NAME_OPTIONS and command == "configs":
@@ -135,6 +142,21 @@ def _brokers(context: Any) -> Iterable[str]:  # noqa: ANN401
 
     with _cluster(context) as cluster:
         return [str(broker_id) for broker_id in admin.broker_ids(cluster)]
+
+
+def _registered_brokers(context: Any) -> Iterable[str]:  # noqa: ANN401
+    """Also the fenced ones, if the cluster tells them."""
+    from klog.client.cluster_description import describe_nodes
+
+    with _cluster(context) as cluster:
+        return [str(each.broker_id) for each in describe_nodes(cluster).brokers]
+
+
+def _transactional_ids(context: Any) -> Iterable[str]:  # noqa: ANN401
+    from klog.client.transaction_admin import list_transactions
+
+    with _cluster(context) as cluster:
+        return [each.transactional_id for each in list_transactions(cluster)]
 
 
 def _cluster(context: Any) -> Any:  # noqa: ANN401

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 
+import confluent_kafka
 import pytest
 
 from tests.commands.running import Run
@@ -79,6 +80,8 @@ def test_topics_of_the_cluster_are_completed(klog: Run, topic: str, words: str) 
     "words",
     [
         "configs describe --broker ",
+        "cluster unregister ",
+        "cluster unregister --id ",
         "brokers configs ",
         "log-dirs --broker ",
         "reassign plan --drain ",
@@ -90,6 +93,18 @@ def test_topics_of_the_cluster_are_completed(klog: Run, topic: str, words: str) 
 )
 def test_brokers_of_the_cluster_are_completed(klog: Run, words: str) -> None:
     eventually(lambda: completions(f"klog {words}"))
+
+
+def test_transactional_ids_of_the_cluster_are_completed(klog: Run, topic: str, cluster: str) -> None:
+    name = f"id-of-{topic}"
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster, "transactional.id": name})
+    producer.init_transactions(60)
+    for words in (
+        "transactions describe",
+        "transactions describe --transactional-id",
+        "produce --transactional-id",
+    ):
+        eventually(lambda words=words: completions(f"klog {words} {name[:-1]}") == [name])
 
 
 def test_names_of_new_topics_are_not_completed(klog: Run, topic: str) -> None:

@@ -100,6 +100,25 @@ def test_a_removed_profile_is_gone(klog: Run) -> None:
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, True)])
+def test_a_file_with_a_token_that_others_can_read_is_warned_of(
+    klog: Run, tmp_path: Path, mode: int, warned: bool
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("a.b.c\n")
+    token.chmod(mode)
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": f"file:{token}",
+        "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+    }
+    words = [word for pair in settings.items() for word in ("-X", "=".join(pair))]
+    done = klog("topics", "list", "-b", "127.0.0.1:1", "--timeout-ms", 100, *words)
+    assert done.code == 1
+    assert (f"{token} holds secrets, and other users can read it (chmod 600" in done.err) == warned
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o600, False), (0o640, True)])
 def test_files_with_secrets_that_others_can_read_are_warned_of(
     klog: Run, tmp_path: Path, mode: int, warned: bool
 ) -> None:

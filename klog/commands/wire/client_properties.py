@@ -40,6 +40,11 @@ def gather(
     files = [path] if has_secrets(of_profile) else []
     if command_config is not None and has_secrets(of_file):
         files.append(command_config)
+    if found.get("sasl.mechanism") == "OAUTHBEARER":
+        from klog.admin.oauth import token_file
+
+        if (token := token_file(found)) is not None:
+            files.append(token)
     if key_store := found.get("ssl.keystore.location"):
         files.append(Path(key_store))
     return ClientProperties(found, tuple(files))
