@@ -14,6 +14,8 @@ cdef class ReplicaManager:
     cdef object _delete_purgatory
     cdef list _listeners
     cdef object _lock
+    cdef set _stopped
+    cdef object _changing
     cdef public object _read_topic_ids  # tests replace it
 
     cpdef appended(self, key, bint high_watermark_moved)
