@@ -6,13 +6,13 @@ The last stable offset of the partition stays there, and readers of committed re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from klog.admin.topics import find_topics
 from klog.client import transaction_admin as client
-from klog.client.cluster import Cluster
+from klog.client.cluster import NO_LEADER, Cluster
 from klog.client.errors import ClientError, RefusedError
 from klog.client.producer_id import ProducerId
 from klog.client.transaction_admin import NONE, ActiveProducer, DescribedTransaction
@@ -60,15 +60,26 @@ def producers(
 
 
 def find_hanging(
-    cluster: Cluster, where: WherePartitions, max_timeout_ms: int, now_ms: int
+    cluster: Cluster,
+    where: WherePartitions,
+    max_timeout_ms: int,
+    now_ms: int,
+    on_leaderless: Callable[[Sequence[TopicPartition]], object],
 ) -> list[OpenTransaction]:
     """The transactions that are open although no coordinator will end them. Raises ClientError, ChannelError.
 
-    `max_timeout_ms` is transaction.max.timeout.ms of the brokers: a younger transaction is not hanging.
+    `max_timeout_ms` is transaction.max.timeout.ms of the brokers: a younger transaction is not hanging. If
+    many partitions are looked at, those without a leader are left out: `on_leaderless` is told of them.
     """
+    partitions = _partitions(cluster, where)
+    if where.partition is None and where.broker_id is None:
+        led = [each for each in partitions if cluster.leader(each) != NO_LEADER]
+        if len(led) < len(partitions):
+            on_leaderless(sorted(set(partitions).difference(led)))
+        partitions = led
     candidates = [
         OpenTransaction(partition, producer)
-        for partition, producer in _open(cluster, _partitions(cluster, where), where.broker_id)
+        for partition, producer in _open(cluster, partitions, where.broker_id)
         if now_ms - producer.last_timestamp_ms > max_timeout_ms
     ]
     if not candidates:

@@ -5,11 +5,12 @@ Subcommands and options have the names of `kafka-transactions`, and its command 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from klog.commands._messages import print_report
+from klog.commands._messages import print_note, print_report
 from klog.commands._terminal import confirmed
 from klog.commands._usage import missing
 from klog.commands.option_groups import expand_options
@@ -36,6 +37,7 @@ app = tool_app(
 
 _MS_IN_MINUTE: Final = 60_000
 _NONE: Final = -1
+_NAMED_PARTITIONS: Final = 5
 
 
 def _number(name: str, summary: str) -> Any:  # noqa: ANN401 (typer's own type)
@@ -236,11 +238,21 @@ def find_hanging(
 
         def show() -> None:
             found = transactions.find_hanging(
-                cluster, where, max_transaction_timeout * _MS_IN_MINUTE, connect.SYSTEM_CLOCK.wall_ms()
+                cluster,
+                where,
+                max_transaction_timeout * _MS_IN_MINUTE,
+                connect.SYSTEM_CLOCK.wall_ms(),
+                on_leaderless=_note_leaderless,
             )
             output.show([_hanging_row(each) for each in found])
 
         watch.run(show)
+
+
+def _note_leaderless(partitions: Sequence[TopicPartition]) -> None:
+    named = ", ".join(map(str, partitions[:_NAMED_PARTITIONS]))
+    more = f" and {len(partitions) - _NAMED_PARTITIONS} more" if len(partitions) > _NAMED_PARTITIONS else ""
+    print_note(f"not looked at, because they have no leader: {named}{more}")
 
 
 def _hanging_row(found: OpenTransaction) -> dict[str, object]:

@@ -207,3 +207,12 @@ def test_a_group_of_committed_readers_waits_for_the_end(klog: Run, cluster, topi
     eventually(lambda: read(klog, topic, *COMMITTED) == ["a"])
     assert read(klog, topic, *group) == ["a"]
     assert read(klog, topic, *group) == []
+
+
+def test_partitions_without_a_leader_are_left_out_of_the_search_for_hanging_transactions(three, on_three):
+    words = ("--replica-assignment", ",".join("012012"))
+    assert on_three("topics", "create", "led-by-each", *words).code == 0
+    three.kill(2)
+    searched = ("transactions", "find-hanging", "--topic", "led-by-each")
+    eventually(lambda: "have no leader: led-by-each-2, led-by-each-5" in on_three(*searched).err)
+    assert (on_three(*searched).code, on_three(*searched).out) == (0, "")
