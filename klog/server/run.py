@@ -127,7 +127,6 @@ def _run(launch: Launch, config: BrokerConfig, on_serving: Callable[[Broker], No
     stop = StopRequests()
     stop.listen()
     with ExitStack() as closing:
-        closing.callback(stop.ignore_more)
         metrics = None if launch.metrics_port is None else _serve_metrics(launch.metrics_port, closing)
         on_state = _ignore_state if metrics is None else metrics.state_changed
         try:

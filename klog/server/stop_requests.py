@@ -6,6 +6,7 @@ lock that one of these may hold, as `threading.Event.set` does. `SimpleQueue.put
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import logging
 import signal
@@ -39,16 +40,7 @@ class StopRequests:
         # SIGHUP comes when the terminal is closed. It is ignored under nohup, as in Java.
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self.receive)
-
-    @staticmethod
-    def ignore_more() -> None:
-        """Have signals do nothing from now on: the broker has stopped, only its process has not ended yet.
-
-        The interpreter gives up its handlers when it ends, and a signal would kill the process then. Signals
-        that are ignored stay so.
-        """
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        atexit.register(_ignore_signals)
 
     def receive(self, number: int, _: FrameType | None = None) -> None:
         """Take a signal. If two come at once, one of them is the second."""
@@ -76,3 +68,13 @@ class StopRequests:
                 self._asked.get(timeout=_LISTEN_S)
             except Empty:
                 continue
+
+
+def _ignore_signals() -> None:
+    """Have signals do nothing while the interpreter ends, which has begun.
+
+    It gives up its handlers then, and a signal that comes late would kill the process. Signals that are
+    ignored stay so.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
